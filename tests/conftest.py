@@ -17,11 +17,11 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 
 # Machines are shared: a deadline would test the neighbours. In CI the same cases are drawn every time.
-settings.register_profile("local", deadline=None, max_examples=38)
+settings.register_profile("local", deadline=None, max_examples=20)
 settings.register_profile(
     "ci",
     deadline=None,
-    max_examples=38,
+    max_examples=20,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],

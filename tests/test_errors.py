@@ -109,24 +109,16 @@ def misuse(expression: str) -> tuple[Exception, str]:
 
 
 def test_every_misuse_says_where_what_was_expected_what_was_found_and_what_to_do(golden, monkeypatch):
+    """It raises what a user would catch, as early as it is known."""
     monkeypatch.setattr(tracer, "DEEPEST", 1000)
     lines = []
     for kind, time, expression in ENTRIES:
-        error, _ = misuse(expression)
+        error, raised = misuse(expression)
         lines += [f"{kind} when {time}: {expression}", f"    {type(error).__name__}: {error}"]
+        assert isinstance(error, getattr(builtins, kind)), expression
+        assert isinstance(error, FoldbatchError), expression
+        assert raised == time, expression
+        assert str(error) != repr(error.args), expression
+        assert error.fix or isinstance(error, errors.UnknownNameError | errors.BlockTypeError), expression
     golden(MISUSES.name, "\n".join(lines) + "\n")
-
-
-@pytest.mark.parametrize(("kind", "time", "expression"), ENTRIES, ids=[entry[-1] for entry in ENTRIES])
-def test_a_misuse_raises_what_a_user_would_catch_as_early_as_it_is_known(kind, time, expression, monkeypatch):
-    monkeypatch.setattr(tracer, "DEEPEST", 1000)
-    error, raised = misuse(expression)
-    assert isinstance(error, getattr(builtins, kind))
-    assert isinstance(error, FoldbatchError)
-    assert raised == time
-    assert str(error) != repr(error.args)
-    assert error.fix or isinstance(error, errors.UnknownNameError | errors.BlockTypeError)
-
-
-def test_no_misuse_stands_twice_in_the_table():
     assert len({expression for _, _, expression in ENTRIES}) == len(ENTRIES)

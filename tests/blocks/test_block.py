@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import pickle
 
 import numpy as np
@@ -11,12 +10,10 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.block import Pipe, as_block, keyed
-from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.block import Pipe, keyed
 from foldbatch.blocks.constants import FromTensor
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
-from tests.oracle import plain
 
 
 def test_the_cause_of_an_error_in_a_users_function_is_attached():
@@ -170,40 +167,11 @@ def test_a_block_may_stand_in_several_places_and_programs():
     assert b.run([{"word": 1}])[0].tolist() == [1.0, 1.0]
 
 
-def test_names_of_parameters_tell_which_layer_comes_first_whatever_was_compiled_before():
-    """Interned nodes remember what was compiled before; names must not."""
-    a, b, c = fb.TreeLSTM(2), fb.TreeLSTM(2), fb.TreeLSTM(3, name="top")
-    leaf = fb.AllOf(fb.Vector(2), fb.Record(()))
-    kept = []
-    for layers in itertools.permutations((a, b, c)):
-        program = fb.compile(fb.AllOf(*(leaf >> layer for layer in layers)))
-        kept.append(program)
-        order = [layer for layer in layers if layer is not c]
-        values = program.params.parameters
-        assert values["tree_lstm.weight"] is order[0].parameters["weight"]
-        assert values["tree_lstm_1.bias"] is order[1].parameters["bias"]
-        assert values["top.weight"] is c.parameters["weight"]
-        assert list(values) == [
-            f"{name}.{part}"
-            for name in [
-                "top" if layer is c else "tree_lstm_1" if layer is order[1] else "tree_lstm"
-                for layer in layers
-            ]
-            for part in ("weight", "bias")
-        ]
-
-
 def test_evaluation_returns_metrics_beside_the_result():
     seen = fb.Scalar() >> fb.AllOf(fb.Identity(), fb.Metric("seen"))
     result, metrics = fb.Map(seen).eval([1, 2])
     assert [[float(x), nothing] for x, nothing in result] == [[1.0, None], [2.0, None]]
     assert {name: [float(x) for x in values] for name, values in metrics.items()} == {"seen": [1.0, 2.0]}
-
-
-def test_evaluation_on_the_reference_backend_is_in_double_precision():
-    third = fb.Scalar() >> fb.Function(lambda x: x / 3)
-    assert third.eval(1, backend="reference") == 1 / 3
-    assert third.eval(1) == np.float32(1) / np.float32(3)
 
 
 def test_depth_counts_the_levels_that_compute():
@@ -231,13 +199,6 @@ def test_what_stands_for_blocks_is_found_by_its_keys():
     assert keyed(((), {}), "here")[1] is False
     with pytest.raises(BlockValueError, match=r"here: expected every key once, found True twice"):
         keyed([(1, a), (True, b)], "here")
-
-
-def test_the_base_class_builds_nothing():
-    with pytest.raises(NotImplementedError):
-        fb.Block().build(Builder(), None)
-    assert as_block(fb.Block()).arguments() == ""
-    assert plain([fb.Block]) == [fb.Block]
 
 
 def blocks_to_pickle() -> list[fb.Block]:

@@ -72,13 +72,3 @@ def test_the_list_is_copied():
     block = fb.OneHotFromList(elements)
     elements.reverse()
     assert block.eval("a").tolist() == [1.0, 0.0]
-
-
-def test_reading_a_category_costs_no_level():
-    assert fb.Record((fb.OneHot(3), fb.OneHotFromList("ab"))).max_depth([1, "a"]) == 0
-
-
-def test_categories_select_rows_of_a_weight():
-    weight = fb.Parameter(fb.types.TensorType((2, 3)), np.arange(6.0).reshape(2, 3), "w")
-    block = fb.OneHotFromList("ab") >> fb.Function(lambda x: fb.ops.matmul(x, weight))
-    yields(block, ("a", [0.0, 1.0, 2.0]), ("b", [3.0, 4.0, 5.0]))

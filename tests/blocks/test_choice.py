@@ -70,23 +70,6 @@ def test_a_case_may_yield_any_type_that_the_others_yield():
     )
 
 
-def test_only_the_case_chosen_is_visited():
-    seen = []
-    note = fb.InputTransform(lambda x: seen.append(x) or x)
-    block = fb.OneOf(len, {1: note >> fb.Void(), 2: fb.Void()})
-    fb.compile(block).run(["a", "bb", "c"])
-    assert seen == ["a", "c"]
-
-
-def test_losses_and_metrics_inside_a_case_count_where_it_is_chosen():
-    lossy = fb.GetItem(0) >> ONE >> fb.AllOf(fb.Loss(), fb.Metric("m")) >> fb.Void()
-    program = fb.compile(fb.OneOf(len, {1: lossy, 2: fb.Void()}))
-    results = program.run([[1], [2, 2], [3], [4, 4]], losses=True, metrics=True)
-    assert results.loss == 4.0
-    assert results.metrics["m"].values.tolist() == [1.0, 3.0]
-    assert results.metrics["m"].examples.tolist() == [0, 2]
-
-
 def test_classes_and_attributes_may_be_keys():
     assert fb.OneOf(type, {int: fb.FromTensor(1), str: fb.FromTensor(2)}).eval("text") == 2
 
@@ -107,29 +90,10 @@ def test_no_case_and_a_case_twice_are_refused():
         fb.OneOf(len, [(1, ONE), (1, ONE)])
 
 
-def test_a_constant_case_gets_a_row_for_every_example():
-    weight = fb.Parameter(TensorType((2,)), [1.0, 2.0], "w")
-    program = fb.compile(fb.OneOf(len, {1: fb.FromTensor(weight), 2: fb.Vector(2)}))
-    assert [x.tolist() for x in program.run(["a", [3, 4], "b"])] == [[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]]
-
-
-def test_optional_applies_a_block_to_what_is_there():
-    """And else gives zeros, or what another block yields."""
-    yields(fb.Optional(ONE >> TWICE), (3, 6.0), (None, 0.0), (0, 0.0))
-    yields(fb.Optional(ONE, np.float32(7)), (3, 3.0), (None, 7.0), (0, 0.0), (False, 0.0))
-    yields(fb.Optional({"a": fb.Vector(2), "b": fb.Map(ONE), "c": fb.Void()}), (None, ([0.0, 0.0], [], None)))
-    yields(fb.Map(fb.Optional(ONE)), ([1, None, 2], [1.0, 0.0, 2.0]), ([], []))
-
-
 def test_a_parameter_may_stand_for_what_is_missing():
     weight = fb.Parameter(TensorType(()), 2.0, "w")
     lossy = fb.Optional(ONE, weight >> TWICE) >> fb.Loss()
     assert slopes(lossy, [None, 3, None]) == {"w": 4.0}
-
-
-def test_optional_of_a_loss_counts_what_is_there():
-    program = fb.compile(fb.Optional(ONE >> fb.Loss()))
-    assert program.run([1, None, 2], losses=True).loss == 3.0
 
 
 def test_a_loss_may_be_taken_where_there_is_a_label():
@@ -151,16 +115,6 @@ def test_optional_of_a_tuple_asks_that_every_object_in_it_be_there():
         fb.AllOf(ONE, ONE) >> fb.Optional(fb.Sum())
     with pytest.raises(BlockTypeError, match="expected a Python object, found float32"):
         ONE >> fb.Optional(ONE)
-
-
-def test_optional_in_a_recursion_ends_it():
-    chain = fb.ForwardDeclaration(output_type="float32", name="chain")
-    chain.resolve_to({"x": ONE, "next": fb.Optional(chain())} >> fb.Function(lambda x, y: x + 2 * y))
-    yields(
-        chain(),
-        ({"x": 1, "next": None}, 1.0),
-        ({"x": 1, "next": {"x": 2, "next": {"x": 3, "next": None}}}, 17.0),
-    )
 
 
 def test_what_is_missing_must_be_of_the_type_of_what_is_there():
@@ -192,26 +146,6 @@ def test_a_choice_of_2_000_cases_is_built_and_made_in_a_dozen_comparisons():
     lines = program.lowered.tracer.source.splitlines()
     indents = [len(line) - len(line.lstrip()) for line in lines if "==" in line]
     assert max(indents) <= 4 * 11
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 8, 9, 16, 17])
-def test_every_number_of_cases_finds_its_case(count):
-    block = fb.OneOf(lambda x: x, [fb.FromTensor(float(i)) for i in range(count)])
-    assert [float(x) for x in fb.compile(block, "reference").run(range(count))] == list(range(count))
-    with pytest.raises(ExampleKeyError):
-        block.eval(count)
-
-
-def test_metrics_seen_before_a_choice_of_many_cases_stay_in_the_order_of_visits():
-    before = fb.AllOf(fb.Identity(), ONE >> fb.Metric("m")) >> fb.GetItem(0)
-    cases = [ONE >> fb.Function(lambda x, i=i: 10.0 * x + i) >> fb.Metric("m") for i in range(9)]
-    block = fb.Map(before >> fb.OneOf(int, cases))
-    assert fb.compile(block, "reference").run([[1, 8]], metrics=True).metrics["m"].values.tolist() == [
-        1.0,
-        11.0,
-        8.0,
-        88.0,
-    ]
 
 
 def test_choices_stand_inside_each_other_deeper_than_python_indents():

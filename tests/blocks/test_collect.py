@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import ops
 from foldbatch.errors import BlockTypeError
 from foldbatch.types import SequenceType, TensorType, TupleType
-from tests.blocks.results import slopes, yields
+from tests.blocks.results import yields
 
 ONE = fb.Scalar()
 TWICE = fb.Function(lambda x: 2 * x)
@@ -47,12 +45,6 @@ def test_nothing_collected_is_an_empty_sequence():
     yields(sometimes, ([], (0.0, [])), ([3], (3.0, [3.0])))
 
 
-def test_collecting_passes_on_what_it_reads():
-    yields(fb.blocks.Collected(ONE >> SEEN >> TWICE >> SEEN), (3, (6.0, [3.0, 6.0])))
-    pair = fb.AllOf(ONE, ONE >> TWICE) >> SEEN
-    yields(fb.blocks.Collected(pair), (1, ((1.0, 2.0), [(1.0, 2.0)])))
-
-
 def test_collections_have_names():
     block = fb.blocks.Collected(
         fb.blocks.Collected(ONE >> fb.blocks.Collect("a") >> TWICE >> fb.blocks.Collect("b"), "a"), "b"
@@ -69,37 +61,6 @@ def test_a_collection_inside_another_of_its_name_takes_its_own():
 def test_what_comes_before_and_after_is_not_collected():
     outside = fb.AllOf(ONE >> SEEN, fb.blocks.Collected(ONE >> TWICE >> SEEN), ONE >> SEEN)
     yields(fb.blocks.Collected(outside), (1, ((1.0, (2.0, [2.0]), 1.0), [1.0, 1.0])))
-
-
-def test_examples_of_a_batch_do_not_mix():
-    program = fb.compile(fb.blocks.Collected(fb.Map(ONE >> SEEN)) >> fb.GetItem(1) >> fb.Length())
-    assert [float(x) for x in program.run([[1] * n for n in (3, 0, 5)])] == [3.0, 0.0, 5.0]
-
-
-def test_a_model_may_attend_to_all_nodes_of_a_tree_and_learn():
-    """Gradients reach every node along both ways, through the recursion and through the collection."""
-    weight = fb.Parameter(TensorType(()), 2.0, "w")
-    leaf = ONE >> fb.Function(lambda x: x * weight)
-    both = fb.blocks.Collected(a_tree(leaf, ADD))
-    lossy = both >> fb.Function(lambda root, nodes: root * ops.segment_sum(nodes * nodes)) >> fb.Loss()
-    examples = [3, [1, 2], [1, [2, 3]]]
-
-    def nodes(x: Any) -> list[float]:
-        if not is_list(x):
-            return [float(x)]
-        parts = [nodes(child) for child in x]
-        return [n for part in parts for n in part] + [sum(part[-1] for part in parts)]
-
-    found = [nodes(x) for x in examples]
-    total = sum(each[-1] * sum(n * n for n in each) for each in found)  # of w**3
-    assert fb.compile(lossy).run(examples, losses=True).loss == pytest.approx(8 * total)
-    np.testing.assert_allclose(slopes(lossy, examples)["w"], 12 * total, rtol=1e-5)
-
-
-def test_a_collection_in_a_loop_is_that_of_the_turn():
-    each = fb.blocks.Collected(fb.Map(ONE >> SEEN)) >> fb.GetItem(1) >> fb.Max()
-    total = fb.Fold(fb.AllOf(fb.GetItem(0), fb.GetItem(1) >> each) >> ADD, fb.Zeros([]))
-    yields(total, ([[1, 3], [2], []], 5.0), ([], 0.0))
 
 
 def test_types_are_known_once_compiled():

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import ops
 from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError
-from tests.blocks.results import dense, plain, slopes, yields
+from tests.blocks.results import yields
 
 ONE = fb.Scalar()
 V = fb.Vector(2)
@@ -26,38 +25,6 @@ def wired(wire, name="c"):
         assert opened is c
         wire(c)
     return c
-
-
-def test_an_lstm_cell_written_as_a_composition_is_the_lstm_cell():
-    """With its parameters: the same outputs, states and gradients."""
-    cell = fb.LSTMCell(3, name="cell")
-    rows = fb.Map(fb.Vector(2, "float64"))
-    ours = rows >> fb.RNN(cell)
-    fb.compile(ours)
-    weight, recurrent, bias = (cell.parameters[name] for name in ("weight", "recurrent", "bias"))
-
-    def wire(c):
-        x, h, memory = c.input[0], c.input[1][0], c.input[1][1]
-        gates = fb.Function(lambda x, h: x @ weight + h @ recurrent + bias).reads(x, h)
-        u, i, o, f = (
-            fb.Function(lambda g, k=k, squash=squash: squash(g[3 * k : 3 * k + 3])).reads(gates)
-            for k, squash in enumerate((ops.tanh, ops.sigmoid, ops.sigmoid, ops.sigmoid))
-        )
-        new = fb.Function(lambda u, i, f, c: i * u + f * c).reads(u, i, f, memory)
-        output = fb.Function(lambda o, c: o * ops.tanh(c)).reads(o, new)
-        c.output.reads(output, (output, new))
-
-    theirs = rows >> fb.RNN(wired(wire, "lstm"), fb.Zeros(([3, "float64"], [3, "float64"])))
-    rng = np.random.default_rng(0)
-    examples = [rng.normal(size=(n, 2)).tolist() for n in (0, 1, 2, 5, 3)]
-    assert plain(list(fb.compile(theirs).run(examples))) == plain(list(fb.compile(ours).run(examples)))
-    loss = fb.Function(lambda h, c: ops.sum(h * h) + ops.sum(c)) >> fb.Loss()
-    lossy = [block >> fb.GetItem(1) >> loss for block in (ours, theirs)]
-    a, b = (dense(fb.compile(block).value_and_grad(examples)[1]) for block in lossy)
-    assert sorted(a) == sorted(b) == ["cell.bias", "cell.recurrent", "cell.weight"]
-    for name in a:
-        np.testing.assert_allclose(a[name], b[name], rtol=1e-10, atol=1e-12)
-    assert theirs.max_depth(examples[3]) == 5
 
 
 def test_what_is_read_is_one_value_a_tuple_or_nothing():
@@ -83,14 +50,6 @@ def test_what_is_read_is_one_value_a_tuple_or_nothing():
             fb.Void().reads(a, b)  # or what is not read would be refused
             wire(block, a, b)
         yields(block, ({"a": 1, "b": 2}, right))
-
-
-def test_an_output_of_nothing_is_void():
-    for wire in (lambda c: c.output.reads(), lambda c: [c.output.reads(), (ONE >> fb.Loss()).reads(c.input)]):
-        block = wired(wire)
-        assert block.eval(3) is None
-    assert fb.compile(block).run([3, 4], losses=True).loss == 7.0
-    assert wired(lambda c: c.output.reads()).output_type == fb.types.VOID
 
 
 def test_wires_select_items_and_slices_of_objects_tuples_and_sequences():
@@ -152,21 +111,6 @@ def test_a_block_may_be_read_twice_and_is_then_two():
         c.output.reads(ADD.reads(twice, b), ADD.reads(b, b))
 
     yields(wired(wire), ([1, 2], (6.0, 4.0)))
-
-
-def test_a_layer_read_twice_shares_its_parameters():
-    layer = fb.Linear(1, init="ones", name="l")
-
-    def wire(c):
-        a, b = (V.reads(c.input[k]) for k in (0, 1))
-        c.output.reads(ADD.reads(layer.reads(a), layer.reads(b)))
-
-    block = wired(wire)
-    yields(block, ([[1, 2], [3, 4]], [10.0]))
-    program = fb.compile(block)
-    assert list(program.params) == ["l.weight", "l.bias"]
-    lossy = block >> fb.Function(ops.sum) >> fb.Loss()
-    assert slopes(lossy, [[[1, 2], [3, 4]]])["l.weight"].tolist() == [[4.0], [6.0]]
 
 
 def test_the_order_of_wiring_is_free():
@@ -266,18 +210,6 @@ def test_circles_are_refused_however_long():
             wired(wire)
 
 
-def test_a_circle_through_items_is_refused_too():
-    pair, swapped = fb.Identity(), fb.Identity()
-
-    def wire(c):
-        swapped.reads(pair)
-        pair.reads(swapped[0])
-        c.output.reads(pair)
-
-    with pytest.raises(BlockValueError, match="expected wires without a circle"):
-        wired(wire)
-
-
 def test_a_result_that_nobody_reads_is_refused_unless_it_is_nothing():
     for forgotten in (lambda c: ONE.reads(c.input), lambda c: fb.Identity().reads(ONE.reads(c.input))):
         with pytest.raises(BlockTypeError, match="expected every result to be read, found wire of"):
@@ -332,39 +264,6 @@ def test_nothing_is_wired_outside_of_a_scope():
             use()
     with pytest.raises(BlockUseError, match="expected a block, found the input or a result"):
         wired(lambda c: c.input.reads(c.input))
-
-
-def test_wires_and_blocks_cannot_be_iterated_over():
-    """Python would count their items for ever."""
-    for use in (lambda c: list(c.input), lambda c: list(ONE.reads(c.input))):
-        with pytest.raises(TypeError, match="not iterable"):
-            wired(use)
-    with pytest.raises(TypeError, match="not iterable"):
-        list(ONE)
-
-
-def test_what_is_wired_runs_as_one_cell():
-    def wire(c):
-        a = V.reads(c.input)
-        for _ in range(10):
-            a = TWICE.reads(a)
-        c.output.reads(ADD.reads(a, a))
-
-    assert len(fb.compile(wired(wire)).model.cells) == 1
-    assert wired(wire).max_depth([1, 2]) == 1
-
-
-def test_a_recursion_may_go_through_a_composition():
-    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
-
-    def wire(c):
-        left, right = tree().reads(c.input[0]), tree().reads(c.input[1])
-        c.output.reads(LESS.reads(left, right))
-
-    node = wired(wire, "node")
-    tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: ONE, True: node}))
-    yields(tree(), ([5, [3, 1]], 3.0), ([[5, 3], 1], 1.0), (7, 7.0))
-    assert tree().max_depth([[1, 2], [3, [4, 5]]]) == 3
 
 
 def test_the_path_of_an_error_names_the_composition():

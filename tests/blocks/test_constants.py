@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks.constants import FromTensor, shorthand, zeros
+from foldbatch.blocks.constants import FromTensor, zeros
 from foldbatch.errors import BlockTypeError
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, as_type
-from tests.blocks.results import slopes, yields
+from tests.blocks.results import yields
 
 FLOAT = TensorType(())
 
@@ -35,15 +35,6 @@ def test_a_tensor_is_copied_when_it_becomes_a_block():
 )
 def test_a_constant_keeps_its_dtype(tensor, dtype):
     assert FromTensor(tensor).eval(None).dtype == dtype
-
-
-def test_a_parameter_is_a_constant_that_learns():
-    weight = fb.Parameter(TensorType((2,)), [1.0, 2.0], "w")
-    block = weight >> fb.Function(lambda w: fb.ops.sum(w * w)) >> fb.Loss()
-    np.testing.assert_allclose(slopes(block, [None, None])["w"], [4.0, 8.0])
-    program = fb.compile(FromTensor(weight))
-    program.params["w"] = [3.0, 4.0]
-    assert program.run(["a"])[0].tolist() == [3.0, 4.0]
 
 
 @pytest.mark.parametrize(
@@ -79,13 +70,3 @@ def test_what_has_no_zero_is_refused_wherever_it_stands(part):
 def test_zeros_have_the_dtype_asked_for():
     for dtype in ("float64", "int32", "bool"):
         assert fb.Zeros([2, dtype]).eval(None).dtype == dtype
-
-
-@pytest.mark.parametrize(
-    "spec",
-    ["float32", "int64", 2, [2, 3], [2, "int32"], None, (), (2,), (2, ("bool", None)), SequenceType(FLOAT)],
-)
-def test_a_short_hand_stands_for_its_type(spec):
-    type_ = as_type(spec)
-    names = {"SequenceType": SequenceType, "TensorType": TensorType}
-    assert as_type(eval(shorthand(type_), names)) == type_

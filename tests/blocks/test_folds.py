@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
@@ -10,9 +9,8 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.lower import depth
 from foldbatch.errors import BlockTypeError
-from tests.blocks.results import dense, slopes, yields
+from tests.blocks.results import slopes, yields
 
 ONE = fb.Scalar()
 NUMBERS = fb.Map(ONE)
@@ -24,10 +22,6 @@ SUMS = fb.Function(lambda x, state: (x * state, x + state))
 LISTS = [[], [1], [1, 2], [1, 2, 3], [3, 1, 2, 5], [2, 7, 1, 8, 2], [1] * 8]
 
 
-def digits(xs):
-    return functools.reduce(lambda state, x: state * 10 + x, xs, 0.0)
-
-
 def paired(f, xs, default=0.0):
     """Reduce, said in Python: neighbours pairwise, the odd last one as it is."""
     while len(xs) > 1:
@@ -35,21 +29,11 @@ def paired(f, xs, default=0.0):
     return float(xs[0]) if xs else default
 
 
-def test_a_fold_goes_from_the_left():
-    yields(NUMBERS >> fb.Fold(JOIN, NOTHING), *((xs, digits(xs)) for xs in LISTS))
-
-
 def test_a_fold_starts_from_any_block_that_reads_nothing():
     weight = fb.Parameter(fb.types.TensorType(()), 4.0, "w")
     for start in (fb.FromTensor(np.float32(4)), np.float32(4), weight, weight >> fb.Identity()):
         yields(NUMBERS >> fb.Fold(ADD, start), ([], 4.0), ([1, 2], 7.0))
     assert slopes(NUMBERS >> fb.Fold(JOIN, weight) >> fb.Loss(), [[1, 2], [], [3]]) == {"w": 111.0}
-
-
-def test_a_fold_reads_objects_sequences_and_tuples():
-    from_objects = fb.Fold((fb.Identity(), ONE) >> JOIN, NOTHING)
-    yields(from_objects, ([1, 2, 3], 123.0), ((4, 5), 45.0), ({6: "a", 7: "b"}, 67.0), (range(0), 0.0))
-    yields(fb.Record((ONE, ONE, ONE)) >> fb.Fold(JOIN, NOTHING), ([1, 2, 3], 123.0))
 
 
 def test_a_state_may_be_any_type():
@@ -99,15 +83,6 @@ def test_an_lstm_starts_from_a_trained_state():
     assert h.shape == c.shape == (2,)
 
 
-def test_a_swapped_state_takes_turns():
-    """What one variable is given may be what another holds."""
-    swap = fb.AllOf(
-        fb.GetItem(0) >> fb.GetItem(1), fb.AllOf(fb.GetItem(0) >> fb.GetItem(0), fb.GetItem(1)) >> ADD
-    )
-    block = NUMBERS >> fb.Fold(swap, fb.AllOf(np.float32(1), np.float32(10)))
-    yields(block, ([], (1.0, 10.0)), ([1], (10.0, 2.0)), ([1, 2], (2.0, 12.0)), ([1, 2, 3], (12.0, 5.0)))
-
-
 def test_an_rnn_yields_every_output_and_the_last_state():
     block = NUMBERS >> fb.RNN(SUMS, NOTHING)
     yields(
@@ -138,13 +113,6 @@ def test_an_rnn_finds_its_first_state_where_the_cells_type_tells_it():
     yields(NUMBERS >> fb.RNN(step()), ([2, 3], ([0.0, 6.0], 5.0)))
 
 
-def test_elements_of_an_rnn_may_be_objects_and_its_outputs_too():
-    count = (fb.Identity(), fb.Identity()) >> fb.AllOf(
-        fb.GetItem(0), fb.GetItem(1) >> fb.Function(lambda n: n + 1)
-    )
-    yields(fb.RNN(count, NOTHING), (["a", "b"], (["a", "b"], 2.0)), ([], ([], 0.0)))
-
-
 def test_reduce_combines_neighbours_level_by_level():
     yields(NUMBERS >> fb.Reduce(LESS), *((xs, paired(lambda a, b: a - b, xs)) for xs in LISTS))
 
@@ -152,15 +120,6 @@ def test_reduce_combines_neighbours_level_by_level():
 def test_reduce_of_nothing_is_zero_or_the_default():
     yields(NUMBERS >> fb.Reduce(ADD, np.float32(7)), ([], 7.0), ([1], 1.0), ([1, 2], 3.0))
     yields(fb.Map(NUMBERS) >> fb.Reduce(fb.GetItem(1)), ([], []), ([[1], [2, 3]], [2.0, 3.0]))
-
-
-def test_reduce_of_a_tuple_is_that_of_a_sequence():
-    yields(fb.Record((ONE, ONE, ONE)) >> fb.Reduce(LESS), ([1, 2, 4], -5.0))
-
-
-def test_reduce_of_tuples_combines_pairs_of_them():
-    add = fb.Function(lambda a, b: (a[0] + b[0], a[1] * b[1]))
-    yields(fb.Map((ONE, ONE)) >> fb.Reduce(add), ([], (0.0, 0.0)), ([(1, 2), (3, 4), (5, 6)], (9.0, 48.0)))
 
 
 def test_depths_are_one_for_each_element_or_for_each_halving():
@@ -173,62 +132,6 @@ def test_depths_are_one_for_each_element_or_for_each_halving():
     assert (NUMBERS >> fb.Fold(ADD >> fb.Function(ops.tanh) >> fb.Function(ops.exp), NOTHING)).max_depth(
         [1, 2]
     ) == 2
-
-
-def test_folds_nest():
-    rows = fb.Map(NUMBERS)
-    yields(
-        rows >> fb.Map(fb.Fold(JOIN, NOTHING)) >> fb.Fold(ADD, NOTHING), ([[1, 2], [], [3]], 15.0), ([], 0.0)
-    )
-    inner = fb.AllOf(fb.GetItem(0), fb.GetItem(1) >> fb.Fold(JOIN, NOTHING)) >> ADD
-    yields(rows >> fb.Fold(inner, NOTHING), ([[1, 2], [], [3]], 15.0), ([], 0.0))
-    outputs = fb.RNN(SUMS, NOTHING) >> fb.GetItem(0)
-    yields(rows >> fb.Map(outputs), ([[2, 3], [], [4]], [[0.0, 6.0], [], [0.0]]), ([], []))
-    yields(rows >> fb.Map(fb.Reduce(LESS)) >> fb.Reduce(LESS), ([[5, 2], [], [1]], 2.0))
-
-
-def test_a_fold_of_100_000_elements_runs_and_is_differentiated():
-    n = 100_000
-    weight = fb.Parameter(fb.types.TensorType((), "float64"), 0.9, "w")
-    step = fb.Function(lambda state, x: weight * ops.tanh(state) + x)
-    total = fb.Map(fb.Scalar("float64")) >> fb.Fold(step, fb.Zeros("float64"))
-    program = fb.compile(total >> fb.AllOf(fb.Identity(), fb.Loss()) >> fb.GetItem(0))
-    xs = np.random.default_rng(0).normal(size=n)
-    value, slope = 0.0, 0.0
-    for x in xs:
-        t = np.tanh(value)
-        value, slope = 0.9 * t + x, t + 0.9 * (1 - t * t) * slope
-    prepared = program.prepare([xs.tolist()])
-    assert program.run(prepared)[0] == pytest.approx(value, rel=1e-10)
-    loss, gradients = program.value_and_grad(prepared)
-    assert loss == pytest.approx(value, rel=1e-10)
-    assert dense(gradients)["w"] == pytest.approx(slope, rel=1e-8)
-    assert depth(program.model, *program._trace_all([prepared[0]])) == n
-
-
-def test_a_reduce_of_10_000_elements_is_14_levels_and_is_differentiated():
-    n = 10_000
-    weight = fb.Parameter(fb.types.TensorType((), "float64"), 0.5, "w")
-    combine = fb.Function(lambda a, b: weight * (a - b))
-    block = fb.Map(fb.Scalar("float64")) >> fb.Reduce(combine)
-    program = fb.compile(block >> fb.AllOf(fb.Identity(), fb.Loss()) >> fb.GetItem(0))
-    xs = np.random.default_rng(1).normal(size=n).tolist()
-    value, slope = (paired(lambda a, b: w * (a - b), xs) for w in (0.5, 0.5 + 1e-6))
-    assert program.run([xs])[0] == pytest.approx(value, rel=1e-9)
-    (gradient,) = program.value_and_grad([xs])[1].values()
-    assert gradient == pytest.approx((slope - value) / 1e-6, rel=1e-4)
-    assert block.max_depth(xs) == 14
-
-
-def test_gradients_flow_through_states_outputs_and_defaults():
-    weight = fb.Parameter(fb.types.TensorType(()), 2.0, "w")
-    step = fb.Function(lambda x, state: (state * weight, state * weight + x))
-    outputs = NUMBERS >> fb.RNN(step, weight) >> fb.GetItem(0) >> fb.Sum() >> fb.Loss()
-    # of [1]: w w; of [1, 1]: w w + (w w + 1) w
-    assert slopes(outputs, [[1]]) == {"w": 4.0}
-    assert slopes(outputs, [[1, 1]]) == {"w": 4.0 + 13.0}
-    assert slopes(outputs, [[]]) == {"w": 0.0}
-    assert slopes(NUMBERS >> fb.Reduce(ADD, weight) >> fb.Loss(), [[], [3]]) == {"w": 1.0}
 
 
 def test_a_state_that_changes_its_type_is_refused_with_both_types():

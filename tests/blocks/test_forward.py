@@ -53,41 +53,6 @@ def test_an_output_that_is_void_or_an_object_or_a_sequence_may_be_declared():
         assert fb.compile(visit()).run([[1, [2, 3]]], losses=True).loss == 6.0
 
 
-def test_two_declarations_may_refer_to_each_other():
-    """Expressions of sums of products of sums ...: a sum's parts are products, a product's parts are sums."""
-    plus = fb.ForwardDeclaration(output_type="float64", name="plus")
-    times = fb.ForwardDeclaration(output_type="float64", name="times")
-    number = fb.Scalar("float64")
-    plus.resolve_to(fb.OneOf(is_list, {False: number, True: (times(), times()) >> ADD}))
-    times.resolve_to(
-        fb.OneOf(is_list, {False: number, True: (plus(), plus()) >> fb.Function(lambda a, b: a * b)})
-    )
-
-    def value(x: Any, *, adds: bool = True) -> float:
-        if not is_list(x):
-            return float(x)
-        a, b = (value(part, adds=not adds) for part in x)
-        return a + b if adds else a * b
-
-    examples = [3, [1, 2], [[1, 2], [3, 4]], [[[1, [2, 3]], 4], [5, [6, [7, 8]]]]]
-    assert [float(x) for x in fb.compile(plus()).run(examples)] == [value(x) for x in examples]
-
-
-def test_tensors_may_be_handed_down_a_recursion():
-    """A weight that halves at every level: its input is a tensor besides the object."""
-    down = fb.ForwardDeclaration((fb.types.OBJECT, "float32"), "float32", "down")
-    half = fb.GetItem(1) >> fb.Function(lambda w: w / 2)
-    leaf = fb.AllOf(fb.GetItem(0) >> ONE, fb.GetItem(1)) >> fb.Function(lambda x, w: x * w)
-    left, right = (fb.AllOf(fb.GetItem(0) >> fb.GetItem(k), half) >> down() for k in (0, 1))
-    down.resolve_to(
-        fb.OneOf(
-            fb.GetItem(0) >> fb.InputTransform(is_list), {False: leaf, True: fb.AllOf(left, right) >> ADD}
-        )
-    )
-    block = fb.AllOf(fb.Identity(), fb.FromTensor(1.0)) >> down()
-    assert float(block.eval([8, [4, [2, 2]]])) == 8 / 2 + 4 / 4 + 2 / 8 + 2 / 8
-
-
 def test_a_function_of_tensors_may_be_declared_and_used_in_several_places():
     norm = fb.ForwardDeclaration(([2], [2]), "float32", "norm")
     norm.resolve_to(fb.Function(lambda a, b: ops.sum(a * b)))
@@ -161,16 +126,6 @@ def test_none_declares_that_nothing_is_yielded():
         fb.compile(undeclared())
 
 
-def test_layers_inside_a_recursion_are_shared_by_all_its_visits():
-    total = fb.ForwardDeclaration(output_type=2, name="total")
-    layer = fb.Linear(2, bias=False, init="ones")
-    leaf = fb.AllOf(ONE, ONE) >> fb.Concat()
-    total.resolve_to(fb.OneOf(is_list, {False: leaf, True: (total(), total()) >> ADD >> layer}))
-    program = fb.compile(total())
-    assert list(program.params) == ["linear.weight"]
-    assert program.run([[1, [2, 3]]])[0].tolist() == [22.0, 22.0]
-
-
 def test_a_declaration_and_its_uses_print_without_end():
     loop = fb.ForwardDeclaration(output_type="float32", name="loop")
     loop.resolve_to(fb.OneOf(is_list, {False: ONE, True: (loop(), loop()) >> ADD}))
@@ -201,37 +156,6 @@ def test_declarations_may_stand_inside_each_others_definitions():
 
     examples = [[], [1], [1, [2, [3, [4, [5]]]]], [[[6, []], [7, 8]], 9]]
     yields(trees(), *((x, of_trees(x)) for x in examples))
-
-
-def test_three_declarations_may_refer_to_each_other_in_turn():
-    a, b, c = (fb.ForwardDeclaration(output_type="float32", name=name) for name in "abc")
-    factors = {a: 2.0, b: 3.0, c: 5.0}
-    for own, following in ((a, b), (b, c), (c, a)):
-        times = fb.Function(lambda x, rest, k=factors[own]: x + k * rest)
-        more = fb.AllOf(fb.GetItem(0) >> ONE, fb.GetItem(slice(1, None)) >> following()) >> times
-        own.resolve_to(fb.OneOf(len, {0: fb.Zeros([])} | dict.fromkeys(range(1, 9), more)))
-    yields(a(), ([], 0.0), ([1], 1.0), ([1, 1], 3.0), ([1, 1, 1], 9.0), ([1, 1, 1, 1], 39.0))
-    yields(b(), ([1, 1, 1], 1 + 3 * (1 + 5 * 1.0)))
-    assert a().max_depth([1, 1, 1, 1]) == 4
-
-
-def test_an_optional_child_ends_a_recursion():
-    node = fb.ForwardDeclaration(output_type="float32", name="node")
-    children = {"l": fb.Optional(node()), "x": ONE, "r": fb.Optional(node())}
-    node.resolve_to(children >> fb.Function(lambda l, x, r: x + 2 * l + 3 * r))
-    leaf = {"l": None, "x": 1, "r": None}
-    yields(node(), (leaf, 1.0), ({"l": leaf, "x": 1, "r": {"l": None, "x": 2, "r": leaf}}, 18.0))
-    assert node().max_depth({"l": leaf, "x": 1, "r": None}) == 2
-
-
-def test_one_declaration_serves_several_programs():
-    total = fb.ForwardDeclaration(output_type="float32", name="total")
-    layer = fb.Parameter(fb.types.TensorType(()), 2.0, "w")
-    leaf = ONE >> fb.Function(lambda x: x * layer)
-    total.resolve_to(fb.OneOf(is_list, {False: leaf, True: (total(), total()) >> ADD}))
-    one, two = fb.compile(total()), fb.compile((total(), total()) >> ADD)
-    one.params["w"] = 3.0
-    assert [float(p.run([[1, [2, 3]]])[0]) for p in (one, two)] == [18.0, 18.0]
 
 
 def test_a_declaration_inside_many_sequences_counts_its_own():

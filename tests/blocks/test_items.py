@@ -54,24 +54,6 @@ def test_a_key_may_be_an_enum_whose_repr_is_no_expression():
         fb.GetItem(Side.LEFT).eval({})
 
 
-@pytest.mark.parametrize(
-    ("key", "right"), [(0, 1.0), (-1, 3.0), (slice(1, 3), (2.0, 3.0)), (slice(0, 0), ())]
-)
-def test_items_of_a_tuple_are_found_when_building(key, right):
-    block = fb.Record((fb.Scalar(), fb.Scalar(), fb.Scalar())) >> fb.GetItem(key)
-    found = block.eval([1, 2, 3])
-    assert (tuple(map(float, found)) if isinstance(found, tuple) else float(found)) == right
-
-
-@pytest.mark.parametrize("key", [0, 2, -1, -3])
-def test_elements_of_a_sequence_are_found_when_tracing(key):
-    data = [1.0, 2.0, 3.0]
-    assert float((fb.Map(fb.Scalar()) >> fb.GetItem(key)).eval(data)) == data[key]
-    pairs = fb.Map(fb.AllOf(fb.Scalar(), fb.Void(), fb.Identity())) >> fb.GetItem(key)
-    number, nothing, itself = pairs.eval(data)
-    assert (float(number), nothing, itself) == (data[key], None, data[key])
-
-
 SLICES = [
     (None, None, None),
     (1, None, None),
@@ -112,13 +94,6 @@ def test_nth_finds_the_element_of_a_number_that_the_example_holds():
     yields(counted, ({"xs": [5, 6], "at": 1}, 5.0), ({"xs": [5, 6], "at": 0}, 6.0))
 
 
-def test_nth_of_objects_and_of_tuples():
-    yields(fb.Nth(), (("abc", 1), "b"), (([1, [2]], -1), [2]))
-    yields(fb.Record((fb.Identity(), fb.Identity())) >> fb.Nth(), (("abc", -1), "c"))
-    both = fb.AllOf(fb.GetItem("pair") >> fb.Record((ONE, ONE)), fb.GetItem("at")) >> fb.Nth()
-    yields(both, ({"pair": [3, 4], "at": 1}, 4.0), ({"pair": [3, 4], "at": -2}, 3.0))
-
-
 def test_a_number_without_an_element_is_named_with_the_example():
     for pairs in (fb.Record((NUMBERS, fb.Identity())), fb.Record((PAIRS, fb.Identity()))):
         program = fb.compile(pairs >> fb.Nth())
@@ -134,16 +109,6 @@ def test_a_number_without_an_element_is_named_with_the_example():
                 program.run([([1, 2], number)])
     with pytest.raises(ExampleIndexError, match="at example 0"):
         fb.Nth().eval(("abc", 3))
-
-
-def test_selecting_is_wiring_and_costs_no_level():
-    for block in (
-        fb.GetItem(0),
-        fb.Slice(start=1),
-        fb.AllOf(fb.Identity(), fb.FromTensor(0) >> fb.Void()) >> fb.GetItem(0),
-    ):
-        assert (NUMBERS >> block).max_depth([1, 2]) == 0
-    assert (fb.Record((NUMBERS, fb.Identity())) >> fb.Nth()).max_depth(([1, 2], 0)) == 0
 
 
 def test_items_of_types_are_known_when_composed():

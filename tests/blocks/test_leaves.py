@@ -104,17 +104,6 @@ def test_narrow_floats_have_gradients_of_the_dtype_they_are_read_as():
     assert loss == pytest.approx((right**2).sum())
 
 
-def test_narrow_ids_index_embeddings():
-    table = fb.Embedding(300, 2)
-    rows = fb.compile(fb.Scalar("uint8") >> table).run([np.uint8(255), 3])
-    wide = fb.compile(fb.Scalar("int32") >> table).run([255, 3])
-    np.testing.assert_array_equal(np.array(rows), np.array(wide))
-
-
-def test_a_number_that_is_none_passes_for_users_to_mask():
-    assert math.isnan(fb.Scalar().eval(math.nan))
-
-
 @pytest.mark.parametrize(
     ("block", "example", "right"),
     [
@@ -138,26 +127,3 @@ def test_a_function_of_objects_is_called_once_for_each_visit():
     program.run(prepared)
     program.value_and_grad(prepared)
     assert calls == [1, 2, 3, 4]
-
-
-def test_leaves_print_as_they_are_written():
-    leaves = [
-        fb.Scalar("int32"),
-        fb.Vector(3),
-        fb.Tensor([2, 3], "bool"),
-        fb.InputTransform(len),
-        fb.Void(),
-        fb.Scalar("i1"),
-        fb.Vector(3, np.float16),
-        fb.Tensor([2], "uint16"),
-    ]
-    assert list(map(repr, leaves)) == [
-        "Scalar('int32')",
-        "Vector(3, 'float32')",
-        "Tensor([2, 3], 'bool')",
-        "InputTransform(len)",
-        "Void()",
-        "Scalar('int8')",
-        "Vector(3, 'float16')",
-        "Tensor([2], 'uint16')",
-    ]

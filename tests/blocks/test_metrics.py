@@ -8,19 +8,11 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import ops
 from foldbatch.errors import BlockValueError, UnknownNameError
 from tests.knobs import knobs
 
 ONE = fb.Scalar()
 ADD = fb.Function(lambda a, b: a + b)
-
-
-def test_losses_of_all_places_and_visits_add_up():
-    block = fb.Map(ONE >> fb.AllOf(fb.Loss("a"), fb.Function(lambda x: x * x) >> fb.Loss("b")))
-    program = fb.compile(block)
-    assert program.run([[1, 2], [], [3]], losses=True).loss == 1 + 1 + 2 + 4 + 3 + 9
-    assert program.value_and_grad([[1, 2], [], [3]]) == (20.0, {})
 
 
 def test_a_loss_of_a_constant_counts_once_for_each_visit():
@@ -43,10 +35,6 @@ def test_the_weight_of_a_loss_is_a_finite_number():
     for weight in (math.nan, math.inf, "much", None, True):
         with pytest.raises(BlockValueError, match="^Loss weight: expected a finite number, found "):
             fb.Loss(weight=weight)
-
-
-def test_a_loss_yields_nothing():
-    assert (ONE >> fb.AllOf(fb.Loss(), fb.Identity())).eval(2)[0] is None
 
 
 def test_a_metric_collects_every_visit_of_the_batch_in_order():
@@ -157,36 +145,9 @@ def test_a_metric_before_the_children_has_parents_first_with_their_labels(option
     assert metric.labels == metric.values.tolist()
 
 
-def test_metrics_of_a_tree_come_children_first_behind_the_children():
-    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
-    children = fb.GetItem("kids") >> fb.Map(tree()) >> fb.Function(ops.segment_sum)
-    own = fb.GetItem("x") >> ONE
-    keep = fb.AllOf(fb.Identity(), fb.Metric("sum")) >> fb.GetItem(0)
-    tree.resolve_to(fb.AllOf(own, children) >> fb.Function(lambda a, b: a + b) >> keep)
-    leaf = [{"x": k, "kids": []} for k in (1, 2, 3)]
-    example = {"x": 10, "kids": [{"x": 20, "kids": leaf[:2]}, leaf[2]]}
-    metric = fb.compile(tree()).run([example, leaf[0]], metrics=True).metrics["sum"]
-    assert metric.values.tolist() == [1.0, 2.0, 23.0, 3.0, 36.0, 1.0]
-    assert metric.nodes.tolist() == [0, 1, 2, 3, 4, 0]
-
-
 def test_a_metric_that_is_never_visited_is_there_and_empty():
     program = fb.compile(fb.Map(fb.Vector(2) >> fb.Metric("m")))
     results = program.run([[], []], metrics=True)
     assert results.metrics["m"].values.shape == (0, 2)
     with pytest.raises(UnknownNameError, match="expected a metric of m, found 'n'"):
         results.metrics["n"]
-
-
-def test_metrics_of_constants_and_of_results_are_collected_too():
-    block = fb.FromTensor(0.5) >> fb.AllOf(fb.Metric("constant"), fb.Metric("constant"), fb.Identity())
-    results = fb.compile(block).run(["a", "b"], metrics=True)
-    assert results.metrics["constant"].values.tolist() == [0.5] * 4
-
-
-def test_metrics_and_losses_print_as_they_are_written():
-    assert [repr(fb.Loss()), repr(fb.Loss("nll")), repr(fb.Metric("hits"))] == [
-        "Loss('loss')",
-        "Loss('nll')",
-        "Metric('hits')",
-    ]

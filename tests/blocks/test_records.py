@@ -50,13 +50,6 @@ def test_every_block_is_given_its_item(block, example, right):
     assert numbers(block.eval(example)) == right
 
 
-def test_records_of_an_object_are_read_in_the_order_of_the_blocks():
-    seen = []
-    note = fb.InputTransform(seen.append)
-    fb.Record({"b": note, "a": note, "c": fb.AllOf(note, note)}).eval({"a": "a", "b": "b", "c": "c"})
-    assert seen == ["b", "a", "c", "c"]
-
-
 @pytest.mark.parametrize("block", [fb.Scalar(), fb.Map(fb.Scalar())])
 def test_what_has_no_items_is_refused(block):
     with pytest.raises(BlockTypeError, match="expected an object or a tuple"):

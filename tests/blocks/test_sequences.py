@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.values import Repeated, type_of
-from foldbatch.errors import BlockTypeError
 from foldbatch.types import OBJECT, VOID, BroadcastType, TensorType
 from tests.blocks.results import yields
 
@@ -101,34 +98,12 @@ def test_who_reads_a_sequence_twice_finds_the_same_axis():
     np.testing.assert_allclose(joined.eval([1, 2]), np.tanh(1) * 2 + np.tanh(2) * 3, rtol=1e-6)
 
 
-def test_two_sequences_are_two_axes():
-    block = fb.Record((fb.Map(ONE), fb.Map(ONE))) >> fb.Function(
-        lambda a, b: ops.segment_sum(a) * ops.segment_sum(b)
-    )
-    assert float(block.eval([[1, 2], [3]])) == 9.0
-    with pytest.raises(BlockTypeError, match="elements of one sequence"):
-        fb.compile(fb.Record((fb.Map(ONE), fb.Map(ONE))) >> fb.Function(lambda a, b: ops.segment_sum(a * b)))
-
-
-def test_a_call_is_repeated_for_every_element_that_it_meets():
-    block = fb.Record((fb.Vector(2), fb.Map(fb.Vector(2)))) >> fb.Function(
-        lambda x, xs: ops.segment_sum(x * xs)
-    )
-    program = fb.compile(block)
-    results = program.run([[[1, 2], [[1, 1], [2, 2]]], [[3, 4], []], [[5, 6], [[1, 0]]]])
-    assert [x.tolist() for x in results] == [[3.0, 6.0], [0.0, 0.0], [5.0, 0.0]]
-
-
 def test_a_broadcast_is_mapped_once():
     builder = Builder()
     with builder.define(builder.declare("f", "f", OBJECT, VOID), "f") as argument:
         tensor = ONE.build(builder, argument)
         mapped = fb.Map(TWICE).build(builder, Repeated(tensor))
     assert type_of(mapped) == BroadcastType(TensorType(()))
-
-
-def test_map_prints_as_it_is_written():
-    assert repr(fb.Map((ONE, ONE))) == "Map(Record((Scalar('float32'), Scalar('float32'))))"
 
 
 # -- sequences of sequences
@@ -164,26 +139,6 @@ def test_a_broadcast_is_zipped_with_as_many_as_there_are():
     yields(tagged, (("x", [1, 2]), [("x", 1.0), ("x", 2.0)]))
     both = fb.Record((ONE, ONE)) >> fb.Broadcast()
     yields(fb.Record((both, NUMBERS)) >> fb.Zip(), (([1, 2], [3]), [((1.0, 2.0), 3.0)]))
-
-
-def test_broadcasts_alone_stay_a_broadcast():
-    assert isinstance(fb.Broadcast().eval("x"), itertools.repeat)
-    yields(ONE >> fb.Broadcast(), (1, {1.0}))
-    yields(ONE >> fb.Broadcast() >> fb.Map(TWICE), (1, {2.0}))
-    yields(fb.AllOf(fb.Broadcast(), ONE >> fb.Broadcast()) >> fb.Zip(), (1, {(1, 1.0)}))
-    yields(
-        fb.AllOf(ONE >> fb.Broadcast(), ONE >> fb.Broadcast()) >> fb.ZipWith(fb.Function(ops.add)), (1, {2.0})
-    )
-    results = fb.compile(ONE >> fb.Broadcast()).run([1, 2])
-    assert [float(next(iter(result))) for result in results] == [1.0, 2.0]
-
-
-def test_zip_with_is_zip_and_map():
-    less = fb.Function(lambda a, b: a - b)
-    lists = fb.Record((NUMBERS, NUMBERS))
-    for block in (lists >> fb.ZipWith(less), lists >> fb.Zip() >> fb.Map(less)):
-        yields(block, (([5, 6, 7], [1, 2]), [4.0, 4.0]), (([], [1]), []))
-    yields(fb.ZipWith(fb.InputTransform(sum)), ([[1, 2], [3, 4]], [4, 6]))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import ops
 from foldbatch.errors import BlockTypeError
-from tests.blocks.results import slopes, yields
+from tests.blocks.results import yields
 
 ONE = fb.Scalar()
 NUMBERS = fb.Map(ONE)
@@ -21,20 +19,9 @@ CASES = [
 ]
 
 
-def test_sums_of_sequences_of_any_length():
-    yields(NUMBERS >> SUMS, *CASES)
-
-
 @pytest.mark.parametrize(("example", "right"), CASES[1:])
 def test_a_tuple_is_summed_up_as_a_sequence_is(example, right):
     yields(fb.Record((ONE,) * len(example)) >> SUMS, (example, right))
-
-
-def test_tensors_are_summed_up_element_by_element():
-    rows = [[1, 5], [4, 2]]
-    right = ([5.0, 7.0], [1.0, 2.0], [4.0, 5.0], [2.5, 3.5])
-    yields(fb.Map(fb.Vector(2)) >> SUMS, (rows, right), ([], ([0.0, 0.0],) * 4))
-    yields(fb.Map(fb.Tensor([1, 2])) >> fb.Sum(), ([rows[:1], rows[1:]], [[5.0, 7.0]]), ([], [[0.0, 0.0]]))
 
 
 def test_ints_are_summed_up_as_ints():
@@ -42,11 +29,6 @@ def test_ints_are_summed_up_as_ints():
         whole = fb.Map(fb.Scalar(dtype)) >> fb.AllOf(fb.Sum(), fb.Min(), fb.Max())
         assert [x.dtype.name for x in whole.eval([3, 4])] == [dtype] * 3
         yields(whole, ([3, 4, 2], (9, 2, 4)), ([], (0, 0, 0)))
-
-
-def test_a_sequence_of_sequences_is_summed_up_row_by_row():
-    block = fb.Map(NUMBERS >> fb.Max()) >> fb.Sum()
-    yields(block, ([[1, 3], [], [2]], 5.0), ([], 0.0), ([[], []], 0.0))
 
 
 def test_tuples_of_sequences_elements_and_of_several_types_are_refused():
@@ -69,21 +51,3 @@ def test_flags_are_counted_as_numbers_and_not_added_up_as_bools():
 def test_a_sum_is_one_level_whatever_the_length_and_nothing_for_what_has_none():
     for block in (fb.Sum(), fb.Min(), fb.Max(), fb.Mean()):
         assert [(NUMBERS >> block).max_depth(range(n)) for n in (0, 1, 100)] == [1, 1, 1]
-
-
-def test_the_gradient_of_a_sum_goes_where_its_value_comes_from():
-    weight = fb.Parameter(fb.types.TensorType((3,)), [1.0, 3.0, 2.0], "w")
-    rows = fb.Map(ONE) >> fb.Map(fb.Function(lambda x: x * weight))
-    right = {
-        fb.Sum: [6.0, 6.0, 6.0],
-        fb.Mean: [2.0, 2.0, 2.0],
-        fb.Max: [3.0, 3.0, 3.0],
-        fb.Min: [1.0, 1.0, 1.0],
-    }
-    for block, gradient in right.items():
-        lossy = rows >> block() >> fb.Function(ops.sum) >> fb.Loss()
-        np.testing.assert_allclose(slopes(lossy, [[1, 3, 2], []])["w"], gradient, rtol=1e-6)
-
-
-def test_sums_print_as_they_are_written():
-    assert repr(SUMS) == "AllOf(Sum(), Min(), Max(), Mean())"

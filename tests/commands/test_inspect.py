@@ -12,15 +12,6 @@ def test_a_model_is_shown_with_its_options_parameters_and_schedule(run, capsys):
         assert part in out
 
 
-def test_a_timeline_is_written_as_a_picture_or_a_trace(run, treebank, capsys, tmp_path):
-    for name, begin in (("seen.svg", "<svg "), ("SEEN.SVG", "<svg "), ("seen.json", '{"traceEvents": [')):
-        assert (
-            main(["inspect", str(run), str(treebank / "test.txt"), "--timeline", str(tmp_path / name)]) == 0
-        )
-        assert "total ms" in capsys.readouterr().out
-        assert (tmp_path / name).read_text().startswith(begin)
-
-
 def test_a_configuration_is_shown_as_what_it_would_train(run, capsys):
     assert main(["inspect", str(run / "configuration.toml")]) == 0
     assert "1 example: " in capsys.readouterr().out

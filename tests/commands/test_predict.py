@@ -5,10 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -39,18 +36,6 @@ def test_a_broken_tree_is_named_with_its_file_and_line(run, tmp_path, capsys):
     (tmp_path / "new.txt").write_bytes(b"(X \xff)\n")
     assert main(["predict", str(run), str(tmp_path / "new.txt")]) == 2
     assert "expected text in UTF-8" in capsys.readouterr().err
-
-
-def test_a_reader_that_has_seen_enough_is_no_fault(run, tmp_path):
-    (tmp_path / "many.txt").write_text("(X (X good) (X film))\n" * 1000)
-    command = [sys.executable, "-m", "foldbatch.cli", "predict", str(run), str(tmp_path / "many.txt")]
-    command += ["--backend", "numpy"]
-    environment = os.environ | {"PYTHONPATH": str(Path.cwd())}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as child:
-        assert child.stdout.readline().startswith(b"{")
-        child.stdout.close()
-        assert child.stderr.read() == b""
-        assert child.wait() == 141
 
 
 @pytest.mark.parametrize(

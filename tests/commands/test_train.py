@@ -36,14 +36,6 @@ def test_a_run_ends_with_a_prediction_drawn_as_a_tree(treebank, tmp_path, capsys
     assert len((tmp_path / "runs" / "mine-2" / "epochs.csv").read_text().splitlines()) == 3
 
 
-def test_what_a_run_wrote_starts_it_again(run, tmp_path, capsys):
-    """And from any working directory."""
-    again = tmp_path / "again"
-    assert main(["train", str(run / "configuration.toml"), "--folder", str(again)]) == 0
-    old, new = (json.loads((folder / "figures.json").read_text()) for folder in (run, again))
-    assert old["test"] == new["test"]
-
-
 def test_seeds_are_compared_with_their_ensemble(treebank, tmp_path, capsys):
     folder = tmp_path / "runs"
     arguments = ["train", *TINY, "--data.folder", str(treebank), "--folder", str(folder), "--seeds", "2"]
@@ -122,9 +114,3 @@ def test_several_seeds_that_were_interrupted_are_not_trained_over(tmp_path, tree
     given = ["--data.folder", str(treebank), "--folder", str(tmp_path / "run")]
     assert main(["train", *TINY, *given, "--seeds", "2"]) == 2
     assert "expected a folder without a run" in capsys.readouterr().err
-
-
-def test_the_tree_below_a_prediction_has_names_of_classes(treebank, tmp_path, capsys):
-    given = ["--data.folder", str(treebank), "--folder", str(tmp_path / "run"), "--model.name", "bilstm"]
-    assert main(["train", *TINY, *given]) == 0
-    assert "├─ neutral very" in capsys.readouterr().out

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from foldbatch.engines.report import SENTENCES, Alternative, CellReport, Report, advice, by_cost, worth_trying
+from foldbatch.engines.report import Alternative, CellReport, Report, advice, worth_trying
 
 FAST = {"trace": 1.0, "merge": 0.2, "tables": 0.5, "ready": 0.3, "forward": 3.0, "backward": 5.0}
 
@@ -49,15 +49,6 @@ def test_many_examples_of_which_few_have_calls_ask_for_like_ones() -> None:
     )
 
 
-def test_several_narrow_cells_are_summed_up() -> None:
-    (found,) = advice(report(*[cell(f"case({k})", *[1] * k) for k in range(2, 44)]))
-    assert found.startswith("42 cells, most of all case(43), run 1.0 calls a step; batches of more")
-
-
-def test_cells_with_few_of_all_steps_are_not_worth_a_sentence() -> None:
-    assert advice(report(cell("rare", 1, 1), cell("node", *[99] * 30))) == ()
-
-
 def test_cells_that_differ_in_parameters_only_ask_for_one_table() -> None:
     """When there are many and their steps are small; other cells are not counted."""
     cells = [cell(f"case({k})", 3, 2, form=0) for k in range(4)]
@@ -96,36 +87,12 @@ def test_sharing_that_saves_time_is_named_with_the_calls_that_run() -> None:
     )
 
 
-def test_planning_without_a_quicker_policy_can_be_done_ahead() -> None:
-    (found,) = advice(report(WIDE, phases={"merge": 1.0, "ready": 1.0, "forward": 2.0}))
-    assert found.startswith(
-        "planning is 50% of the time: program.plan(examples) plans a batch that runs often"
-    )
-
-
-def test_slow_tracing_is_said() -> None:
-    (found,) = advice(report(WIDE, phases={"trace": 3.0, "forward": 1.0}))
-    assert found.startswith(
-        "tracing the examples is 75% of the time: a foldbatch.trees.Tree is traced only once"
-    )
-
-
 def test_copied_rows_are_said() -> None:
     """When they are many, of a cell that is called often."""
     assert advice(report(cell("node", 100, gathered=50))) == ()
     (found,) = advice(report(cell("node", 100, gathered=51)))
     assert found.startswith("node: 51 rows are copied for its 100 calls")
     assert advice(report(cell("rare", 5, gathered=5), cell("node", 100))) == ()
-
-
-def test_there_are_few_sentences() -> None:
-    cells = [cell(f"cell{k}", 100, gathered=90) for k in range(9)]
-    assert len(advice(report(*cells, phases={"trace": 1.0}))) == SENTENCES
-
-
-def test_costly_cells_come_first() -> None:
-    cells = [cell("wide", 90, 90, 90), cell("one", 500), cell("narrow", 2, 2), cell("none")]
-    assert [each.name for each in by_cost(cells)] == ["narrow", "wide", "one", "none"]
 
 
 @pytest.mark.parametrize(

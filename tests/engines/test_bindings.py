@@ -7,9 +7,9 @@ import numpy as np
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import numpy as numpy_engine
-from foldbatch.engines.bindings import Constant, bind, stages_of
+from foldbatch.engines.bindings import Constant, bind
 from foldbatch.engines.facts import fact_names
-from foldbatch.engines.launch import BASE, FIELDS, HEAD, INDEX, SPARE, STORES, binding
+from foldbatch.engines.launch import BASE, INDEX, SPARE, STORES, binding
 from foldbatch.model.model import Model
 
 
@@ -39,31 +39,12 @@ def test_scratch_is_shared_by_all_kernels() -> None:
     assert {name[1] for name in bound.buffers if name[0] == "kept"} == {0, 1}
 
 
-def test_inference_has_no_buffers_for_cotangents() -> None:
-    model = fb.compile(fb.Vector(2) >> fb.Linear(2) >> fb.Function(ops.sum) >> fb.Loss(), "numpy").model
-    for training in (True, False):
-        bound = bind(model, numpy_engine.TARGET, training=training)
-        assert any(name[0] == "cotangents" for name in bound.buffers) == (training and bool(model.arenas))
-        assert any(key.direction == "backward" for key in bound.keys) == training
-        assert [key for key, _ in stages_of(model, training=training)] == list(bound.keys)
-
-
 def test_an_array_is_one_constant_however_often_it_is_read() -> None:
     """Two of the same numbers are two: they are told apart by identity, as parameters are."""
     one, same = np.ones(3), np.ones(3)
     assert Constant(one) == Constant(one) != Constant(same)
     assert len({Constant(one), Constant(one), Constant(same)}) == 2
     assert Constant(one) != one.tolist()
-
-
-def test_kernels_with_fewer_bindings_have_rows_of_the_same_width() -> None:
-    model = fb.compile(fb.Map(fb.Vector(2) >> fb.Linear(3)) >> fb.Sum() >> fb.Linear(1), "numpy").model
-    bound = bind(model, numpy_engine.TARGET, training=False)
-    sizes = [HEAD + FIELDS * (len(r.slots) + len(r.results)) for r in bound.routines]
-    assert bound.places.shape == (len(sizes), max(sizes))
-    facts = len(list(fact_names(model.signatures, len(model.arenas)))) + len(bound.summed)
-    for places, size in zip(bound.places, sizes, strict=True):
-        assert (bound.fixed[places[size:] - facts] == -1).all()
 
 
 def test_facts_stand_where_schedules_differ() -> None:
@@ -85,17 +66,3 @@ def test_facts_stand_where_schedules_differ() -> None:
             if what.kind in ("scratch", "parameter", "kept"):
                 assert facts == {}
                 assert bound.fixed[places[BASE] - len(names)] in bound.buffers.values()
-
-
-def test_what_a_batch_brings_is_told_by_kind() -> None:
-    model = a_model()
-    bound = bind(model, numpy_engine.TARGET, training=True)
-    read = {slot.binding.key for r in bound.routines for slot in r.slots if slot.binding.kind == "parameter"}
-    assert {parameter for parameter, _ in bound.brought["parameter"]} == read
-    assert {key for key, _ in bound.brought["feed"]} == {(0, 0)}
-    assert {parameter for parameter, _ in bound.brought["gradient"]} == set(bound.summed)
-    assert set(bound.summed) == {p for p in model.parameters if p.trainable}
-    assert [key for key, _ in bound.brought["loss"]] == [(1, 0)]
-    assert (bound.brought["metric"], bound.brought["input"]) == ((), ())
-    for kind, pairs in bound.brought.items():
-        assert all((bound.types[number] is None) == (kind != "loss") for _, number in pairs)

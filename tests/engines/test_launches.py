@@ -68,7 +68,7 @@ def _levels(bound: Bound, table: LaunchTable) -> Iterator[tuple[Key, int, int]]:
 
 
 @given(runnables(), layouts, shares, st.booleans())
-@settings(max_examples=18)
+@settings(max_examples=9)
 def test_levels_run_in_the_order_of_the_schedule_and_backward_in_reverse(
     runnable: Runnable, layout: Layout, share: str | None, training: bool
 ) -> None:
@@ -172,7 +172,7 @@ def _gradients(bound: Bound, key: Key) -> tuple[Any, ...]:
 
 
 @given(runnables(), layouts, shares, st.booleans())
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_every_binding_is_what_the_schedule_says(
     runnable: Runnable, layout: Layout, share: str | None, training: bool
 ) -> None:
@@ -209,7 +209,7 @@ def _levels_of(bound: Bound, batch: Batch, key: Key) -> list[tuple[int, int]]:
 
 
 @given(runnables(), layouts, shares, st.booleans())
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_buffers_are_as_high_as_the_widest_level_needs(
     runnable: Runnable, layout: Layout, share: str | None, training: bool
 ) -> None:
@@ -270,7 +270,7 @@ def _exact(engine: ArrayEngine, batch: Batch) -> dict[bool, Memory]:
 
 
 @given(runnables(), layouts, shares)
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_heights_suffice(runnable: Runnable, layout: Layout, share: str | None) -> None:
     """A batch in memory that is just so high, and full of NaN, gives the bits that it gives in more."""
     batch = runnable.batch(layout, share)

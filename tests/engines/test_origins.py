@@ -133,22 +133,6 @@ def test_gradients_pass_through_recursions_and_sequences() -> None:
     assert found.where == "model.sqrt"
 
 
-def test_random_numbers_are_those_of_the_step() -> None:
-    """By default the last one drawn: what a warning was about is found."""
-    block = fb.Vector(1) >> fb.Dropout(0.5) >> fb.Function(lambda x: 1 / ops.sum(x)) >> fb.Loss()
-    program, examples = fb.compile(block, TESTED), [[1]] * 3
-    seen = set()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotFiniteWarning)
-        for step in range(6):
-            loss, _ = program.value_and_grad(examples, step=step)
-            found = program.find_nan(examples)
-            assert math.isfinite(loss) == (found is None)
-            assert found == program.find_nan(examples, step=step)
-            seen.add(found and found.example)
-    assert len(seen) > 2
-
-
 @settings(max_examples=5)
 @given(programs(dropout=True))
 def test_a_parameter_that_is_not_finite_is_found_in_random_programs(program: Any) -> None:

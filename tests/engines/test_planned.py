@@ -93,14 +93,6 @@ def test_running_a_planned_batch_does_not_schedule_again():
             program.run(EXAMPLES)
 
 
-def test_parts_draw_what_the_whole_batch_draws():
-    whole, cut = (fb.compile(model(), backend="numpy", threads=n) for n in (1, 3))
-    with mock.patch.multiple(threads, CALLS_PER_PART=3, MULTIPLICATIONS_PER_PART=1):
-        planned = cut.plan(EXAMPLES)
-    assert [part.first for part in planned.parts] == [0, 2, 4]
-    assert cut.value_and_grad(planned, step=4)[0] == pytest.approx(whole.value_and_grad(EXAMPLES, step=4)[0])
-
-
 def test_a_planned_batch_stands_for_its_examples_everywhere(monkeypatch):
     monkeypatch.setattr(threads, "CALLS_PER_PART", 3)
     monkeypatch.setattr(threads, "MULTIPLICATIONS_PER_PART", 1)
@@ -114,14 +106,6 @@ def test_a_planned_batch_stands_for_its_examples_everywhere(monkeypatch):
     again = program.plan(planned)
     assert [part is same for part, same in zip(again.parts, planned.parts, strict=True)] == [True] * 2
     assert bits(program, program.plan(program.prepare(EXAMPLES))) == bits(program, EXAMPLES)
-
-
-def test_a_batch_of_none_can_be_planned():
-    program = fb.compile(model(), backend="numpy")
-    planned = program.plan([])
-    assert len(planned) == 0
-    assert program.run(planned) == []
-    assert program.value_and_grad(planned)[0] == 0.0
 
 
 def test_what_does_not_fit_is_refused_when_it_is_planned():

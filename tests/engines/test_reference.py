@@ -9,7 +9,6 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.engines.reference import Reference
 
 
 def _model() -> tuple[fb.Program, list[Any]]:
@@ -63,31 +62,3 @@ def test_it_computes_in_float64_whatever_the_model() -> None:
     program = fb.compile(fb.Vector(2) >> fb.Function(lambda x: x / 3), backend="reference")
     assert program.run([[1, 2]])[0].dtype == np.float64
     assert program.run([[1, 2]])[0].tolist() == [1 / 3, 2 / 3]
-
-
-def test_inference_and_training_are_evaluated_each_on_its_own_graph() -> None:
-    """``run`` means inference, gradients mean training; backward needs a forward that was for training."""
-    weight = fb.Parameter(["float64"], 3.0, "weight")
-    scaled = fb.Function(lambda x: ops.when_training(x * weight, x))
-    block = fb.Scalar("float64") >> scaled >> fb.AllOf(fb.Identity(), fb.Loss()) >> fb.GetItem(0)
-    for backend in ("reference", "numpy"):
-        program = fb.compile(block, backend=backend)
-        results = program.run([2.0, 5.0], losses=True)
-        assert ([float(x) for x in results], results.loss) == ([2, 5], 7)
-        loss, gradients = program.value_and_grad([2.0, 5.0])
-        assert (loss, {name: float(g) for name, g in gradients.items()}) == (21, {"weight": 7})
-    (trace,) = program._trace_all([2.0])
-    reference = Reference(program.model.cells, program.model.signatures, trace, training=False)
-    reference.forward()
-    with pytest.raises(AssertionError, match="for training"):
-        reference.backward()
-
-
-def test_many_calls_with_sequences_are_evaluated() -> None:
-    """Each finds its own elements."""
-    program = fb.compile(fb.Map(fb.Map(fb.Scalar()) >> fb.Function(ops.segment_sum)), backend="reference")
-    example = [[1.0] * (i % 3) + [float(i)] for i in range(2000)]
-    (trace,) = program._trace_all([example])
-    reference = Reference(program.model.cells, program.model.signatures, trace)
-    reference.forward()
-    assert program.run([example])[0] == [i + i % 3 for i in range(2000)]

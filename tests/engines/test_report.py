@@ -3,14 +3,6 @@
 from __future__ import annotations
 
 import foldbatch as fb
-from foldbatch.engines.report import CellReport
-
-
-def test_shares_of_calls_and_of_steps() -> None:
-    """Of calls that find their result computed, and of calls in a step."""
-    leaf = CellReport("leaf", 8, 2, False, (2,), {}, {}, 0)
-    none = CellReport("unused", 0, 0, False, (), {}, {}, 0)
-    assert (leaf.hit_rate, none.hit_rate, leaf.mean_rows, none.mean_rows) == (0.75, 0.0, 2.0, 0.0)
 
 
 def test_describe_counts_what_runs() -> None:

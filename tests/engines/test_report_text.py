@@ -44,20 +44,6 @@ def test_a_report_is_text_for_people() -> None:
     assert repr(REPORT) == "Report(2 examples, 7 calls in 2 steps; print it to read it)"
 
 
-def test_what_is_nothing_is_not_shown() -> None:
-    """No calls shared, no rows copied, no backward pass, no time: no words about them."""
-    plain = replace(NODE, calls=5, gathered_rows=0, rows=(50, 50), losses=(), metrics=())
-    text = str(replace(REPORT, calls=5, gathered_rows=0, cells=(plain,), phases={"forward": 1.0}))
-    assert not any(word in text for word in ("identical", "run\n", "copied", "backward 0%", "losses", "try"))
-    assert "time" not in str(replace(REPORT, phases={}))
-
-
-def test_the_policy_and_what_no_order_can_beat_are_told() -> None:
-    text = str(replace(REPORT, lower_bound=1, policy="by_depth, as planning it is quick"))
-    assert "any order of the calls needs 1 step or more\n" in text
-    assert "policy: by_depth, as planning it is quick\n" in text
-
-
 def test_fifty_cells_fit_a_screen() -> None:
     """The costly ones are shown, the others summed up."""
     cells = tuple(

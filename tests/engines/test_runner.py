@@ -36,19 +36,6 @@ def test_the_engine_is_the_one_that_options_name():
         Runner(program.model, replace(program.options, backend="abacus"), 0)
 
 
-def test_the_reference_agrees_whatever_runs_the_traces():
-    program = fb.compile(model(), "numpy", threads=1)
-    traces = program._trace_all(DATA)
-    oracle = Runner(program.model, replace(program.options, backend="reference"), 0)
-    (loss, gradients), (right, expected) = (r.value_and_grad(traces, 0) for r in (program._runner, oracle))
-    assert loss == pytest.approx(right)
-    for parameter, gradient in expected.items():
-        np.testing.assert_allclose(gradients[parameter], gradient, rtol=1e-9)
-    found, results = program._runner.run(traces), oracle.run(traces)
-    np.testing.assert_allclose(found.metrics["seen"].values, results.metrics["seen"].values)
-    assert found.loss == pytest.approx(results.loss)
-
-
 def test_a_planned_batch_is_made_ready_once_for_each_phase():
     program = fb.compile(model(), "numpy", threads=1)
     runner = program._runner

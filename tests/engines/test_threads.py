@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import foldbatch as fb
 from foldbatch.engines import threads
 from foldbatch.scheduler.trace import Trace
 
@@ -137,28 +136,3 @@ def test_in_threads_keeps_order_and_raises_the_first_error() -> None:
         with pytest.raises(ValueError, match="1"):
             threads.in_threads(pool, [lambda n=n: task(n) for n in (0, 1, 2)])
         assert sorted(ended) == [0, 2]
-
-
-def test_a_program_in_threads_equals_one_thread() -> None:
-    """Results, losses, gradients and metrics do not depend on the number of parts, but for rounding."""
-    total = fb.ForwardDeclaration(output_type=[4, "float64"], name="total")
-    join = fb.Linear(4, activation="tanh")
-    pair = fb.Record((total(), total())) >> fb.Concat() >> join
-    leaf = fb.Scalar("int32") >> fb.Embedding(7, 4, dtype="float64")
-    total.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {False: leaf, True: pair}))
-    loss = fb.Function(lambda h: fb.ops.sum(h * h)) >> fb.AllOf(fb.Loss(), fb.Metric("square"))
-    model = total() >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
-    examples = [((i % 7, (i % 5, 1)), (i % 3, 2)) for i in range(150)]
-    one, three = (fb.compile(model, threads=n, debug=True) for n in (1, 3))
-    assert len(threads.split(three._trace_all(examples), 3)) == 3
-    results = one.run(examples, metrics=True), three.run(examples, metrics=True)
-    np.testing.assert_allclose(*(np.array(list(r)) for r in results), rtol=1e-12)
-    metrics = [r.metrics["square"] for r in results]
-    np.testing.assert_allclose(metrics[0].values, metrics[1].values, rtol=1e-12)
-    assert metrics[0].examples.tolist() == metrics[1].examples.tolist() == list(range(150))
-    (loss_one, g_one), (loss_three, g_three) = one.value_and_grad(examples), three.value_and_grad(examples)
-    assert np.isclose(loss_one, loss_three, rtol=1e-12)
-    for name, gradient in g_one.items():
-        other = g_three[name]
-        dense = [g.dense() if isinstance(g, fb.params.SparseRows) else g for g in (gradient, other)]
-        np.testing.assert_allclose(*dense, rtol=1e-9, atol=1e-12)

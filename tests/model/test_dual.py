@@ -103,7 +103,7 @@ def test_an_output_that_stands_still_is_paired_with_zeros():
     assert pair.tolist() == [[2.0, 6.0], [0.0, 0.0]]
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(runnables(), st.integers(0, 2**32 - 1))
 def test_the_dual_of_any_cell_computes_values_and_their_tangents(runnable, seed):
     rng = np.random.default_rng(seed)

@@ -14,7 +14,7 @@ from foldbatch.model.link import link, numbered_sites
 from foldbatch.model.model import Model
 from foldbatch.model.wires import Flow
 from foldbatch.scheduler.trace import Operand
-from foldbatch.static.graph import INPUT, Node, input_node, parameter_node, reachable
+from foldbatch.static.graph import Node, input_node, parameter_node, reachable
 from foldbatch.static.op import ragged
 from foldbatch.static.ops.random import KEY
 from foldbatch.types import VOID, TensorType
@@ -126,17 +126,6 @@ def test_gradients_stop_where_no_parameter_lies_behind_and_where_no_loss_lies_be
     assert not linked(lossless).signatures[2].operands[0].differentiable
 
 
-def test_what_another_cell_computes_is_a_mere_input_of_the_one_that_reads_it():
-    """Else its derivatives would look behind the input, and count the other cell's parameters twice."""
-    square = fb.ForwardDeclaration("float32", "float32", "square")
-    square.resolve_to(fb.Function(lambda x: x * x))
-    shared = V >> fb.Linear(1) >> fb.Function(lambda x: ops.tanh(x[0]))
-    for cell in linked(shared >> fb.AllOf(fb.Loss("itself"), square() >> fb.Loss("its square"))).cells:
-        assert all(node.op is INPUT for node in cell.graph.inputs)
-        inner = reachable(cell.graph.results, cell.graph.inputs)
-        assert all(node in cell.graph.inputs for node in inner if node.op is INPUT)
-
-
 # -- drafts put together by hand
 
 
@@ -170,39 +159,10 @@ def chain(*, back: bool) -> list[Draft]:
     return [leaf, node, loss]
 
 
-def test_a_cell_is_recursive_where_wires_lead_back_to_it():
-    for back in (True, False):
-        model = one_by_one(chain(back=back))
-        assert [s.recursive for s in model.signatures] == [False, back, False]
-        assert [s.component for s in model.signatures] == sorted(s.component for s in model.signatures)
-        ends = model.cells[1].ends
-        assert (ends.recursive_operands, ends.recursive_outputs) == (
-            (frozenset({0}),) * 2 if back else (frozenset(),) * 2
-        )
-
-
 def test_operands_that_a_cell_joins_are_one_of_several_columns():
     node = one_by_one(chain(back=True)).signatures[1]
     assert [(o.columns, o.sequence) for o in node.operands] == [((0, 1), None)]
     assert node.arguments == 2
-
-
-def test_connected_wires_are_one_arena():
-    model = one_by_one(chain(back=True))
-    assert model.arenas == (PAIR,)
-    assert (model.reads, [list(w) for w in model.writes]) == ([[], [0], [0]], [[0], [0], []])
-    apart = one_by_one(chain(back=False))
-    assert len(apart.arenas) == 2
-    assert apart.reads[1] != apart.reads[2]
-
-
-def test_gradients_flow_between_weights_and_losses_only():
-    model = one_by_one(chain(back=True))
-    assert [cell.ends.active_outputs for cell in model.cells] == [frozenset({0}), frozenset({0}), frozenset()]
-    assert [sorted(cell.differentiated) for cell in model.cells] == [[], [0], [0]]
-    assert [[o.differentiable for o in s.operands] for s in model.signatures] == [[], [True], [True]]
-    apart = one_by_one(chain(back=False))
-    assert [sorted(cell.differentiated) for cell in apart.cells] == [[], [], [0]]
 
 
 def test_a_wire_that_holds_a_result_is_an_arena_of_results():

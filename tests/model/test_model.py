@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -47,12 +45,6 @@ def test_the_form_of_traces_follows_from_signatures_and_feeds():
     )
     trace = program.lowered.tracer.trace([1, [2, 3]], 0)
     assert trace.form == program.model.form
-
-
-def test_models_are_told_apart_by_identity():
-    model = a_model()
-    assert model == model  # noqa: PLR0124
-    assert model != a_model()
 
 
 # -- staged once more
@@ -110,16 +102,6 @@ def test_signatures_say_which_cotangents_cells_yield(losses: bool):
         assert found == sorted(cell.differentiated)
         assert differentiated(signature, cell).operands == signature.operands
     assert any(o.differentiable for s in other.signatures for o in s.operands) == losses
-
-
-def test_a_restaged_model_runs_the_traces_of_the_first():
-    program = fb.compile(fb.Map(fb.Vector(2) >> fb.Linear(2, name="layer")) >> fb.Sum(), "numpy")
-    model = program.model
-    other = restaged(model, [cell.built for cell in model.cells], Sources(), [False] * len(model.cells))
-    copy = fb.Program(replace(program.lowered, model=other), program.options, program.seed)
-    for name in program.params:
-        copy.params[name] = program.params[name]
-    np.testing.assert_array_equal(copy.run([[[1, 2], [3, 4]]])[0], program.run([[[1, 2], [3, 4]]])[0])
 
 
 def test_digests_tell_models_apart_and_equal_ones_not():

@@ -210,7 +210,7 @@ def assert_refused_or_run(program: BlockProgram, policy: str) -> int:
     return fitting
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(dropout=True))
 def test_any_edited_trace_is_refused_or_runs(program):
     assert_refused_or_run(program, ("by_component", "by_depth", "by_agenda")[program.seed % 3])

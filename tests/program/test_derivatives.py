@@ -33,7 +33,7 @@ from tests.programs import BlockProgram, programs
 from tests.programs.comparing import assert_same, many
 
 some = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
@@ -46,7 +46,7 @@ def test_derivatives_of_any_program_are_exact_and_the_same_in_every_engine(progr
     assert_input_gradients(engine, program)
 
 
-@settings(many, max_examples=11)
+@settings(many, max_examples=8)
 @given(st.booleans().flatmap(lambda dropout: programs(dropout=dropout)))
 def test_cotangents_of_results_of_any_program_are_pulled_back_the_same_in_every_engine(program):
     kept_bytes = (None, 0)[program.seed // 2 % 2]
@@ -63,7 +63,7 @@ def test_loops_that_numba_compiles_pull_cotangents_back(program):
 
 @pytest.mark.numba
 @pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
-@settings(many, max_examples=11)
+@settings(many, max_examples=8)
 @given(programs(dropout=True))
 def test_the_same_holds_of_the_engine_that_walks_launch_tables_in_compiled_code(program):
     with mock.patch.dict(ENGINES, UNFUSED):

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from unittest import mock
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import foldbatch as fb
-from foldbatch.engines import threads
-from foldbatch.engines.engine import ENGINES
 from foldbatch.errors import ExampleKeyError, NotAskedError
 from foldbatch.model.model import asides_of
-from tests.backends import TESTED, UNFUSED
+from tests.backends import TESTED
 from tests.programs import BlockProgram, programs
 from tests.programs.comparing import assert_same, gradients_of, many, metrics_of
 
@@ -56,19 +51,10 @@ def assert_the_same_without_asides(program: BlockProgram, backend: str) -> None:
         assert_same(found[name], metric)
 
 
-@settings(many, max_examples=12)
+@settings(many, max_examples=8)
 @given(programs())
 def test_results_do_not_depend_on_what_is_asked_for_beside_them(program):
     assert_the_same_without_asides(program, TESTED)
-
-
-@pytest.mark.numba
-@pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
-@settings(many, max_examples=4)
-@given(programs())
-def test_the_same_holds_of_the_engine_that_walks_launch_tables_in_compiled_code(program):
-    with mock.patch.dict(ENGINES, UNFUSED):
-        assert_the_same_without_asides(program, "unfused")
 
 
 @settings(many, max_examples=8)
@@ -168,28 +154,6 @@ def test_prepared_examples_run_beside_others():
 
 
 # -- steps
-
-
-def test_a_step_in_threads_is_a_step():
-    one, three = (fb.compile(model(), TESTED, threads=n) for n in (1, 3))
-    right = one.step(DATA)
-    with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
-        made, (loss, gradients) = three.step(DATA), three.value_and_grad(DATA)
-        planned = three.step(three.plan(DATA))
-    for found in (made, planned):
-        assert found.loss == loss == pytest.approx(right.loss)
-        assert found.losses == pytest.approx(right.losses)
-        assert all(np.array_equal(found.gradients[name], g) for name, g in gradients.items())
-        np.testing.assert_allclose(np.array(found.results), np.array(right.results))
-        np.testing.assert_allclose(found.metrics["seen"].values, right.metrics["seen"].values)
-        assert found.metrics["seen"].examples.tolist() == list(range(8))
-
-
-def test_a_step_of_no_examples():
-    made = fb.compile(model(), TESTED).step([])
-    assert (made.loss, made.losses, list(made.results)) == (0.0, {"error": 0.0, "size": 0.0}, [])
-    assert [g.shape for g in made.gradients.values()] == [(2, 1), (1,)]
-    assert len(made.metrics["seen"]) == 0
 
 
 def test_a_step_drops_as_value_and_grad_does():

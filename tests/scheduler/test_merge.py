@@ -10,7 +10,6 @@ from hypothesis import given
 
 from foldbatch.engines.numba.integers import find_arithmetic
 from foldbatch.scheduler.layout import LAYOUTS
-from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.tables import build
@@ -81,25 +80,6 @@ def test_merging_is_associative(setting: Setting) -> None:
     for cut in range(1, len(traces)):
         halves = [merge(part, cells).trace for part in (traces[:cut], traces[cut:])]
         assert_same(merge(halves, cells).trace, setting.merged.trace)
-
-
-@given(settings_of(examples=1))
-def test_merging_one_copies_it(setting: Setting) -> None:
-    """Nothing that is done to a batch reaches a cached trace."""
-    for trace in setting.traces:
-        merged = merge([trace], setting.signatures).trace
-        assert_same(merged, replace(trace, result=None))
-        for part, own in zip(merged.calls, trace.calls, strict=True):
-            assert not np.shares_memory(part, own)
-
-
-@given(settings_of())
-def test_levels_of_a_batch_are_those_of_its_examples(setting: Setting) -> None:
-    """So they are computed once, when an example is traced."""
-    trace = setting.merged.trace
-    found = levels(setting.policy, setting.signatures, trace.calls, trace.elements, trace.values)
-    for a, b in zip(found, trace.levels, strict=True):
-        assert np.array_equal(a, b)
 
 
 def test_a_batch_of_none_has_no_calls() -> None:

@@ -264,23 +264,6 @@ def test_a_call_may_wait_for_others_of_its_cell_that_come_later() -> None:
     assert groups == {"auto": 5, "by_component": 4, "by_agenda": 4, "by_depth": 4}  # too few to plan for
 
 
-def test_a_classifier_at_every_node_waits_for_the_last_by_component_only() -> None:
-    r"""A chain of three nodes; the classifier reads the start too, so that its mean depth is theirs.
-
-    start -> node -> node -> node      by_depth:     start | node look | node look | node look | look
-      look   look   look   look        by_component: start | node | node | node | look
-    """
-    start = CellSignature("start", 0, False, (), (0,), 0)
-    node = CellSignature("node", 1, True, (Operand(0, (0,)),), (0,), 1)
-    look = CellSignature("look", 2, False, (Operand(0, (0,)),), (0,), 1)
-    chain, looks = [[1, 0], [2, 1], [3, 2]], [[4, 0], [5, 1], [6, 2], [7, 3]]
-    groups = _counted((start, node, look), ([[0]], chain, looks), 8)
-    assert groups == {"auto": 5, "by_component": 5, "by_agenda": 5, "by_depth": 8}
-    many = [[4 + i, 0] for i in range(6)]  # five more at the start: now the classifier is the less deep one
-    groups = _counted((start, node, look), ([[0]], chain, many + [[10 + i, 1 + i] for i in range(3)]), 13)
-    assert groups == {"auto": 5, "by_component": 5, "by_agenda": 8, "by_depth": 8}
-
-
 @given(settings_of(examples=1))
 def test_longest_chains_are_the_longest_paths(setting: Setting) -> None:
     """Counting only the cells that count."""

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from foldbatch.scheduler.layout import LAYOUTS, Layout
-from foldbatch.scheduler.schedule import ALL, CellTable, Schedule, Span, Step, seeded, verify
+from foldbatch.scheduler.schedule import CellTable, Schedule, Span, Step, seeded, verify
 from foldbatch.scheduler.tables import build
 from tests.scheduler.random_traces import Setting, settings_of
 
@@ -148,21 +148,6 @@ def test_a_span_says_which_rows_a_range_of_calls_reads() -> None:
     assert Span(0, 2, None, 6, None, np.arange(6), False, False).extent(table, 1, 3) == (2, 6)
     assert Span(0, 1, 0, 5, 7, None, False, False).extent(table, 1, 3) == (9, 12)
     assert Span(0, 1, 0, 5, 7, None, False, False).extent(table, 1, 2) == (9, 9)
-
-
-def test_before_and_after_stages_are_no_groups() -> None:
-    """They run once per batch and are not what a policy is measured by."""
-    steps = (
-        Step(0, ALL, 0, 4),
-        Step(1, ("before",), 0, 5),
-        Step(1, ("step",), 0, 3),
-        Step(1, ("step",), 3, 5),
-        Step(1, ("after",), 0, 5),
-    )
-    schedule = Schedule((), steps, (), (), np.zeros(0, np.int64))
-    assert schedule.groups == 3
-    assert schedule.widths(0) == [4]
-    assert schedule.widths(1) == [3, 2]
 
 
 def test_shared_calls_write_a_row_for_each_call() -> None:

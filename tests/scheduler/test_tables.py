@@ -244,27 +244,6 @@ def _tree() -> tuple[tuple[CellSignature, ...], Trace]:
     return (leaf, node), trace
 
 
-def test_a_small_tree_by_component_in_the_consumer_layout() -> None:
-    """Leaves first, then the nodes from below; every node's children lie side by side.
-
-    row    0  1  2  3  4
-    value  0  1  2  3  4     node 2 reads rows 0 and 1, node 4 rows 2 and 3, nobody row 4
-    """
-    cells, trace = _tree()
-    policy = POLICIES["by_component"]
-    schedule = build(merge([leveled(trace, cells, policy)], cells), cells, policy, LAYOUTS["consumer"], 1)
-    assert schedule.steps == (
-        Step(0, ALL, 0, 3),
-        Step(1, ("before",), 0, 2),
-        Step(1, ("step",), 0, 1),
-        Step(1, ("step",), 1, 2),
-        Step(1, ("after",), 0, 2),
-    )
-    assert schedule.row_of.tolist() == [0, 1, 2, 3, 4]
-    assert schedule.cells[1].operands == (Span(0, 2, None, 4, 0, None, False, True),)
-    assert schedule.zero_rows[0].tolist() == [4]
-
-
 def test_two_small_trees_lie_level_by_level() -> None:
     """The batch of a tree and its copy: the lower nodes' children first, then the upper nodes'.
 
@@ -278,21 +257,3 @@ def test_two_small_trees_lie_level_by_level() -> None:
     assert np.argsort(schedule.row_of).tolist() == [0, 1, 5, 6, 2, 3, 7, 8, 4, 9]
     assert schedule.widths(1) == [2, 2]
     assert schedule.groups == 3
-
-
-def test_a_small_tree_by_depth_in_the_producer_layout() -> None:
-    """Depth 0 is the leaves'; all stages of a group run at once; rows are as values are made.
-
-    row    0  1  2  3  4
-    value  0  1  3  2  4     node 2 finds its children side by side, node 4 does not
-    """
-    cells, trace = _tree()
-    policy = POLICIES["by_depth"]
-    schedule = build(merge([leveled(trace, cells, policy)], cells), cells, policy, LAYOUTS["producer"], 1)
-    assert schedule.steps == (Step(0, ALL, 0, 3), Step(1, ALL, 0, 1), Step(1, ALL, 1, 2))
-    assert schedule.row_of.tolist() == [0, 1, 3, 2, 4]
-    (span,) = schedule.cells[1].operands
-    assert span.rows is not None
-    assert span.rows.tolist() == [0, 1, 3, 2]
-    assert (span.repeats, span.first) == (False, False)
-    assert schedule.zero_rows[0].tolist() == [0, 1, 2, 3, 4]

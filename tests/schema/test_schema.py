@@ -20,7 +20,7 @@ LIMITS = Thresholds(categories=4, fields=3)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9), st.integers(0, 9))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_mean_and_deviation_are_those_of_all_numbers_in_whatever_parts(values, cut):
     parts = NumberCounts(), NumberCounts()
     for i, value in enumerate(values):
@@ -156,7 +156,7 @@ def embed(block, *values):
 
 
 @given(st.lists(LIKE_SAMPLES, min_size=1, max_size=4))
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_no_value_of_json_is_an_error(program, values):
     assert np.isfinite(np.stack(program.run(values))).all()
 
@@ -226,7 +226,7 @@ VALUES = st.recursive(
 
 
 @given(st.lists(VALUES, min_size=1, max_size=5), st.integers(0, 3), st.integers(0, 3))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_any_samples_have_a_schema_that_is_plain_data(samples, categories, fields):
     text = json.dumps(infer(iter(samples), categories=categories, fields=fields).to_plain(), allow_nan=False)
     schema = Schema.from_plain(json.loads(text))

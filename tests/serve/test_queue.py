@@ -30,7 +30,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(EVENTS, max_size=30), st.integers(5, 30))
 def test_nothing_is_lost_taken_twice_or_overtaken(events, limit):
     queue, accepted, taken = Queue(limit), [], []

@@ -22,22 +22,14 @@ from tests.strategies import Problem, problems, random_value
 SCALAR, VECTOR = TensorType((), "float64"), TensorType((3,), "float64")
 
 
-@settings(max_examples=55, deadline=None)
+@settings(max_examples=27, deadline=None)
 @given(problems())
 def test_forward_and_reverse_mode_and_differences_agree(problem: Problem) -> None:
     graph = problem.graph
     check_derivatives(graph.inputs, graph.outputs, problem.values, np.random.default_rng(problem.seed))
 
 
-@settings(max_examples=50, deadline=None)
-@given(problems(steps=6))
-def test_second_derivatives_agree_as_well(problem: Problem) -> None:
-    rng = np.random.default_rng(problem.seed)
-    first = check_derivatives(problem.graph.inputs, problem.graph.outputs, problem.values, rng)
-    check_derivatives(*first, rng)
-
-
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(problems(smooth=False), st.integers(0, 2**32 - 1))
 def test_with_kinks_forward_and_reverse_mode_still_agree(problem: Problem, seed: int) -> None:
     """At a kink there is no derivative, but both modes take the same one."""
@@ -110,13 +102,6 @@ def test_a_tangent_given_once_for_all_counts_for_every_element() -> None:
         assert evaluate(Graph((e, w), (found,)), [[np.ones(3)] * 4, np.ones(3)])[0].tolist() == [4, 4, 4]
 
 
-def test_the_same_tangent_per_call_moves_every_element() -> None:
-    e, x = input_node(VECTOR, ragged()), input_node(VECTOR)
-    (found,) = jvp([ops.segment_sum(e * 2)], [e], [x])
-    assert found is not None
-    assert evaluate(Graph((e, x), (found,)), [[np.zeros(3)] * 4, np.ones(3)])[0].tolist() == [8, 8, 8]
-
-
 def test_a_gradient_with_several_sources_is_one_sum() -> None:
     x = input_node(VECTOR)
     y = ops.tanh(x) + ops.exp(x) + ops.sigmoid(x) + x
@@ -179,30 +164,3 @@ def test_only_what_lies_on_a_path_is_active() -> None:
     z = through + beside
     assert depends_on([z], [x]) == {x, through, z}
     assert depends_on([ops.sign(through)], [x]) == {x, through}
-
-
-def test_a_broadcast_operand_gets_the_sum() -> None:
-    x, y = input_node(TensorType((2, 1), "float64")), input_node(TensorType((4, 1, 3), "float64"))
-    values: dict[Node, Any] = {x: np.zeros((2, 1)), y: np.zeros((4, 1, 3))}
-    assert _gradient(x + y, x, values).tolist() == [[12.0], [12.0]]
-    assert np.asarray(_gradient(x + y, y, values)).tolist() == np.full((4, 1, 3), 2.0).tolist()
-
-
-def test_a_network_of_a_recursive_cell_has_the_gradients_of_differences() -> None:
-    """Gates from one product, a child's memory, a classifier: what a Tree-LSTM's node computes."""
-    rng = np.random.default_rng(0)
-    n, classes = 3, 4
-    h, c = input_node(TensorType((2, n), "float64")), input_node(TensorType((2, n), "float64"))
-    u, v = (
-        input_node(TensorType((2 * n, 5 * n), "float64"), UNBATCHED),
-        input_node(TensorType((n, classes), "float64"), UNBATCHED),
-    )
-    b = input_node(TensorType((5 * n,), "float64"), UNBATCHED)
-    i, left, right, o, update = ops.split(ops.reshape(h, -1) @ u + b, 5)
-    memory = ops.sigmoid(i) * ops.tanh(update) + ops.sigmoid(left) * c[0] + ops.sigmoid(right) * c[1]
-    state = ops.sigmoid(o) * ops.tanh(memory)
-    loss = ops.cross_entropy(state @ v, constant(2))
-    inputs = (h, c, u, v, b)
-    values = [rng.normal(size=x.shape) for x in inputs]
-    first = check_derivatives(inputs, [loss, state, memory], values, rng)
-    check_derivatives(*first, rng)

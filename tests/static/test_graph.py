@@ -17,7 +17,7 @@ from foldbatch.static import ops
 from foldbatch.static.autodiff import jvp, vjp
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node, parameter_node, reachable
-from foldbatch.static.op import CALL, OPS, UNBATCHED, ragged
+from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.static.printer import print_graph
 from foldbatch.static.verify import verify
 from foldbatch.types import TensorType
@@ -122,12 +122,6 @@ def test_a_node_nobody_needs_is_freed() -> None:
     assert ops.tanh(x) is y
 
 
-def test_a_later_node_has_a_larger_number_than_its_operands() -> None:
-    x = input_node(VECTOR)
-    y = ops.tanh(x) + 1
-    assert all(operand.number < y.number for operand in y.inputs)
-
-
 def test_the_batch_axis_of_a_result_is_the_widest_of_its_operands() -> None:
     elements = ragged()
     whole, call, element = (input_node(VECTOR, axis) for axis in (UNBATCHED, CALL, elements))
@@ -142,13 +136,6 @@ def test_a_batched_operand_gets_the_rank_of_the_result() -> None:
     vector, matrix, weight = input_node(VECTOR), input_node(TensorType((2, 3))), input_node(VECTOR, UNBATCHED)
     assert [x.shape for x in (vector + matrix).inputs] == [(1, 3), (2, 3)]
     assert [x.shape for x in (weight + matrix).inputs] == [(3,), (2, 3)]
-
-
-def test_every_op_has_a_sample_and_stands_in_the_table_under_its_name() -> None:
-    for name, op in OPS.items():
-        assert op.name == name
-        assert op.samples, name
-        assert (op.vjp is None) == (op.jvp is None), name
 
 
 def test_reachable_puts_operands_first_and_stops_where_told() -> None:
@@ -180,7 +167,7 @@ def test_a_graph_lists_its_parameters_in_the_order_of_first_use() -> None:
     assert kept[0].number < kept[1].number
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problems(smooth=False))
 def test_the_nodes_of_a_graph_follow_their_operands(problem: Problem) -> None:
     seen = set(problem.graph.inputs)
@@ -211,15 +198,6 @@ def test_a_chain_of_8000_sums_is_no_recursion() -> None:
     assert slope is not None
     assert ahead is not None
     assert evaluate(Graph((x, g), (slope, ahead)), [2.0, 3.0]) == [3.0 * (DEEP + 1)] * 2
-
-
-def test_a_long_chain_is_freed_without_recursion() -> None:
-    x = input_node(VECTOR)
-    y = _chain(x)
-    gone = weakref.ref(y)
-    del y
-    gc.collect()
-    assert gone() is None
 
 
 def test_an_unknown_op_lists_those_there_are() -> None:

@@ -109,7 +109,7 @@ return (%9, 2.0)"""
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problems(smooth=False))
 def test_the_text_says_all_there_is_to_know(problem: Problem) -> None:
     """A graph read back from its text computes the same (parameters apart, which have no text)."""

@@ -142,7 +142,7 @@ def test_no_two_slots_are_called_alike_and_constants_are_written_out() -> None:
     assert slot_names(routine) == ["w", "w_1", "[1.0, 2.0]", "s0", "s1", "k3", "g1", "f2", "d1"]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_other_places_are_written_otherwise(problem: BlockProgram) -> None:
     """Within a routine, two places of one text are elements of one slot, in the same order."""

@@ -84,7 +84,7 @@ def _depend(outputs: list[Node], sources: set[Node]) -> set[Node]:
 
 
 @given(problems(smooth=True), st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_stages_are_what_reachability_says(problem: Problem, data: st.DataObject) -> None:
     """*Before* reaches no recursive input; *step* lies between the recursion's ends; *after* is the rest."""
     graph = problem.graph

@@ -54,7 +54,7 @@ def views(draw: st.DrawFn) -> tuple[Node, Node]:
 
 
 @given(views())
-@settings(max_examples=110)
+@settings(max_examples=55)
 def test_a_place_is_the_elements_of_a_view(pair: tuple[Node, Node]) -> None:
     """Whatever the view is of: of the slot, of the operand, or of a copy where elements change their order."""
     x, y = pair

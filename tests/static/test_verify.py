@@ -17,7 +17,7 @@ from tests.strategies import Problem, problems
 VECTOR, MATRIX = TensorType((3,)), TensorType((2, 3))
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(problems(smooth=False, gradients=True))
 def test_all_that_the_ops_build_is_legal(problem: Problem) -> None:
     assert verify(problem.graph) is problem.graph

@@ -63,7 +63,7 @@ def test_a_flipped_bit_anywhere_and_a_truncation_are_refused(path):
         assert "damaged" in refused(path)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.binary(max_size=200))
 def test_other_bytes_are_refused(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("bytes") / "a"

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-import foldbatch as fb
 from foldbatch.system.garbage import no_garbage, set_aside
 
 
@@ -26,21 +25,6 @@ def test_what_was_before_is_so_again(enabled: bool) -> None:
         assert gc.isenabled() is enabled
     finally:
         (gc.enable if before else gc.disable)()
-
-
-def test_tracing_and_planning_a_long_chain_search_for_none() -> None:
-    """Ten thousand words would be searched through a dozen times; what Python counts in between is its own."""
-    searches: list[dict[str, int]] = []
-    chain = fb.Map(fb.Scalar()) >> fb.Fold(fb.Function(lambda a, b: a + b), fb.Zeros([]))
-    program = fb.compile(chain, "numpy", threads=1)
-    example = [float(i) for i in range(10_000)]
-    gc.collect()
-    gc.callbacks.append(lambda phase, info: searches.append(info) if phase == "start" else None)
-    try:
-        program.plan([example])
-    finally:
-        gc.callbacks.pop()
-    assert len(searches) < 12
 
 
 def test_what_was_set_aside_is_looked_through_once_more(monkeypatch) -> None:

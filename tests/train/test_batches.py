@@ -96,27 +96,12 @@ def test_an_error_of_the_batches_themselves_comes_at_its_place(program):
     assert "in batches" in "".join(traceback.format_exception(caught.value))
 
 
-def test_closing_early_ends_the_thread(program):
-    plans = prefetched(program, ([[k]] for k in itertools.count()))
-    next(plans)
-    assert len(threads()) == 1
-    plans.close()
-    assert threads() == []
-    assert list(plans) == []
-
-
 def test_an_error_of_the_consumer_ends_the_thread(program):
     with pytest.raises(ZeroDivisionError):
         for _ in prefetched(program, ([[k]] for k in itertools.count())):
             raise ZeroDivisionError
     gc.collect()
     assert threads() == []
-
-
-def test_what_is_not_begun_has_no_thread(program):
-    plans = prefetched(program, [[[1]]])
-    assert threads() == []
-    del plans
 
 
 def test_an_iterator_that_the_thread_itself_finds_dropped_is_closed(program):
@@ -144,23 +129,6 @@ def test_an_iterator_that_the_thread_itself_finds_dropped_is_closed(program):
     finally:
         gc.enable()
     assert threads() == []
-
-
-@pytest.mark.parametrize("last", ["", "raise SystemExit(3)"])
-def test_a_program_that_ends_in_the_middle_ends(last):
-    """With its own exit status, and without a word."""
-    text = f"""
-import itertools
-import os
-import foldbatch as fb
-program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), backend="numpy")
-plans = fb.train.prefetched(program, ([[k]] for k in itertools.count()))
-print(program.run(next(plans)))
-{last}
-"""
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (3 if "3" in last else 0, "")
-    assert done.stdout == "[array(0., dtype=float32)]\n"
 
 
 def test_closing_waits_no_longer_than_a_moment_for_batches_that_never_come(program, monkeypatch):

@@ -105,15 +105,6 @@ def test_a_class_that_never_occurs_is_no_part_of_the_mean():
     assert F1("x", average=None).compute(scores, [0, 0, 1]) == {"0": 1.0, "1": 1.0, "2": 0.0}
 
 
-def test_settings_are_checked():
-    with pytest.raises(TrainingError, match="'macro', 'micro' or None"):
-        F1("x", average="weighted")
-    with pytest.raises(TrainingError, match="TopK k: expected a whole number of 1 or more"):
-        TopK("x", 0)
-    with pytest.raises(TrainingError, match="F1 classes: expected 5 names, found 1"):
-        F1("x", average=None, classes=["good"]).compute(SCORES, LABELS)
-
-
 rng_of_numbers = np.random.default_rng(1)
 
 
@@ -138,12 +129,6 @@ def test_perplexity_equals_a_plain_loop_on_logits_and_on_log_probabilities():
     assert Perplexity("x").compute(logits, labels) == pytest.approx(expected)
     assert Perplexity("x").compute(np.array(log_probabilities), labels) == pytest.approx(expected)
     assert Perplexity("x").compute(np.array([[0.0, 5000.0]], "float32"), [0]) == math.inf
-
-
-def test_no_values_have_no_figure_of_numbers():
-    for kind in (MeanSquaredError, MeanAbsoluteError):
-        assert math.isnan(kind("x").compute(np.zeros(2), [None, None]))
-    assert math.isnan(Perplexity("x").compute(np.zeros((0, 2)), []))
 
 
 @pytest.mark.parametrize("labels", [[1, [1, 2]], [[1, 2], [1, 2]], ["a", "b"]])
@@ -178,12 +163,6 @@ def test_figures_are_those_of_all_batches(size):
     assert figures["loss"] == 16 / 3
     assert figures["mse"] == np.mean(difference**2)
     assert figures["root_mse"] == 0.5  # of 6 for 7 and 4 for 4; the root of the third has no label
-
-
-def test_nothing_has_no_figures():
-    figures = Tally([Accuracy("sum")]).figures()
-    assert figures["loss"] == 0
-    assert math.isnan(figures["accuracy"])
 
 
 def test_a_block_that_is_not_there_is_named():

@@ -74,26 +74,6 @@ def test_a_scaled_step_is_to_the_last_bit_that_of_scaled_gradients(place, name, 
     assert_same(opt.state(), scaling_first.state())
 
 
-@every_optimizer
-@pytest.mark.parametrize("factor", [math.nan, -math.inf, "half", None, [1.0]])
-def test_a_scale_that_is_no_finite_number_is_an_error(make, factor):
-    params, opt = parameters(), make()
-    with pytest.raises(TrainingError, match=r"update scale: expected a finite number, found "):
-        opt.update(params, gradients(0), scale=factor)
-    assert_same(params, parameters())
-    assert_same(opt.state(), make().state())
-
-
-@every_optimizer
-def test_every_step_moves_every_parameter_against_a_steady_gradient(make):
-    params = {name: np.ones(p.shape, "float32") for name, p in parameters().items()}
-    opt = make()
-    for _ in range(3):
-        before = copied(params)
-        opt.update(params, {name: np.ones_like(p) for name, p in params.items()})
-        assert all((params[name] < before[name]).all() for name in params)
-
-
 @wherever
 @every_optimizer
 @pytest.mark.parametrize(
@@ -140,16 +120,6 @@ def test_a_parameter_that_is_no_contiguous_array_is_updated_in_place():
     params = {"w": table[:, ::2].T}
     Adam(0.5).update(params, {"w": np.ones((3, 4), "float32")})
     np.testing.assert_allclose(table, [[0.5, 1, 0.5, 1, 0.5, 1]] * 4, rtol=1e-6)
-
-
-@every_optimizer
-def test_an_empty_table_and_a_gradient_of_no_rows_are_fine(make):
-    params = {"empty": np.zeros((0, 3)), "w": np.zeros((2, 3))}
-    nothing = {
-        name: SparseRows(np.zeros(0, np.int64), np.zeros((0, 3)), p.shape) for name, p in params.items()
-    }
-    make().update(params, nothing)
-    assert (params["w"] == 0).all()
 
 
 def test_a_frozen_parameter_is_skipped():
@@ -319,10 +289,6 @@ def test_a_setting_out_of_range_is_an_error(build, message):
         build()
 
 
-def test_numpys_numbers_are_numbers():
-    assert SGD(np.float32(0.5), momentum=np.int64(0)).lr == 0.5
-
-
 def test_an_optimizer_without_a_formula_says_so():
     with pytest.raises(NotImplementedError):
         Optimizer(0.1, weight_decay=0.0, lr_factors=None).update({"w": np.ones(1)}, {"w": np.ones(1)})
@@ -363,16 +329,6 @@ def test_a_sparse_gradient_changes_its_rows_or_all(by_rows):
     assert (gradient.values == 4).all()
 
 
-def test_scratch_arrays_are_kept_for_the_next_step():
-    one, p = Blocks(), np.ones((3, 3), "float32")
-    change = Change("w", p, [np.zeros_like(p)], np.ones_like(p), 2.0, RULE, (0.5,), False)
-    one.apply([change], None)
-    buffers = {key: id(buffer) for key, buffer in one._buffers.items()}
-    one.apply([change], None)
-    assert {key: id(buffer) for key, buffer in one._buffers.items()} == buffers
-    assert (p == 1 - 1 - 2).all()
-
-
 NAMES = st.sampled_from(["p", "g", "m", "(rate * g)", "(m / rate)"])
 EXPRESSIONS = st.recursive(
     NAMES,
@@ -385,7 +341,7 @@ EXPRESSIONS = st.recursive(
 LINES = st.lists(st.tuples(st.sampled_from(["p", "g", "m", "work"]), EXPRESSIONS), min_size=1, max_size=4)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(LINES, st.sampled_from(["float32", "float64"]))
 def test_lines_are_computed_as_python_would(lines, dtype):
     rule = Rule(tuple(f"{name} = {expression}" for name, expression in lines), ("m",), ("rate",))

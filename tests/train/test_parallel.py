@@ -389,7 +389,7 @@ def test_ranks_that_agree_go_on():
 COSTS = st.lists(st.integers(0, 60), max_size=40)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(COSTS, st.integers(1, 9))
 def test_examples_are_dealt_once_and_no_rank_has_an_example_too_many(costs, ranks):
     shares = deal(costs, ranks)
@@ -402,7 +402,7 @@ def test_examples_are_dealt_once_and_no_rank_has_an_example_too_many(costs, rank
         assert not share or load - min(costs[place] for place in share) <= min(loads)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(COSTS, st.integers(1, 9))
 def test_stretches_follow_each_other_and_are_alike(costs, ranks):
     parts = stretches(costs, ranks)

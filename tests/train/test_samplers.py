@@ -100,13 +100,6 @@ def test_epochs_seeds_and_places_differ() -> None:
     assert len(set(others)) == 50
 
 
-def test_batches_of_like_keys_are_shuffled_too() -> None:
-    """Or training would meet the tall trees at the end of every epoch."""
-    sampler = Sampler([1] * 40, 4, keys=range(40))
-    firsts = {tuple(np.argsort([min(b) for b in sampler.epoch(n)])) for n in range(10)}
-    assert len(firsts) == 10
-
-
 def test_left_draws_nothing_and_drawing_moves_on() -> None:
     sampler = shuffled("abcde", 2)
     everything = sampler.epoch(0)
@@ -116,11 +109,6 @@ def test_left_draws_nothing_and_drawing_moves_on() -> None:
     assert list(sampler) == everything[1:]
     assert sampler.state()["epoch"] == 1
     assert sampler.left() == sampler.epoch(1)
-
-
-def test_an_epoch_of_nothing_is_over_at_once() -> None:
-    sampler = shuffled([], 3)
-    assert (sampler.epoch(0), list(sampler), sampler.state()["epoch"]) == ([], [], 1)
 
 
 def test_sizes_and_heights_of_trees_and_prepared_examples() -> None:
@@ -143,12 +131,6 @@ def test_like_heights_share_a_batch() -> None:
 
     assert levels(bucketed(trees, 10)) == sum(sorted(t.height for t in trees)[9::10])
     assert levels(bucketed(trees, 10)) < 0.6 * levels(shuffled(trees, 10))
-
-
-def test_like_sizes_share_a_batch_if_asked_to() -> None:
-    trees = [tree_of(1, width=w) for w in (9, 1, 8, 2)]
-    assert sorted(map(sorted, bucketed(trees, 2, by="size").epoch(0))) == [[0, 2], [1, 3]]
-    assert sorted(map(sorted, within_budget(trees, 16, by="size").epoch(0))) == [[0], [1, 3], [2]]
 
 
 def test_a_budget_counts_nodes() -> None:

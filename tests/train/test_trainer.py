@@ -167,16 +167,6 @@ def test_a_sampler_makes_the_batches_of_its_examples():
         trainer.fit(EXAMPLES, epochs=1.5)
 
 
-def test_a_step_is_one_batch_of_a_fit():
-    fitted, stepped = (Trainer(fb.compile(small.model(), "numpy"), fb.Adam(0.1)) for _ in range(2))
-    (figures,) = fitted.fit(EXAMPLES, epochs=1)
-    order = fb.train.shuffled(EXAMPLES, 32).epoch(0)[0]
-    loss = stepped.step([EXAMPLES[i] for i in order])
-    assert (loss / 20, stepped.steps, stepped.epoch) == (figures["loss"], 1, 0)
-    for name, array in fitted.program.params.items():
-        np.testing.assert_array_equal(stepped.program.params[name], array)
-
-
 def test_a_callback_stops_a_fit_after_its_epoch():
     class Stop(Callback):
         def on_step_end(self, trainer):

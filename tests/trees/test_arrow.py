@@ -85,7 +85,7 @@ def check(block, array):
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_whatever_the_schema(data):
     type_, values, block = data.draw(fields())
     objects = data.draw(st.lists(values, min_size=1, max_size=8))

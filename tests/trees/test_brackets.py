@@ -49,13 +49,6 @@ def test_reading_undoes_writing(tree):
     assert parse_brackets(write_brackets(tree)) == tree
 
 
-@given(st.lists(written_trees(), min_size=1, max_size=4), st.sampled_from(["", " ", "\n", "\r\n", "\n\n\t"]))
-def test_trees_may_share_a_line_or_be_spread_over_several(trees, blank):
-    written = blank.join(write_brackets(tree) for tree in trees)
-    assert list(read_brackets([written])) == trees
-    assert list(read_brackets(written.replace(" ", "\r\n ").split("\n"))) == trees
-
-
 @given(st.text("() ab\n\t\r\0\ufeff\u00a0", max_size=30))
 def test_any_text_is_read_back_alike_or_refused_with_its_place(anything):
     trees = outcome([anything])
@@ -63,10 +56,6 @@ def test_any_text_is_read_back_alike_or_refused_with_its_place(anything):
         assert re.match(r"lines:\d+:\d+: expected ", trees.pop())
     if trees:
         assert list(read_brackets(map(write_brackets, trees))) == trees
-
-
-def test_words_are_split_at_plain_blanks_only():
-    assert parse_brackets("(X 8\u00a01/2\u2028\x0b\x0c\x85)").words() == ("8\u00a01/2\u2028\x0b\x0c\x85",)
 
 
 def test_the_outer_bracket_of_the_penn_treebank_is_dropped_around_one_child():
@@ -219,13 +208,6 @@ def test_sst_needs_labels_from_0_to_4_and_words_in_leaves(tmp_path, malformed, p
     assert message in str(caught.value)
 
 
-def test_trees_before_the_fault_are_given_out():
-    trees = read_brackets(["(A b) (C d", "e)"])
-    assert next(trees).label == "A"
-    with pytest.raises(ReadError, match=r"lines:2:1: expected '\)' after the node's word, found 'e'"):
-        next(trees)
-
-
 def test_files_that_cannot_be_read_are_errors(tmp_path):
     (tmp_path / "trees.gz").write_text("(A b)")
     for path, message in [
@@ -324,9 +306,3 @@ def test_the_stanford_sentiment_treebank_has_the_counts_of_its_readme(
         assert all(
             write_brackets(tree) == line.rstrip("\n") for tree, line in zip(treebank, lines, strict=True)
         )
-
-
-def test_equal_words_are_one_object():
-    """So they are found in a table without being compared letter by letter."""
-    first, second = read_brackets(["(S (N a-rose) (V is))", "(S (N a-rose))"])
-    assert first.tokens[0] is second[0].token

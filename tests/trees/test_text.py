@@ -54,15 +54,6 @@ def test_a_gz_file_is_unpacked_and_a_byte_order_mark_dropped(tmp_path):
     assert [piece.text for piece in text_pieces("a\ufeff")] == ["a\ufeff"]
 
 
-def test_lines_need_no_line_ends_and_an_open_file_lends_its_name(tmp_path):
-    assert [piece.text for piece in read_pieces(["a", "b\n"])] == ["a\n", "b\n"]
-    assert next(read_pieces(["a"])).name == "lines"
-    path = tmp_path / "a.txt"
-    path.write_text("a")
-    with path.open() as file:
-        assert next(read_pieces(file)).name == str(path)
-
-
 @pytest.mark.parametrize("block", [1, 2, 3, 5, 100])
 @pytest.mark.parametrize(
     ("data", "place", "message"),

@@ -32,11 +32,6 @@ def test_a_node_without_a_label_is_a_star_and_labels_may_be_integers():
     assert Tree([1, -1], [None, 0], ["w", None]).draw().splitlines() == ["0", "└─ * w"]
 
 
-def test_characters_that_would_break_a_line_are_spelled_out():
-    assert Tree.leaf("a\nb", "8\u00a01/2\t\u00e4").draw() == "a\\nb 8\\xa01/2\\t\u00e4"
-    assert Tree.leaf("S", "").draw() == "S ''"
-
-
 SENTENCE = Tree.from_nested(("S", ("NP", ("D", "the"), ("N", "film")), ("VP", "slept"), ("PUNCT", ".")))
 NP, VP = SENTENCE.root[0], SENTENCE.root[1]
 ARRAYS = {"parents", "labels", "tokens", "csr"}  # of all nodes of a tree: a node has them in `node.tree`
@@ -85,7 +80,7 @@ def test_a_tree_has_every_attribute_of_a_node_with_the_value_of_its_root():
     assert repr(SENTENCE.root) == "TreeNode(5, label='S', token=None, 3 children)"
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.from_type(Tree))
 def test_a_node_shows_what_a_tree_of_its_subtree_would_show(tree):
     def copied(node):
@@ -103,14 +98,6 @@ def test_a_node_shows_what_a_tree_of_its_subtree_would_show(tree):
             ]
         assert node.root == tree
         assert node.parent is None or node in list(node.parent)
-
-
-def test_a_tree_equals_its_root_and_hashes_alike():
-    assert SENTENCE.root == SENTENCE
-    assert hash(SENTENCE) == hash(SENTENCE.root)
-    assert {SENTENCE, SENTENCE.root, NP.parent, NP.root} == {SENTENCE}
-    assert len(set(SENTENCE.nodes())) == 6
-    assert Tree.from_nested(("D", "the")) != SENTENCE[0][0]  # the same subtree, in another tree
 
 
 def test_nodes_of_equal_trees_are_equal_and_others_are_not():
@@ -138,14 +125,6 @@ def test_a_key_that_a_node_lacks_is_named(key, error, message):
     with pytest.raises(error) as caught:
         SENTENCE[key]
     assert str(caught.value).startswith(message)
-
-
-def test_a_leaf_asked_for_a_child_says_that_it_is_a_leaf():
-    with pytest.raises(
-        ExampleIndexError, match="node 3: expected an inner node, found a leaf asked for child 0"
-    ):
-        VP[0]
-    assert issubclass(ExampleIndexError, IndexError)
 
 
 DEPTH = 250_000
@@ -278,10 +257,6 @@ def test_build_names_the_object_whose_label_or_token_has_another_type():
         Tree.build("a", lambda name: chain.get(name, []), label=lambda name: 0.5 if name == "c" else name)
     with pytest.raises(ExampleTypeError, match=r"root: expected a token of str or None, found int 3"):
         Tree.build("a", lambda name: [], token=lambda name: 3)
-
-
-def test_build_does_not_take_new_objects_at_an_old_address_for_a_cycle():
-    assert Tree.build([3], lambda part: [[part[0] - 1]] * 2 if part[0] else []).size == 15
 
 
 def test_a_chain_of_a_quarter_of_a_million_levels_works_everywhere():

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.errors import BlockValueError, ReadError
+from foldbatch.errors import ReadError
 from foldbatch.trees import Coverage, Vectors, Vocabulary, embedding_matrix, read_sst, read_vectors, text
 
 
@@ -102,12 +102,6 @@ def read(folder, content, *args, name="vectors.bin", **options):
     return read_vectors(path, *args, format="word2vec-binary", **options)
 
 
-def test_numbers_may_look_like_blanks_and_line_ends(tmp_path):
-    vectors = read(tmp_path, b"2 1\na    \nb \n\n\n\n")
-    assert vectors.words == ("a", "b")
-    assert vectors.matrix.tobytes() == b"   \n\n\n\n\n"
-
-
 def test_repeated_words_and_words_that_are_no_text(tmp_path):
     twice = GOOD.replace(b"\nc ", b"\nab ")
     assert read(tmp_path, twice).matrix.tolist() == [[1, 2]]
@@ -148,13 +142,6 @@ def test_malformed_binary_files_are_refused_with_their_place(
     assert message in str(caught.value)
 
 
-def test_words_and_numbers_are_read(tmp_path):
-    vectors = read_vectors(write(tmp_path, "the 0.5 -1e-1\n, 2 3\n"))
-    assert vectors.words == ("the", ",")
-    assert vectors.matrix.dtype == np.float32
-    assert vectors.matrix.tolist() == [[0.5, np.float32(-0.1)], [2.0, 3.0]]
-
-
 @pytest.mark.parametrize(
     "word", ["8\u00a01/2", ". . .", "a\u2028b", "\x85", "1", "nan", "\u00e4\U0001d11e", "x\ty"]
 )
@@ -169,13 +156,6 @@ def test_gzip_crlf_trailing_blanks_and_blank_lines_are_accepted(tmp_path):
         vectors = read_vectors(path)
         assert vectors.words == ("the", "film")
         assert vectors.matrix.tolist() == [[1, 2], [3, 4]]
-
-
-def test_only_the_words_asked_for_are_kept(tmp_path):
-    path = write(tmp_path, "a 1 2\nb x y\nc 5 6\n")
-    vectors = read_vectors(path, {"c", "a", "z"})
-    assert (vectors.words, vectors.matrix.tolist()) == (("a", "c"), [[1, 2], [5, 6]])
-    assert read_vectors(path, ()).matrix.shape == (0, 2)
 
 
 def test_lines_may_be_spread_over_blocks(tmp_path, monkeypatch):
@@ -242,20 +222,8 @@ def test_the_format_is_guessed_or_given(tmp_path, monkeypatch, format, block):
             assert read_vectors(path, (), format=asked).matrix.shape == (0, 2)
 
 
-def test_binary_numbers_may_look_like_text(tmp_path):
-    vectors = read_vectors(write(tmp_path, b"1 2\nx ab c d 5"))
-    assert vectors.matrix.tobytes() == b"ab c d 5"
-
-
-def test_formats_are_checked():
-    with pytest.raises(
-        BlockValueError, match=r"format as one of 'auto', .*, found 'glov' \(did you mean 'glove'\?\)"
-    ):
-        read_vectors("x", format="glov")
-
-
 @given(st.sampled_from(list(FORMATS)), st.integers(0, 40), st.binary(max_size=6), st.integers(0, 9))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_damaged_files_are_read_or_refused(tmp_path_factory, format, at, damage, gone):
     data = FORMATS[format]
     path = write(tmp_path_factory.mktemp("damaged"), data[:at] + damage + data[at + gone :])

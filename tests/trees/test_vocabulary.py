@@ -57,11 +57,3 @@ def test_words_that_make_no_vocabulary_are_refused(words, message):
     with pytest.raises(BlockValueError) as caught:
         Vocabulary(words)
     assert str(caught.value).startswith(message)
-
-
-def test_at_most_so_many_of_the_most_frequent_words_are_taken():
-    words = "b a a <unk> <unk> <unk> c".split()
-    assert list(Vocabulary.count(words, maximum=2)) == ["<unk>", "a", "b"]
-    assert list(Vocabulary.count(words, minimum=2, maximum=2)) == ["<unk>", "a"]
-    assert list(Vocabulary.count(words, maximum=0)) == ["<unk>"]
-    assert len(Vocabulary.count(words, maximum=99)) == 4

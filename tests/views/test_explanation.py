@@ -184,7 +184,7 @@ def test_backward_boxes_are_what_is_given_what_is_made_and_gradients() -> None:
     assert {box.kind for box in found if box.reads} == {"step", "after", "result"}
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(dropout=True))
 def test_every_node_has_a_box_and_boxes_come_after_what_they_read(problem: BlockProgram) -> None:
     for cell in fb.compile(problem.block, backend="numpy").model.cells:

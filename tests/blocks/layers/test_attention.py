@@ -66,11 +66,6 @@ def test_over_a_tuple(score: str, count: int) -> None:
     check_layer(block, reference, examples(count, count))
 
 
-def test_large_scores_do_not_overflow() -> None:
-    block = fb.Record((fb.Vector(2), fb.Map(fb.Vector(2)))) >> fb.blocks.Attention(score="dot")
-    assert block.eval([[1e4, 0], [[1, 2], [3, 4], [2, 9]]]).tolist() == [3.0, 4.0]
-
-
 def test_parameters_have_the_names_and_shapes_that_the_docstring_gives() -> None:
     given = fb.Record((fb.Vector(QUERY), fb.Map(fb.Vector(ITEM))))
     params = fb.compile(given >> fb.blocks.Attention(SIZE)).params

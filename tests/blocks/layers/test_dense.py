@@ -7,8 +7,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ParameterError
-from tests.blocks.layers.checks import OPTIMIZERS, check_training, with_loss
+from foldbatch.errors import ExampleError, ParameterError
 from tests.knobs import knobs
 
 RNG = np.random.default_rng(0)
@@ -28,20 +27,6 @@ def test_linear_is_numpys_product_over_the_last_axis(shape, activation):
         assert found.dtype == "float64"
 
 
-def test_the_gradients_of_linear_are_those_of_the_product():
-    block = (
-        fb.Vector(3, "float64")
-        >> fb.Linear(2)
-        >> fb.Function(lambda y: ops.sum(y * np.array([1.0, -2.0])))
-        >> fb.Loss()
-    )
-    program = fb.compile(block)
-    xs = RNG.normal(size=(4, 3))
-    _, gradients = program.value_and_grad(xs)
-    np.testing.assert_allclose(gradients["linear.weight"], np.outer(xs.sum(0), [1.0, -2.0]), rtol=1e-12)
-    np.testing.assert_allclose(gradients["linear.bias"], [4.0, -8.0])
-
-
 def test_linear_may_do_without_a_bias_and_begins_at_none():
     assert list(fb.compile(fb.Vector(3) >> fb.Linear(2, bias=False)).params) == ["linear.weight"]
     assert fb.compile(fb.Vector(3) >> fb.Linear(2)).params["linear.bias"].tolist() == [0.0, 0.0]
@@ -59,15 +44,6 @@ def test_linear_may_do_without_a_bias_and_begins_at_none():
 def test_the_weight_begins_as_it_is_told(init, right):
     program = fb.compile(fb.Vector(3, "float64") >> fb.Linear(2, init=init))
     np.testing.assert_array_equal(program.params["linear.weight"], right)
-
-
-def test_a_linear_layer_takes_one_size_of_input():
-    layer = fb.Linear(2)
-    fb.compile(fb.Vector(3) >> layer)
-    with pytest.raises(
-        BlockTypeError, match=r"expected a weight of float32\[3,2\], as made before, found float32\[4,2\]"
-    ):
-        fb.compile(fb.Vector(4) >> layer)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
@@ -114,24 +90,3 @@ def test_an_id_out_of_range_is_an_error_and_never_another_row(options, wrong):
 def test_a_table_of_another_shape_is_refused():
     with pytest.raises(ParameterError, match=r"expected float32\[4,2\], found float64\[2,4\]"):
         fb.Embedding(4, 2, init=np.zeros((2, 4)))
-
-
-@pytest.mark.parametrize("size", [0, -1, 1.0, "1", None, True])
-def test_a_size_is_a_positive_int(size):
-    for make in (fb.Linear, lambda size: fb.Embedding(2, size), lambda size: fb.Embedding(size, 2)):
-        with pytest.raises(BlockValueError, match="expected a positive int as size"):
-            make(size)
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer[1])
-def test_training_an_embedding_is_torchs(optimizer):
-    torch = pytest.importorskip("torch")
-    ids = [[1, 3], [3, 3], [0, 1]]
-
-    def loss(p):
-        rows = torch.nn.functional.embedding(torch.tensor(ids), p["embedding.weight"])
-        y = torch.tanh(rows @ p["linear.weight"] + p["linear.bias"])
-        return (y + y * y).sum()
-
-    block = fb.Vector(2, "int32") >> fb.Embedding(5, 3, dtype="float64") >> fb.Linear(2, "tanh")
-    check_training(with_loss(block), loss, ids, optimizer)

@@ -53,10 +53,6 @@ def test_the_value_and_the_gradient_drop_the_same() -> None:
     assert loss == pytest.approx(gradients["w"].sum())
 
 
-def test_rate_0_is_no_dropout() -> None:
-    assert kept(fb.compile(READ >> weighted(fb.Dropout(0))), [ONES]).tolist() == ONES
-
-
 def test_each_step_draws_anew_and_a_step_again_the_same() -> None:
     program = fb.compile(READ >> weighted(fb.Dropout(0.5)))
     by_step = [kept(program, [ONES], step) for step in (0, 1, 2)]
@@ -66,13 +62,6 @@ def test_each_step_draws_anew_and_a_step_again_the_same() -> None:
         assert (kept(program, [ONES], step) == by_step[step]).all()
     counted = [program.value_and_grad([ONES])[1]["w"] for _ in range(3)]
     assert all((found == right).all() for found, right in zip(counted, by_step, strict=True))
-
-
-def test_the_seed_of_the_program_decides_what_is_dropped() -> None:
-    block = READ >> weighted(fb.Dropout(0.5))
-    one, same, other = (kept(fb.compile(block, seed=seed), [ONES]) for seed in (0, 0, 1))
-    assert (one == same).all()
-    assert (one != other).any()
 
 
 def test_equal_examples_and_equal_calls_drop_each_their_own() -> None:
@@ -141,16 +130,6 @@ def test_a_batch_drops_what_its_examples_would_drop_however_it_is_run(options: d
         assert found == pytest.approx(loss, rel=1e-10)
         for name, gradient in dense(gradients).items():
             np.testing.assert_allclose(dense(theirs)[name], gradient, rtol=1e-9, atol=1e-12, err_msg=name)
-
-
-def test_an_example_drops_the_same_whatever_stands_around_it() -> None:
-    block = a_tree(fb.Dropout(0.5))
-    program = fb.compile(block)
-    loss = [program.value_and_grad(examples, step=1)[0] for examples in ([], TREES[:1], TREES[:2], TREES[:3])]
-    for n in (1, 2, 3):  # each adds the loss of the example at its place
-        others = [0] * (n - 1)
-        both, before = (program.value_and_grad(xs, step=1)[0] for xs in ([*others, TREES[n - 1]], others))
-        assert both - before == pytest.approx(loss[n] - loss[n - 1], rel=1e-9)
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1, 1.5, float("nan"), "0.5", None, True])

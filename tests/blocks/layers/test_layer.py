@@ -12,7 +12,6 @@ from foldbatch import ops
 from foldbatch.blocks.layers.layer import (
     ACTIVATIONS,
     Layer,
-    describe,
     find_activation,
     find_initializer,
     flat,
@@ -67,46 +66,6 @@ def test_a_parameter_is_made_once_and_keeps_its_type():
         GraphError, match=r"Scale\(\): expected a w of float32\[2\], as made before, found float32\[3\]"
     ):
         layer.parameter("w", TensorType((3,)), 0.5)
-
-
-def test_layers_without_names_are_numbered_in_the_order_of_the_blocks():
-    block = (
-        V
-        >> Scale()
-        >> fb.Linear(2)
-        >> fb.Linear(2)
-        >> Scale()
-        >> fb.Linear(2, name="top")
-        >> fb.Linear(2, name="top")
-    )
-    assert list(fb.compile(block).params) == [
-        "scale.factor",
-        "linear.weight",
-        "linear.bias",
-        "linear_1.weight",
-        "linear_1.bias",
-        "scale_1.factor",
-        "top.weight",
-        "top.bias",
-        "top_1.weight",
-        "top_1.bias",
-    ]
-
-
-def test_two_programs_with_one_layer_share_its_arrays():
-    layer = fb.Linear(2)
-    one, other = fb.compile(V >> layer), fb.compile(fb.Map(V >> layer) >> fb.Function(ops.segment_sum))
-    assert one.params["linear.weight"] is other.params["linear.weight"]
-    one.params["linear.weight"] = np.eye(2)
-    assert other.run([[[1, 2], [3, 4]]])[0].tolist() == [4.0, 6.0]
-
-
-def test_the_first_program_draws_the_values_and_its_seed_tells_which():
-    values = [fb.compile(V >> fb.Linear(2), seed=seed).params["linear.weight"].tolist() for seed in (0, 0, 1)]
-    assert values[0] == values[1] != values[2]
-    layer = fb.Linear(2)
-    first = fb.compile(V >> layer, seed=0).params["linear.weight"].copy()
-    assert (fb.compile(V >> layer, seed=1).params["linear.weight"] == first).all()
 
 
 @pytest.mark.parametrize("name", sorted(ACTIVATIONS))
@@ -238,12 +197,6 @@ def test_what_a_layer_takes_is_checked_by_name():
     ):
         with pytest.raises(GraphError, match=rf"Scale\(\): expected {expected}"):
             call()
-
-
-def test_symbolic_values_are_described_by_their_types():
-    x = input_node(TensorType((3,)))
-    found = [describe(value) for value in (x, (x,), (x, (None, x)), None, 3)]
-    assert found == ["float32[3]", "(float32[3],)", "(float32[3], (void, float32[3]))", "void", "int 3"]
 
 
 @pytest.mark.parametrize("leading", [None, 2])

@@ -9,7 +9,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import BlockValueError
-from tests.blocks.layers.checks import OPTIMIZERS, check_layer, check_training, refused, with_loss
+from tests.blocks.layers.checks import check_layer, refused
 
 RNG = np.random.default_rng(0)
 
@@ -34,19 +34,6 @@ def test_layer_norm_starts_from_weight_1_and_bias_0_and_bears_equal_elements() -
     assert program.params["layer_norm.weight"].tolist() == [1, 1, 1]
     assert program.params["layer_norm.bias"].tolist() == [0, 0, 0]
     assert program.run([[7, 7, 7]])[0].tolist() == [0, 0, 0]
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer[1])
-def test_training_a_layer_norm_is_torchs(optimizer: Any) -> None:
-    torch = pytest.importorskip("torch")
-    examples = RNG.normal(size=(5, 3)).tolist()
-
-    def loss(p: Any) -> Any:
-        x = torch.tensor(examples, dtype=torch.float64)
-        y = torch.nn.functional.layer_norm(x, (3,), p["layer_norm.weight"], p["layer_norm.bias"], 1e-5)
-        return (y + y * y).sum()
-
-    check_training(with_loss(fb.Vector(3, "float64") >> fb.LayerNorm()), loss, examples, optimizer)
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, np.nan, np.inf, "1", None, True])

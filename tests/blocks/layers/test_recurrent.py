@@ -131,30 +131,6 @@ def total(states: Any) -> Any:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer[1])
-def test_training_an_lstm_is_torchs(optimizer: Any) -> None:
-    torch = pytest.importorskip("torch")
-    cell = torch.nn.LSTMCell(WIDTH, SIZE, dtype=torch.float64)
-
-    def loss(p: Any) -> Any:
-        weights = {
-            "weight_ih": gates(torch, p["lstm.weight"], "uiof", "ifuo"),
-            "weight_hh": gates(torch, p["lstm.recurrent"], "uiof", "ifuo"),
-            "bias_ih": gates(torch, p["lstm.bias"][None], "uiof", "ifuo")[:, 0],
-            "bias_hh": torch.zeros(4 * SIZE, dtype=torch.float64),
-        }
-        found = 0
-        for xs in SEQUENCES:
-            state = (torch.zeros(SIZE, dtype=torch.float64),) * 2
-            for x in reversed(xs):
-                x = torch.tensor(x, dtype=torch.float64)
-                state = torch.func.functional_call(cell, weights, (x, state))
-            found = found + total(state)
-        return found
-
-    check_training(with_loss(along(fb.LSTMCell(SIZE), (ZERO, ZERO))), loss, SEQUENCES, optimizer)
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer[1])
 def test_training_a_gru_that_resets_after_is_torchs(optimizer: Any) -> None:
     torch = pytest.importorskip("torch")
     cell = torch.nn.GRUCell(WIDTH, SIZE, dtype=torch.float64)
@@ -242,13 +218,6 @@ V, PAIR = fb.Vector(2), fb.Record((fb.Vector(2), fb.Vector(2)))
 )
 def test_other_inputs_are_refused(make: Any, expected: str) -> None:
     refused(make, expected, "Cell(")
-
-
-@pytest.mark.parametrize("make", [fb.LSTMCell, fb.GRUCell])
-def test_sizes_must_be_positive(make: Any) -> None:
-    for size in (0, -1, 1.5, None):
-        with pytest.raises(BlockValueError, match=f"{make.__name__}: expected a positive int as size"):
-            make(size)
 
 
 @pytest.mark.parametrize("bias", [np.nan, np.inf, "1", None])

@@ -67,25 +67,10 @@ def test_a_tree_rnn_is_one_affine_map_of_x_and_its_children(arity: int) -> None:
     check_layer(in_places(fb.blocks.TreeRNN(SIZE, arity), arity), lambda t, p: network(t, p, arity), trees)
 
 
-def test_a_tree_rnn_has_the_activation_it_is_given() -> None:
-    tree = ([1.0, -2.0, 0.5, 1.0], [])
-    cell = fb.blocks.TreeRNN(SIZE, activation="relu", init="orthogonal")
-    program = fb.compile(fb.Record((X, fb.Record(()))) >> cell)
-    expected = np.maximum(np.asarray(tree[0]) @ program.params["tree_rnn.weight"], 0)
-    np.testing.assert_allclose(program.run([tree])[0], expected, rtol=1e-12)
-
-
 def test_an_rntn_is_a_tree_rnn_with_a_bilinear_form_for_each_element() -> None:
     rng = np.random.default_rng(5)
     trees = [random_tree(rng, 2, missing=True, every_x=False) for _ in range(12)]
     check_layer(in_places(fb.blocks.RNTN(SIZE), 2), lambda t, p: network(t, p, 2, "rntn"), trees)
-
-
-def test_a_leaf_of_an_rntn_may_be_x_alone() -> None:
-    cell, x = fb.blocks.RNTN(SIZE), [1.0, 2.0, 3.0, 4.0]
-    alone = (X >> cell).eval(x)
-    np.testing.assert_array_equal(alone, (fb.Record((X, fb.Record(()))) >> cell).eval([x, []]))
-    assert alone.any()
 
 
 def gru(node: Any, p: Parameters) -> np.ndarray:

@@ -200,16 +200,3 @@ def test_parameters_have_the_names_and_shapes_that_the_docstrings_give() -> None
 )
 def test_other_inputs_are_refused(x: fb.Block, children: fb.Block, cell: fb.Block, expected: str) -> None:
     refused(lambda: fb.Record((x, children)) >> cell, expected, repr(cell))
-
-
-def test_one_input_alone_is_refused() -> None:
-    refused(lambda: fb.Vector(2) >> fb.TreeLSTM(2), "a pair (x, children)", "TreeLSTM(2)")
-
-
-@pytest.mark.parametrize(
-    "make", [lambda: fb.TreeLSTM(0), lambda: fb.TreeLSTM(2, arity=0), lambda: fb.ChildSumTreeLSTM(-1)]
-)
-def test_sizes_must_be_positive(make: Any) -> None:
-    """At once, not when compiled."""
-    with pytest.raises(fb.errors.BlockValueError, match="positive"):
-        make()

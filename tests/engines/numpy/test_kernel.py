@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import traceback
 
 import numpy as np
@@ -52,11 +51,3 @@ def test_a_traceback_shows_the_line_that_failed() -> None:
     assert kernel.source.splitlines()[1].strip() in text
     assert "<foldbatch numpy kernel same name" in text
     assert "same name" in text
-
-
-def test_loading_again_registers_no_second_text() -> None:
-    """The registered texts are bounded by the texts there are."""
-    _kernel("again", 2.0)
-    before = len(linecache.cache)
-    _kernel("again", 2.0)
-    assert len(linecache.cache) == before

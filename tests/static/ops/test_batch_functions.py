@@ -16,7 +16,6 @@ from foldbatch.static.graph import Graph, Node, input_node
 from foldbatch.static.op import CALL, ragged
 from foldbatch.static.verify import verify
 from foldbatch.types import TensorType
-from tests.static.run_kernel import interpret, random_rows, run_graph
 
 X = input_node(TensorType((3,), "float64"), ragged())
 
@@ -34,15 +33,6 @@ def test_a_reduction_is_numpys_over_the_sequence(name: str, length: int) -> None
     assert (y.type, y.axis) == (X.type, CALL)
     (found,) = evaluate(verify(Graph((X,), (y,))), [list(values)])
     np.testing.assert_allclose(found, _zero_if_empty(getattr(np, name))(values), rtol=1e-14)
-
-
-def test_the_kernels_of_all_agree_with_the_interpreter() -> None:
-    names = ["sum", "max", "min", "mean", "softmax"]
-    graph = Graph((X,), tuple(getattr(ops, f"segment_{name}")(X) for name in names))
-    for lengths in ([2, 0, 3], [0, 0, 0], [1, 1, 1]):
-        rows = random_rows(np.random.default_rng(0), graph, 3, lengths=lengths)
-        for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-13)
 
 
 def test_attention_over_a_sequence_is_a_weighted_mean() -> None:

@@ -54,7 +54,7 @@ def contractions(draw: Draw) -> str:
     return f"{','.join(spec)}->{''.join(right)}"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(contractions(), st.lists(st.sampled_from([CALL, UNBATCHED]), min_size=3, max_size=3))
 def test_random_contractions_mean_what_numpys_do(subscripts, axes):
     agree(subscripts, axes[: subscripts.split("->")[0].count(",") + 1])

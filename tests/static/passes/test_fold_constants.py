@@ -21,13 +21,13 @@ def test_the_graph_becomes_what_its_case_says(case: Case) -> None:
     check_case(case, fold_constants)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problems(smooth=False))
 def test_folding_keeps_types_and_values_and_is_done_at_once(problem: Problem) -> None:
     check_law(problem, fold_constants)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problems(smooth=False))
 def test_no_small_unbatched_node_on_constants_alone_is_left(problem: Problem) -> None:
     for node in fold_constants(problem.graph).nodes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
 
 import foldbatch as fb
 from foldbatch.params.parameters import Parameter
@@ -12,10 +11,9 @@ from foldbatch.static.graph import Graph, input_node
 from foldbatch.static.passes.matmuls import merge_matmuls, split_by_stage
 from foldbatch.static.routines import Target, routine_of
 from foldbatch.types import TensorType
-from tests.static.passes.checks import cases, check_case, check_law
+from tests.static.passes.checks import cases, check_case
 from tests.static.passes.staged import staged
 from tests.static.text_graph import Case
-from tests.strategies import Problem, problems
 
 
 @pytest.mark.parametrize("case", cases("matmuls"), ids=str)
@@ -26,13 +24,6 @@ def test_products_of_one_operand_are_merged(case: Case) -> None:
 @pytest.mark.parametrize("case", cases("split"), ids=str)
 def test_a_product_is_split_where_the_recursion_begins(case: Case) -> None:
     check_case(case, staged(split_by_stage))
-
-
-@settings(max_examples=60, deadline=None)
-@given(problems(smooth=False, gradients=True))
-def test_random_graphs_keep_their_meaning(problem: Problem) -> None:
-    check_law(problem, staged(merge_matmuls, recursive=False))
-    check_law(problem, staged(split_by_stage))
 
 
 def test_what_is_trained_is_not_joined_with_what_is_not() -> None:

@@ -12,7 +12,7 @@ from tests.static.passes.checks import check_law
 from tests.strategies import Problem, problems
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problems(smooth=False, gradients=True))
 def test_the_pipeline_keeps_types_and_values_and_is_done_at_once(problem: Problem) -> None:
     check_law(problem, passes.run)

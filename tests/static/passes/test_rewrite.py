@@ -11,7 +11,7 @@ from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import SOURCES, Graph, Node, constant, input_node
 from foldbatch.static.passes import run
-from foldbatch.static.passes.rewrite import rebuilt, rewrite, sealed
+from foldbatch.static.passes.rewrite import rewrite, sealed
 from foldbatch.static.verify import verify
 from foldbatch.types import TensorType
 from tests.static.passes.checks import check_same
@@ -22,20 +22,6 @@ VECTOR = TensorType((3,))
 
 def _tanh_is_negative(node: Node) -> Node:
     return -node.inputs[0] if node.op.name == "tanh" else node
-
-
-def test_a_rule_that_changes_nothing_keeps_the_graph() -> None:
-    x = input_node(VECTOR)
-    graph = Graph((x,), (ops.tanh(x) + 1,))
-    assert rewrite(graph, lambda node: node) is graph
-
-
-def test_a_node_whose_operands_did_not_change_stays_the_identical_object() -> None:
-    x = input_node(VECTOR)
-    kept = ops.exp(x)
-    result = rewrite(Graph((x,), (ops.tanh(x) * kept, kept)), _tanh_is_negative)
-    assert result.outputs[1] is kept
-    assert result.outputs[0].inputs == (-x, kept)
 
 
 def test_a_rule_sees_operands_that_are_already_rewritten() -> None:
@@ -79,14 +65,6 @@ def test_an_input_is_neither_rewritten_nor_looked_behind() -> None:
     assert operands == ["input"]
 
 
-def test_interior_inputs_come_back_unmasked() -> None:
-    x = input_node(VECTOR)
-    inner = ops.tanh(x)
-    result = rewrite(Graph((inner, x), (ops.tanh(inner * x),)), _tanh_is_negative)
-    assert result.inputs == (inner, x)
-    assert result.outputs == (-(inner * x),)
-
-
 def test_an_input_may_depend_on_another_one() -> None:
     x = input_node(VECTOR)
     first = ops.exp(x)
@@ -106,13 +84,6 @@ def test_a_rule_that_loses_the_batch_axis_is_found_out() -> None:
     zeros = constant(np.zeros(3, np.float32))
     with pytest.raises(AssertionError, match="gave <constant 1 float32"):
         rewrite(Graph((x,), (ops.tanh(x),)), lambda node: zeros)
-
-
-def test_rebuilding_on_the_same_operands_gives_the_node_itself() -> None:
-    x = input_node(VECTOR)
-    y = ops.concat([x, x])
-    assert rebuilt(y, list(y.inputs)) is y
-    assert rebuilt(y, [x, -x]) is ops.concat([x, -x])
 
 
 def test_a_chain_of_8000_nodes_is_no_recursion() -> None:
@@ -140,7 +111,7 @@ def test_sealing_shows_a_transformation_only_inputs() -> None:
     assert all(node.op in SOURCES for node in shown[0].inputs)
 
 
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=45, deadline=None)
 @given(problems(smooth=False, gradients=True), st.data())
 def test_a_cut_at_any_node_reads_only_what_it_is_given(problem: Problem, data: st.DataObject) -> None:
     """Stages cut graphs anywhere; no pass may bring back what lies behind the cut."""

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import ops
 from foldbatch.errors import ReadError, TrainingError, UnknownNameError
 from foldbatch.program import read_notes
-from foldbatch.train import AverageWeights, Callback, Checkpoints, EarlyStopping, Trainer
+from foldbatch.train import AverageWeights, Callback, Checkpoints
 from foldbatch.train import trainer as trainer_module
 from foldbatch.train.resuming import read_state
 from tests.train import small
@@ -70,12 +69,6 @@ def test_a_training_that_is_over_is_resumed_to_train_more(tmp_path):
     assert again.steps == 10
     again.fit(EXAMPLES, DEV, epochs=4, resume=tmp_path / "last.safetensors")
     assert_same(unbroken(), again)
-
-
-def test_planning_ahead_changes_nothing(tmp_path):
-    ahead = trainer(tmp_path, ahead=2)
-    ahead.fit(EXAMPLES, DEV, epochs=4)
-    assert_same(unbroken(), ahead)
 
 
 @pytest.mark.parametrize(
@@ -229,19 +222,6 @@ def test_checkpoints_are_written_after_so_many_steps_or_seconds(tmp_path, monkey
     assert steps == []
 
 
-def test_layers_without_a_name_are_no_reason_to_warn(tmp_path):
-    numbered = fb.Vector(2) >> fb.Linear(3) >> fb.Linear(1) >> fb.Function(ops.sum) >> fb.Loss()
-    callbacks = [
-        AverageWeights(dev=[[1, 2]]),
-        EarlyStopping("loss", "min", restore=True),
-        Checkpoints(tmp_path, best="dev_averaged_loss"),
-    ]
-    made = Trainer(fb.compile(numbered, "numpy"), fb.SGD(0.1), callbacks=callbacks)
-    made.fit([[1, 2]], epochs=1)
-    made.fit([[1, 2]], epochs=2, resume=True)
-    made.restore_best()
-
-
 def test_what_a_killed_process_left_is_removed(tmp_path):
     for name in (".last.safetensors.0a.partial", ".epoch-0003.safetensors.0b.partial", ".mine.partial"):
         (tmp_path / name).write_bytes(b"half")
@@ -265,9 +245,3 @@ def test_two_trainings_in_one_folder_are_refused(tmp_path):
     resumed = trainer(tmp_path)
     resumed.fit(EXAMPLES, DEV, epochs=4, resume=True)
     assert_same(unbroken(), resumed)
-
-
-def test_a_link_that_leads_nowhere_is_no_reason_to_begin_anew(tmp_path):
-    (tmp_path / "last.safetensors").symlink_to(tmp_path / "last.safetensors")
-    with pytest.raises(ReadError, match="a link that leads to no file"):
-        trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1, resume=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,13 +26,12 @@ from foldbatch.train import (
     Schedule,
     TimeLimit,
 )
-from foldbatch.train.schedules import chained, constant, cosine, stepwise, warm_up
+from foldbatch.train.schedules import chained, constant, stepwise, warm_up
 from tests.train.callbacks.tiny import (
     DEV,
     EXAMPLES,
     Fake,
     assert_same,
-    run_in_two,
     through_json,
     trainer,
     without_seconds,
@@ -86,19 +84,6 @@ def test_a_fit_that_is_cut_off_restores_nothing():
     with pytest.raises(KeyboardInterrupt):
         made.fit(EXAMPLES, DEV, epochs=9)
     assert made.evaluate(DEV)["loss"] != made.history[0]["dev_loss"]
-
-
-@pytest.mark.parametrize("cut", [1, 2])
-def test_a_resumed_run_is_the_unbroken_one(cut):
-    def make():
-        return trainer(EarlyStopping("dev_loss", "max", patience=3, restore=True))
-
-    whole, resumed = run_in_two(make, cut=cut)
-    assert_same(whole, resumed)
-    assert len(whole.history) == 4
-    assert resumed.stopped == whole.stopped
-    resumed.fit(EXAMPLES, DEV, epochs=9)
-    assert len(resumed.history) == 4
 
 
 def test_time_is_over_in_both_parts_of_a_run(monkeypatch):
@@ -162,29 +147,6 @@ def test_rates_are_torchs(mode, cooldown):
     assert len(set(expected)) > 3
 
 
-@pytest.mark.parametrize("cut", [1, 5, 11])
-def test_a_resumed_run_is_the_unbroken_one_of_plateau(cut):
-    def make():
-        return ReduceLROnPlateau("dev_loss", "min", patience=1, cooldown=2)
-
-    whole, first, second = Fake(make()), Fake(make()), Fake(make())
-    for value in VALUES[:20]:
-        whole.run_epoch(dev_loss=value)
-    for value in VALUES[:cut]:
-        first.run_epoch(dev_loss=value)
-    second.optimizer.lr = first.optimizer.lr
-    second.callback.load_state(through_json(first.callback.state()))
-    for value in VALUES[cut:20]:
-        second.run_epoch(dev_loss=value)
-    assert second.optimizer.lr == whole.optimizer.lr < 0.1
-    assert second.callback.state() == whole.callback.state()
-
-
-def test_settings_are_checked_of_plateau():
-    with pytest.raises(TrainingError, match="a number between 0 and 1, found 2"):
-        ReduceLROnPlateau("loss", "min", factor=2)
-
-
 class Rates(Callback):
     def __init__(self):
         self.rates = []
@@ -221,18 +183,6 @@ def test_the_rate_is_written_where_the_factor_changes():
     assert rates.rates == pytest.approx([0.1] * 3 + [0.05] + [0.01] * 2)
 
 
-@pytest.mark.parametrize("every", ["step", "epoch"])
-def test_a_resumed_run_is_the_unbroken_one_of_schedule(every):
-    assert_same(*run_in_two(lambda: trainer(Schedule(cosine(30 if every == "step" else 9), every))))
-
-
-def test_settings_are_checked_of_schedule():
-    with pytest.raises(TrainingError, match="'step' or 'epoch'"):
-        Schedule(constant(), "batch")
-    with pytest.raises(TrainingError, match="Schedule lr: expected a number above 0"):
-        Schedule(constant(), lr=0)
-
-
 def test_only_the_moments_named_are_called():
     seen = []
     fake = Fake(LambdaCallback(on_epoch_end=lambda trainer: seen.append(trainer.epoch)))
@@ -244,14 +194,6 @@ def test_only_the_moments_named_are_called():
 def test_another_moment_is_refused():
     with pytest.raises(UnknownNameError, match="did you mean 'on_epoch_end'"):
         LambdaCallback(on_epoch_ends=print)
-
-
-def test_a_callback_does_nothing_by_default():
-    callback, trainer = Callback(), object()
-    moments: list[Any] = [getattr(callback, name) for name in dir(callback) if name.startswith("on_")]
-    assert len(moments) == 8
-    assert all(moment(trainer) is None for moment in moments)
-    assert callback.state() == {}
 
 
 def all_callbacks(folder, killed_at=None):

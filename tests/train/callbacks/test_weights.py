@@ -13,9 +13,8 @@ from foldbatch.errors import BackendError, ParameterError, TrainingError
 from foldbatch.params.parameters import Remote, SparseRows
 from foldbatch.train import Accuracy, AverageWeights, Callback, ClipGradients, NaNGuard, Trainer
 from foldbatch.train.batches import Batch
-from foldbatch.train.callbacks import weights
 from tests.engines.cuda.emulated import needs_compiler
-from tests.train.callbacks.tiny import DEV, EXAMPLES, Fake, assert_same, program, run_in_two, trainer
+from tests.train.callbacks.tiny import DEV, EXAMPLES, Fake, program, trainer
 
 
 class Keep(Callback):
@@ -62,13 +61,6 @@ def test_frozen_parameters_have_no_average():
     assert set(average.averages) == set(program().params) - {"out.bias"}
 
 
-@pytest.mark.parametrize("decay", [None, 0.9])
-def test_a_resumed_run_is_the_unbroken_one(decay):
-    whole, resumed = run_in_two(lambda: trainer(AverageWeights(decay, start=1, dev=DEV)))
-    assert_same(whole, resumed)
-    assert "dev_averaged_loss" in whole.history[-1]
-
-
 def test_a_fit_that_is_cut_off_keeps_its_parameters():
     class Interrupt(Callback):
         def on_step_end(self, trainer):
@@ -80,19 +72,6 @@ def test_a_fit_that_is_cut_off_keeps_its_parameters():
     with pytest.raises(KeyboardInterrupt):
         made.fit(EXAMPLES, epochs=3)
     np.testing.assert_array_equal(made.program.params["out.weight"], keep.steps[-1])
-
-
-def test_long_arrays_are_averaged_in_blocks():
-    average, target = np.zeros(2 * weights.BLOCK + 5), np.arange(2.0 * weights.BLOCK + 5)
-    weights._approach(average, target, 0.25)
-    np.testing.assert_array_equal(average, target / 4)
-
-
-def test_settings_are_checked():
-    with pytest.raises(TrainingError, match="AverageWeights decay: expected a number between 0 and 1"):
-        AverageWeights(1.0)
-    with pytest.raises(TrainingError, match="0 epochs or more"):
-        AverageWeights(start=-1)
 
 
 class Norms(Callback):
@@ -130,12 +109,6 @@ def test_entries_are_limited_before_the_norm():
 def test_entries_of_a_device_are_not_limited():
     with pytest.raises(BackendError, match="clip by max_norm"):
         clipped(ClipGradients(max_value=2), w=Remote())
-
-
-@pytest.mark.parametrize("limits", [{}, {"max_norm": 0}, {"max_value": -1}, {"max_norm": float("nan")}])
-def test_limits_are_checked(limits):
-    with pytest.raises(TrainingError, match="ClipGradients: expected a limit above 0"):
-        ClipGradients(**limits)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldbatch.errors.NotFiniteWarning")
@@ -247,8 +220,3 @@ def test_what_cannot_be_found_again_is_still_refused():
     fake = OnDevice(NaNGuard(1))
     with pytest.raises(TrainingError, match=r"step 1: .* found a NaN or an infinity; this step changed no"):
         fake.step(math.nan, [GOOD])
-
-
-def test_settings_are_checked_of_guard():
-    with pytest.raises(TrainingError, match="NaNGuard every: expected 1 step or more"):
-        NaNGuard(0)
