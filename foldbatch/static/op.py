@@ -14,7 +14,7 @@ how a backend spells them, in `foldbatch.static.backends`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,6 +23,7 @@ from foldbatch.types import TensorType
 
 if TYPE_CHECKING:
     from foldbatch.static.graph import Node
+    from foldbatch.static.places import Place
 
 
 class Axis:
@@ -69,7 +70,9 @@ class Op:
     computes one instance in the obvious way; `vjp(g, y, *xs)` gives a cotangent per operand;
     `jvp(tangents, y, *xs)` the result's tangent. `axis(axes)` gives the result's batch axis.
     `bound(types, attrs)` names an operand of indices and the number they must stay below. Where
-    `whole` is set, `evaluate` takes all elements of a sequence at once, ``[m, *]``.
+    `whole` is set, `evaluate` takes all elements of a sequence at once, ``[m, *]``. Of an op that
+    only moves elements, ``copies(attrs, write, *reads)`` yields parts of its result, in order, each
+    with the part of an operand that is copied there, or None for zeros.
     """
 
     name: str
@@ -82,6 +85,7 @@ class Op:
     elementwise: bool = False
     bound: Callable[[tuple[TensorType, ...], Attrs], tuple[int, int]] | None = None
     whole: bool = False
+    copies: Callable[..., Iterator[tuple[Place, Place | None]]] | None = None
 
 
 OPS: dict[str, Op] = {}

@@ -9,8 +9,9 @@ from math import prod
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import Node
 from foldbatch.static.loops import Loop, Sweep
+from foldbatch.static.places import Place
 from foldbatch.static.printer import attributes, constant_name, parameter_name, unlike
-from foldbatch.static.statements import Place, Routine, Slot, Statement
+from foldbatch.static.statements import Routine, Slot, Statement
 
 Names = Mapping[Parameter, str]
 
@@ -111,7 +112,7 @@ def _statement(statement: Statement, slots: _Slots) -> Iterator[str]:
     if statement.loop is not None:
         yield from _loop(statement, statement.loop, slots)
         return
-    reads = ["in place" if place is None else _place(place, slots) for place in statement.reads]
+    reads = [_place(place, slots) for place in statement.reads]
     call = f"{statement.op}({', '.join([*reads, *attributes(statement.attrs)])})"
     yield f"{_place(statement.write, slots)} = {call}" if statement.write else call
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from math import prod
 
 from foldbatch.static.fusion import Group, Unit, groups
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node, reachable
 from foldbatch.static.loops import Buffer, Element, Loop, Operation, Sweep
-from foldbatch.static.memory import Buffers, Section, plan, sections_of
+from foldbatch.static.memory import Buffers, plan, sections_of
 from foldbatch.static.op import CALL, Axis
+from foldbatch.static.places import Place
 from foldbatch.static.stages import is_view
-from foldbatch.static.statements import Binding, Place, Result, Routine, Slot, Statement
+from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
 from foldbatch.static.strided import access, broadcast
 from foldbatch.types import TensorType
 
@@ -214,21 +214,26 @@ class _Builder:
         if is_view(node):  # no strides of the operand's memory give these elements: they are copied
             (x,) = node.inputs
             strides = tuple(prod(x.shape[i + 1 :]) for i in range(x.ndim))
-            copy = replace(self._place(node), shape=x.shape, strides=strides)
-            self._add(Statement("copy", node.axis, (self._place(x),), copy))
+            self._copy(node.axis, replace(self._place(node), shape=x.shape, strides=strides), self._place(x))
             return
-        reads: list[Place | None] = [self._place(x) for x in node.inputs]
+        reads = [self._place(x) for x in node.inputs]
+        if node.op.copies is not None:
+            for write, read in node.op.copies(node.attrs, self._place(node), *reads):
+                self._copy(node.axis, write, read)
+            return
         self._check(node)
-        attrs = node.attrs
-        if node.op.name == "concat":
-            ends = accumulate(x.shape[attrs["axis"]] for x in node.inputs)
-            attrs = {**attrs, "starts": (0, *ends)[:-1]}
-            reads = self._without_parts_in_place(node, reads)
         axis = max((node.axis, *(x.axis for x in node.inputs)), key=lambda axis: axis.rank)
         if node.op.name in ON_SEQUENCES:
             reads.append(self._segments_of(axis))
             axis = CALL
-        self._add(Statement(node.op.name, axis, tuple(reads), self._place(node), attrs))
+        self._add(Statement(node.op.name, axis, tuple(reads), self._place(node), node.attrs))
+
+    def _copy(self, axis: Axis, write: Place, read: Place | None) -> None:
+        """Add a copy, or zeros; nothing where a part of a concatenation was computed in its place."""
+        if read is None:
+            self._add(Statement("zero", axis, (), write))
+        elif read != write and 0 not in write.shape:
+            self._add(Statement("copy", axis, (read,), write))
 
     def _add(self, statement: Statement) -> None:
         self._segments(statement.axis)
@@ -250,19 +255,6 @@ class _Builder:
                 reads.append(self._segments_of(axis))
                 axis = CALL
             self._add(Statement("check_range", axis, tuple(reads), None, {"size": size}))
-
-    def _without_parts_in_place(self, concat: Node, reads: Sequence[Place | None]) -> list[Place | None]:
-        """Return the parts of a concatenation; None for a part that was computed in its place."""
-        parts = list(reads)
-        start = 0
-        for i, part in enumerate(concat.inputs):
-            x = part
-            while x.op.name == "reshape" and x not in self.buffers.sections:
-                x = x.inputs[0]
-            if self.buffers.sections.get(x) == Section(concat, start, start + part.shape[0]):
-                parts[i] = None
-            start += part.shape[0] if concat.ndim == 1 else 0
-        return parts
 
     # -- fused loops
 

@@ -31,12 +31,13 @@ operand, to be stored or added where it was read), ``gradient`` (of a parameter,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from foldbatch.static.loops import Loop
 from foldbatch.static.op import Axis
+from foldbatch.static.places import Place
 from foldbatch.types import TensorType
 
 
@@ -57,52 +58,38 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Elements of a slot.
-
-    Element ``(i, j, ...)`` of row r is number ``r * row + offset + i * strides[0] + j * strides[1] ...`` of
-    the slot's elements.
-
-    Attributes:
-        slot: the slot's number in the routine.
-        axis: the axis of its rows: the slot's axis, unless one row serves all (then `row` is 0).
-        row: elements from one row to the next.
-        offset: the first element of a row.
-        shape: the shape of a row.
-        strides: elements from one to the next along each axis of the shape.
-    """
-
-    slot: int
-    axis: Axis
-    row: int
-    offset: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Statement:
     """One op, fused loop, copy or check.
 
     Attributes:
-        op: the op's name; ``loop``, ``copy`` (of a place to another) or ``check_range``.
+        op: the op's name; ``loop``, ``copy`` (of a place to another of its shape), ``zero`` (of a place) or
+            ``check_range``. An op that only moves elements is some copies, see `Op.copies`.
         axis: the axis that it runs along, over all rows of the level. An op on sequences runs along calls.
-        reads: its operands; None for a part of a concatenation that already stands where it belongs. An op on
-            sequences has one more: the `segments` slot of its ragged axis.
+        reads: its operands. An op on sequences has one more: the `segments` slot of its ragged axis.
         write: the place of the result; None for loops and checks.
-        attrs: the op's static arguments; of ``check_range`` `size`: ids must be from 0 to size - 1; of
-            ``concat`` also `starts`: where each part begins.
+        attrs: the op's static arguments; of ``check_range`` `size`: ids must be from 0 to size - 1.
         loop: of a fused loop, its sweeps; its buffers are the slots of `slots`.
         slots: of a fused loop, the numbers of the slots that it reads and writes, in order.
     """
 
     op: str
     axis: Axis
-    reads: tuple[Place | None, ...] = ()
+    reads: tuple[Place, ...] = ()
     write: Place | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
     loop: Loop | None = None
     slots: tuple[int, ...] = ()
+
+    @property
+    def result(self) -> Place:
+        """The place that an op writes."""
+        assert self.write is not None, f"{self.op} has no result"
+        return self.write
+
+
+def axis_of(statement: Statement, places: Sequence[Place]) -> Axis:
+    """Return the axis that an op runs along, be it that its result has none."""
+    return max((statement.axis, *(place.axis for place in places)), key=lambda axis: axis.rank)
 
 
 class Result(NamedTuple):

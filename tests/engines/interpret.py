@@ -24,8 +24,9 @@ from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis
+from foldbatch.static.places import Place
 from foldbatch.static.routines import ON_SEQUENCES, Target
-from foldbatch.static.statements import Place, Result, Routine, Slot, Statement
+from foldbatch.static.statements import Result, Routine, Slot, Statement
 
 ELEMENTWISE = frozenset(
     """add subtract multiply divide negative square abs sign sqrt exp tanh sigmoid relu maximum minimum less
@@ -170,10 +171,9 @@ class _Level:
         shape, strides = (rows, *place.shape), (place.row, *place.strides)
         if 0 in shape:
             return np.empty(shape, flat.dtype)
-        last = place.offset + sum(
-            (extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)
-        )
-        assert 0 <= place.offset <= last < len(flat), f"{place} is not inside its slot"
+        ends = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+        first, last = (place.offset + sum(sign(end, 0) for end in ends) for sign in (min, max))
+        assert 0 <= first <= last < len(flat), f"{place} is not inside its slot"
         steps = tuple(stride * flat.itemsize for stride in strides)
         return np.lib.stride_tricks.as_strided(flat[place.offset :], shape, steps)
 
@@ -185,6 +185,8 @@ class _Level:
                 self._loop(statement)
             case "copy":
                 self.view(statement.write)[...] = self.view(statement.reads[0]).copy()
+            case "zero":
+                self.view(statement.write)[...] = 0
             case "check_range":
                 self._check(statement)
             case _:
@@ -203,10 +205,7 @@ class _Level:
         reads, along = list(statement.reads), statement.axis
         if statement.op in ON_SEQUENCES:
             along = reads.pop().axis
-        xs = [
-            self._part(statement, i) if place is None else self.view(place) for i, place in enumerate(reads)
-        ]
-        axes = [write.axis if place is None else place.axis for place in reads]
+        xs, axes = [self.view(place) for place in reads], [place.axis for place in reads]
         out, attrs = self.view(write), dict(statement.attrs)
         if along is UNBATCHED:
             out[0] = op.evaluate(attrs, *(x[0] for x in xs))
@@ -232,11 +231,6 @@ class _Level:
         else:
             for call in range(self.count(CALL)):
                 out[call] = result[ends[call] : ends[call + 1]].sum(axis=0)
-
-    def _part(self, statement: Statement, number: int) -> Array:
-        """Return a part of a concatenation that already stands where it belongs."""
-        starts = (*statement.attrs["starts"], statement.write.shape[0])
-        return self.view(statement.write)[:, starts[number] : starts[number + 1]].copy()
 
     def _loop(self, statement: Statement) -> None:
         loop = statement.loop

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from foldbatch.static.statements import Place, Routine, Statement
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Routine, Statement
 
 LETTERS = {"operand": "x", "feed": "f", "cotangent": "g", "parameter": "p", "constant": "c"} | {
     "kept": "k",

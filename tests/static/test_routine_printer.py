@@ -12,9 +12,10 @@ from foldbatch.static.cell import Cell, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import Node, input_node, parameter_node
 from foldbatch.static.op import CALL, ragged
+from foldbatch.static.places import Place
 from foldbatch.static.routine_printer import print_routine, print_statements, slot_names
 from foldbatch.static.routines import Target, routine_of
-from foldbatch.static.statements import Binding, Place, Routine, Slot, Statement
+from foldbatch.static.statements import Binding, Routine, Slot, Statement
 from foldbatch.types import TensorType
 from tests.programs import BlockProgram, programs
 
@@ -96,12 +97,9 @@ def test_a_loop_has_a_line_for_each_operation_below_what_it_runs_over() -> None:
     )
 
 
-def test_parts_that_stand_where_they_belong_are_said_to() -> None:
+def test_parts_that_stand_where_they_belong_are_not_copied() -> None:
     x = input_node(V)
-    assert lines_of(cell_of((x,), ops.concat([ops.exp(x), x])), Target())[:-1] == [
-        "exp(x0)",
-        "concat(in place, x0, axis=0, starts=(0, 3))",
-    ]
+    assert lines_of(cell_of((x,), ops.concat([ops.exp(x), x])), Target())[:-1] == ["exp(x0)", "copy(x0)"]
 
 
 def test_ops_on_sequences_read_where_each_begins_and_ids_are_checked() -> None:

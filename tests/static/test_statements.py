@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, Node, apply, input_node
 from foldbatch.static.op import CALL, UNBATCHED
-from foldbatch.static.statements import Binding, Place
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Binding
 from foldbatch.types import TensorType
 from tests.static.run_kernel import interpret, random_rows, routine_of_graph
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import prod
 
 from foldbatch.engines.nests import Strides, by_rows, merged, parts
-from foldbatch.engines.places import axis_of, given, written
 from foldbatch.static.op import UNBATCHED, Axis
-from foldbatch.static.statements import Place, Routine, Statement
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Routine, Statement, axis_of
 
 FEW = 1024  # numbers of a weight that a kernel multiplies by itself, if no more than `SHORT` are added up
 SHORT = 64
@@ -50,9 +50,9 @@ def multiplied(routine: Routine, statement: Statement) -> list[Multiplied]:
 
     Several products of a list run one after the other.
     """
-    write = written(statement)
+    write = statement.result
     dtype = routine.slots[write.slot].type.dtype
-    reads = given(statement)
+    reads = statement.reads
     if dtype not in ("float32", "float64") or not prod(write.shape) or any(not prod(p.shape) for p in reads):
         return []
     made = {"linear": _linear, "matmul": _matmul, "sum_outer": _sum_outer}[statement.op](statement, dtype)
@@ -79,7 +79,7 @@ def _leading(x: Place, y: Place) -> tuple[list[tuple[int, tuple[int, ...]]], boo
 
 
 def _linear(statement: Statement, dtype: str) -> list[Multiplied] | None:
-    (x, weight), write = given(statement), written(statement)
+    (x, weight), write = statement.reads, statement.result
     (k, n), axis = weight.shape, axis_of(statement, [x, write])
     if k * n <= FEW and k <= SHORT:
         return None
@@ -101,7 +101,7 @@ def _linear(statement: Statement, dtype: str) -> list[Multiplied] | None:
 
 
 def _matmul(statement: Statement, dtype: str) -> list[Multiplied] | None:
-    (a, b), write = given(statement), written(statement)
+    (a, b), write = statement.reads, statement.result
     (m, k), n = a.shape, b.shape[1]
     if k * n <= FEW and k <= SHORT:
         return None
@@ -118,7 +118,7 @@ def _matmul(statement: Statement, dtype: str) -> list[Multiplied] | None:
 
 
 def _sum_outer(statement: Statement, dtype: str) -> list[Multiplied] | None:
-    (x, g), write = given(statement), written(statement)
+    (x, g), write = statement.reads, statement.result
     (m, n), axis = write.shape, axis_of(statement, [x, g])
     axes, joined = _leading(x, g)
     c = _matrix(write, m, n, *write.strides)

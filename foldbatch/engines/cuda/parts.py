@@ -17,9 +17,9 @@ from foldbatch.engines.cuda.texts.expressions import EXPRESSIONS
 from foldbatch.engines.cuda.texts.kernel_text import KernelText
 from foldbatch.engines.cuda.texts.lines import PIECES as ALONG
 from foldbatch.engines.cuda.texts.lines import SHARED, line_lines, long_phases, sum_lines
-from foldbatch.engines.places import axis_of, contiguous, given, section, without, written
 from foldbatch.static.op import CALL, UNBATCHED, Axis
-from foldbatch.static.statements import Place, Routine, Statement
+from foldbatch.static.places import Place, contiguous
+from foldbatch.static.statements import Routine, Statement, axis_of
 
 Lines = Callable[[KernelText], list[str]]
 
@@ -138,29 +138,33 @@ class Cut:
         if statement.loop is not None:
             yield from self._loop(statement)
             return
-        name, reads = statement.op, given(statement)
+        name, reads = statement.op, statement.reads
         phases = long_phases(statement)
         if phases:
             yield from self._long(statement, phases)
             return
         if name in EXPRESSIONS or name in ("add", "cast", "power"):
-            write = written(statement)
+            write = statement.result
             yield self._part(
                 statement,
                 partial(elements.op_lines, statement=statement, reads=reads, write=write),
                 prod(write.shape),
             )
-        elif name in ("copy", "when_training"):
-            yield self._copy(statement, reads[0], written(statement))
+        elif name == "copy":
+            yield self._copy(statement, reads[0], statement.result)
+        elif name == "zero":
+            yield self._part(
+                statement, partial(elements.zero_lines, write=statement.result), prod(statement.result.shape)
+            )
         elif name in PIECES:
             yield from PIECES[name](self, statement)
         elif name in ALONE:
             lines = partial(ALONE[name], statement=statement)
-            yield self._part(statement, lines, prod(written(statement).shape))
+            yield self._part(statement, lines, prod(statement.result.shape))
         elif name in ALONG:
-            count = prod(written(statement).shape)
+            count = prod(statement.result.shape)
             if name in ("softmax", "log_softmax"):
-                count //= max(1, written(statement).shape[statement.attrs["axis"]])
+                count //= max(1, statement.result.shape[statement.attrs["axis"]])
             elif name == "one_hot":
                 count = prod(reads[0].shape)
             yield self._part(statement, partial(line_lines, statement=statement), count)
@@ -175,15 +179,15 @@ class Cut:
 
     def _long(self, statement: Statement, phases: Sequence[Lines]) -> Iterator[Part]:
         """Yield the phases of an op along a line that the threads of a row share."""
-        places = [*given(statement), written(statement)]
+        places = [*statement.reads, statement.result]
         reads = frozenset(place.slot for place in places) | {SHARED}
         for phase in phases:
-            writes = frozenset({written(statement).slot, SHARED})
+            writes = frozenset({statement.result.slot, SHARED})
             yield Part(axis_of(statement, places), phase, reads, writes, prod(places[0].shape))
 
     def _part(self, statement: Statement, lines: Lines, elements: int, axis: Axis | None = None) -> Part:
-        places = [*given(statement), *([statement.write] if statement.write else [])]
-        reads = frozenset(place.slot for place in given(statement))
+        places = [*statement.reads, *([statement.write] if statement.write else [])]
+        reads = frozenset(place.slot for place in statement.reads)
         writes = frozenset({statement.write.slot}) if statement.write else frozenset[int]()
         return Part(axis or axis_of(statement, places), lines, reads, writes, elements)
 
@@ -207,22 +211,17 @@ class Cut:
             prod(write.shape),
         )
 
-    def _zero(self, statement: Statement, write: Place) -> Part:
-        axis = axis_of(statement, [write])
-        lines = partial(elements.zero_lines, write=write)
-        return Part(axis, lines, writes=frozenset({write.slot}), elements=prod(write.shape))
-
     def _whole(self, statement: Statement) -> Part:
-        places = [*given(statement), written(statement)]
-        if axis_of(statement, given(statement)) is UNBATCHED and statement.op == "sum_batch":
-            return self._copy(statement, given(statement)[0], written(statement))
-        shape = written(statement).shape
+        places = [*statement.reads, statement.result]
+        if axis_of(statement, statement.reads) is UNBATCHED and statement.op == "sum_batch":
+            return self._copy(statement, statement.reads[0], statement.result)
+        shape = statement.result.shape
         elements = {"sum_rows": shape[1:], "sum_outer_by": shape[1:]}.get(statement.op, shape)
         return Part(
             axis_of(statement, places),
             partial(WHOLE[statement.op], statement=statement),
-            frozenset(place.slot for place in given(statement)),
-            frozenset({written(statement).slot}),
+            frozenset(place.slot for place in statement.reads),
+            frozenset({statement.result.slot}),
             prod(elements),
             whole=True,
         )
@@ -286,44 +285,16 @@ def _is_whole(product: Multiplied | None, size: int) -> bool:
     return (product.m, product.count, product.n, product.c.lead, product.c.offset) == (1, 1, size, size, 0)
 
 
-def _concat(cut: Cut, statement: Statement) -> Iterator[Part]:
-    write, axis = written(statement), statement.attrs["axis"]
-    for read, start in zip(statement.reads, statement.attrs["starts"], strict=True):
-        if read is not None:
-            yield cut._copy(statement, read, section(write, axis, start, read.shape[axis]))
-
-
-def _stack(cut: Cut, statement: Statement) -> Iterator[Part]:
-    write = written(statement)
-    for i, read in enumerate(statement.reads):
-        if read is not None:
-            yield cut._copy(statement, read, without(write, statement.attrs["axis"], i))
-
-
-def _pad(cut: Cut, statement: Statement) -> Iterator[Part]:
-    (read,), write, axis = given(statement), written(statement), statement.attrs["axis"]
-    yield cut._zero(statement, write)
-    yield cut._copy(statement, read, section(write, axis, statement.attrs["before"], read.shape[axis]))
-
-
-def _flip(cut: Cut, statement: Statement) -> Iterator[Part]:
-    (read,), write, axis = given(statement), written(statement), statement.attrs["axis"]
-    extent, step = read.shape[axis], read.strides[axis]
-    strides = (*read.strides[:axis], -step, *read.strides[axis + 1 :])
-    backward = Place(read.slot, read.axis, read.row, read.offset + (extent - 1) * step, read.shape, strides)
-    yield cut._copy(statement, backward, write)
-
-
 def _check(cut: Cut, statement: Statement) -> Iterator[Part]:
-    ids, *segments = given(statement)
+    ids, *segments = statement.reads
     axis = CALL if segments or ids.axis.rank == 0 else None
     lines = partial(rows.check_lines, statement=statement)
     yield cut._part(statement, lines, prod(ids.shape), axis)
 
 
 def _linear(cut: Cut, statement: Statement) -> Iterator[Part]:
-    x, weight, *ids = given(statement)
-    write = written(statement)
+    x, weight, *ids = statement.reads
+    write = statement.result
     found = [] if ids else multiplied(cut.routine, statement)
     if found:
         yield from (_product(statement, each) for each in found)
@@ -340,7 +311,7 @@ def _sum_outer(cut: Cut, statement: Statement) -> Iterator[Part]:
     if not found:
         yield cut._whole(statement)
         return
-    slots = sorted({place.slot for place in given(statement) if place.axis.rank})
+    slots = sorted({place.slot for place in statement.reads if place.axis.rank})
     if slots:
         clear = partial(sums.clear_lines, slots=slots)
         axis, size = found[0].axis, max(cut.routine.slots[slot].type.size for slot in slots)
@@ -351,18 +322,14 @@ def _sum_outer(cut: Cut, statement: Statement) -> Iterator[Part]:
 def _product(statement: Statement, product: Multiplied) -> Part:
     return Part(
         product.axis,
-        reads=frozenset(place.slot for place in given(statement)),
-        writes=frozenset({written(statement).slot}),
+        reads=frozenset(place.slot for place in statement.reads),
+        writes=frozenset({statement.result.slot}),
         whole=True,
         multiplied=product,
     )
 
 
 PIECES: dict[str, Callable[[Cut, Statement], Iterator[Part]]] = {
-    "concat": _concat,
-    "stack": _stack,
-    "pad": _pad,
-    "flip": _flip,
     "check_range": _check,
 }
 PRODUCTS: dict[str, Callable[[Cut, Statement], Iterator[Part]]] = {

@@ -35,7 +35,8 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.numba.compiling import Native
 from foldbatch.static.op import CALL, UNBATCHED, Axis
-from foldbatch.static.statements import Place, Routine
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Routine
 
 HEAD, CELL, INSTRUCTION = 4, 4, 6  # numbers of each
 ONE, CALLS, RAGGED = 0, 1, 2  # numbers of axes: one value for all, calls, the first ragged one

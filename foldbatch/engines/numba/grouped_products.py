@@ -22,7 +22,7 @@ from foldbatch.engines.numba.loop_texts import KINDS
 from foldbatch.engines.numba.products import Blocks, nothing_lines, outer_lines, product_lines
 from foldbatch.engines.numba.tiles import BITS
 from foldbatch.engines.numba.vector_functions import stack
-from foldbatch.static.statements import Place
+from foldbatch.static.places import Place
 
 BLOCK, BUCKETS = 4096, 256  # rows that are put in order together, and by how many values of the byte
 ROWS = 4  # of a tile: few rows of a level share an id, and larger tiles take longer to compile

@@ -29,9 +29,9 @@ from foldbatch.engines.numba.cuts import by_rows
 from foldbatch.engines.numba.loop_texts import MEMORY, spell
 from foldbatch.engines.numba.op_code import encode_op
 from foldbatch.engines.numba.visits import copy_to
-from foldbatch.engines.places import contiguous
 from foldbatch.static.op import CALL, UNBATCHED
-from foldbatch.static.statements import Binding, Place, Result, Routine, Slot, Statement
+from foldbatch.static.places import Place, contiguous
+from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
 
 DENSE = Stretch((0, 0), (0, 0, 0), ((0, 0, 0), (0, 0, 0)))  # what is told of a place without gaps in its rows
 GIVEN = {"value": move_texts.VALUE, "cotangent": move_texts.COTANGENT, "store": move_texts.STORE}

@@ -22,10 +22,10 @@ from foldbatch.engines.numba.cuts import by_columns
 from foldbatch.engines.numba.element_texts import OF_BYTES
 from foldbatch.engines.numba.loop_texts import EXPRESSIONS, KINDS, MEMORY
 from foldbatch.engines.numba.visits import copied, visit, zeroed
-from foldbatch.engines.places import aligned, axis_of, contiguous, given, section, without, written
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.ops.random import GAMMA, WORD
-from foldbatch.static.statements import Place, Statement
+from foldbatch.static.places import Place, aligned, contiguous, without
+from foldbatch.static.statements import Statement, axis_of
 
 
 def encode_op(coder: Coder, statement: Statement) -> None:
@@ -38,8 +38,8 @@ def encode_op(coder: Coder, statement: Statement) -> None:
 
 
 def _elementwise(coder: Coder, statement: Statement) -> None:
-    write = written(statement)
-    reads = [aligned(place, write.shape) for place in given(statement)]
+    write = statement.result
+    reads = [aligned(place, write.shape) for place in statement.reads]
     operands = [coder.dtype(place) for place in reads]
     text = element_texts.elementwise(statement.op, operands, coder.dtype(write))
     more = []
@@ -49,41 +49,12 @@ def _elementwise(coder: Coder, statement: Statement) -> None:
 
 
 def _copy(coder: Coder, statement: Statement) -> None:
-    (read, *_), write = given(statement), written(statement)
+    (read,), write = statement.reads, statement.result
     copied(coder, aligned(read, write.shape), write, axis_of(statement, [read]))
 
 
-def _concat(coder: Coder, statement: Statement) -> None:
-    write, axis = written(statement), statement.attrs["axis"]
-    for read, start in zip(statement.reads, statement.attrs["starts"], strict=True):
-        if read is not None:
-            part = section(write, axis, start, read.shape[axis])
-            copied(coder, read, part, axis_of(statement, [write]))
-
-
-def _stack(coder: Coder, statement: Statement) -> None:
-    write = written(statement)
-    for i, read in enumerate(statement.reads):
-        if read is not None:
-            copied(coder, read, without(write, statement.attrs["axis"], i), axis_of(statement, [write]))
-
-
-def _pad(coder: Coder, statement: Statement) -> None:
-    (read,), write, axis = given(statement), written(statement), statement.attrs["axis"]
-    zeroed(coder, write)
-    part = section(write, axis, statement.attrs["before"], read.shape[axis])
-    copied(coder, read, part, axis_of(statement, [write]))
-
-
-def _flip(coder: Coder, statement: Statement) -> None:
-    (read,), write, axis = given(statement), written(statement), statement.attrs["axis"]
-    for i in range(read.shape[axis]):
-        target = without(write, axis, read.shape[axis] - 1 - i)
-        copied(coder, without(read, axis, i), target, axis_of(statement, [read]))
-
-
 def _sum(coder: Coder, statement: Statement) -> None:
-    (read,), write, axes = given(statement), written(statement), statement.attrs["axes"]
+    (read,), write, axes = statement.reads, statement.result, statement.attrs["axes"]
     over, rest = _strides(read, axes), _strides(read, [i for i in range(len(read.shape)) if i not in axes])
     summed = merged([read.shape[i] for i in axes], [over])
     kept = merged(write.shape, [rest, Strides(write.row, write.strides)])
@@ -99,7 +70,7 @@ def _strides(place: Place, axes: Sequence[int]) -> Strides:
 
 
 def _sum_batch(coder: Coder, statement: Statement) -> None:
-    (read,), write = given(statement), written(statement)
+    (read,), write = statement.reads, statement.result
     kept = merged(write.shape, [Strides(0, read.strides), Strides(0, write.strides)])
     column = kept.pop() if kept else (1, (0, 0))
     _add_up(coder, statement, kept, column, None)
@@ -123,7 +94,7 @@ def _add_up(
         along: the axes that are summed, or a part of them; None where all rows are.
         number: of the part; those after the first one add to what is there.
     """
-    (read,), write = given(statement), written(statement)
+    (read,), write = statement.reads, statement.result
     dtype = coder.dtype(write)
     text = sum_texts.sums(MEMORY[dtype], plus="|" if dtype == "bool" else "+")
     rows = sum_texts.ROWS_SUMMED if along is None else sum_texts.ROWS_KEPT
@@ -161,23 +132,23 @@ def _along(
 
 
 def _reduced(coder: Coder, statement: Statement) -> None:
-    (read,), write, at = given(statement), written(statement), statement.attrs["axis"]
+    (read,), write, at = statement.reads, statement.result, statement.attrs["axis"]
     _along(coder, statement, read.shape[at], [read, write], [at, None])
 
 
 def _softmax(coder: Coder, statement: Statement) -> None:
-    (read,), write, at = given(statement), written(statement), statement.attrs["axis"]
+    (read,), write, at = statement.reads, statement.result, statement.attrs["axis"]
     _along(coder, statement, read.shape[at], [read, write], [at, at])
 
 
 def _cross_entropy(coder: Coder, statement: Statement) -> None:
-    (logits, labels), write = given(statement), written(statement)
+    (logits, labels), write = statement.reads, statement.result
     at = len(logits.shape) - 1
     _along(coder, statement, logits.shape[at], [logits, write, labels], [at, None, None])
 
 
 def _one_hot(coder: Coder, statement: Statement) -> None:
-    (ids,), write = given(statement), written(statement)
+    (ids,), write = statement.reads, statement.result
     at = len(write.shape) - 1
     _along(coder, statement, write.shape[at], [ids, write], [None, at])
 
@@ -201,21 +172,21 @@ def _by_ids(coder: Coder, statement: Statement, text: str, table: Place, ids: Pl
 
 
 def _gather(coder: Coder, statement: Statement) -> None:
-    (table, ids), write = given(statement), written(statement)
+    (table, ids), write = statement.reads, statement.result
     kinds = {"i": KINDS[coder.dtype(ids)], "k": OF_BYTES[coder.dtype(write)]}
     _by_ids(coder, statement, row_texts.GATHER.format(**kinds), table, ids, write)
 
 
 def _sum_rows(coder: Coder, statement: Statement) -> None:
-    (rows, ids), write = given(statement), written(statement)
+    (rows, ids), write = statement.reads, statement.result
     zeroed(coder, write)
     kinds = {"i": KINDS[coder.dtype(ids)], "k": MEMORY[coder.dtype(write)]}
     _by_ids(coder, statement, row_texts.SUM_ROWS.format(**kinds), write, ids, rows)
 
 
 def _segments(coder: Coder, statement: Statement) -> None:
-    read, segments = given(statement)
-    write, name = written(statement), statement.op
+    read, segments = statement.reads
+    write, name = statement.result, statement.op
     dtype = coder.dtype(read)
     kind = OF_BYTES[dtype] if name == "repeat" else MEMORY[dtype]
     result = {"segment_is_max": "u1", "segment_position": "i8"}.get(name, kind)
@@ -230,7 +201,7 @@ def _segments(coder: Coder, statement: Statement) -> None:
 
 
 def _random(coder: Coder, statement: Statement) -> None:
-    (keys,), write = given(statement), written(statement)
+    (keys,), write = statement.reads, statement.result
     site = int(np.uint64((statement.attrs["site"] + 1) * GAMMA & WORD).view(np.int64))
     text = row_texts.RANDOM.format(k=KINDS[coder.dtype(write)])
     order = Strides(0, contiguous(write.shape))
@@ -241,7 +212,7 @@ def _random(coder: Coder, statement: Statement) -> None:
 
 
 def _check_range(coder: Coder, statement: Statement) -> None:
-    ids, *segments = given(statement)
+    ids, *segments = statement.reads
     text = (row_texts.CHECK_ELEMENTS if segments else row_texts.CHECK).format(i=KINDS[coder.dtype(ids)])
     axis = CALL if segments else axis_of(statement, [ids])
     for part in parts(merged(ids.shape, [Strides(0, ids.strides)]), 3, 1):
@@ -264,7 +235,7 @@ N = 3  # which of a product's whole numbers are its columns
 
 
 def _linear(coder: Coder, statement: Statement) -> None:
-    (x, weight), write = given(statement), written(statement)
+    (x, weight), write = statement.reads, statement.result
     (k, n), function = weight.shape, _product(coder.dtype(write))
     axes, by_row = _leading(x, write)
     for part in parts(axes, 1, 2):
@@ -280,7 +251,7 @@ def _linear(coder: Coder, statement: Statement) -> None:
 
 
 def _sum_outer(coder: Coder, statement: Statement) -> None:
-    (x, g), write = given(statement), written(statement)
+    (x, g), write = statement.reads, statement.result
     if prod(x.shape[:-1]) == 0:
         zeroed(coder, write)
         return
@@ -310,7 +281,7 @@ def _leading(x: Place, y: Place) -> tuple[list[tuple[int, tuple[int, ...]]], boo
 
 
 def _matmul(coder: Coder, statement: Statement) -> None:
-    (a, b), write = given(statement), written(statement)
+    (a, b), write = statement.reads, statement.result
     sizes = [*a.shape, b.shape[1]]
     statics = [1, *sizes, OUTER, *a.strides, *b.strides, write.strides[0], a.row, b.row, write.row, 0]
     pointers = [coder.at(a), coder.at(b), coder.at(write)]
@@ -318,23 +289,19 @@ def _matmul(coder: Coder, statement: Statement) -> None:
 
 
 def _linear_by(coder: Coder, statement: Statement) -> None:
-    (x, table, ids), write = given(statement), written(statement)
+    (x, table, ids), write = statement.reads, statement.result
     grouped_products.append(coder, grouped_products.linear_text, (x, write), table, ids)
 
 
 def _sum_outer_by(coder: Coder, statement: Statement) -> None:
-    (x, g, ids), write = given(statement), written(statement)
+    (x, g, ids), write = statement.reads, statement.result
     zeroed(coder, write)
     grouped_products.append(coder, grouped_products.sums_text, (x, g), write, ids)
 
 
 ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
     "copy": _copy,
-    "when_training": _copy,
-    "concat": _concat,
-    "stack": _stack,
-    "pad": _pad,
-    "flip": _flip,
+    "zero": lambda coder, statement: zeroed(coder, statement.result),
     "sum": _sum,
     "sum_batch": _sum_batch,
     "max": _reduced,

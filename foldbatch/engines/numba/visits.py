@@ -11,9 +11,8 @@ from foldbatch.engines.nests import Stretch, Strides, by_rows, merged, parts
 from foldbatch.engines.numba import element_texts
 from foldbatch.engines.numba.coder import Coder
 from foldbatch.engines.numba.compiling import native
-from foldbatch.engines.places import contiguous
 from foldbatch.static.op import Axis
-from foldbatch.static.statements import Place
+from foldbatch.static.places import Place, contiguous
 
 
 def visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: Sequence[int] = ()) -> None:

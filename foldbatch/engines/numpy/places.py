@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from foldbatch.params.parameters import Array
-from foldbatch.static.statements import Place, Slot
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Slot
 
 
 def view(array: Array, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Array:

@@ -14,7 +14,8 @@ import numpy as np
 
 from foldbatch.engines.sums import FEW
 from foldbatch.static.ops.random import BITS
-from foldbatch.static.statements import Place, Statement
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Statement
 
 Spelling = Callable[[Statement, Sequence[str], str, str], list[str]]
 
@@ -22,23 +23,8 @@ Spelling = Callable[[Statement, Sequence[str], str, str], list[str]]
 NUMBERS = {f"one_{dtype}": np.array(1, dtype) for dtype in ("float32", "float64")}
 
 
-def _read(statement: Statement, number: int = 0) -> Place:
-    place = statement.reads[number]
-    assert place is not None, "only a part of a concatenation may stand where it belongs"
-    return place
-
-
-def _write(statement: Statement) -> Place:
-    assert statement.write is not None, "an op has a result"
-    return statement.write
-
-
 def _batched(place: Place) -> int:
     return 1 if place.axis.rank else 0
-
-
-def _section(place: Place, axis: int, start: int, stop: int) -> str:
-    return f"[{':, ' * (axis + _batched(place))}{start}:{stop}]"
 
 
 def _ufunc(name: str) -> Spelling:
@@ -85,7 +71,7 @@ def _random(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> li
 
 def _linear(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     x, w = xs
-    inner, shape = _read(statement).shape[-1], _write(statement).shape
+    inner, shape = statement.reads[0].shape[-1], statement.result.shape
     if inner == 0:
         return [f"{out}[...] = 0"]
     if len(shape) > 1 and shape[-1] > 0:  # one GEMM over all leading axes, not one a row
@@ -94,43 +80,17 @@ def _linear(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> li
 
 
 def _sum_outer(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    if 0 in _write(statement).shape:  # -1 would stand for any number of rows of nothing
+    if 0 in statement.result.shape:  # -1 would stand for any number of rows of nothing
         return [f"{out}[...] = 0"]
     left, right = (
         name if len(place.shape) + _batched(place) == 2 else f"{name}.reshape(-1, {place.shape[-1]})"
-        for name, place in zip(xs, (_read(statement, 0), _read(statement, 1)), strict=True)
+        for name, place in zip(xs, (statement.reads[0], statement.reads[1]), strict=True)
     )
     return [f"sum_outer({left}, {right}, {out})"]
 
 
 def _by_id(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     return [f"{statement.op}({', '.join(xs)}, {out})"]
-
-
-def _pad(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    axis, start = statement.attrs["axis"], statement.attrs["before"]
-    stop = start + _read(statement).shape[axis]
-    return [f"{out}[...] = 0", f"{out}{_section(_write(statement), axis, start, stop)} = {xs[0]}"]
-
-
-def _flip(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    before = ":, " * (statement.attrs["axis"] + _batched(_read(statement)))
-    return [f"np.copyto({out}, {xs[0]}[{before}::-1])"]
-
-
-def _concat(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    axis = statement.attrs["axis"]
-    parts = zip(statement.reads, statement.attrs["starts"], xs, strict=True)
-    return [
-        f"{out}{_section(_write(statement), axis, start, start + part.shape[axis])} = {x}"
-        for part, start, x in parts
-        if part is not None
-    ]
-
-
-def _stack(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    before = ":, " * (statement.attrs["axis"] + _batched(_write(statement)))
-    return [f"{out}[{before}{i}] = {x}" for i, x in enumerate(xs)]
 
 
 def _axes(place: Place, axes: Sequence[int]) -> str:
@@ -141,25 +101,25 @@ def _axes(place: Place, axes: Sequence[int]) -> str:
 def _reduce(ufunc: str) -> Spelling:
     def spell(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
         axes = statement.attrs.get("axes", (statement.attrs.get("axis"),))
-        return [f"np.{ufunc}.reduce({xs[0]}, axis={_axes(_read(statement), axes)}, out={out})"]
+        return [f"np.{ufunc}.reduce({xs[0]}, axis={_axes(statement.reads[0], axes)}, out={out})"]
 
     return spell
 
 
 def _sum(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    place, axes = _read(statement), statement.attrs["axes"]
+    place, axes = statement.reads[0], statement.attrs["axes"]
     if prod(place.shape[axis] for axis in axes) <= FEW:
         return _reduce("add")(statement, xs, out, dtype)
     return [f"sum_axes({xs[0]}, {tuple(axis + _batched(place) for axis in axes)}, {out})"]
 
 
 def _argmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    axis = _axes(_read(statement), (statement.attrs["axis"],))
+    axis = _axes(statement.reads[0], (statement.attrs["axis"],))
     return [f"{xs[0]}.argmax(axis={axis}, out={out})"]
 
 
 def _softmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    axis = _axes(_read(statement), (statement.attrs["axis"],))
+    axis = _axes(statement.reads[0], (statement.attrs["axis"],))
     return [
         f"np.subtract({xs[0]}, np.maximum.reduce({xs[0]}, axis={axis}, keepdims=True), out={out})",
         f"np.exp({out}, out={out})",
@@ -168,12 +128,12 @@ def _softmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> l
 
 
 def _logsumexp(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    axis = _axes(_read(statement), (statement.attrs["axis"],))
+    axis = _axes(statement.reads[0], (statement.attrs["axis"],))
     return [f"top, rest = top_and_rest({xs[0]}, {axis})", f"{out}[...] = (top + rest).squeeze({axis})"]
 
 
 def _log_softmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    axis = _axes(_read(statement), (statement.attrs["axis"],))
+    axis = _axes(statement.reads[0], (statement.attrs["axis"],))
     return [
         f"top, rest = top_and_rest({xs[0]}, {axis})",
         f"np.subtract({xs[0]}, top, out={out})",
@@ -184,10 +144,8 @@ def _log_softmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) 
 def _cross_entropy(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     # np.take_along_axis does not broadcast: what is the same for all rows is given a row axis
     logits, label = (
-        x
-        if place.axis is _write(statement).axis
-        else f"np.broadcast_to({x}, {out}.shape[:1] + {place.shape})"
-        for x, place in zip(xs, (_read(statement, 0), _read(statement, 1)), strict=True)
+        x if place.axis is statement.result.axis else f"np.broadcast_to({x}, {out}.shape[:1] + {place.shape})"
+        for x, place in zip(xs, (statement.reads[0], statement.reads[1]), strict=True)
     )
     return [
         f"top, rest = top_and_rest({logits}, -1)",
@@ -232,6 +190,7 @@ _UFUNCS = (
 SPELLINGS: dict[str, Spelling] = {
     **{name: _ufunc(name) for name in _UFUNCS},
     "copy": lambda statement, xs, out, dtype: [f"np.copyto({out}, {xs[0]})"],
+    "zero": lambda statement, xs, out, dtype: [f"{out}[...] = 0"],
     "add": _add,
     "sigmoid": _sigmoid,
     "relu": lambda statement, xs, out, dtype: [f"np.maximum({xs[0]}, 0, out={out})"],
@@ -239,7 +198,6 @@ SPELLINGS: dict[str, Spelling] = {
     "log_sigmoid": _log_sigmoid,
     "power": _power,
     "where": _where,
-    "when_training": lambda statement, xs, out, dtype: [f"np.copyto({out}, {xs[0]})"],
     "random": _random,
     "cast": lambda statement, xs, out, dtype: [f"cast_into({out}, {xs[0]})"],
     "linear": _linear,
@@ -247,11 +205,7 @@ SPELLINGS: dict[str, Spelling] = {
     "linear_by": _by_id,
     "sum_outer_by": _by_id,
     "matmul": _ufunc("matmul"),
-    "pad": _pad,
-    "flip": _flip,
     "round": lambda statement, xs, out, dtype: [f"np.rint({xs[0]}, out={out})"],
-    "concat": _concat,
-    "stack": _stack,
     "sum": _sum,
     "max": _reduce("maximum"),
     "argmax": _argmax,

@@ -16,7 +16,8 @@ from foldbatch.engines.launch import BASE, COPIES, FIELDS, HEAD, INDEX, STORES
 from foldbatch.engines.numpy.places import expression
 from foldbatch.engines.numpy.spelling import SPELLINGS
 from foldbatch.static.op import CALL, Axis
-from foldbatch.static.statements import Binding, Place, Result, Routine, Slot, Statement
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
 
 
 def text_of(routine: Routine) -> str:
@@ -176,17 +177,14 @@ class _Writer:
         if statement.op == "check_range" and len(reads) == 2:
             derived = ("owner",)
         names = [self._derived(kind, reads[-1]) for kind in derived]
-        operands = [self._place(place) if place else "" for place in (reads[:-1] if derived else reads)]
+        operands = [self._place(place) for place in (reads[:-1] if derived else reads)]
         if statement.op == "check_range":
-            ids = reads[0]
-            assert ids is not None, "a check has ids"
-            if ids.axis.rank == 0:  # the same for every row, so the first row is to blame
+            if reads[0].axis.rank == 0:  # the same for every row, so the first row is to blame
                 operands[0] += "[None]"
             arguments = [operands[0], str(statement.attrs["size"]), "start", *names]
             self.level.append(f"check_range({', '.join(arguments)})")
             return
-        assert statement.write is not None, f"NumPy runs no {statement.op}"
-        out, dtype = self._place(statement.write), self.routine.slots[statement.write.slot].type.dtype
+        out, dtype = self._place(statement.result), self.routine.slots[statement.result.slot].type.dtype
         self.level += SPELLINGS[statement.op](statement, operands + names, out, dtype)
 
     def _place(self, place: Place) -> str:
@@ -206,9 +204,8 @@ class _Writer:
                 self.launch.append(line)
         return self.views[place]
 
-    def _derived(self, kind: str, place: Place | None) -> str:
+    def _derived(self, kind: str, place: Place) -> str:
         """Return the name of what an op on sequences must know of them."""
-        assert place is not None, "an op on sequences has their offsets"
         offsets = self.names[place.slot]
         number = offsets.removeprefix("offsets")
         name = f"{kind}{number}"

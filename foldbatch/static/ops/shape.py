@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from foldbatch.static.graph import Node, apply, constant
 from foldbatch.static.op import UNBATCHED, Attrs, Op, Sample, Tangents, define, fail
+from foldbatch.static.places import Place, backward, section, without
 from foldbatch.types import TensorType
 
+Copies = Iterator[tuple[Place, Place | None]]
 _V, _M = TensorType((3,)), TensorType((2, 3))
 
 
@@ -28,8 +30,9 @@ def _define(
     evaluate: Callable[..., Any],
     vjp: Callable[..., tuple[Node | None, ...]],
     *samples: Sample,
+    copies: Callable[..., Copies] | None = None,
 ) -> None:
-    define(Op(name, infer, evaluate, vjp, linear_jvp, samples))
+    define(Op(name, infer, evaluate, vjp, linear_jvp, samples, copies=copies))
 
 
 def _infer_reshape(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
@@ -90,6 +93,10 @@ def _infer_flip(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     return types[0]
 
 
+def _flipped(attrs: Attrs, write: Place, x: Place) -> Copies:
+    yield write, backward(x, attrs["axis"])
+
+
 _define(
     "flip",  # the elements along an axis from the last to the first
     _infer_flip,
@@ -97,6 +104,7 @@ _define(
     lambda g, y, x: (apply("flip", g, axis=y.attrs["axis"]),),
     Sample((_V,), {"axis": 0}),
     Sample((_M,), {"axis": 1}),
+    copies=_flipped,
 )
 
 
@@ -123,7 +131,20 @@ def _vjp_pad(g: Node, y: Node, x: Node) -> tuple[Node, ...]:
     return (apply("slice", g, axis=axis, start=start, stop=start + x.shape[axis]),)
 
 
-_define("pad", _infer_pad, _evaluate_pad, _vjp_pad, Sample((_M,), {"axis": 0, "before": 1, "after": 2}))
+def _padded(attrs: Attrs, write: Place, x: Place) -> Copies:
+    axis = attrs["axis"]
+    yield write, None
+    yield section(write, axis, attrs["before"], x.shape[axis]), x
+
+
+_define(
+    "pad",
+    _infer_pad,
+    _evaluate_pad,
+    _vjp_pad,
+    Sample((_M,), {"axis": 0, "before": 1, "after": 2}),
+    copies=_padded,
+)
 
 
 def _infer_concat(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
@@ -143,6 +164,13 @@ def _vjp_concat(g: Node, y: Node, *xs: Node) -> tuple[Node, ...]:
     return tuple(parts)
 
 
+def _joined(attrs: Attrs, write: Place, *xs: Place) -> Copies:
+    axis, start = attrs["axis"], 0
+    for x in xs:
+        yield section(write, axis, start, x.shape[axis]), x
+        start += x.shape[axis]
+
+
 _define(
     "concat",
     _infer_concat,
@@ -150,6 +178,7 @@ _define(
     _vjp_concat,
     Sample((_V, TensorType((2,))), {"axis": 0}),
     Sample((_M, TensorType((2, 1))), {"axis": 1}),
+    copies=_joined,
 )
 
 
@@ -173,6 +202,7 @@ _define(
     _vjp_stack,
     Sample((_V, _V), {"axis": 0}),
     Sample((_V, _V, _V), {"axis": 1}),
+    copies=lambda attrs, write, *xs: ((without(write, attrs["axis"], i), x) for i, x in enumerate(xs)),
 )
 
 

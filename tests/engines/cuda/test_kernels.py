@@ -14,7 +14,8 @@ from foldbatch.engines.cuda.kernels import BLOCK, LARGE, SUMMED, WIDE, Kernel
 from foldbatch.static import ops
 from foldbatch.static.graph import INPUT, Graph, Node, apply, constant, input_node
 from foldbatch.static.op import CALL, UNBATCHED, ragged
-from foldbatch.static.statements import Binding, Place, Result, Routine, Slot
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Binding, Result, Routine, Slot
 from foldbatch.types import TensorType
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.resource_table import kernels as trained

@@ -16,7 +16,8 @@ from foldbatch.engines.numba.coder import (
 )
 from foldbatch.engines.numba.compiling import Native
 from foldbatch.static.op import CALL, UNBATCHED, ragged
-from foldbatch.static.statements import Binding, Place, Routine, Slot
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Binding, Routine, Slot
 from foldbatch.types import TensorType
 
 M = ragged()

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("numba", reason="numba is not installed")
 
 from foldbatch.engines.numba.visits import visited
-from foldbatch.engines.places import aligned, axis_of
 from foldbatch.static.op import CALL, UNBATCHED
-from foldbatch.static.statements import Place, Statement
+from foldbatch.static.places import Place, aligned
+from foldbatch.static.statements import Statement, axis_of
 
 
 def place(shape, strides, row=0, axis=CALL):

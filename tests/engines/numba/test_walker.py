@@ -12,7 +12,8 @@ from foldbatch.engines.launch import FIELDS, LaunchTable
 from foldbatch.engines.numba.instructions import encode
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.static.op import CALL, UNBATCHED, ragged
-from foldbatch.static.statements import Binding, Place, Result, Routine, Slot, Statement
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
 from foldbatch.types import TensorType
 
 pytestmark = pytest.mark.numba

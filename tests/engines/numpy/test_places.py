@@ -10,7 +10,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from foldbatch.engines.numpy.places import expression, view
 from foldbatch.static.op import CALL, UNBATCHED, Axis
-from foldbatch.static.statements import Binding, Place, Slot
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Binding, Slot
 from foldbatch.types import TensorType
 
 # the slot's shape, then the place's shape, strides and offset, and the expression

@@ -10,7 +10,8 @@ from foldbatch.engines.numpy.text import text_of
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
-from foldbatch.static.statements import Binding, Place, Result, Routine, Slot, Statement
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
 from foldbatch.types import TensorType
 from tests.engines.numpy.launching import At, Batch, poisoned
 
@@ -224,7 +225,7 @@ def test_parts_of_a_concatenation_may_stand_where_they_belong():
     statements = (
         Statement("negative", CALL, (feed,), part),
         Statement("square", CALL, (feed,), last),
-        Statement("concat", CALL, (None, feed, None), _whole(1, whole), {"axis": 0, "starts": (0, 2, 4)}),
+        Statement("copy", CALL, (feed,), Place(1, CALL, 6, 2, (2,), (1,))),
     )
     kept = poisoned(whole.type, 3)
     Batch({("feed", 0): At(ARENA), ("kept", 0): At(kept)}).run(

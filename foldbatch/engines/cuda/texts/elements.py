@@ -8,10 +8,10 @@ from math import prod
 from foldbatch.engines.cuda.texts.expressions import KINDS, expression, literal
 from foldbatch.engines.cuda.texts.kernel_text import KernelText, indented, offset_of
 from foldbatch.engines.nests import Strides, merged
-from foldbatch.engines.places import aligned
 from foldbatch.static.loops import Element, Sweep
 from foldbatch.static.op import CALL, UNBATCHED
-from foldbatch.static.statements import Place, Statement
+from foldbatch.static.places import Place, aligned
+from foldbatch.static.statements import Statement
 
 # What makes lines and values of loaded values; the last argument makes the names of variables differ.
 Compute = Callable[[Sequence[str], str], tuple[list[str], list[str]]]

@@ -26,7 +26,8 @@ from dataclasses import dataclass, field
 from foldbatch.engines.cuda.texts.expressions import KINDS
 from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, SPARE, STORES
 from foldbatch.static.op import CALL, Axis
-from foldbatch.static.statements import Place, Routine
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Routine
 
 INDEX_AT, ADDRESSES_AT, STATUS_AT, HEADER = 0, 1, 2, 3  # places in the head of a packed table
 START, CALLS, LIVE, ROOM, LEVEL = 0, 1, 2, 3, 4  # places in the record of a level

@@ -17,8 +17,8 @@ from foldbatch.engines.cuda.texts.elements import each, index_lines, zero_lines
 from foldbatch.engines.cuda.texts.expressions import SUFFIX
 from foldbatch.engines.cuda.texts.kernel_text import KernelText, indented, offset_of
 from foldbatch.engines.nests import Strides, merged
-from foldbatch.engines.places import given, without, written
-from foldbatch.static.statements import Place, Statement
+from foldbatch.static.places import Place, without
+from foldbatch.static.statements import Statement
 
 LONG = 64  # elements from which on threads share a line
 SHARED = -1  # stands for the memory that a block shares, where slots are told apart
@@ -135,7 +135,7 @@ def _body(text: str, a: str, b: str, length: int, first: str, step: str) -> list
 
 def line_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return the lines of an op of `PIECES`, a thread a line."""
-    reads, write, name = given(statement), written(statement), statement.op
+    reads, write, name = statement.reads, statement.result, statement.op
     if name == "one_hot":
         axis, length = None, write.shape[-1]
     elif name in LABELLED:
@@ -171,7 +171,7 @@ def _without_line(given_places: Sequence[tuple[Place, int | None]]) -> tuple[lis
 
 def sum_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return the lines of a sum over axes: a thread adds up one sum."""
-    (read,), write, summed = given(statement), written(statement), statement.attrs["axes"]
+    (read,), write, summed = statement.reads, statement.result, statement.attrs["axes"]
     rest = [i for i in range(len(read.shape)) if i not in summed]
     if 0 in write.shape:
         return []
@@ -202,7 +202,7 @@ def long_phases(statement: Statement) -> list[Phase]:
     name = statement.op
     if name != "sum" and (name not in PIECES or name == "one_hot"):
         return []
-    shape, write = given(statement)[0].shape, written(statement)
+    shape, write = statement.reads[0].shape, statement.result
     if name == "sum":
         kept = [extent for i, extent in enumerate(shape) if i not in statement.attrs["axes"]]
         if prod(kept) != 1 or prod(shape) < LONG:
@@ -215,7 +215,7 @@ def long_phases(statement: Statement) -> list[Phase]:
 
 
 def _phase(text: KernelText, statement: Statement, axis: int, number: int) -> list[str]:
-    reads, write, pieces = given(statement), written(statement), PIECES[statement.op]
+    reads, write, pieces = statement.reads, statement.result, PIECES[statement.op]
     a, b = text.kind(reads[0].slot), text.kind(write.slot)
     step = write.strides[axis] if len(write.shape) == len(reads[0].shape) else 0
     places = [(reads[0], reads[0].strides[axis]), (write, step)]
@@ -232,7 +232,7 @@ def _phase(text: KernelText, statement: Statement, axis: int, number: int) -> li
 
 
 def _sum_part(text: KernelText, statement: Statement) -> list[str]:
-    (read,) = given(statement)
+    (read,) = statement.reads
     kind = text.kind(read.slot)
     axes = merged(read.shape, [Strides(0, read.strides)]) or [(1, (0,))]
     terms, rest = [], "k"
@@ -253,7 +253,7 @@ def _sum_part(text: KernelText, statement: Statement) -> list[str]:
 
 
 def _sum_end(text: KernelText, statement: Statement) -> list[str]:
-    write = written(statement)
+    write = statement.result
     kind = text.kind(write.slot)
     total = total_of(kind)
     plus = "|=" if kind == "b1" else "+="

@@ -8,9 +8,8 @@ from math import prod
 from foldbatch.engines.cuda.texts.elements import each, visit
 from foldbatch.engines.cuda.texts.kernel_text import KernelText, buffer_of, field_of, indented
 from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES
-from foldbatch.engines.places import contiguous
 from foldbatch.static.op import CALL, Axis
-from foldbatch.static.statements import Place
+from foldbatch.static.places import Place, contiguous
 
 
 def take_lines(text: KernelText, number: int) -> list[str]:

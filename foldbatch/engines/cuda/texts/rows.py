@@ -9,14 +9,14 @@ from foldbatch.engines.cuda.texts.expressions import SUFFIX
 from foldbatch.engines.cuda.texts.kernel_text import STATUS_AT, KernelText, indented, offset_of
 from foldbatch.engines.cuda.texts.lines import added, total_of
 from foldbatch.engines.nests import Strides, merged
-from foldbatch.engines.places import contiguous, given, written
 from foldbatch.static.ops.random import BITS, GAMMA, WORD
-from foldbatch.static.statements import Place, Statement
+from foldbatch.static.places import Place, contiguous
+from foldbatch.static.statements import Statement
 
 
 def gather_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return the lines that look up rows of a table by ids; ids out of range are brought into it."""
-    (table, ids), write = given(statement), written(statement)
+    (table, ids), write = statement.reads, statement.result
     if prod(write.shape) == 0 or table.shape[0] == 0:
         return []
     cut = len(ids.shape)
@@ -38,7 +38,7 @@ def in_range(id: str, size: int) -> str:
 
 def random_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return the lines that draw numbers, as `ops.random.random_bits` does."""
-    (keys,), write = given(statement), written(statement)
+    (keys,), write = statement.reads, statement.result
     if 0 in write.shape:
         return []
     kind, shape = text.kind(write.slot), write.shape
@@ -58,7 +58,7 @@ def random_lines(text: KernelText, statement: Statement) -> list[str]:
 
 def check_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return the lines that tell the status of ids out of range: the first that a thread meets."""
-    ids, *segments = given(statement)
+    ids, *segments = statement.reads
     size = statement.attrs["size"]
     if prod(ids.shape) == 0:
         return []
@@ -131,7 +131,7 @@ for (i8 q = lower; q < upper; q++) Y(q) = Y(q) / ({x})total;
 
 def segment_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return the lines of an op on the elements of call ``r``'s sequence."""
-    (read, segments), write = given(statement), written(statement)
+    (read, segments), write = statement.reads, statement.result
     if 0 in read.shape:
         return []
     places = [read, write]

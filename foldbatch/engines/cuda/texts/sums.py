@@ -14,16 +14,16 @@ from foldbatch.engines.cuda.texts.lines import added, increased, total_of
 from foldbatch.engines.cuda.texts.rows import in_range
 from foldbatch.engines.launch import BASE
 from foldbatch.engines.nests import Strides, merged
-from foldbatch.engines.places import axis_of, given, written
 from foldbatch.static.op import Axis
-from foldbatch.static.statements import Place, Statement
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Statement, axis_of
 
 PARTS = 1024  # partial sums of a block: LANES_X columns times LANES_Y
 
 
 def sum_batch_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return a kernel's lines that add up rows: each thread some rows of a column, then one thread these."""
-    (read,), write = given(statement), written(statement)
+    (read,), write = statement.reads, statement.result
     count = prod(write.shape)
     if not count:
         return []
@@ -61,7 +61,7 @@ def sum_batch_lines(text: KernelText, statement: Statement) -> list[str]:
 
 def sum_rows_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return a kernel's lines that add rows to the rows of a table that ids tell: a thread a column."""
-    (rows, ids), write = given(statement), written(statement)
+    (rows, ids), write = statement.reads, statement.result
     inner, cut = write.shape[1:], len(ids.shape)
     if not prod(write.shape):
         return []
@@ -94,7 +94,7 @@ def sum_rows_lines(text: KernelText, statement: Statement) -> list[str]:
 
 def sum_outer_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return a kernel's lines that add up outer products of rows, if there are ids by id."""
-    (x, g, *ids), write = given(statement), written(statement)
+    (x, g, *ids), write = statement.reads, statement.result
     if not prod(write.shape):
         return []
     kind = text.kind(write.slot)

@@ -12,7 +12,8 @@ from foldbatch.engines.cuda.texts.elements import each, index_lines
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, constant, input_node
 from foldbatch.static.op import CALL, UNBATCHED
-from foldbatch.static.statements import Binding, Place, Routine, Slot, Statement
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Binding, Routine, Slot, Statement
 from foldbatch.types import TensorType
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.walking import (  # noqa: F401 - a fixture

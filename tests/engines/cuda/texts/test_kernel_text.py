@@ -6,7 +6,8 @@ import pytest
 
 from foldbatch.engines.cuda.texts.kernel_text import KernelText, Setting, indented, offset_of
 from foldbatch.static.op import CALL, UNBATCHED, ragged
-from foldbatch.static.statements import Binding, Place, Routine, Slot
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Binding, Routine, Slot
 from foldbatch.types import TensorType
 
 M = ragged()

@@ -11,7 +11,8 @@ from foldbatch import ops
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.texts.lines import LONG, PIECES, long_phases
 from foldbatch.static.op import CALL
-from foldbatch.static.statements import Place, Statement
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Statement
 from tests.engines.cuda import on_cpu
 from tests.ptx.driver import PtxDriver
 from tests.ptx.needed import needs_ptx
@@ -72,7 +73,5 @@ def test_threads_of_a_block_find_the_same():
 
 
 def test_other_ops_have_no_phases():
-    """Nor has a concatenation that has nothing left to read, as its parts stand where they belong."""
     scratch = Place(0, CALL, 200, 0, (200,), (1,))
-    assert long_phases(Statement("concat", CALL, (None,), scratch, {"axis": 0, "starts": (0,)})) == []
     assert long_phases(Statement("tanh", CALL, (scratch,), scratch)) == []

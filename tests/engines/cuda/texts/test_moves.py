@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from foldbatch.engines.cuda.steps import BLOCKS
 from foldbatch.static.op import CALL
-from foldbatch.static.statements import Binding, Place, Result, Routine, Slot
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Binding, Result, Routine, Slot
 from foldbatch.types import TensorType
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.walking import by_cuda, kernel_of_routine, together  # noqa: F401 - a fixture

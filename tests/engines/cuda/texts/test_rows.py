@@ -10,7 +10,8 @@ from foldbatch.static import ops
 from foldbatch.static.graph import Graph, apply, constant, input_node
 from foldbatch.static.op import CALL, OPS, UNBATCHED, ragged
 from foldbatch.static.ops.random import random_bits
-from foldbatch.static.statements import Binding, Place, Routine, Slot, Statement
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Binding, Routine, Slot, Statement
 from foldbatch.types import TensorType
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.walking import by_cuda, kernel_of_routine, prepare, together  # noqa: F401 - a fixture

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from foldbatch.engines.places import aligned, axis_of, contiguous, given, section, without, written
 from foldbatch.static.op import CALL, UNBATCHED, ragged
-from foldbatch.static.statements import Place, Statement
+from foldbatch.static.places import Place, aligned, backward, contiguous, section, without
+from foldbatch.static.statements import Statement, axis_of
 
 SLOT = np.arange(40.0)
 PLACE = Place(0, CALL, 24, 3, (2, 3, 4), (12, 4, 1))
@@ -36,6 +36,14 @@ def test_without_an_axis_is_an_index(place: Place, axis: int, at: int) -> None:
     np.testing.assert_array_equal(elements(without(place, axis, at)), elements(place).take(at, axis))
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_backward_is_from_the_last_to_the_first(axis: int) -> None:
+    np.testing.assert_array_equal(
+        [elements(section(backward(TURNED, axis), axis, i, 1)) for i in range(TURNED.shape[axis])],
+        [elements(section(TURNED, axis, TURNED.shape[axis] - 1 - i, 1)) for i in range(TURNED.shape[axis])],
+    )
+
+
 @pytest.mark.parametrize("shape", [(4, 2), (3, 4, 2), (3, 1, 2, 4, 2)])
 def test_an_aligned_place_is_broadcast(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(elements(aligned(TURNED, shape)), np.broadcast_to(elements(TURNED), shape))
@@ -50,11 +58,10 @@ def test_contiguous_strides_are_those_of_an_array() -> None:
 
 
 def test_a_statement_runs_along_the_widest_axis_of_its_places() -> None:
-    """Be it that its result has none; parts that stand where they belong are not read."""
+    """Be it that its result has none."""
     m = ragged()
     element = Place(1, m, 1, 0, (), ())
-    statement = Statement("sum_batch", UNBATCHED, (None, element), Place(0, UNBATCHED, 0, 0, (), ()))
-    assert given(statement) == [element]
-    assert written(statement).axis is UNBATCHED
-    assert axis_of(statement, given(statement)) is m
+    statement = Statement("sum_batch", UNBATCHED, (element,), Place(0, UNBATCHED, 0, 0, (), ()))
+    assert statement.result.axis is UNBATCHED
+    assert axis_of(statement, statement.reads) is m
     assert axis_of(statement, [PLACE]) is CALL

@@ -1,29 +1,37 @@
-"""Parts of places, as engines take statements apart: sections, single indices, broadcast operands."""
+"""Places: elements of a slot at fixed strides, and parts of them, as ops and engines take them apart."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from foldbatch.static.op import Axis
-from foldbatch.static.statements import Place, Statement
 
 
-def given(statement: Statement) -> list[Place]:
-    """Return the places that a statement reads."""
-    return [place for place in statement.reads if place is not None]
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Elements of a slot.
 
+    Element ``(i, j, ...)`` of row r is number ``r * row + offset + i * strides[0] + j * strides[1] ...`` of
+    the slot's elements.
 
-def written(statement: Statement) -> Place:
-    """Return the place that a statement writes."""
-    assert statement.write is not None
-    return statement.write
+    Attributes:
+        slot: the slot's number in the routine.
+        axis: the axis of its rows: the slot's axis, unless one row serves all (then `row` is 0).
+        row: elements from one row to the next.
+        offset: the first element of a row.
+        shape: the shape of a row.
+        strides: elements from one to the next along each axis of the shape; below 0 where an axis is read
+            backward.
+    """
 
-
-def axis_of(statement: Statement, places: Sequence[Place]) -> Axis:
-    """Return the axis that an op runs along, be it that its result has none."""
-    return max((statement.axis, *(place.axis for place in places)), key=lambda axis: axis.rank)
+    slot: int
+    axis: Axis
+    row: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 def aligned(place: Place, shape: Sequence[int]) -> Place:
@@ -47,6 +55,13 @@ def without(place: Place, axis: int, at: int = 0) -> Place:
     shape = place.shape[:axis] + place.shape[axis + 1 :]
     strides = place.strides[:axis] + place.strides[axis + 1 :]
     return replace(place, shape=shape, strides=strides, offset=place.offset + at * place.strides[axis])
+
+
+def backward(place: Place, axis: int) -> Place:
+    """Return a place with an axis of its shape from the last element to the first."""
+    step = place.strides[axis]
+    last = place.offset + (place.shape[axis] - 1) * step
+    return replace(place, offset=last, strides=(*place.strides[:axis], -step, *place.strides[axis + 1 :]))
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
