@@ -76,8 +76,8 @@ class TreeNode:
 
     A node is indexed by child (``node[0]``, ``node[-1]``, ``node[1:]``) or by field (``node["label"]``):
     ``label``, ``token``, ``children``, ``is_leaf``, ``parent``, ``root``, ``size`` and ``height``. Its length
-    is its number of children, yet it is always true. A `Tree` is a TreeNode too, its own root. Nodes are equal, and
-    hash alike, if they stand at the same place in equal trees: ``tree == tree.root``.
+    is its number of children, yet it is always true. A `Tree` is a TreeNode too, its own root. Nodes are
+    equal, and hash alike, if they stand at the same place in equal trees: ``tree == tree.root``.
 
     Attributes:
         tree: the tree that the node is part of.
