@@ -14,8 +14,6 @@ from foldbatch.blocks.values import Value, as_object, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.types import OBJECT, Type, as_type, describe_value
 
-_UNDECLARED = object()  # None declares that nothing is yielded
-
 
 class ForwardDeclaration:
     """A block to be defined later, so that its definition may refer to it.
@@ -78,7 +76,7 @@ class ForwardDeclaration:
     def __init__(
         self,
         input_type: Any = OBJECT,
-        output_type: Any = _UNDECLARED,
+        output_type: Any = ...,  # None declares that nothing is yielded
         name: str = "forward",
         *,
         memo: bool | None = None,
@@ -86,7 +84,13 @@ class ForwardDeclaration:
         where = "ForwardDeclaration"
         self.input_type: Type = OBJECT if input_type is None else as_type(input_type, f"{where} input_type")
         self.output_type: Type | None = None  # until it is declared
-        if output_type is not _UNDECLARED:
+        if output_type is ... and self.input_type != OBJECT:
+            found, fix = (
+                f"input_type={input_type!r} alone",
+                f"write ForwardDeclaration(output_type={input_type!r})",
+            )
+            raise BlockTypeError(where, "the type that it yields", found, fix)
+        if output_type is not ...:
             self.output_type = as_type(output_type, f"{where} output_type")
         self.name = named(name, "ForwardDeclaration")
         self.block: AnyBlock | None = None

@@ -16,10 +16,10 @@ from foldbatch.blocks.block import Block, In_contra, Out_co, function_name
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.values import Object, Repeated, Sequence, Value, leaves, type_of
 from foldbatch.errors import BlockTypeError, FoldbatchError, GraphError
+from foldbatch.operators import Hooks, in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, lift
-from foldbatch.static.operators import Hooks, in_function, is_symbolic
 from foldbatch.types import SequenceType, TensorType, TupleType, describe_value
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from operator import itemgetter
 from typing import Any
 
@@ -26,22 +25,13 @@ from foldbatch.types import OBJECT, ObjectType, SequenceType, TupleType, Type, d
 FIX = "for example Record((Map(...), Identity())) >> Nth()"
 
 
-class _Default(Enum):
-    """What stands where there is no default, as None may be one; copies and pickles are the same object."""
-
-    NONE = "none"
-
-
-_REQUIRED = _Default.NONE
-
-
 class GetItem(Block[Any, Any]):
     """Reads ``x[key]``: of an object when tracing, of a tuple when building.
 
     Args:
         key: any key of the object; for a tuple, an int or a slice.
         default: the Python value that stands for an item that an object lacks: a missing key, or an index
-            beyond the end of a list. Without it, that is an error.
+            beyond the end of a list. Without it (``...``), that is an error.
 
     Raises:
         BlockTypeError: when the input has no items, or a tuple no such item; or there is a default, and
@@ -56,7 +46,7 @@ class GetItem(Block[Any, Any]):
     ['c', 'none']
     """
 
-    def __init__(self, key: Any, *, default: Any = _REQUIRED) -> None:
+    def __init__(self, key: Any, *, default: Any = ...) -> None:
         self.key = key
         self.default = default
 
@@ -75,11 +65,11 @@ class GetItem(Block[Any, Any]):
                 key = repr(self.key) if type(self.key) in (str, int) else builder.constant("key", self.key)
                 place = (*value.place, f"[{_literal(repr(self.key))}]")
                 expected, expression = f"an item {self.key!r}", f"{value.code}[{key}]"
-                if self.default is not _REQUIRED:
+                if self.default is not ...:
                     builder.globals["item_or"] = _item_or
                     expression = f"item_or({value.code}, {key}, {builder.constant('default', self.default)})"
                 return builder.assign(expression, place, value, expected, where=where)
-            case tuple() | Sequence() if self.default is not _REQUIRED:
+            case tuple() | Sequence() if self.default is not ...:
                 fix = "leave the default out, or read the item before tensors are made"
                 raise BlockTypeError(where, "an object, where there is a default", str(type_of(value)), fix)
             case tuple():
@@ -122,7 +112,7 @@ class GetItem(Block[Any, Any]):
         return builder.element(value, code, expected, builder.where(self))
 
     def arguments(self) -> str:
-        return repr(self.key) + ("" if self.default is _REQUIRED else f", default={self.default!r}")
+        return repr(self.key) + ("" if self.default is ... else f", default={self.default!r}")
 
     def same(self, other: GetItem) -> bool:
         """Whether another block reads the same item."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import Any, overload
+from typing import Any, Never, overload
 
 from foldbatch.blocks.block import Block, BlockLike, Out_co, as_block, build
 from foldbatch.blocks.builder import Builder
@@ -49,6 +49,8 @@ class Map(Block[ObjectType | TupleType | SequenceType | BroadcastType, Out_co]):
     [array(1., dtype=float32), array(2., dtype=float32)]
     """
 
+    @overload
+    def __init__(self: Map[Any], block: Block[Any, Never]) -> None: ...  # of a block that may yield anything
     @overload
     def __init__(self: Map[ObjectType], block: Block[Any, ObjectType]) -> None: ...
     @overload

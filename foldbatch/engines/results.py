@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import NotAskedError, UnknownNameError, counted
-from foldbatch.params.parameters import Array, Gradient
+from foldbatch.params.parameters import Array
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
 
 
@@ -27,13 +27,13 @@ class MetricValues:
         values: ``[m, *shape]``, m being the number of visits.
         examples: ``[m] int64``: the example of each value.
         nodes: ``[m] int64``: which visit of its example each value was collected at, counted from 0.
-        labels: ``m`` objects, or None where the metric has no labels.
+        labels: a list of ``m`` objects, or None where the metric has no labels.
     """
 
     values: Array
     examples: NDArray[np.int64]
     nodes: NDArray[np.int64]
-    labels: list[Any] | None
+    labels: Any
 
     def __len__(self) -> int:
         return len(self.values)
@@ -143,7 +143,7 @@ class Step:
 
     loss: float  # the float sum of all losses
     losses: dict[str, float]  # the float sum of the losses of each name
-    gradients: dict[str, Gradient]  # of `loss`, by parameter name; as of `Program.value_and_grad`
+    gradients: dict[str, Any]  # of `loss`, by parameter name; as of `Program.value_and_grad`
     results: Results  # one per example, in order
     metrics: Metrics  # by name
 

@@ -35,12 +35,12 @@ from foldbatch.functions.specs import (
 from foldbatch.functions.values import Label, Value, value_class
 from foldbatch.model.drafts import Draft, Feed
 from foldbatch.model.wires import Flow
+from foldbatch.operators import in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.cellgraph import CellGraph, feed_bounds
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node, apply, input_node, lift, reachable
 from foldbatch.static.op import CALL, UNBATCHED, ragged
-from foldbatch.static.operators import in_function, is_symbolic
 from foldbatch.static.ops.random import KEY
 from foldbatch.static.printer import print_graph
 from foldbatch.types import describe_value

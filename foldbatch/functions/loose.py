@@ -15,9 +15,9 @@ from foldbatch.functions import notes
 from foldbatch.functions.cells import Cell, body
 from foldbatch.functions.notes import running
 from foldbatch.functions.values import Held, Label, Value
+from foldbatch.operators import Hooks
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
-from foldbatch.static.operators import Hooks
 from foldbatch.types import TensorType, describe_value
 
 # Functions whose plain numbers are data, and may differ from call to call; those of others are static.

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from foldbatch.errors import ExampleError, WalkError
 from foldbatch.functions.cells import GLOBALS, Cell, Signature, Slow, name_of
 from foldbatch.model.columns import BadDataError, column
-from foldbatch.static.operators import Hooks
+from foldbatch.operators import Hooks
 from foldbatch.types import TensorType
 
 Index = NDArray[np.int64]

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, ClassVar, NoReturn
 
 from foldbatch.errors import WalkError
-from foldbatch.static.operators import Deferred
+from foldbatch.operators import Deferred
 from foldbatch.types import TensorType
 
 
@@ -23,7 +23,7 @@ class Value(Deferred):
 
     __slots__ = ("n",)
     n: int
-    type: ClassVar[TensorType]
+    type: ClassVar[TensorType]  # type: ignore[misc]  # each type has a class of its own
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -17,7 +17,8 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from foldbatch.errors import BlockTypeError, ParameterError, UnknownNameError
+from foldbatch.errors import BlockTypeError, GraphError, ParameterError, UnknownNameError
+from foldbatch.operators import Operators, is_symbolic
 from foldbatch.types import TensorType, as_type, describe_value
 
 Array = NDArray[Any]
@@ -97,8 +98,11 @@ class Away(Protocol):
         ...
 
 
-class Parameter:
+class Parameter(Operators):
     """A named array that training changes (or not, when frozen).
+
+    In the function of a block or of a cell it is a tensor: it is indexed, and takes operators, methods and
+    functions of NumPy.
 
     Args:
         type: its shape and dtype, without a batch axis; a short-hand as in `foldbatch.types.as_type`
@@ -176,13 +180,21 @@ class Parameter:
                 drawn = np.full(self.type.shape, self.init)
             self.assign(drawn, name)
 
+    def __bool__(self) -> bool:
+        return super().__bool__() if is_symbolic() else True
+
     @property
     def value(self) -> Array:
         """The array itself, of the parameter's shape and dtype; update it in place.
 
+        In the function of a block it would be a constant that never learns, and is refused there.
+
         It is the same array each time. While a device computes with the parameter the array is read-only and
         holds older numbers; whoever asks for it here gets the device's numbers in it, and may write to it.
         """
+        if is_symbolic():
+            expected, found = "the parameter itself", "its present numbers, which would never learn"
+            raise GraphError(f"{self.path}.value", expected, found, f"write {self.name} without .value")
         if self._value is None:
             self.initialize(0, self.name)
         assert self._value is not None

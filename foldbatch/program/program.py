@@ -312,7 +312,7 @@ class Program:
 
     def value_and_grad(
         self, examples: Iterable[Any] | Planned, *, step: int | None = None, numbers: Sequence[int] = ()
-    ) -> tuple[float, dict[str, Gradient]]:
+    ) -> tuple[float, dict[str, Any]]:
         """Return the float sum of all losses over the batch, and its gradients by parameter name.
 
         A gradient has its parameter's shape; that of an embedding is a `SparseRows`, whose

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from foldbatch.errors import UnknownNameError
+from foldbatch.operators import Operators
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Attrs, Axis, Op, fail
-from foldbatch.static.operators import FUNCTIONS, Operators
 from foldbatch.types import TensorType
 
 
@@ -44,40 +44,8 @@ class Node(Operators):
         self.axis = axis
         self.number = next(Node._numbers)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The instance shape, without the batch axis."""
-        return self.type.shape
-
-    @property
-    def dtype(self) -> str:
-        """The dtype's name."""
-        return self.type.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of instance axes."""
-        return len(self.type.shape)
-
-    @property
-    def T(self) -> Node:
-        """The transpose."""
-        return apply("transpose", self, axes=tuple(reversed(range(self.ndim))))
-
-    def __len__(self) -> int:
-        if not self.shape:
-            fail("len", "a tensor of at least one axis", str(self.type))
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Node]:
-        return iter([self[i] for i in range(len(self))])
-
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.axis} {self.type}>"
-
-    def __getitem__(self, key: Any) -> Node:
-        result: Node = FUNCTIONS["getitem"](self, key)
-        return result
 
 
 TensorLike = Node | Parameter | Array | float | int | bool

@@ -171,3 +171,10 @@ def test_a_declaration_inside_many_sequences_counts_its_own():
     for _ in range(26):
         data = [data]
     assert float(block.eval([data[0], data[0]])) == 4.0
+
+
+def test_one_type_alone_is_no_input():
+    with pytest.raises(
+        BlockTypeError, match=r"the type that it yields, found input_type=8 alone; write .*output_type=8"
+    ):
+        fb.ForwardDeclaration(8)

@@ -158,3 +158,32 @@ def test_numbers_come_home_once_for_all_threads() -> None:
     for thread in threads:
         thread.join()
     assert elsewhere.readings == 1
+
+
+def test_a_parameter_is_a_tensor_in_a_function() -> None:
+    """Operators, methods and NumPy's functions are those of an array; outside, it is compared by identity."""
+    array = np.array([[0.5, -1], [2, 3]], "float32")
+    P = Parameter([2, 2], array, "P")
+    cases = {
+        "item": lambda p: p[1],
+        "computed": lambda p: -p + abs(p) ** 2,
+        "product": lambda p: p @ p,
+        "method": lambda p: p.T.reshape(4).sum() * p.shape[0] + p.ndim,
+        "NumPy": lambda p: np.where(p > 0, np.exp(p), 0),
+        "equal": lambda p: np.where(p == 2, p, 1),
+        "parts": lambda p: sum(row * len(p) for row in p),
+    }
+    for name, function in cases.items():
+        block = fb.Vector(2) >> fb.Function(lambda x, f=function: fb.ops.sum(f(P)) + fb.ops.sum(x) * 0)
+        np.testing.assert_allclose(
+            block.eval([1, 1], "numpy"), function(array).sum(), rtol=1e-6, err_msg=name
+        )
+        (gradient,) = fb.compile(block >> fb.Loss(), "numpy").value_and_grad([[1, 1]])[1].values()
+        assert gradient.any()
+    assert P and {P: 1}[P] and P != Parameter([2, 2], array, "P")
+
+
+def test_the_numbers_of_a_parameter_are_no_constant_of_a_function() -> None:
+    w = Parameter([2], 1.0, "w")
+    with pytest.raises(BlockTypeError, match=r"w\.value: expected the parameter itself.*write w without"):
+        fb.Vector(2) >> fb.Function(lambda x: x * w.value)

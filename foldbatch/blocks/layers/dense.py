@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from foldbatch.blocks.layers.layer import (
+    Activation,
     Layer,
     describe,
     find_activation,
@@ -27,7 +29,7 @@ class Linear(Layer[TensorType, TensorType]):
 
     Args:
         size: the extent of the result's last axis.
-        activation: a name (relu, sigmoid, softmax, softplus, tanh), a function, or None.
+        activation: a name (see `foldbatch.blocks.layers.layer.Activation`), a function of tensors, or None.
         init: the weight's initialiser.
         bias: whether a bias is added; it starts at 0.
         name: the stem of the parameters' names.
@@ -46,7 +48,7 @@ class Linear(Layer[TensorType, TensorType]):
     def __init__(
         self,
         size: int,
-        activation: Any = None,
+        activation: Activation | Callable[[Any], Any] | None = None,
         *,
         init: Initializer = "glorot_uniform",
         bias: bool = True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -18,13 +18,10 @@ from foldbatch.static import ops
 from foldbatch.static.graph import Node, parameter_node
 from foldbatch.types import TensorType, describe_value
 
-ACTIVATIONS = {
-    "relu": ops.relu,
-    "sigmoid": ops.sigmoid,
-    "softmax": ops.softmax,
-    "softplus": ops.softplus,
-    "tanh": ops.tanh,
-}
+Activation: TypeAlias = Literal[
+    "gelu", "log_sigmoid", "log_softmax", "relu", "sigmoid", "softmax", "softplus", "tanh"
+]
+ACTIVATIONS = {name: getattr(ops, name) for name in get_args(Activation)}
 
 
 class Layer(TensorBlock[In_contra, Out_co]):

@@ -5,11 +5,13 @@ All take ``(x, children)`` and yield h. As in the Tree-LSTMs, an inner node may 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from foldbatch.blocks.layers.layer import (
+    Activation,
     Layer,
     describe,
     find_activation,
@@ -39,7 +41,7 @@ class TreeRNN(Layer[TensorType | TupleType, TensorType]):
     Args:
         size: extent of h.
         arity: the most children a node can have.
-        activation: a name (relu, sigmoid, softmax, softplus, tanh), a function, or None.
+        activation: a name (see `foldbatch.blocks.layers.layer.Activation`), a function of tensors, or None.
         init: the weights' initialiser; the bias starts at 0.
         name: the stem of the parameters' names.
 
@@ -63,7 +65,7 @@ class TreeRNN(Layer[TensorType | TupleType, TensorType]):
         self,
         size: int,
         arity: int = 2,
-        activation: Any = "tanh",
+        activation: Activation | Callable[[Any], Any] | None = "tanh",
         *,
         init: Initializer = "glorot_uniform",
         name: str | None = None,

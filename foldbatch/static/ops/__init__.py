@@ -4,8 +4,8 @@ Importing this package fills `foldbatch.static.graph.OPS`; its names are what us
 ``fb.ops``.
 """
 
+from foldbatch.operators import FUNCTIONS, deferring
 from foldbatch.static.graph import matmul
-from foldbatch.static.operators import FUNCTIONS, deferring
 from foldbatch.static.ops import (  # noqa: F401 - they fill the table
     elementwise,
     linalg,
@@ -89,11 +89,13 @@ from foldbatch.static.ops.shape_functions import (
     stack,
     transpose,
 )
+from foldbatch.static.ops.sorting import argsort, cumsum, norm, sort, topk
 
 __all__ = [
     "abs",
     "add",
     "argmax",
+    "argsort",
     "batched",
     "broadcast_to",
     "cast",
@@ -101,6 +103,7 @@ __all__ = [
     "concat",
     "cos",
     "cross_entropy",
+    "cumsum",
     "divide",
     "dot",
     "einsum",
@@ -131,6 +134,7 @@ __all__ = [
     "mod",
     "multiply",
     "negative",
+    "norm",
     "not_equal",
     "one_hot",
     "pad",
@@ -151,6 +155,7 @@ __all__ = [
     "sin",
     "softmax",
     "softplus",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -159,6 +164,7 @@ __all__ = [
     "subtract",
     "sum",
     "tanh",
+    "topk",
     "transpose",
     "when_training",
     "where",

@@ -73,6 +73,9 @@ def test_an_activation_is_found_by_its_name(name):
     x = np.float32([0.5, -1.0])
     found = (V >> fb.Function(find_activation(name, "here"))).eval(x)
     right = {
+        "gelu": x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+        "log_sigmoid": -np.log1p(np.exp(-x)),
+        "log_softmax": x - np.log(np.exp(x).sum()),
         "relu": np.maximum(x, 0),
         "sigmoid": 1 / (1 + np.exp(-x)),
         "softmax": np.exp(x) / np.exp(x).sum(),
@@ -85,8 +88,8 @@ def test_an_activation_is_found_by_its_name(name):
 def test_an_activation_may_be_a_function_or_none():
     assert find_activation(ops.tanh, "here") is ops.tanh
     assert find_activation(None, "here")(3) == 3
-    for wrong in ("gelu", 3, ["tanh"]):
-        with pytest.raises(BlockTypeError, match="here: expected an activation of relu"):
+    for wrong in ("swish", 3, ["tanh"]):
+        with pytest.raises(BlockTypeError, match="here: expected an activation of gelu"):
             find_activation(wrong, "here")
 
 

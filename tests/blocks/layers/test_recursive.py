@@ -193,5 +193,5 @@ def test_settings_are_checked_at_once() -> None:
     ):
         with pytest.raises(BlockValueError, match="expected a positive int as size"):
             make(0)
-    with pytest.raises(BlockTypeError, match="TreeRNN: expected an activation of relu"):
-        fb.blocks.TreeRNN(2, activation="gelu")
+    with pytest.raises(BlockTypeError, match="TreeRNN: expected an activation of gelu"):
+        fb.blocks.TreeRNN(2, activation="swish")

@@ -14,7 +14,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from foldbatch.errors import GraphError
-from foldbatch.static.op import fail
+from foldbatch.types import TensorType
 
 if TYPE_CHECKING:
     from foldbatch.static.graph import Node
@@ -39,9 +39,7 @@ RENAMED = {
 _NO_NUMBERS = "it holds no numbers before the batch runs; to look at its values, add a Metric block"
 HINTS = {
     **dict.fromkeys(("item", "tolist", "numpy", "detach", "cpu", "data"), _NO_NUMBERS),
-    "cumsum": "use a Fold over the sequence",
     "flip": "use a slice, as in x[::-1]",
-    "norm": "use ops.sqrt(ops.sum(ops.square(x)))",
     "take": "use ops.gather",
 }
 # Ops that take the arguments of the NumPy function of their name.
@@ -50,10 +48,12 @@ TAKEN = frozenset(
         "abs",
         "add",
         "argmax",
+        "argsort",
         "broadcast_to",
         "clip",
         "concat",
         "cos",
+        "cumsum",
         "divide",
         "dot",
         "einsum",
@@ -84,6 +84,7 @@ TAKEN = frozenset(
         "round",
         "sign",
         "sin",
+        "sort",
         "split",
         "sqrt",
         "square",
@@ -125,9 +126,43 @@ def nearest(name: str) -> str:
 
 
 class Operators:
-    """The operators and methods of a symbolic tensor."""
+    """The operators, methods and properties of a symbolic tensor."""
 
     __slots__ = ()
+    type: TensorType
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The instance shape, without the batch axis."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name."""
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of instance axes."""
+        return len(self.type.shape)
+
+    @property
+    def T(self) -> Node:
+        """The transpose."""
+        return _call("transpose", self, tuple(reversed(range(self.ndim))))
+
+    # -- parts
+
+    def __len__(self) -> int:
+        if not self.type.shape:
+            raise GraphError("ops.len", "a tensor of at least one axis", str(self.type), "it is a scalar")
+        return self.type.shape[0]
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter([self[i] for i in range(len(self))])
+
+    def __getitem__(self, key: Any) -> Node:
+        return _call("getitem", self, key)
 
     # -- arithmetic
 
@@ -178,7 +213,8 @@ class Operators:
 
     def __round__(self, digits: int | None = None) -> Node:
         if digits:
-            fail("round", "no digits behind the point", str(digits), "scale first: round(x * 100) / 100")
+            fix = "scale first: round(x * 100) / 100"
+            raise GraphError("ops.round", "no digits behind the point", str(digits), fix)
         return _call("round", self)
 
     def __pow__(self, exponent: Any) -> Node:
@@ -375,7 +411,7 @@ def _bools(x: Any) -> Any:
 
 
 def _no_value(name: str, x: Any, fix: str) -> NoReturn:
-    fail(name, "a Python value", f"a symbolic {x.type}", fix)
+    raise GraphError(f"ops.{name}", "a Python value", f"a symbolic {x.type}", fix)
 
 
 def _refused(where: str, name: str) -> NoReturn:
