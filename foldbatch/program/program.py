@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from foldbatch.blocks.values import refuse_no_count
@@ -46,14 +47,11 @@ from foldbatch.program.capacities import captures, learned
 from foldbatch.program.derivatives import Pullback, Tangents
 from foldbatch.program.profiling import profiled
 from foldbatch.program.saving import Notes, write
-from foldbatch.program.traced import Prepared, Traces, listed, several_of
+from foldbatch.program.traced import Prepared, Traces, listed, several_of, trace_in_parts
 from foldbatch.program.variants import Ready, Variants
 from foldbatch.scheduler.trace import Trace
-from foldbatch.system.bars import Bar
 from foldbatch.timelines.timeline import Timeline
 from foldbatch.types import describe_value
-
-TRACED = 512  # examples that are traced between two looks at a bar
 
 
 class Program:
@@ -68,14 +66,20 @@ class Program:
         steps_drawn: the number of the next step that random numbers are drawn for.
     """
 
-    def __init__(self, lowered: Tracer, options: Options, seed: int) -> None:
+    def __init__(
+        self,
+        lowered: Tracer,
+        options: Options,
+        seed: int,
+        parameters: Mapping[str, Parameter] = MappingProxyType({}),
+    ) -> None:
         self.lowered = lowered
         self.options = options
         self.seed = seed
         self.steps_drawn = 0
         self._drawn = 0  # the step that random numbers were last drawn for
         self._warned: set[type[FoldbatchWarning]] = set()
-        self._params = ParameterStore({})
+        self._params = ParameterStore(parameters)
         self._variants = Variants(lowered, self._made_ready)
         self._params.updates = self._runner.engine.updates
 
@@ -179,7 +183,7 @@ class Program:
         if processes is not None:
             message = "Program.prepare: the argument processes does nothing any more"
             warnings.warn(message, DeprecationWarning, stacklevel=2)
-        trace_all = partial(_trace_in_parts, self.lowered, progress)
+        trace_all = partial(trace_in_parts, self.lowered, progress)
         ready, traces = self._variants.full.all(examples, trace_all)
         return [Prepared(trace, ready) for trace in traces]
 
@@ -639,12 +643,13 @@ class Program:
     # -- files
 
     def save(self, path: str | os.PathLike[str], notes: Notes | None = None) -> None:
-        """Write the program to a file, for `foldbatch.load`: its block, parameters and options, and no code.
+        """Write the program to a file, for `foldbatch.load`: its model, parameters and options, and no code.
 
-        Functions are written by their import paths. Where one has none, as a lambda has, the file holds the
-        parameters only: `Block.load_parameters` reads them, and `foldbatch.load` says which functions it
-        lacks. The file is complete under its name, or the former one stays. ``.safetensors`` is its usual
-        ending.
+        Functions are written by their import paths. Where one of a block has none, as a lambda has, the file
+        holds the parameters only: `Block.load_parameters` reads them, and `foldbatch.load` says which
+        functions it lacks. Of a plain function the file holds where it, its cells and its layers are found,
+        and what was learnt of it. The file is complete under its name, or the former one stays.
+        ``.safetensors`` is its usual ending.
 
         Args:
             path: of the file.
@@ -652,7 +657,8 @@ class Program:
                 JSON has.
 
         Raises:
-            ModelError: when the notes are not JSON data.
+            ModelError: when the notes are not JSON data, or no import path leads to a plain function that was
+                compiled, to a cell or to a layer that it calls.
             ParameterError: when a parameter is NaN or infinite. No file has been touched in either case.
             OSError: when the file cannot be written.
 
@@ -682,19 +688,3 @@ def schedule(program: Program, examples: Iterable[Any] | Planned) -> Batch:
     """
     ready, traces = program._traced(examples)
     return ready.runner.scheduled(traces)
-
-
-def _trace_in_parts(
-    tracer: Tracer,
-    progress: bool,  # noqa: FBT001 - given by partial application
-    examples: Sequence[Any],
-    numbers: Sequence[int],
-) -> list[Trace]:
-    """Do what `Tracer.trace_all` does, with a bar."""
-    traces: list[Trace] = []
-    with Bar("tracing", len(examples), shown=progress) as bar:
-        for start in range(0, len(examples), TRACED):
-            part = slice(start, start + TRACED)
-            traces += tracer.trace_all(examples[part], numbers[part])
-            bar.advance(len(examples[part]))
-    return traces

@@ -1,4 +1,4 @@
-"""Programs as files, which hold a block as plain data, its parameters and its options.
+"""Programs as files, which hold a block or a walk as plain data, its parameters and its options.
 
 The file is one of `foldbatch.system.files`, of the kind ``model``. Nothing in it is code.
 """
@@ -14,6 +14,7 @@ import msgspec
 from foldbatch.blocks.plain import Plain
 from foldbatch.engines.runner import Options
 from foldbatch.errors import ModelError, ReadError
+from foldbatch.functions.saving import WrittenWalk
 from foldbatch.model.tracer import Tracer
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system import files
@@ -50,6 +51,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
         options: of the program.
         step: the number of the next step, from which random numbers are drawn.
         notes: the caller's.
+        walk: the plain function, in place of a block.
     """
 
     version: int
@@ -59,6 +61,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     options: Kept
     step: Annotated[int, msgspec.Meta(ge=0)]
     notes: Notes
+    walk: WrittenWalk | None = None
 
 
 def write(
@@ -85,7 +88,9 @@ def write(
         seed=seed,
     )
     plain, constants = (None, {}) if written.lost else (written.plain, written.arrays)
-    header = Header(VERSION, plain, written.lost, list(constants), kept, step, notes)
+    of_walk = isinstance(plain, WrittenWalk)
+    block, walk = (None, plain) if of_walk else (plain, None)
+    header = Header(VERSION, block, written.lost, list(constants), kept, step, notes, walk)
     files.write(path, KIND, arrays | constants, msgspec.to_builtins(header))
 
 

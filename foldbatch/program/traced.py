@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,11 +21,13 @@ from foldbatch.model.model import Model
 from foldbatch.model.tracer import TraceAll, Tracer
 from foldbatch.model.traces import holds_objects
 from foldbatch.scheduler.trace import Trace
+from foldbatch.system.bars import Bar
 from foldbatch.system.forks import start_in_each_process
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.records import Records, is_arrow, records_of
 from foldbatch.types import describe_value, has_objects
 
+TRACED = 512  # examples that are traced between two looks at a bar
 PLANNED_BYTES = 64_000_000  # for plans of single trees
 PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of its calls
 
@@ -241,3 +243,19 @@ def digests(model: Model, source: str, policy: str) -> dict[str, str]:
     return {"policy": policy} | {
         name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()
     }
+
+
+def trace_in_parts(
+    tracer: Tracer,
+    progress: bool,  # noqa: FBT001 - given by partial application
+    examples: Sequence[Any],
+    numbers: Sequence[int],
+) -> list[Trace]:
+    """Do what `Tracer.trace_all` does, with a bar."""
+    traces: list[Trace] = []
+    with Bar("tracing", len(examples), shown=progress) as bar:
+        for start in range(0, len(examples), TRACED):
+            part = slice(start, start + TRACED)
+            traces += tracer.trace_all(examples[part], numbers[part])
+            bar.advance(len(examples[part]))
+    return traces
