@@ -132,6 +132,12 @@ class Signature:
         )
 
     @property
+    def heading(self) -> str:
+        """The call in a line: ``leaf(word: int32) -> (float32[8], float32[8])``."""
+        arguments = ", ".join(f"{name}: {described(spec)}" for name, spec in self.specs.items())
+        return f"{self.name}({arguments}) -> {described(self.result)}"
+
+    @property
     def width(self) -> int:
         """How many numbers a call takes."""
         return max(len(self.outputs), 1)

@@ -98,19 +98,24 @@ class FunctionTracer:
 
     @property
     def name(self) -> str:
-        return str(getattr(self.walk, "__qualname__", repr(self.walk)))
+        return str(getattr(self.walk, "__qualname__", type(self.walk).__name__))
 
     @property
     def model(self) -> Model:
         return self.linked().model
 
     @property
+    def grows(self) -> bool:
+        return True
+
+    @property
     def source(self) -> str:
-        """The user's function as far as Python has its text."""
+        """The user's function as far as Python has its text, and the cells that were learnt."""
         try:
-            return inspect.getsource(self.walk)
+            text = inspect.getsource(self.walk).rstrip()
         except (OSError, TypeError):
-            return self.name
+            text = self.name
+        return "\n".join([text, "", *(cell.heading for cell, _ in self.linked().cells)])
 
     @property
     def way(self) -> str:

@@ -47,7 +47,7 @@ from foldbatch.program.capacities import captures, learned
 from foldbatch.program.derivatives import Pullback, Tangents
 from foldbatch.program.profiling import profiled
 from foldbatch.program.saving import Notes, write
-from foldbatch.program.traced import Prepared, Traces, listed, several_of, trace_in_parts
+from foldbatch.program.traced import Prepared, Traces, in_parts, listed, several_of, trace_in_parts
 from foldbatch.program.variants import Ready, Variants
 from foldbatch.scheduler.trace import Trace
 from foldbatch.timelines.timeline import Timeline
@@ -215,6 +215,13 @@ class Program:
 
     def _trace_all(self, examples: Iterable[Any] | Planned) -> list[Trace]:
         return self._traced(examples)[1]
+
+    def _learn(self, examples: Sequence[Any]) -> None:
+        """Take over what examples bring of cells, wires and parameters, in their order, if that can be."""
+        if self.lowered.grows:
+            new = [example for example in examples if not isinstance(example, Prepared)]
+            for part in in_parts(new, "learning"):
+                self._traced(part)
 
     def warm(self, examples: Iterable[Any], batch_size: int = 64, batches: int = 32) -> Captures | None:
         """Learn ahead from examples what the first batches would else teach, each at the cost of a pause.

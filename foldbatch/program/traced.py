@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -253,9 +253,15 @@ def trace_in_parts(
 ) -> list[Trace]:
     """Do what `Tracer.trace_all` does, with a bar."""
     traces: list[Trace] = []
-    with Bar("tracing", len(examples), shown=progress) as bar:
-        for start in range(0, len(examples), TRACED):
-            part = slice(start, start + TRACED)
-            traces += tracer.trace_all(examples[part], numbers[part])
-            bar.advance(len(examples[part]))
+    for part in in_parts(examples, "tracing", shown=progress):
+        traces += tracer.trace_all(part, numbers[len(traces) : len(traces) + len(part)])
     return traces
+
+
+def in_parts(examples: Sequence[Any], doing: str, *, shown: bool = True) -> Iterator[Sequence[Any]]:
+    """Yield examples in parts, with a bar that says what is done with them."""
+    with Bar(doing, len(examples), shown=shown) as bar:
+        for start in range(0, len(examples), TRACED):
+            part = examples[start : start + TRACED]
+            yield part
+            bar.advance(len(part))
