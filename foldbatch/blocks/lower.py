@@ -82,6 +82,10 @@ class Lowered:
         return self.tracer.max_calls
 
     @property
+    def grows(self) -> bool:
+        return False
+
+    @property
     def source(self) -> str:
         return self.tracer.source
 

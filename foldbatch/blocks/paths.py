@@ -122,7 +122,7 @@ def trust_in(entries: Iterable[Trusted]) -> Trust:
         module, colon, names = name.partition(":")
         if not _is_plain(module, names if colon else "x"):
             raise UnknownNameError("trust", expected, describe_value(entry), fix)
-        module = _called(module)
+        module = called(module)
         if colon:
             values[f"{module}:{names}"] = None if isinstance(entry, str) else entry
         else:
@@ -142,7 +142,7 @@ def path_of(value: Any) -> str | None:
         return listed
     home, _, names = _name_of(value).partition(":")
     found = _defined(sys.modules.get(home), home, names)
-    path = f"{_called(home)}:{names}"
+    path = f"{called(home)}:{names}"
     same = found is value or (isinstance(value, type(found)) and bool(found == value))
     return path if found is not None and same and _listed().get(path) is None else None
 
@@ -170,24 +170,50 @@ def find(path: Any, trust: Trust = NOBODY) -> Any:
     if path in _listed():
         value = _listed()[path]
         return getattr(import_module(module), names) if value is None else value
-    shown = path if path.isprintable() and len(path) <= LONGEST else "a function"
-    if not trust.covers(module, names) or not _is_plain(module, names):
-        expected = "a function of foldbatch or one that the caller trusts"
-        raise ModelError(shown, expected, "another one", _way_to(module))
+    shown, home = _trusted(path, trust)
     given = trust.values.get(path)
     if given is not None:
         return given
-    home = "__main__" if module == _name_of_main() else module
-    try:
-        found = _defined(import_module(home), home, names)
-    except ImportError as error:
-        fix = "install it, or name its folder in PYTHONPATH"
-        raise ModelError(shown, "a module that can be imported", f"none: {error}", fix) from None
+    found = _defined(_imported(home, shown), home, names)
     if found is None:
         raise ModelError(
             shown, "a function or class that is defined there", "none", "define it, or rename it"
         )
     return found
+
+
+def variable_of(path: Any, trust: Trust) -> Any:
+    """Return what a module has under a name, whatever it is; errors are those of `find`.
+
+    >>> variable_of("math:tau", trust_in(["math"])) > 6
+    True
+    """
+    if not isinstance(path, str):
+        raise ModelError("a variable", "its import path", describe_value(path), "save the model anew")
+    shown, home = _trusted(path, trust)
+    name = path.partition(":")[2]
+    variables = vars(_imported(home, shown))
+    if name not in variables:
+        raise ModelError(shown, "a name that the module defines", "none", "define it, or rename it")
+    return variables[name]
+
+
+def _trusted(path: str, trust: Trust) -> tuple[str, str]:
+    """Return how errors call a path that the caller trusts, and its module; refuse any other."""
+    module, _, names = path.partition(":")
+    shown = path if path.isprintable() and len(path) <= LONGEST else "a function"
+    if not trust.covers(module, names) or not _is_plain(module, names):
+        expected = "a function of foldbatch or one that the caller trusts"
+        raise ModelError(shown, expected, "another one", _way_to(module))
+    return shown, "__main__" if module == _name_of_main() else module
+
+
+def _imported(home: str, shown: str) -> ModuleType:
+    try:
+        return import_module(home)
+    except ImportError as error:
+        fix = "install it, or name its folder in PYTHONPATH"
+        raise ModelError(shown, "a module that can be imported", f"none: {error}", fix) from None
 
 
 def method_of(owner: Any, name: Any, trust: Trust = NOBODY) -> Any:
@@ -200,7 +226,7 @@ def method_of(owner: Any, name: Any, trust: Trust = NOBODY) -> Any:
     1
     """
     if is_dataclass(owner) and not isinstance(owner, type):
-        covered = trust.covers(_called(type(owner).__module__), type(owner).__qualname__)
+        covered = trust.covers(called(type(owner).__module__), type(owner).__qualname__)
         allowed = covered and (name == "__call__" or not name.startswith("_"))
     else:
         names = METHODS.get(type(owner)) or OF_OBJECTS.get(type(owner), "")
@@ -258,7 +284,7 @@ def _defined(module: ModuleType | None, home: str, names: str) -> Any:
     return found if callable(found) and defined == (home, names) else None
 
 
-def _called(module: str) -> str:
+def called(module: str) -> str:
     """Return the name of a module in paths: of the script that runs, that by which others would import it."""
     return _name_of_main() if module == "__main__" else module
 

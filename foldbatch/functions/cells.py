@@ -91,6 +91,7 @@ class Signature:
         outputs: its results as nodes of the graph, those that are no operands.
         result: the structure of the result; per leaf the number of an output, or the path of an operand.
         draft: the cell as it goes to the linker, without wires.
+        cell: the `Cell` whose function it is.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Signature:
     result: Spec
     leaves: list[int | str]
     draft: Draft
+    cell: Any = None
 
     @cached_property
     def bounds(self) -> list[int | None]:
@@ -128,6 +130,12 @@ class Signature:
         return repr(
             (specs, print_graph(graph), constants, self.leaves, self.draft.losses and "", self.labels)
         )
+
+    @property
+    def heading(self) -> str:
+        """The call in a line: ``leaf(word: int32) -> (float32[8], float32[8])``."""
+        arguments = ", ".join(f"{name}: {described(spec)}" for name, spec in self.specs.items())
+        return f"{self.name}({arguments}) -> {described(self.result)}"
 
     @property
     def width(self) -> int:
@@ -244,11 +252,13 @@ class Cell:
     Attributes:
         call: the function that stands for it in walks.
         signatures: those that were found.
+        origin: of what no function of the user's is decorated for, what it was made of.
     """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self.function, self.name = function, name
         self.signatures: list[Signature] = []
+        self.origin: tuple[Any, ...] | None = None
         self.signature = inspect.signature(function)
         kinds = {parameter.kind for parameter in self.signature.parameters.values()}
         if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} & kinds:
@@ -306,10 +316,15 @@ class Cell:
             else:
                 specs[name] = spec_of(arguments[name], where, self.hints[name])
                 _refuse_text(specs[name], arguments[name], where)
+        return self.of(specs)
+
+    def of(self, specs: dict[str, Spec]) -> Signature:
+        """Return the signature of a structure of arguments, made if it is new; errors are those of `find`."""
         for signature in self.signatures:
             if signature.specs == specs:
                 return signature
         made = _made(self, specs)
+        made.cell = self
         self.signatures.append(made)
         self.write(fast=not Slow.on)
         return made
@@ -557,7 +572,12 @@ class MethodCell:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        bound = self.function.__get__(instance)
-        made = Cell(bound, self.function.__name__).call
-        instance.__dict__[self.function.__name__] = made  # found before this the next time
+        name = self.function.__name__
+        if inspect.getattr_static(type(instance), name, None) is not self:  # super() asks for it
+            name = self.function.__qualname__
+        made = instance.__dict__.get(name)
+        if made is None:
+            made = Cell(self.function.__get__(instance), self.function.__name__).call
+            made.__dict__["cell"].origin = ("method", instance, name)
+            instance.__dict__[name] = made  # found before this the next time
         return made

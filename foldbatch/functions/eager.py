@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from foldbatch.functions import notes
 from foldbatch.functions.cells import Cell, Signature, Slow, go_slow
+from foldbatch.functions.learnt import with_own
 from foldbatch.functions.specs import rebuilt
 from foldbatch.functions.values import Value, released, value_class
 from foldbatch.model.columns import BadDataError, column
@@ -90,6 +92,7 @@ class _Eager:
     dtype: str | None = None
     key: int = 0
     begin: Callable[[Parameter], None]
+    own: Mapping[Parameter, Parameter]
 
 
 def run(
@@ -97,6 +100,7 @@ def run(
     example: Any,
     dtype: str | None = None,
     begin: Callable[[Parameter], None] = lambda _: None,
+    own: Mapping[Parameter, Parameter] = MappingProxyType({}),
 ) -> Seen:
     """Run a walk on one example, with real numbers.
 
@@ -105,21 +109,24 @@ def run(
         example: what it is given.
         dtype: the precision of floats; None for that of each tensor.
         begin: is given each parameter before it is read.
+        own: others that are read in the place of some.
 
     Raises:
         ExampleError: when a datum is not what its cell reads.
     """
-    with _mode(dtype, begin) as seen:
+    with _mode(dtype, begin, own) as seen:
         known = notes.note(walk, [example], [0], [], 1 << 60)
         seen.result = _arrays(known.results[0])
     return seen
 
 
 @contextmanager
-def _mode(dtype: str | None, begin: Callable[[Parameter], None]) -> Iterator[Seen]:
+def _mode(
+    dtype: str | None, begin: Callable[[Parameter], None], own: Mapping[Parameter, Parameter]
+) -> Iterator[Seen]:
     with notes.LOCK:
         first, _Eager.seen, _Eager.dtype, _Eager.key = Slow.call, Seen(), dtype, 0
-        Slow.call, _Eager.begin = _call, staticmethod(begin)
+        Slow.call, _Eager.begin, _Eager.own = _call, staticmethod(begin), own
         go_slow(on=True)
         try:
             yield _Eager.seen
@@ -144,10 +151,11 @@ def _arrays(x: Any) -> Any:
 def _call(cell: Cell, arguments: dict[str, Any]) -> Any:
     signature = cell.find(arguments)
     for parameter in signature.parameters():
-        _Eager.begin(parameter)
+        _Eager.begin(_Eager.own.get(parameter, parameter))
     given = _inputs(signature, arguments)
     draft = signature.draft
     ends = [*signature.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
+    ends = with_own(ends, _Eager.own)
     nodes, values = [*given], [*given.values()]
     found = iter(evaluate(Graph(tuple(nodes), tuple(ends)), values, _Eager.dtype))
     made = [_real(next(found), node.type) for node in signature.outputs]

@@ -57,14 +57,27 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         )
     kind = next(x.type for x in _flat(operands) if isinstance(x, Value))
     given = [_given(name, x, kind) for x in operands]
+    cell = op_cell(function, given, options)
+    return cell.call(*[x for x, dynamic in given if dynamic])
+
+
+def op_cell(function: Callable[..., Any], given: Sequence[tuple[Any, bool]], options: dict[str, Any]) -> Cell:
+    """Return the cell of a function of tensors.
+
+    Args:
+        function: of `foldbatch.ops`, as it is written there.
+        given: its operands, each with whether it is data of the call, and then of no matter here.
+        options: others that it is given by name.
+    """
     static = tuple([None if dynamic else _frozen(x) for x, dynamic in given])
     key = (function, static, tuple(sorted((n, _frozen(x)) for n, x in options.items())))
     cell = _of_ops.get(key)
     if cell is None:
-        cell = _of_ops[key] = _cell(
-            name, partial(_filled, function, given, options), sum(d for _, d in given)
-        )
-    return cell.call(*[x for x, dynamic in given if dynamic])
+        pattern = [(None, True) if dynamic else (x, False) for x, dynamic in given]
+        called = partial(_filled, function, pattern, options)
+        cell = _of_ops[key] = _cell(function.__name__, called, sum(d for _, d in given))
+        cell.origin = ("op", function.__name__, pattern, options)
+    return cell
 
 
 def _flat(operands: Sequence[Any]) -> list[Any]:
@@ -109,11 +122,17 @@ def _cell(name: str, function: Callable[..., Any], arguments: int) -> Cell:
 
 def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
     """Note a call of a layer or of another block of tensors."""
+    return layer_cell(layer, len(xs)).call(*xs)
+
+
+def layer_cell(layer: Any, arguments: int) -> Cell:
+    """Return the cell of a layer that is called with so many arguments."""
     cells = _of_layers.setdefault(layer, {})
-    if len(xs) not in cells:
+    if arguments not in cells:
         function, kind = layer.called()
-        cells[len(xs)] = _cell(function or kind or type(layer).__name__, layer.apply, len(xs))
-    return cells[len(xs)].call(*xs)
+        cells[arguments] = _cell(function or kind or type(layer).__name__, layer.apply, arguments)
+        cells[arguments].origin = ("layer", layer, arguments)
+    return cells[arguments]
 
 
 Hooks.function = staticmethod(_apply)
@@ -148,7 +167,7 @@ def loss(value: Any, name: str = "loss", *, weight: float = 1.0) -> None:
     if not math.isfinite(weight):
         raise WalkError("fb.loss", "a finite weight", str(weight), "1 counts the loss as it is")
     if not isinstance(value, Node):
-        _note("loss", value, None, _adds_loss, name, weight)
+        _note("loss", value, None, name, weight)
         return
     found = body()
     if found is None:
@@ -182,7 +201,7 @@ def metric(name: str, value: Any, label: Any = None) -> None:
     if value is None:
         return
     if not isinstance(value, Node):
-        _note("metric", value, label, _adds_metric, name, 1.0)
+        _note("metric", value, label, name, 1.0)
         return
     found = body()
     if found is None:
@@ -197,16 +216,23 @@ def metric(name: str, value: Any, label: Any = None) -> None:
     found.metrics.append((name, value, label))
 
 
-def _note(kind: str, value: Any, label: Any, adds: Callable[..., None], name: str, weight: float) -> None:
+def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
     """Note a loss or a metric of a walk: a cell that does nothing else."""
     if not running():
         raise WalkError(f"fb.{kind}", "a call in a cell or in a walk", "one elsewhere", notes.OUTSIDE)
     if not isinstance(value, Value):
         value = tensor(value)
-    key = (kind, name, weight, label is None)
+    aside_cell(kind, name, weight).call(value, Held(label) if label is not None else None)
+
+
+def aside_cell(kind: str, name: str, weight: float) -> Cell:
+    """Return the cell of a loss or a metric that stands in a walk."""
+    key = (kind, name, weight)
     if key not in _of_ops:
+        adds = {"loss": _adds_loss, "metric": _adds_metric}[kind]
         _of_ops[key] = Cell(partial(adds, name, weight), kind if name == kind else f"{kind} {name}")
-    _of_ops[key].call(value, Held(label) if label is not None else None)
+        _of_ops[key].origin = ("aside", kind, name, weight)
+    return _of_ops[key]
 
 
 def _adds_loss(name: str, weight: float, value: Any, label: Any) -> None:
@@ -259,11 +285,12 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
             expected = f"numbers in the range of {dtype}"
             raise WalkError("fb.tensor", expected, describe_value(values), "give dtype=")
         array = narrow
-    return _data.call(array)
+    return DATA.call(array)
 
 
 def _same(x: Any) -> Any:
     return x
 
 
-_data = Cell(_same, "tensor")
+DATA = Cell(_same, "tensor")
+DATA.origin = ("tensor",)

@@ -10,7 +10,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from foldbatch.errors import ExampleError, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
+from foldbatch.functions.learnt import Learnt, Output, Slot, owned
 from foldbatch.functions.notes import LOCK, Lists, Notes, note
+from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, released
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Feed
@@ -38,31 +40,6 @@ from foldbatch.system.garbage import no_garbage
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, Type, describe_value
 
 Index = NDArray[np.int64]
-Output = tuple[Signature, int]  # of a cell
-Slot = tuple[
-    Signature, int, int
-]  # an operand (its number, -1), or a member of a list (its number, the list's)
-
-
-@dataclass(slots=True)
-class Learnt:
-    """What is known of a walk: cells, wires between them, and its result; it only grows.
-
-    Attributes:
-        cells: the signatures that were called.
-        wires: which outputs were read at which operands and members of lists.
-        results: the outputs that were part of results.
-        result: the structure of results, None before the first.
-        parameters: in the order in which cells were first called.
-        version: how often it grew.
-    """
-
-    cells: dict[Signature, None] = field(default_factory=dict)
-    wires: dict[Slot, set[Output]] = field(default_factory=dict)
-    results: set[Output] = field(default_factory=set)
-    result: Type | None = None
-    parameters: dict[Parameter, None] = field(default_factory=dict)
-    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +98,24 @@ class FunctionTracer:
 
     @property
     def name(self) -> str:
-        return str(getattr(self.walk, "__qualname__", repr(self.walk)))
+        return str(getattr(self.walk, "__qualname__", type(self.walk).__name__))
 
     @property
     def model(self) -> Model:
         return self.linked().model
 
     @property
+    def grows(self) -> bool:
+        return True
+
+    @property
     def source(self) -> str:
-        """The user's function as far as Python has its text."""
+        """The user's function as far as Python has its text, and the cells that were learnt."""
         try:
-            return inspect.getsource(self.walk)
+            text = inspect.getsource(self.walk).rstrip()
         except (OSError, TypeError):
-            return self.name
+            text = self.name
+        return "\n".join([text, "", *(cell.heading for cell, _ in self.linked().cells)])
 
     @property
     def way(self) -> str:
@@ -165,10 +147,10 @@ class FunctionTracer:
         return ""
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
-        return run(self.walk, example, begin=begin)
+        return run(self.walk, example, begin=begin, own=self.learnt.own)
 
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
-        return Written(None, {}, [f"the function {self.name}"])
+        return written(self.walk, self.learnt, parameters)
 
     def trace_all(
         self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
@@ -277,7 +259,7 @@ class FunctionTracer:
         for signature in notes.lists:
             if signature not in learnt.cells:
                 learnt.cells[signature] = None
-                learnt.parameters |= dict.fromkeys(signature.parameters())
+                learnt.parameters |= dict.fromkeys(learnt.own.get(p, p) for p in signature.parameters())
                 grown = True
         for signature, rows in arrays.items():
             for i in range(len(signature.operands)):
@@ -426,6 +408,7 @@ class FunctionTracer:
                 for m, (_, wire) in enumerate(members):
                     for source in sorted(learnt.wires.get((signature, m, s), ()), key=order):
                         flows[source].feed(wire)
+            owned(draft, learnt.own)
             if "losses" not in self.asides:
                 draft.losses = []
             if "metrics" not in self.asides:

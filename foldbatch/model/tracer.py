@@ -55,6 +55,10 @@ class Tracer(Protocol):
         """The model that traces fit."""
 
     @property
+    def grows(self) -> bool:
+        """Whether the model may grow."""
+
+    @property
     def policy(self) -> Policy:
         """The policy that the levels of traces are for."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from foldbatch.blocks.block import AnyBlock, as_block
+from foldbatch.blocks.block import as_block
 from foldbatch.blocks.lower import depth, lower
 from foldbatch.blocks.paths import Trusted, trust_in
 from foldbatch.blocks.plain import from_plain
@@ -29,7 +29,9 @@ from foldbatch.errors import (
     UnknownNameError,
     shortened,
 )
+from foldbatch.functions.learnt import Learnt
 from foldbatch.functions.modules import is_walk
+from foldbatch.functions.saving import from_written
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.tracer import MAX_CALLS, Tracer
 from foldbatch.params.store import ParameterStore, name_parameters
@@ -156,6 +158,7 @@ def _prepare(
     threads: int | None,
     launch: str = "auto",
     debug: bool = False,
+    learnt: Learnt | None = None,
 ) -> tuple[Tracer, Options]:
     """Do what `compile` does before there are parameters, and no kernel; `given` are of `OPTIONS`."""
     chosen = {**OPTIONS, **given}
@@ -177,7 +180,8 @@ def _prepare(
     arithmetic = planning_arithmetic(engine)
     grouping, most = find_policy(policy), chosen["max_calls"]
     if is_walk(block):
-        return FunctionTracer(block, grouping, kept_bytes, most, arithmetic=arithmetic), options
+        tracer = FunctionTracer(block, grouping, kept_bytes, most, arithmetic=arithmetic, learnt=learnt)
+        return tracer, options
     return lower(as_block(block), grouping, kept_bytes, most, arithmetic=arithmetic), options
 
 
@@ -222,11 +226,17 @@ def load(
     trusted = trust_in(trust)
     arrays, header = read(path)
     where = os.fspath(path)
-    if header.block is None:
+    if header.block is None and header.walk is None:
         fix = f"{with_paths(header.lost)}; {IN_A_SCRIPT}"
         raise ReadError(where, "a model that a file can hold whole", shortened(header.lost), fix)
+    block: Any
+    learnt = None
     try:
-        block, parameters = from_plain(header.block, arrays, trusted)
+        if header.walk is not None:
+            block, learnt, parameters = from_written(header.walk, arrays, trusted)
+        else:
+            assert header.block is not None
+            block, parameters = from_plain(header.block, arrays, trusted)
     except FoldbatchError as error:
         raise ReadError(f"{where}: {error.where}", error.expected, error.found, error.fix) from None
     _refuse_unknown("load", options, LOADED)
@@ -236,10 +246,10 @@ def load(
     kept |= options
     seed = kept.pop("seed")
     refuse_no_count("seed", seed, 0)
-    lowered, ready = _lowered(where, block, backend, kept)
-    if name_parameters(lowered.model.parameters) != parameters:
+    lowered, ready = _lowered(where, block, backend, kept, learnt)
+    if learnt is None and name_parameters(lowered.model.parameters) != parameters:
         raise ReadError(where, WHAT, "a block that has other parameters than the file", ANEW)
-    program = Program(lowered, ready, seed)
+    program = Program(lowered, ready, seed, parameters)
     program.steps_drawn, program.notes = header.step, header.notes
     return program
 
@@ -253,11 +263,13 @@ def _precision(precision: str, backend: str) -> str:
     return precision
 
 
-def _lowered(where: str, block: AnyBlock, backend: str, options: dict[str, Any]) -> tuple[Tracer, Options]:
-    """Lower a block of a file; what cannot be lowered is an error of the file."""
+def _lowered(
+    where: str, block: Any, backend: str, options: dict[str, Any], learnt: Learnt | None
+) -> tuple[Tracer, Options]:
+    """Lower a block or a walk of a file; what cannot be lowered is an error of the file."""
     try:
         others = {name: options.pop(name) for name in [*options] if name not in OPTIONS}
-        return _prepare(block, backend, options, **{"threads": None, **others})
+        return _prepare(block, backend, options, **{"threads": None, **others}, learnt=learnt)
     except FoldbatchError:
         raise
     except Exception as error:

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from foldbatch.blocks.values import refuse_no_count
@@ -47,7 +48,7 @@ from foldbatch.program.derivatives import Pullback, Tangents
 from foldbatch.program.predicting import predictions
 from foldbatch.program.profiling import profiled
 from foldbatch.program.saving import Notes, write
-from foldbatch.program.traced import Prepared, Traces, listed, several_of, trace_in_parts
+from foldbatch.program.traced import Prepared, Traces, in_parts, listed, several_of, trace_in_parts
 from foldbatch.program.variants import Ready, Variants
 from foldbatch.scheduler.trace import Trace
 from foldbatch.timelines.timeline import Timeline
@@ -67,7 +68,13 @@ class Program:
         notes: of the file that the program was loaded from; else empty.
     """
 
-    def __init__(self, lowered: Tracer, options: Options, seed: int) -> None:
+    def __init__(
+        self,
+        lowered: Tracer,
+        options: Options,
+        seed: int,
+        parameters: Mapping[str, Parameter] = MappingProxyType({}),
+    ) -> None:
         self.lowered = lowered
         self.options = options
         self.seed = seed
@@ -75,7 +82,7 @@ class Program:
         self.notes: Notes = {}
         self._drawn = 0  # the step that random numbers were last drawn for
         self._warned: set[type[FoldbatchWarning]] = set()
-        self._params = ParameterStore({})
+        self._params = ParameterStore(parameters)
         self._variants = Variants(lowered, self._made_ready)
         self._params.updates = self._runner.engine.updates
 
@@ -211,6 +218,13 @@ class Program:
 
     def _trace_all(self, examples: Iterable[Any] | Planned) -> list[Trace]:
         return self._traced(examples)[1]
+
+    def _learn(self, examples: Sequence[Any]) -> None:
+        """Take over what examples bring of cells, wires and parameters, in their order, if that can be."""
+        if self.lowered.grows:
+            new = [example for example in examples if not isinstance(example, Prepared)]
+            for part in in_parts(new, "learning"):
+                self._traced(part)
 
     def warm(self, examples: Iterable[Any], batch_size: int = 64, batches: int = 32) -> Captures | None:
         """Learn ahead from examples what the first batches would else teach, each at the cost of a pause.
@@ -657,12 +671,13 @@ class Program:
         return list(predictions([self], self.notes, structures))
 
     def save(self, path: str | os.PathLike[str], notes: Notes | None = None) -> None:
-        """Write the program to a file, for `foldbatch.load`: its block, parameters and options, and no code.
+        """Write the program to a file, for `foldbatch.load`: its model, parameters and options, and no code.
 
-        Functions are written by their import paths. Where one has none, as a lambda has, or reads a layer
-        that is not in the block, the file holds the parameters only, for `Block.load_parameters`, and a
-        warning says why. The file is complete under its name, or the former one stays. ``.safetensors`` is
-        its usual ending.
+        Functions are written by their import paths. Where one of a block has none, as a lambda has, or reads
+        a layer that is not in the block, the file holds the parameters only, for `Block.load_parameters`, and
+        a warning says why. Of a plain function the file holds where it, its cells and its layers are found,
+        and what was learnt of it. The file is complete under its name, or the former one stays.
+        ``.safetensors`` is its usual ending.
 
         Args:
             path: of the file.
@@ -670,7 +685,8 @@ class Program:
                 program was loaded with.
 
         Raises:
-            ModelError: when the notes are not JSON data.
+            ModelError: when the notes are not JSON data, or no import path leads to a plain function that was
+                compiled, to a cell or to a layer that it calls.
             ParameterError: when a parameter is NaN or infinite. No file has been touched in either case.
             OSError: when the file cannot be written.
 

@@ -1,4 +1,4 @@
-"""Programs as files, which hold a block as plain data, its parameters and its options.
+"""Programs as files, which hold a block or a walk as plain data, its parameters and its options.
 
 The file is one of `foldbatch.system.files`, of the kind ``model``. Nothing in it is code.
 """
@@ -15,6 +15,7 @@ import msgspec
 from foldbatch.blocks.plain import Plain
 from foldbatch.engines.runner import Options
 from foldbatch.errors import ModelError, NotWholeWarning, ReadError, frames_inside, shortened
+from foldbatch.functions.saving import WrittenWalk
 from foldbatch.model.tracer import Tracer, Written
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system import files
@@ -52,6 +53,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     # the number of the next step, from which random numbers are drawn
     step: Annotated[int, msgspec.Meta(ge=0)]
     notes: Notes  # the caller's
+    walk: WrittenWalk | None = None  # the plain function, in place of a block
 
 
 def write(
@@ -77,9 +79,11 @@ def write(
         precision=options.precision,
         seed=seed,
     )
-    lost = left_out(written, parameters)
+    of_walk = isinstance(written.plain, WrittenWalk)
+    lost = [] if of_walk else left_out(written, parameters)
     plain, constants = (None, {}) if lost else (written.plain, written.arrays)
-    header = Header(VERSION, plain, lost, list(constants), kept, step, notes)
+    block, walk = (None, plain) if of_walk else (plain, None)
+    header = Header(VERSION, block, lost, list(constants), kept, step, notes, walk)
     files.write(path, KIND, arrays | constants, msgspec.to_builtins(header))
     if lost:
         expected, fix = "a model that a file can hold whole", f"{with_paths(lost)}; {IN_A_SCRIPT}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,8 +27,8 @@ from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.records import Records, is_arrow, records_of
 from foldbatch.types import describe_value, has_objects
 
-PLANNED_BYTES = 64_000_000  # for plans of single trees
 TRACED = 512  # examples that are traced between two looks at a bar
+PLANNED_BYTES = 64_000_000  # for plans of single trees
 PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of its calls
 
 
@@ -253,9 +253,15 @@ def trace_in_parts(
 ) -> list[Trace]:
     """Do what `Tracer.trace_all` does, with a bar."""
     traces: list[Trace] = []
-    with Bar("tracing", len(examples), shown=progress) as bar:
-        for start in range(0, len(examples), TRACED):
-            part = slice(start, start + TRACED)
-            traces += tracer.trace_all(examples[part], numbers[part])
-            bar.advance(len(examples[part]))
+    for part in in_parts(examples, "tracing", shown=progress):
+        traces += tracer.trace_all(part, numbers[len(traces) : len(traces) + len(part)])
     return traces
+
+
+def in_parts(examples: Sequence[Any], doing: str, *, shown: bool = True) -> Iterator[Sequence[Any]]:
+    """Yield examples in parts, with a bar that says what is done with them."""
+    with Bar(doing, len(examples), shown=shown) as bar:
+        for start in range(0, len(examples), TRACED):
+            part = examples[start : start + TRACED]
+            yield part
+            bar.advance(len(part))

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.runner import Options, Runner, Work
+from foldbatch.errors import WalkError
 from foldbatch.model.tracer import TraceAll, Tracer
 from foldbatch.params.parameters import Parameter
 from foldbatch.program.derivatives import Derivatives
@@ -21,6 +22,8 @@ from foldbatch.program.traced import Prepared, Traces, digests, listed
 from foldbatch.scheduler.trace import Trace
 from foldbatch.system.forks import start_in_each_process
 from foldbatch.trees.records import Records
+
+TRIES = 20  # runs of a batch in each of which a model may grow
 
 T = TypeVar("T")
 
@@ -97,7 +100,7 @@ class Variant:
 
     def _fitting(self, trace: Callable[[Ready], T]) -> tuple[Ready, T]:
         """Trace, and once more after the model has grown: then traces from before do not fit it."""
-        while True:
+        for _ in range(TRIES):
             with self.tracer.lock():
                 if self.tracer.model is not self.ready.model:
                     self.ready = self._make(self.tracer)
@@ -105,6 +108,9 @@ class Variant:
                 traced = trace(ready)
                 if self.tracer.model is ready.model:
                     return ready, traced
+        found = f"new ones each of the {TRIES} times that it ran on a batch"
+        fix = "make cells, and what is given to their keyword-only arguments, once, not in the walk"
+        raise WalkError("walk", "calls of the same cells for the same examples", found, fix)
 
 
 class Variants:

@@ -65,12 +65,17 @@ def is_above(value: object, low: float, *, or_equal: bool = False) -> bool:
     return isinstance(value, int | float | np.number) and bool(value > low or (or_equal and value == low))
 
 
-def check_metrics(program: Program, metrics: Sequence[Metric]) -> list[Metric]:
-    """Return metrics whose blocks the program has, and whose names differ.
+def check_metrics(program: Program, metrics: Sequence[Metric], *, learnt: bool = True) -> list[Metric]:
+    """Return metrics whose values the program collects, and whose names differ.
+
+    Args:
+        program: that is trained.
+        metrics: of it.
+        learnt: whether a model that grows has seen the examples; else it may lack some still.
 
     Raises:
         TrainingError: when there is something else among them, or two have one name.
-        UnknownNameError: when the program has no `foldbatch.Metric` block of the name.
+        UnknownNameError: when the program has no metric of the name.
     """
     blocks = sorted({name for names in program.model.metrics for name in names})
     names: set[str] = set()
@@ -80,9 +85,12 @@ def check_metrics(program: Program, metrics: Sequence[Metric]) -> list[Metric]:
         if isinstance(metric, str) or not all(hasattr(metric, part) for part in ("of", "name", "compute")):
             fix = "for example fb.train.Accuracy('name of a Metric block')"
             raise TrainingError(where, "a metric", describe_value(metric), fix)
-        if metric.of not in blocks:
+        if metric.of not in blocks and (learnt or not program.lowered.grows):
             expected = f"the name of a Metric block, of {', '.join(blocks) or 'none'}"
             fix = "AllOf(scores, label) >> Metric(name) collects its values"
+            if program.lowered.grows:
+                expected = f"the name of a metric of the walk, of {', '.join(blocks) or 'none'}"
+                fix = "fb.metric(name, scores, label=number) collects its values"
             raise UnknownNameError(f"{where} of", expected, with_nearest(metric.of, blocks), fix)
         if metric.name in names:
             fix = "give one of them another one, as in Accuracy(of, name='root_accuracy')"
@@ -146,9 +154,11 @@ def fitting_examples(program: Program, name: str, examples: Iterable[Any]) -> Se
 
     Raises:
         TrainingError: when there are none.
-        ExampleError: when the first one does not fit the model.
+        ExampleError: when the first one, or of a plain function any, does not fit the model.
     """
     given = sequence_of(f"fit {name}", examples)
     with noting("this is the first of fit's {}; losses and metrics need labels", name):
         program.plan([given[0]])
+    if program.lowered.grows:  # so that parameters are there, and their names depend on no order of batches
+        program._learn(given)
     return given

@@ -342,6 +342,8 @@ class DataParallel:
             return self.program.value_and_grad(examples)
         with together(self.communicator):
             places = self.places(examples)
+            if self.program.lowered.grows:
+                self.program.warm(examples)  # else ranks would learn what their shares bring
             with self.numbering(places):
                 return self.sum_of([examples[place] for place in places], places)
 
@@ -365,8 +367,15 @@ class DataParallel:
             return program.value_and_grad(part)
         step = program.steps_drawn
         own, gradients = program.value_and_grad(part, step=step, numbers=places)
-        header = (float(own), signal, counts_of(gradients))
-        losses, signals, counts = zip(*share(self.communicator, header), strict=True)
+        header = (float(own), signal, counts_of(gradients), self._names(gradients))
+        losses, signals, counts, names = zip(*share(self.communicator, header), strict=True)
+        if any(other != names[0] for other in names):
+            number = next(rank for rank, other in enumerate(names) if other != names[0])
+            found = f"others at rank {number} than at rank 0"
+            fix = "on all ranks, call program.warm(examples) with examples that reach all of the model"
+            error = TrainingError("training", "all ranks to have learnt the same parameters", found, fix)
+            told(error)
+            raise error
         try:
             sums, sent = summed(self.communicator, gradients, counts, program.engine.sum_copies)
         except ProcessError:
@@ -377,6 +386,10 @@ class DataParallel:
         self.sent += sent
         self.signal = max(signals)
         return sum(losses, 0.0), sums
+
+    def _names(self, gradients: Mapping[str, Gradient]) -> str:
+        """Return what tells whether ranks have gradients of the same parameters, where they might not."""
+        return digest(sorted(gradients)).hex() if self.program.lowered.grows else ""
 
     def agree(self, value: T, signal: int = 0) -> list[T]:
         """Return the values of all ranks; `signal` is as for `sum_of`.
@@ -429,6 +442,8 @@ class DataParallel:
             return program.prepare(examples, processes=processes)
         with together(self.communicator):
             check_alike(self.communicator, {}, {"examples": digests(examples)})
+            if program.lowered.grows:  # by all of them
+                return program.prepare(examples, progress=self.is_first)
             places = self.stretch(examples)
             with self.numbering(places):
                 part = [examples[place] for place in places]

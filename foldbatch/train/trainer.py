@@ -350,7 +350,7 @@ class Trainer:
                 raise TrainingError(
                     "Trainer sampler", "the sampler to make batches", found, "leave out batch"
                 )
-        self.metrics = check_metrics(self.program, metrics)
+        self.metrics = check_metrics(self.program, metrics, learnt=False)
         self.callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoints))
         self.epoch = 0
         self.epochs = 0
@@ -414,6 +414,7 @@ class Trainer:
             self.epochs = check_count("fit epochs", epochs, 0)
             training = fitting_examples(self.program, "examples", examples)
             held_out = None if dev is None else fitting_examples(self.program, "dev", dev)
+            check_metrics(self.program, self.metrics)
             sampler = self._sampler_for(training)
             with self._folder_kept():
                 kept = from_first(self.parallel.communicator, self._kept(resume))

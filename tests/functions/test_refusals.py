@@ -147,3 +147,12 @@ def test_a_module_is_a_walk_and_names_its_parameters() -> None:
     program = fb.compile(Twice(), "numpy")
     program.warm([[1.0, 2.0]])
     assert list(program.params) == ["first.weight", "first.bias", "rest.0.weight", "rest.0.bias"]
+
+
+def test_a_walk_that_brings_a_new_cell_at_each_run_is_refused() -> None:
+    @fb.cell
+    def called(x, *, function):
+        return function(x)
+
+    with pytest.raises(WalkError, match="expected calls of the same cells for the same examples"):
+        fb.compile(lambda x: called(x, function=lambda y: y), "numpy").run([1.0])

@@ -1,0 +1,503 @@
+"""Walks as plain data, and back: where its functions and layers are found, and what was learnt of it.
+
+A walk and its cells are written by import path, a layer by the variable that leads to it: ``model:encoder``,
+and from there attributes of modules, numbers in lists, keys of dicts. What was learnt, the structures of
+arguments, the wires, the results and the names of parameters, is written besides, so that who reads the file
+need not learn it again. `foldbatch.blocks.paths` says what a file may name; nothing else is looked up.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
+from functools import partial
+from importlib import import_module
+from types import FunctionType, MethodType
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from foldbatch.blocks.data import from_data, refused, to_data
+from foldbatch.blocks.function import TensorBlock
+from foldbatch.blocks.paths import NOBODY, Trust, called, find, path_of, variable_of
+from foldbatch.errors import FoldbatchError, ModelError
+from foldbatch.functions import loose
+from foldbatch.functions.cells import Cell, Signature
+from foldbatch.functions.learnt import Learnt, Output, Slot
+from foldbatch.functions.modules import Module
+from foldbatch.functions.specs import (
+    DataSpec,
+    ListSpec,
+    NestSpec,
+    ObjectSpec,
+    Spec,
+    StaticSpec,
+    ValueSpec,
+)
+from foldbatch.model.tracer import Written
+from foldbatch.operators import FUNCTIONS
+from foldbatch.params.parameters import Array, Parameter
+from foldbatch.types import TensorType, Type, describe_value
+
+AT_TOP = "define it with def at the top of a module, or as a method of a Module that a variable there holds"
+CHANGED = "restore the functions that the file was saved with, or train anew"
+_SCALARS = {"bool": bool, "int": int, "float": float}
+
+
+class WrittenCell(msgspec.Struct, forbid_unknown_fields=True):
+    """A cell for one structure of arguments.
+
+    Attributes:
+        found: where its function is, as data.
+        arguments: name and structure of each.
+        parameters: of each that it reads, in order, what its layer calls it, and its name in the program.
+    """
+
+    found: Any
+    arguments: list[tuple[str, Any]]
+    parameters: list[tuple[str, str]]
+
+
+class WrittenWire(msgspec.Struct, forbid_unknown_fields=True):
+    """The outputs that were read at an operand, or at a member of a list; cells stand by number."""
+
+    cell: int
+    operand: int
+    sequence: int
+    outputs: list[tuple[int, int]]
+
+
+class WrittenWalk(msgspec.Struct, forbid_unknown_fields=True):
+    """A walk as plain data.
+
+    Attributes:
+        walk: where the function is, as data.
+        cells: in the order in which they were learnt.
+        wires: between them.
+        results: the outputs that were part of results.
+        result: the structure of results, as data.
+        frozen: the names of the parameters that are not trained.
+    """
+
+    walk: Any
+    cells: list[WrittenCell]
+    wires: list[WrittenWire]
+    results: list[tuple[int, int]]
+    result: Any
+    frozen: list[str]
+
+
+# -- writing
+
+
+@dataclass(slots=True)
+class _Sink:
+    """Takes arrays and what cannot be written while data are made."""
+
+    taken: set[str]
+    arrays: dict[str, Array] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+
+    def refer(self, x: object) -> dict[str, Any] | None:
+        """Return None: nothing is written elsewhere."""
+        return None
+
+    def constant(self, array: Array) -> str:
+        """Store an array; return its name."""
+        name = f"constant {len(self.arrays)}"
+        while name in self.taken:
+            name += "'"
+        self.arrays[name] = np.require(array, array.dtype.newbyteorder("="), "C")
+        return name
+
+    def lose(self, what: str) -> None:
+        """Note that something cannot be written."""
+        self.lost.append(what)
+
+
+def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> Written:
+    """Return a walk as plain data, with what was learnt of it.
+
+    Args:
+        walk: the function.
+        learnt: what is known of it.
+        parameters: those of the program, by name.
+
+    Raises:
+        ModelError: when the walk, a cell or a layer has no name under which it is found again.
+    """
+    sink = _Sink({*parameters})
+    functions = [walk.func if isinstance(walk, partial) else walk]
+    functions += [signature.cell.function for signature in learnt.cells]
+    modules = dict.fromkeys(getattr(f, "__module__", None) for f in functions)
+    places = _Places([name for name in modules if name in sys.modules])
+    found = _walk_data(walk, places, sink)
+    number = {signature: k for k, signature in enumerate(learnt.cells)}
+    names = {parameter: name for name, parameter in parameters.items()}
+    cells = []
+    for signature in learnt.cells:
+        arguments = [(name, _spec_data(spec, signature, sink)) for name, spec in signature.specs.items()]
+        read = [(p.path, names[learnt.own.get(p, p)]) for p in signature.parameters()]
+        cells.append(WrittenCell(_cell_data(signature.cell, places, sink), arguments, read))
+    unread = parameters.keys() - {name for cell in cells for _, name in cell.parameters}
+    if unread:
+        fix = "call program.warm(examples) before, with examples that reach them"
+        where, expected = "Program.save", "parameters that batches have read"
+        raise ModelError(where, expected, f"{', '.join(sorted(unread))}, read by debug alone", fix)
+
+    def outputs(several: set[Output]) -> list[tuple[int, int]]:
+        return sorted((number[signature], j) for signature, j in several)
+
+    wires = [WrittenWire(number[s], i, at, outputs(read)) for (s, i, at), read in learnt.wires.items()]
+    result = None if learnt.result is None else to_data(learnt.result, sink)
+    frozen = [name for name, parameter in parameters.items() if not parameter.trainable]
+    plain = WrittenWalk(found, cells, wires, outputs(learnt.results), result, frozen)
+    return Written(plain, sink.arrays)
+
+
+def _refused(where: str, what: str, fix: str = AT_TOP) -> ModelError:
+    return ModelError(f"Program.save: {where}", "what an import path leads to", what, fix)
+
+
+def _walk_data(walk: Any, places: _Places, sink: _Sink) -> Any:
+    if isinstance(walk, Module):
+        return {"variable": places.of(walk, "the walk")}
+    if isinstance(walk, MethodType) and isinstance(walk.__self__, Module):
+        return {"method": [places.of(walk.__self__, "the walk"), walk.__name__]}
+    data = to_data(walk, sink)
+    if sink.lost:
+        raise _refused("the walk", sink.lost[0])
+    return data
+
+
+def _cell_data(cell: Cell, places: _Places, sink: _Sink) -> Any:
+    where = f"the cell {cell.name}"
+    match cell.origin:
+        case None:
+            path = path_of(cell.call)
+            if path is None:
+                code = inspect.unwrap(cell.function).__code__
+                place = (
+                    f"a function within another ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+                )
+                raise _refused(where, place)
+            return {"function": path}
+        case ("method", instance, name):
+            return {"method": [places.of(instance, where), name]}
+        case ("layer", layer, arguments):
+            return {"layer": [places.of(layer, where), arguments]}
+        case ("op", name, pattern, options):
+            given = [None if dynamic else [to_data(x, sink)] for x, dynamic in pattern]
+            named = [[key, to_data(x, sink)] for key, x in options.items()]
+            _refuse_lost(where, sink)
+            return {"op": [name, given, named]}
+        case (kind, *rest):
+            return {kind: rest}
+    raise AssertionError(cell.origin)
+
+
+def _refuse_lost(where: str, sink: _Sink) -> None:
+    if sink.lost:
+        raise _refused(
+            where, sink.lost[0], "a static argument is a number, a text, or a function with a path"
+        )
+
+
+def _spec_data(spec: Spec, signature: Signature, sink: _Sink) -> Any:
+    match spec:
+        case ValueSpec(type_):
+            return {"value": to_data(type_, sink)}
+        case DataSpec(type_, found, form):
+            name = None if found is None else f"{found.__module__}:{found.__qualname__}"
+            return {"data": [to_data(type_, sink), name, None if form is None else [list(form[0]), form[1]]]}
+        case ListSpec(element):
+            return {"list": None if element is None else _spec_data(element, signature, sink)}
+        case StaticSpec(value):
+            data = to_data(value, sink)
+            _refuse_lost(f"the cell {signature.name}", sink)
+            return {"static": data}
+        case ObjectSpec():
+            return {"object": None}
+    kind = spec.kind.__name__ if spec.kind in (tuple, dict) else path_of(spec.kind)
+    if kind is None:
+        raise _refused(f"the cell {signature.name}", f"the class {spec.kind.__qualname__}")
+    keys = [to_data(key, sink) for key in spec.keys]
+    return {"nest": [kind, keys, [_spec_data(item, signature, sink) for item in spec.items]]}
+
+
+class _Places:
+    """The variables of modules, and how they lead to layers and modules.
+
+    Args:
+        modules: names of modules.
+    """
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        self._paths: dict[int, list[Any]] = {}
+        for name in modules:
+            for variable, value in list(vars(sys.modules[name]).items()):
+                self._add(value, [f"{called(name)}:{variable}"])
+
+    def _add(self, value: Any, path: list[Any]) -> None:
+        """Note where a part stands, and those in it; the first place counts."""
+        if isinstance(value, TensorBlock | Module):
+            if id(value) in self._paths:
+                return
+            self._paths[id(value)] = path
+        for key, part in _inside(value):
+            if len(path) < 20:
+                self._add(part, [*path, key])
+
+    def of(self, thing: Any, where: str) -> list[Any]:
+        """Return how to get at a thing.
+
+        Raises:
+            ModelError: when no variable leads to it.
+        """
+        if id(thing) not in self._paths:
+            fix = "let a variable of the walk's module hold it, or the Module that it is a part of"
+            name = f"a {type(thing).__name__}" if isinstance(thing, Module) else repr(thing)
+            raise _refused(where, f"{name}, which no variable holds", fix)
+        return self._paths[id(thing)]
+
+
+def _inside(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield what a value holds, by attribute, number or key."""
+    match value:
+        case Module():
+            yield from vars(value).items()
+        case list() | tuple():
+            yield from enumerate(value)
+        case dict():
+            yield from ((key, part) for key, part in value.items() if type(key) in (str, int))
+
+
+# -- reading
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    arrays: dict[str, Array]
+    trust: Trust
+
+    def thing(self, number: Any) -> Any:
+        """Refuse: a walk's data refer to nothing."""
+        raise refused(f"a reference to object {number!r}")
+
+
+def from_written(
+    plain: WrittenWalk, arrays: dict[str, Array], trust: Trust = NOBODY
+) -> tuple[Any, Learnt, dict[str, Parameter]]:
+    """Return the walk that plain data stand for, what was learnt of it, and its parameters by name.
+
+    The parameters are the reader's own, with the numbers of the file: layers that the walk calls keep theirs.
+
+    Args:
+        plain: the data.
+        arrays: those that they name.
+        trust: which modules and functions they may name.
+
+    Raises:
+        ModelError: when a function or a layer is not found or not trusted, or is another one than when the
+            file was written.
+    """
+    source = _Source(arrays, trust)
+    try:
+        walk = _walk_of(plain.walk, source)
+        learnt = Learnt()
+        parameters: dict[str, Parameter] = {}
+        for cell in plain.cells:
+            _read_cell(cell, plain, source, learnt, parameters)
+        _read_wires(plain, learnt)
+        learnt.result = None if plain.result is None else _type_of(from_data(plain.result, source))
+    except FoldbatchError:
+        raise
+    except Exception as error:
+        found = " ".join(f"data that raise {type(error).__name__}: {error}".split())
+        raise ModelError("the walk", "data that foldbatch wrote", found, CHANGED) from error
+    learnt.version = 1 if learnt.cells or learnt.result is not None else 0
+    return walk, learnt, parameters
+
+
+def _walk_of(data: Any, source: _Source) -> Any:
+    match data:
+        case {"variable": path}:
+            walk = _variable(path, source)
+            if isinstance(walk, Module) and callable(walk):
+                return walk
+        case {"method": [path, str(name)]}:
+            walk = _method(path, name, source)
+            if isinstance(walk, MethodType):
+                return walk
+        case {"function": _} | {"partial": _}:
+            walk = from_data(data, source)
+            if isinstance(walk, FunctionType | partial):
+                return walk
+    raise refused(f"{describe_value(data)} in place of a walk")
+
+
+def _variable(path: Any, source: _Source) -> Any:
+    """Return the layer or module that a variable leads to."""
+    first, *keys = path
+    value = variable_of(first, source.trust)
+    for key in keys:
+        value = dict(_inside(value)).get(key)
+    if not isinstance(value, TensorBlock | Module):
+        expected = "a layer or a Module, as when the file was saved"
+        raise ModelError(".".join(map(str, path)), expected, describe_value(value), CHANGED)
+    return value
+
+
+def _method(path: Any, name: str, source: _Source) -> Any:
+    """Return a method that the class of a module defines."""
+    owner = _variable(path, source)
+    defined = inspect.getattr_static(type(owner), name.rpartition(".")[2], None)
+    if not isinstance(owner, Module) or name.startswith("_") or defined is None:
+        raise ModelError(f"{path[0]}.{name}", "a method of a Module", describe_value(owner), CHANGED)
+    return getattr(owner, name)
+
+
+def _cell_of(data: Any, source: _Source) -> Cell:
+    ((kind, content),) = data.items()
+    match kind, content:
+        case "function", path:
+            function = find(path, source.trust)
+        case "method", [path, str(name)]:
+            function = _method(path, name, source)
+        case "layer", [path, int(arguments)]:
+            return loose.layer_cell(_variable(path, source), arguments)
+        case "op", [str(name), list(given), list(named)] if name in FUNCTIONS:
+            pattern = [(None, True) if x is None else (from_data(x[0], source), False) for x in given]
+            options = {str(key): from_data(x, source) for key, x in named}
+            return loose.op_cell(inspect.unwrap(FUNCTIONS[name]), pattern, options)
+        case "aside", ["loss" | "metric" as aside, str(name), float() | int() as weight]:
+            return loose.aside_cell(aside, name, float(weight))
+        case "tensor", []:
+            return loose.DATA
+        case _:
+            raise refused(f"the cell {data!r}")
+    cell = getattr(function, "__dict__", {}).get("cell")
+    if not isinstance(cell, Cell):
+        raise ModelError(str(content), "a function with @fb.cell", describe_value(function), CHANGED)
+    return cell
+
+
+def _spec_of(data: Any, source: _Source) -> Spec:
+    ((kind, content),) = data.items()
+    match kind, content:
+        case "value", type_:
+            return ValueSpec(_tensor_type(type_, source))
+        case "data", [type_, name, form]:
+            shaped = None if form is None else (tuple(map(int, form[0])), str(form[1]))
+            return DataSpec(_tensor_type(type_, source), _class_of_data(name, source), shaped)
+        case "list", None:
+            return ListSpec(None)
+        case "list", element:
+            return ListSpec(_spec_of(element, source))
+        case "static", value:
+            return StaticSpec(from_data(value, source))
+        case "object", None:
+            return ObjectSpec()
+        case "nest", [str(name), list(keys), list(items)]:
+            cls = {"tuple": tuple, "dict": dict}.get(name) or find(name, source.trust)
+            if not isinstance(cls, type) or not (issubclass(cls, tuple | dict) or is_dataclass(cls)):
+                raise refused(f"{name}, which is no dataclass")
+            own = tuple([from_data(key, source) for key in keys])
+            return NestSpec(cls, own, tuple([_spec_of(item, source) for item in items]))
+    raise refused(f"the structure {data!r}")
+
+
+def _tensor_type(data: Any, source: _Source) -> TensorType:
+    type_ = from_data(data, source)
+    if not isinstance(type_, TensorType):
+        raise refused(f"{data!r} in place of the type of a tensor")
+    return type_
+
+
+def _type_of(type_: Any) -> Type:
+    if not isinstance(type_, Type):
+        raise refused(f"{type_!r} in place of a type")
+    return type_
+
+
+def _class_of_data(name: Any, source: _Source) -> Any:
+    """Return the class of a number or an array, which is compared and never called."""
+    if name is None:
+        return None
+    module, _, own = str(name).partition(":")
+    if module == "builtins" and own in _SCALARS:
+        return _SCALARS[own]
+    if module == "numpy" or name == "torch:Tensor":
+        cls = getattr(import_module(module), own, None)
+        if module == "torch" or (isinstance(cls, type) and issubclass(cls, np.ndarray | np.generic)):
+            return cls
+    return find(name, source.trust)
+
+
+def _read_cell(
+    plain: WrittenCell, walk: WrittenWalk, source: _Source, learnt: Learnt, parameters: dict[str, Parameter]
+) -> None:
+    """Find a cell, and give the parameters that it reads the numbers of the file."""
+    cell = _cell_of(plain.found, source)
+    where = f"the cell {cell.name}"
+    names = [name for name, _ in plain.arguments]
+    if names != cell.parameters:
+        found = f"those of {cell.name}{cell.signature}"
+        raise ModelError(where, f"the arguments {', '.join(names) or 'of none'}", found, CHANGED)
+    signature = cell.of({name: _spec_of(spec, source) for name, spec in plain.arguments})
+    read = list(signature.parameters())
+    if [p.path for p in read] != [path for path, _ in plain.parameters] or signature in learnt.cells:
+        expected = f"the parameters {', '.join(path for path, _ in plain.parameters) or 'of none'}"
+        raise ModelError(where, expected, ", ".join(p.path for p in read) or "none", CHANGED)
+    for parameter, (_, name) in zip(read, plain.parameters, strict=True):
+        if parameter not in learnt.own:
+            if name in parameters or name not in source.arrays:
+                raise refused(f"no numbers for {parameter.path}, or those of another one: {name!r}")
+            trains = name not in walk.frozen
+            own = Parameter(
+                parameter.type, parameter.init, parameter.name, trainable=trains, owner=parameter.owner
+            )
+            own.given = parameter.given
+            own.assign(source.arrays[name], name)
+            learnt.own[parameter] = parameters[name] = own
+        if parameters.get(name) is not learnt.own[parameter]:
+            raise refused(f"two names of {parameter.path}")
+        learnt.parameters[learnt.own[parameter]] = None
+    learnt.cells[signature] = None
+
+
+def _read_wires(plain: WrittenWalk, learnt: Learnt) -> None:
+    cells = list(learnt.cells)
+
+    def outputs(numbers: Sequence[tuple[int, int]], type_: TensorType | None = None) -> set[Output]:
+        found = set()
+        for k, j in numbers:
+            if not (0 <= k < len(cells) and 0 <= j < len(cells[k].outputs)):
+                raise ModelError("a wire", "an output of a cell", f"output {j} of cell {k}", CHANGED)
+            if type_ not in (None, cells[k].outputs[j].type):
+                expected = f"a {type_} from {cells[k].name}"
+                raise ModelError("a wire", expected, str(cells[k].outputs[j].type), CHANGED)
+            found.add((cells[k], j))
+        return found
+
+    for wire in plain.wires:
+        signature = cells[wire.cell] if 0 <= wire.cell < len(cells) else None
+        slots = [] if signature is None else _slots(signature, wire.sequence)
+        if signature is None or not 0 <= wire.operand < len(slots):
+            found = f"operand {wire.operand} of cell {wire.cell}"
+            raise ModelError("a wire", "an operand of a cell", found, CHANGED)
+        slot: Slot = signature, wire.operand, wire.sequence
+        learnt.wires.setdefault(slot, set()).update(outputs(wire.outputs, slots[wire.operand]))
+    learnt.results |= outputs(plain.results)
+
+
+def _slots(signature: Signature, number: int) -> list[TensorType]:
+    """Return the types of what a cell reads one by one (-1), or of the members of one of its lists."""
+    if number == -1:
+        return [node.type for _, node in signature.operands]
+    if 0 <= number < len(signature.sequences):
+        return [node.type for _, node in signature.sequences[number][2]]
+    return []
