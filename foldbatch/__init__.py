@@ -58,7 +58,7 @@ from foldbatch.blocks import (
     Zip,
     ZipWith,
 )
-from foldbatch.functions import Module, cell, loss, metric, tensor
+from foldbatch.functions import Module, cell, loss, metric, tensor, together
 from foldbatch.gain import bench
 from foldbatch.params.parameters import Parameter
 from foldbatch.program.compiling import compile, load
@@ -143,6 +143,7 @@ __all__ = [
     "metric",
     "ops",
     "tensor",
+    "together",
     "train",
     "trees",
 ]
