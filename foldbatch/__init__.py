@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         GRUCell,
         Identity,
         InputTransform,
-        LayerNorm,
         Length,
         Linear,
         Loss,
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
         Zip,
         ZipWith,
     )
-    from foldbatch.functions import Module, cell, loss, metric, tensor
+    from foldbatch.functions import Module, cell, loss, metric, tensor, together
     from foldbatch.gain import bench
     from foldbatch.params.parameters import Parameter
     from foldbatch.program.compiling import compile, load
@@ -101,7 +100,6 @@ __all__ = [
     "Identity",
     "InputTransform",
     "LSTMCell",
-    "LayerNorm",
     "Length",
     "Linear",
     "Loss",
@@ -142,6 +140,7 @@ __all__ = [
     "metric",
     "ops",
     "tensor",
+    "together",
     "train",
     "trees",
 ]
@@ -176,6 +175,7 @@ _HOMES = dict.fromkeys(__all__, "blocks") | {
     "loss": "functions",
     "metric": "functions",
     "tensor": "functions",
+    "together": "functions",
 }
 # Names that stood here, and the rooms that have them.
 _MOVED = {
@@ -187,6 +187,7 @@ _MOVED = {
     "Eve": "train",
     "Explanation": "views",
     "Items": "blocks",
+    "LayerNorm": "blocks",
     "LazyAdam": "train",
     "Planned": "program",
     "RMSprop": "train",

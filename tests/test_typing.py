@@ -24,7 +24,7 @@ pair = fb.Record({"a": fb.Scalar(), "b": fb.Vector(3)})
 
 # tensors
 fb.Vector(3) >> fb.Linear(2) >> fb.Function(lambda x: x) >> fb.Loss()
-fb.Scalar("int32") >> fb.Embedding(3, 2) >> fb.Dropout(0.5) >> fb.LayerNorm()
+fb.Scalar("int32") >> fb.Embedding(3, 2) >> fb.Dropout(0.5) >> fb.blocks.LayerNorm()
 fb.Scalar() >> fb.Concat()  # wrong
 fb.Scalar() >> fb.InputTransform(len)  # wrong
 fb.Scalar() >> fb.Fold(fb.Function(max), fb.Zeros([]))  # wrong

@@ -31,7 +31,7 @@ from foldbatch.model.drafts import ASIDES
 from foldbatch.model.link import link
 from foldbatch.model.model import Model, asides_of
 from foldbatch.model.needed import needed
-from foldbatch.model.tracer import MAX_CALLS, Look, Written
+from foldbatch.model.tracer import MAX_CALLS, Decide, Look, Written
 from foldbatch.model.wires import Flow, components
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -108,8 +108,16 @@ class Lowered:
     def lock(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    @property
+    def decides(self) -> bool:
+        return False
+
     def trace_all(
-        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
+        self,
+        examples: Sequence[Any],
+        numbers: Sequence[int],
+        look: Look | None = None,
+        decide: Decide | None = None,
     ) -> list[Trace]:
         return self.tracer.trace_all(examples, numbers, look)
 

@@ -255,16 +255,20 @@ class ArrayRun:
         values = np.array(numbers, np.int64)
         if len(self.engine.model.results) == 1:
             (arena,) = self.engine.model.results
-            taken = self._arena("values", arena)[self.ready.batch.schedule.row_of.take(values)]
+            taken = self.take(arena, values)
             return [taken[i, ...] for i in range(len(values))]
         arrays: list[Array] = [np.zeros(0)] * len(values)
-        arenas, rows = self._arenas.take(values), self.ready.batch.schedule.row_of.take(values)
+        arenas = self._arenas.take(values)
         for arena in np.unique(arenas).tolist():
             places = np.flatnonzero(arenas == arena)
-            taken = self._arena("values", arena)[rows[places]]
+            taken = self.take(arena, values[places])
             for i, place in enumerate(places.tolist()):
                 arrays[place] = taken[i, ...]
         return arrays
+
+    def take(self, arena: int, numbers: Index) -> Array:
+        """Return copies of values that lie in an arena, by their numbers; see `Run.take`."""
+        return self._arena("values", arena)[self.ready.batch.schedule.row_of.take(numbers)]
 
     @property
     def launches(self) -> int:

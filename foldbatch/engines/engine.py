@@ -14,6 +14,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.report import Captures, Launched
 from foldbatch.engines.watching import Watch
@@ -59,6 +62,10 @@ class Run(Protocol):
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return copies of values, by their numbers in the batch."""
+        ...
+
+    def take(self, arena: int, numbers: NDArray[np.int64]) -> Array:
+        """Return copies of values of an arena, by their numbers in the batch ``[n]``: ``[n, *shape]``."""
         ...
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:

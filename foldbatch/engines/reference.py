@@ -238,6 +238,10 @@ class ReferenceRun:
         """Return values by their numbers: each ``[*shape]``."""
         return [self.reference.values[number] for number in numbers]
 
+    def take(self, arena: int, numbers: Index) -> Array:
+        """Return values by their numbers ``[n]``: ``[n, *shape]``."""
+        return np.stack([self.reference.values[number] for number in numbers.tolist()])
+
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters; see `Run.backward`."""
         return dict(self.reference.backward(cotangents))

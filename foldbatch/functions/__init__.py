@@ -8,5 +8,6 @@ from foldbatch.functions.cells import cell
 from foldbatch.functions.eager import Seen
 from foldbatch.functions.loose import loss, metric, tensor
 from foldbatch.functions.modules import Module
+from foldbatch.functions.suspended import together
 
-__all__ = ["Module", "Seen", "cell", "loss", "metric", "tensor"]
+__all__ = ["Module", "Seen", "cell", "loss", "metric", "tensor", "together"]

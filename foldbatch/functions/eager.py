@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -15,11 +15,13 @@ from foldbatch.functions import notes
 from foldbatch.functions.cells import Cell, Signature, Slow, go_slow
 from foldbatch.functions.learnt import with_own
 from foldbatch.functions.specs import rebuilt
+from foldbatch.functions.suspended import finished
 from foldbatch.functions.values import Value, released, value_class
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
+from foldbatch.static.passes.phase import in_phase
 from foldbatch.types import TensorType
 
 
@@ -36,29 +38,13 @@ class Real(Value):
     def __repr__(self) -> str:
         return f"{self.array!r}"
 
-    def __bool__(self) -> bool:
-        return bool(self.array)
+    def _read(self, what: str) -> Any:
+        return self.array
 
-    def __int__(self) -> int:
-        return int(self.array)
-
-    def __float__(self) -> float:
-        return float(self.array)
-
-    def __array__(self, *args: Any, **options: Any) -> Any:
-        return np.asarray(self.array, *args, **options)
-
-    def item(self) -> Any:
-        """Return the number."""
-        return self.array.item()
-
-    def numpy(self) -> Any:
-        """Return a copy of the numbers."""
-        return self.array.copy()
-
-    def tolist(self) -> Any:
-        """Return the numbers as lists."""
-        return self.array.tolist()
+    def __await__(self) -> Generator[Value, Any, Value]:
+        """Return the value: its numbers are there."""
+        return self
+        yield self
 
 
 @cache
@@ -115,7 +101,7 @@ def run(
         ExampleError: when a datum is not what its cell reads.
     """
     with _mode(dtype, begin, own) as seen:
-        known = notes.note(walk, [example], [0], [], 1 << 60)
+        known = notes.note(lambda x: finished(partial(walk, x)), [example], [0], [], 1 << 60)
         seen.result = _arrays(known.results[0])
     return seen
 
@@ -149,7 +135,10 @@ def _arrays(x: Any) -> Any:
 
 
 def _call(cell: Cell, arguments: dict[str, Any]) -> Any:
+    known = len(cell.signatures)
     signature = cell.find(arguments)
+    if len(cell.signatures) > known:
+        notes.unbind(signature)  # a batch may call it next
     for parameter in signature.parameters():
         _Eager.begin(_Eager.own.get(parameter, parameter))
     given = _inputs(signature, arguments)
@@ -157,7 +146,8 @@ def _call(cell: Cell, arguments: dict[str, Any]) -> Any:
     ends = [*signature.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
     ends = with_own(ends, _Eager.own)
     nodes, values = [*given], [*given.values()]
-    found = iter(evaluate(Graph(tuple(nodes), tuple(ends)), values, _Eager.dtype))
+    graph = in_phase(Graph(tuple(nodes), tuple(ends)), training=False)
+    found = iter(evaluate(graph, values, _Eager.dtype))
     made = [_real(next(found), node.type) for node in signature.outputs]
     for name, _ in draft.losses:
         _Eager.seen.losses[name] = _Eager.seen.losses.get(name, 0.0) + float(next(found))

@@ -30,6 +30,7 @@ class Learnt:
         version: how often it grew.
         own: the parameters that a program which was read from a file has in the place of those of the layers
             that the walk calls: other programs go on with theirs.
+        decides: whether the walk has asked for a number.
     """
 
     cells: dict[Signature, None] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Learnt:
     parameters: dict[Parameter, None] = field(default_factory=dict)
     version: int = 0
     own: dict[Parameter, Parameter] = field(default_factory=dict)
+    decides: bool = False
 
 
 def with_own(nodes: Sequence[Node], own: Mapping[Parameter, Parameter]) -> list[Node]:

@@ -12,18 +12,21 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from types import CoroutineType
+from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError, WalkError
 from foldbatch.functions.cells import GLOBALS, Cell, Signature, Slow, name_of
+from foldbatch.functions.values import Reading, Value
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.operators import Hooks
 from foldbatch.types import TensorType
 
 Index = NDArray[np.int64]
+T = TypeVar("T")
 
 LOCK: Final = threading.RLock()  # one run at a time
 MANY = 1_000_000  # numbers of calls, after which a run ends
@@ -59,10 +62,24 @@ class Notes:
     lists: dict[Signature, Lists] = field(default_factory=dict)
 
 
+class Forced(BaseException):
+    """A walk asks for the numbers of a value in a run that computes nothing.
+
+    Attributes:
+        what: who asks, as `float`.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+
 class _State:
     """The run that notes now, if any."""
 
     notes: Notes | None = None
+    read: Callable[[Value, str], Any] | None = None  # finds the numbers of values, where rounds run
+    fork: Callable[[Any], Any] | None = None  # runs parts of a walk side by side, there
     thread: int = 0
     careful: bool = False
     example: int = 0  # the number of the present example in its batch
@@ -158,22 +175,45 @@ def note(
 
     def run() -> Notes:
         notes = Notes(GLOBALS["N"])
-        with _noting(notes, known, careful=careful):
+        with noting(notes, known, careful=careful):
             for example, number in zip(examples, numbers, strict=True):
-                _State.example = number
-                GLOBALS["M"] = GLOBALS["N"] + max_calls
+                begin(number, max_calls)
                 try:
-                    notes.results.append(walk(example))
+                    result = walk(example)
                 except RecursionError:
                     raise
                 except Exception as error:
                     error.add_note(f"foldbatch: in the walk of example {number}")
                     raise
+                if isinstance(result, CoroutineType):
+                    result.close()
+                    raise Forced("await")
+                notes.results.append(result)
                 notes.ends.append(GLOBALS["N"])
                 if GLOBALS["N"] - notes.start > MANY:
                     break
         return notes
 
+    return session(run)
+
+
+def forking() -> Callable[[Any], Any] | None:
+    """Return what runs parts of the present walk side by side, where rounds run."""
+    return _State.fork
+
+
+def begin(number: int, max_calls: int) -> None:
+    """Say which example runs now, by its number in the batch, and how many numbers it may still take."""
+    _State.example = number
+    GLOBALS["M"] = GLOBALS["N"] + max_calls
+
+
+def session(run: Callable[[], T]) -> T:
+    """Return what a function returns that runs walks, alone in the process, and as deep as they call.
+
+    Raises:
+        WalkError: when a walk runs already.
+    """
     with LOCK:
         if _State.notes is not None:
             fix = "run it before, or call its function itself"
@@ -184,7 +224,7 @@ def note(
             return _deep(run)
 
 
-def _deep(run: Callable[[], Notes]) -> Notes:
+def _deep(run: Callable[[], T]) -> T:
     """Run a walk that calls itself deeper than Python lets it by default.
 
     Calls of plain functions take no stack of the machine, but up to Python 3.11 those through built-in
@@ -213,20 +253,32 @@ def _deep(run: Callable[[], Notes]) -> Notes:
         sys.setrecursionlimit(limit)
     if isinstance(found[0], BaseException):
         raise found[0]
-    done: Notes = found[0]
+    done: T = found[0]
     return done
 
 
 @contextmanager
-def _noting(notes: Notes, known: Sequence[Signature], *, careful: bool) -> Iterator[None]:
+def noting(
+    notes: Notes,
+    known: Sequence[Signature],
+    read: Callable[[Value, str], Any] | None = None,
+    fork: Callable[[Any], Any] | None = None,
+    *,
+    careful: bool = False,
+) -> Iterator[None]:
+    """Return a context in which calls of cells are noted.
+
+    In rounds `read` finds the numbers of values, and `fork` runs parts of a walk side by side.
+    """
     _State.notes, _State.thread, _State.careful = notes, threading.get_ident(), careful
+    _State.read, _State.fork = read, fork
     outer, Hooks.layer = Hooks.layer, _layer
     try:
         for signature in known:
             bind(signature)
         yield
     finally:
-        Hooks.layer, _State.notes = outer, None
+        Hooks.layer, _State.notes, _State.read, _State.fork = outer, None, None, None
         for signature in notes.lists:
             unbind(signature)
 
@@ -272,5 +324,18 @@ def too_many() -> NoReturn:
     raise ExampleError(f"walk at example {_State.example}", "fewer calls", "more than max_calls", fix)
 
 
+_unknown = Reading.read
+
+
+def _read(value: Value, what: str) -> Any:
+    """Find the numbers of a value of the present run."""
+    if not running():
+        return _unknown(value, what)
+    if _State.read is None:
+        raise Forced(what)
+    return _State.read(value, what)
+
+
+Reading.read = staticmethod(_read)  # type: ignore[method-assign]
 GLOBALS["STOP"] = too_many
 Slow.call = _first_call

@@ -20,7 +20,7 @@ from foldbatch.errors import ExampleError, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, Slot, owned
-from foldbatch.functions.notes import LOCK, Lists, Notes, note
+from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, note
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, released
 from foldbatch.model.columns import BadDataError, column
@@ -28,7 +28,7 @@ from foldbatch.model.drafts import ASIDES, Feed
 from foldbatch.model.link import link
 from foldbatch.model.model import Model
 from foldbatch.model.needed import Kept, needed
-from foldbatch.model.tracer import Look, Written
+from foldbatch.model.tracer import Decide, Look, Written
 from foldbatch.model.wires import Flow
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -152,14 +152,22 @@ class FunctionTracer:
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
         return written(self.walk, self.learnt, parameters)
 
+    @property
+    def decides(self) -> bool:
+        return self.learnt.decides
+
     def trace_all(
-        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
+        self,
+        examples: Sequence[Any],
+        numbers: Sequence[int],
+        look: Look | None = None,
+        decide: Decide | None = None,
     ) -> list[Trace]:
         traces: list[Trace] = []
         version = self.learnt.version
         while len(traces) < len(examples):
             done = slice(len(traces), None)
-            traces += self._some(examples[done], numbers[done], look)
+            traces += self._some(examples[done], numbers[done], look, decide)
             if self.learnt.version != version and done.start:  # those before are for another model
                 traces.clear()
             version = self.learnt.version
@@ -167,21 +175,42 @@ class FunctionTracer:
 
     # -- from notes to traces
 
-    def _some(self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None) -> list[Trace]:
+    def _note(
+        self, examples: Sequence[Any], numbers: Sequence[int], decide: Decide | None, *, careful: bool = False
+    ) -> tuple[Notes, dict[Signature, Index]]:
+        """Run the walk on examples: alone, or, once it has asked for a number, in rounds."""
+        if not self.decides or decide is None:
+            try:
+                notes = note(
+                    self.walk, examples, numbers, [*self.learnt.cells], self.max_calls, careful=careful
+                )
+            except Forced as forced:
+                if decide is None:
+                    expected = (
+                        "a walk that reads no numbers, where examples are traced and nothing is computed"
+                    )
+                    fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"
+                    raise WalkError(forced.what, expected, "one that asks for a number", fix) from None
+                self.learnt.decides = True
+        if self.decides and decide is not None:
+            notes = decide(self, examples, numbers, careful=careful)
+        return notes, {
+            signature: _rows(signature, lists, notes.start) for signature, lists in notes.lists.items()
+        }
+
+    def _some(
+        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None, decide: Decide | None
+    ) -> list[Trace]:
         """Return the traces of the first examples: of all, if they are not very many."""
         with LOCK:
-            with no_garbage():
-                notes = note(self.walk, examples, numbers, [*self.learnt.cells], self.max_calls)
-                arrays = {
-                    signature: _rows(signature, lists, notes.start)
-                    for signature, lists in notes.lists.items()
-                }
             try:
+                with no_garbage():
+                    notes, arrays = self._note(examples, numbers, decide)
                 results = self._learn(notes, arrays, numbers)
                 linked = self.linked()
                 batched = self._batched(linked, notes, arrays, results, look)
             except (BadDataError, ExampleError) as error:
-                raise self._blamed(error, examples, numbers) from None
+                raise self._blamed(error, examples, numbers, decide) from None
             cells = linked.model.signatures
             height = levels(
                 self.policy, cells, batched.calls, batched.elements, int(batched.offsets[-1]), self.arithmetic
@@ -197,17 +226,13 @@ class FunctionTracer:
             )
             return Together(whole, linked.form).traces()
 
-    def _blamed(self, error: Exception, examples: Sequence[Any], numbers: Sequence[int]) -> Exception:
+    def _blamed(
+        self, error: Exception, examples: Sequence[Any], numbers: Sequence[int], decide: Decide | None
+    ) -> Exception:
         """Run examples again with every datum checked: the error comes from the call that it is for."""
         for example, number in zip(examples, numbers, strict=True):
             try:
-                notes = note(
-                    self.walk, [example], [number], [*self.learnt.cells], self.max_calls, careful=True
-                )
-                arrays = {
-                    signature: _rows(signature, lists, notes.start)
-                    for signature, lists in notes.lists.items()
-                }
+                notes, arrays = self._note([example], [number], decide, careful=True)
                 self._owners(notes, arrays, [number])
             except ExampleError as found:
                 return found
@@ -263,13 +288,13 @@ class FunctionTracer:
                 grown = True
         for signature, rows in arrays.items():
             for i in range(len(signature.operands)):
-                grown |= self._wire(
-                    (signature, i, -1), owner[rows[:, 1 + i]], outputs, signature.operands[i][1].type
-                )
+                single = signature.operands[i][1].type
+                grown |= learn_wire(learnt, (signature, i, -1), owner[rows[:, 1 + i]], outputs, single)
             for s, (_, _, members) in enumerate(signature.sequences):
                 flat = _elements(notes.lists[signature].elements[s], len(members), notes.start)
                 for m in range(len(members)):
-                    grown |= self._wire((signature, m, s), owner[flat[:, m]], outputs, members[m][1].type)
+                    member = members[m][1].type
+                    grown |= learn_wire(learnt, (signature, m, s), owner[flat[:, m]], outputs, member)
         kept, result = [], learnt.result
         starts = [notes.start, *notes.ends[:-1]]
         seen: set[int] = set()
@@ -294,17 +319,6 @@ class FunctionTracer:
             learnt.results |= sources
         learnt.version += grown
         return kept, owner, outputs
-
-    def _wire(self, slot: Slot, owners: NDArray[np.int32], outputs: list[Output], type_: TensorType) -> bool:
-        """Take over the wires to a slot; return whether one is new."""
-        known = self.learnt.wires.setdefault(slot, set())
-        found = {outputs[o] for o in np.flatnonzero(np.bincount(owners)).tolist()} - known
-        for signature, j in found:
-            if signature.outputs[j].type != type_:
-                expected, given = f"elements of {type_}", f"one of {signature.outputs[j].type}"
-                raise WalkError(slot[0].name, expected, given, "elements of a list have one shape and dtype")
-        known |= found
-        return bool(found)
 
     def _batched(
         self,
@@ -336,7 +350,9 @@ class FunctionTracer:
             for i, feed in enumerate(model.feeds[k]):
                 key = i in model.keys[k]
                 columns.append(
-                    part.relative[:, 0].astype(np.int64) if key else _column(data[k][i], feed, bounds[k][i])
+                    part.relative[:, 0].astype(np.int64)
+                    if key
+                    else bare_column(data[k][i], feed, bounds[k][i])
                 )
             feeds.append(tuple(columns))
             labels.append(
@@ -383,61 +399,81 @@ class FunctionTracer:
         return self._linked
 
     def _link(self) -> Linked:
-        """Link the cells in an order that does not depend on the order in which they were learnt."""
-        learnt = self.learnt
-        cells = sorted(learnt.cells, key=lambda signature: (signature.name, signature.digest))
-        number = {signature: k for k, signature in enumerate(cells)}
-        drafts = [
-            signature.drafted(k, name)
-            for k, (signature, name) in enumerate(zip(cells, _names([c.name for c in cells]), strict=True))
-        ]
-        flows = {
-            (s, j): flow
-            for s, draft in zip(cells, drafts, strict=True)
-            for j, flow in enumerate(draft.outputs.values())
-        }
+        return link_learnt(self.learnt, self.asides, self.kept_bytes)
 
-        def order(output: Output) -> tuple[int, int]:
-            return number[output[0]], output[1]
 
-        for signature, draft in zip(cells, drafts, strict=True):
-            for i, (_, wire) in enumerate(draft.operands):
-                for source in sorted(learnt.wires.get((signature, i, -1), ()), key=order):
+def learn_wire(
+    learnt: Learnt, slot: Slot, owners: NDArray[np.int32], outputs: list[Output], type_: TensorType
+) -> bool:
+    """Take over the wires to a slot; return whether one is new."""
+    known = learnt.wires.setdefault(slot, set())
+    found = {outputs[o] for o in np.flatnonzero(np.bincount(owners)).tolist()} - known
+    for signature, j in found:
+        if signature.outputs[j].type != type_:
+            expected, given = f"elements of {type_}", f"one of {signature.outputs[j].type}"
+            raise WalkError(slot[0].name, expected, given, "elements of a list have one shape and dtype")
+    known |= found
+    return bool(found)
+
+
+def link_learnt(learnt: Learnt, asides: frozenset[str], kept_bytes: int | None) -> Linked:
+    """Link the cells in an order that does not depend on the order in which they were learnt."""
+    cells = sorted(learnt.cells, key=lambda signature: (signature.name, signature.digest))
+    number = {signature: k for k, signature in enumerate(cells)}
+    drafts = [
+        signature.drafted(k, name)
+        for k, (signature, name) in enumerate(zip(cells, _names([c.name for c in cells]), strict=True))
+    ]
+    flows = {
+        (s, j): flow
+        for s, draft in zip(cells, drafts, strict=True)
+        for j, flow in enumerate(draft.outputs.values())
+    }
+
+    def order(output: Output) -> tuple[int, int]:
+        return number[output[0]], output[1]
+
+    for signature, draft in zip(cells, drafts, strict=True):
+        for i, (_, wire) in enumerate(draft.operands):
+            for source in sorted(learnt.wires.get((signature, i, -1), ()), key=order):
+                flows[source].feed(wire)
+        for s, (_, members) in enumerate(draft.sequences):
+            for m, (_, wire) in enumerate(members):
+                for source in sorted(learnt.wires.get((signature, m, s), ()), key=order):
                     flows[source].feed(wire)
-            for s, (_, members) in enumerate(draft.sequences):
-                for m, (_, wire) in enumerate(members):
-                    for source in sorted(learnt.wires.get((signature, m, s), ()), key=order):
-                        flows[source].feed(wire)
-            owned(draft, learnt.own)
-            if "losses" not in self.asides:
-                draft.losses = []
-            if "metrics" not in self.asides:
-                draft.metrics, draft.labels = [], []
-        results = []
-        by_type: dict[TensorType, Flow] = {}
-        for source in sorted(learnt.results, key=order):
-            type_ = source[0].outputs[source[1]].type
-            if type_ not in by_type:
-                by_type[type_] = Flow()
-                results.append(by_type[type_])
-            flows[source].feed(by_type[type_])
-        kept = needed(drafts, results)
-        left = [each.draft for each in kept.values()]
-        model = link(left, learnt.result or VOID, results, list(learnt.parameters), self.kept_bytes)
-        return Linked(
-            learnt.version, model, tuple((cells[old], each) for old, each in kept.items()), model.form
-        )
+        owned(draft, learnt.own)
+        if "losses" not in asides:
+            draft.losses = []
+        if "metrics" not in asides:
+            draft.metrics, draft.labels = [], []
+    results = []
+    by_type: dict[TensorType, Flow] = {}
+    for source in sorted(learnt.results, key=order):
+        type_ = source[0].outputs[source[1]].type
+        if type_ not in by_type:
+            by_type[type_] = Flow()
+            results.append(by_type[type_])
+        flows[source].feed(by_type[type_])
+    kept = needed(drafts, results)
+    left = [each.draft for each in kept.values()]
+    model = link(left, learnt.result or VOID, results, list(learnt.parameters), kept_bytes)
+    return Linked(learnt.version, model, tuple((cells[old], each) for old, each in kept.items()), model.form)
 
 
 def _rows(signature: Signature, lists: Lists, start: int) -> Index:
     """Return the rows of calls, with numbers that count from the beginning of the run."""
-    rows = np.fromiter(lists.rows, np.int64, len(lists.rows)).reshape(-1, signature.arguments)
+    rows = integers(lists.rows).reshape(-1, signature.arguments)
     rows[:, : 1 + len(signature.operands)] -= start
     return rows
 
 
 def _elements(numbers: list[int], width: int, start: int) -> Index:
-    return np.fromiter(numbers, np.int64, len(numbers)).reshape(-1, max(width, 1)) - start
+    return integers(numbers).reshape(-1, max(width, 1)) - start
+
+
+def integers(numbers: list[int] | Index) -> Index:
+    """Return integers as an array; one that is an array already may be changed then."""
+    return numbers if isinstance(numbers, np.ndarray) else np.fromiter(numbers, np.int64, len(numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -591,7 +627,7 @@ def _joined(a: Type | None, b: Type) -> Type | None:
     return None
 
 
-def _column(items: list[Any], feed: Feed, bound: int | None) -> NDArray[Any]:
+def bare_column(items: list[Any], feed: Feed, bound: int | None) -> NDArray[Any]:
     """Return data as an array; of tensors of PyTorch, their numbers."""
     if items and hasattr(items[0], "detach"):
         items = [item.detach() for item in items]

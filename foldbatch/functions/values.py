@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import cache
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
+
+import numpy as np
 
 from foldbatch.errors import WalkError
 from foldbatch.operators import Deferred
 from foldbatch.types import TensorType
+
+WHOLE: Final = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"])
 
 
 class Value(Deferred):
     """A tensor that a call in a walk yields; each type has a class of its own.
 
     Its shape and dtype are there at once, its numbers only when the batch runs. Operators and functions of
-    `foldbatch.ops` on it are calls of small cells.
+    `foldbatch.ops` on it are calls of small cells. Where Python asks for the numbers, as `float`, `bool`,
+    `int` and `numpy` do, the example waits until a batch of what is pending of all examples has run.
 
     Attributes:
         n: its number; numbers run on through a process, so none is there twice.
@@ -57,37 +63,65 @@ class Value(Deferred):
     def __reduce__(self) -> NoReturn:
         raise WalkError("Value", "what can be pickled", repr(self), "return it from the walk instead")
 
-    def _no_number(self, what: str) -> NoReturn:
-        fix = "program.debug(example) shows it; to compute with it, use foldbatch.ops (ops.where chooses)"
-        raise WalkError(what, "a number that is known in the walk", repr(self), fix)
-
-    def __bool__(self) -> bool:  # noqa: PLE0304 - it never returns
-        self._no_number("bool")
+    def __bool__(self) -> bool:
+        return bool(self._number("bool"))
 
     def __int__(self) -> int:
-        self._no_number("int")
+        return int(self._number("int"))
 
     def __float__(self) -> float:
-        self._no_number("float")
+        return float(self._number("float"))
 
-    def __index__(self) -> int:  # noqa: PLE0305 - it never returns
-        self._no_number("index")
+    def __index__(self) -> int:
+        if self.type.dtype not in WHOLE:
+            raise WalkError("index", "a value of integers", f"a {self.type}", "use int(value)")
+        return int(self._number("index"))
 
     def __contains__(self, item: object) -> bool:
-        self._no_number("in")
+        return item in self.numpy()
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        self._no_number("np.asarray")
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:  # noqa: FBT001 - NumPy's
+        return np.array(self._read("np.asarray"), dtype)
+
+    def __await__(self) -> Generator[Value, Any, Value]:
+        """Wait for the numbers, in a walk that is an ``async def``; the value itself comes back."""
+        yield self
+        return self
 
     def item(self) -> Any:
-        """Refuse: the number is not known yet."""
-        self._no_number("item")
+        """Return the number of a scalar; the example waits for it."""
+        return self._number("item").item()
 
     def numpy(self) -> Any:
-        """Refuse: the numbers are not known yet."""
-        self._no_number("numpy")
+        """Return a copy of the numbers; the example waits for them."""
+        return np.array(self._read("numpy"))
 
-    tolist = numpy
+    def tolist(self) -> Any:
+        """Return the numbers as lists; the example waits for them."""
+        return self._read("tolist").tolist()
+
+    def _number(self, what: str) -> Any:
+        if self.type.size != 1:
+            fix = "index or reduce it, for example with ops.max; numpy() has all its numbers"
+            raise WalkError(what, "a scalar", f"a {self.type}", fix)
+        found = self._read(what)
+        return found.reshape(()) if self.type.shape else found
+
+    def _read(self, what: str) -> Any:
+        return Reading.read(self, what)
+
+
+class Reading:
+    """How the numbers of a value are found: given the value and who asks; `notes` sets it for walks.
+
+    It returns a scalar of NumPy, or an array that must not be changed.
+    """
+
+    @staticmethod
+    def read(value: Value, what: str) -> Any:
+        """Refuse: no walk runs, or it is run by somebody who computes nothing."""
+        fix = "program.debug(example) shows it; to compute with it, use foldbatch.ops (ops.where chooses)"
+        raise WalkError(what, "a number that is known in the walk", repr(value), fix)
 
 
 @cache

@@ -22,6 +22,10 @@ Look: TypeAlias = Callable[[Model, Sequence[Sequence[list[Any]]]], None]
 # From examples and their numbers in the batch, for errors.
 TraceAll: TypeAlias = Callable[[Sequence[Any], Sequence[int]], list[Trace]]
 
+# Runs a walk that reads numbers, given its tracer, examples, their numbers in the batch, and whether each
+# datum is checked when it is read; what is pending of all examples is computed whenever all wait.
+Decide: TypeAlias = Callable[..., Any]
+
 MAX_CALLS = 10_000_000  # calls of one example, by default
 
 
@@ -82,11 +86,19 @@ class Tracer(Protocol):
     def reached(self) -> Iterable[Any]:
         """The objects that the program reads besides examples, vocabularies among them."""
 
+    @property
+    def decides(self) -> bool:
+        """Whether numbers that the model computes have decided what an example calls; then traces pass."""
+
     def lock(self) -> AbstractContextManager[Any]:
         """Keep other threads from tracing, where only one at a time can."""
 
     def trace_all(
-        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
+        self,
+        examples: Sequence[Any],
+        numbers: Sequence[int],
+        look: Look | None = None,
+        decide: Decide | None = None,
     ) -> list[Trace]:
         """Return the traces of examples.
 
@@ -94,6 +106,7 @@ class Tracer(Protocol):
             examples: the examples.
             numbers: their numbers in the batch, for errors.
             look: sees the data that were read; it may be called several times.
+            decide: computes for examples that ask for numbers; None refuses them.
 
         Raises:
             ExampleError: when an example does not fit the model; it tells of the first one that does not.

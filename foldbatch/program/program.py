@@ -40,10 +40,11 @@ from foldbatch.errors import (
     frames_inside,
 )
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
-from foldbatch.model.tracer import Tracer
+from foldbatch.model.tracer import Decide, Tracer
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.params.store import ParameterStore
 from foldbatch.program.capacities import captures, learned
+from foldbatch.program.deciding import Deciding
 from foldbatch.program.derivatives import Pullback, Tangents
 from foldbatch.program.predicting import predictions
 from foldbatch.program.profiling import profiled
@@ -83,6 +84,7 @@ class Program:
         self._drawn = 0  # the step that random numbers were last drawn for
         self._warned: set[type[FoldbatchWarning]] = set()
         self._params = ParameterStore(parameters)
+        self._deciding = Deciding(options, seed, self._admit)
         self._variants = Variants(lowered, self._made_ready)
         self._params.updates = self._runner.engine.updates
 
@@ -210,8 +212,8 @@ class Program:
         ready, batch = self._work(examples)
         return Planned(ready.runner.plan(batch) if isinstance(batch, list) else batch, ready)
 
-    def _work(self, examples: Iterable[Any] | Planned) -> tuple[Ready, Work]:
-        return self._variants.full.work(examples)
+    def _work(self, examples: Iterable[Any] | Planned, decide: Decide | None = None) -> tuple[Ready, Work]:
+        return self._variants.full.work(examples, decide)
 
     def _traced(self, examples: Iterable[Any] | Planned) -> tuple[Ready, list[Trace]]:
         return self._variants.full.all(examples)
@@ -318,7 +320,8 @@ class Program:
                 raise BlockTypeError(f"run {name}", "True or False", describe_value(value), fix)
         asides = frozenset(name for name, value in asked.items() if value)
         batch = examples if isinstance(examples, Planned) else listed(examples)
-        ready, work = self._variants.for_run(batch, asides).work(batch)
+        variant = self._variants.for_run(batch, asides)
+        ready, work = variant.work(batch, self._deciding.decide(0, training=False))
         results = ready.runner.run(work, asides=asides)
         if losses:
             self._look_at(results.loss)
@@ -342,8 +345,9 @@ class Program:
         Warns once a program: `NotFiniteWarning`, when the loss or a gradient is NaN or infinite (see
         `find_nan`), and `NoLossWarning`, when the model has no `Loss` block.
         """
-        ready, work = self._work(examples)
-        loss, gradients = ready.runner.value_and_grad(work, self._drawing(step), numbers)
+        drawn = self._upcoming(step)
+        ready, work = self._work(examples, self._deciding.decide(drawn, numbers, training=True))
+        loss, gradients = ready.runner.value_and_grad(work, self._drawing(step, drawn), numbers)
         self._look_at(loss, named := self._named(gradients))
         return loss, named
 
@@ -360,8 +364,9 @@ class Program:
         >>> made.loss, made.losses, made.gradients
         (9.0, {'product': 9.0}, {'w': array(3., dtype=float32)})
         """
-        ready, work = self._work(examples)
-        results, gradients = ready.runner.step(work, self._drawing(step))
+        drawn = self._upcoming(step)
+        ready, work = self._work(examples, self._deciding.decide(drawn, training=True))
+        results, gradients = ready.runner.step(work, self._drawing(step, drawn))
         named = self._named(gradients)
         self._look_at(results.loss, named)
         return Step(results.loss, results.losses, named, results, results.metrics)
@@ -370,13 +375,19 @@ class Program:
         named = self.params.parameters.items()
         return {name: gradients[parameter] for name, parameter in named if parameter in gradients}
 
-    def _drawing(self, step: int | None) -> int:
+    def _upcoming(self, step: int | None) -> int:
         """Return the step to draw random numbers for: a new one, if none is given."""
+        if step is not None:
+            refuse_no_count("step", step, 0)
+        return self.steps_drawn if step is None else step
+
+    def _drawing(self, step: int | None, upcoming: int | None = None) -> int:
+        """Return the step to draw random numbers for, and count it, if none is given."""
+        drawn = self._upcoming(step) if upcoming is None else upcoming
         if step is None:
-            step, self.steps_drawn = self.steps_drawn, self.steps_drawn + 1
-        refuse_no_count("step", step, 0)
-        self._drawn = step
-        return step
+            self.steps_drawn = drawn + 1
+        self._drawn = drawn
+        return drawn
 
     # -- derivatives beyond the gradient
 

@@ -85,12 +85,15 @@ class Traces:
     def _start(self) -> None:
         self._lock = threading.RLock()  # a tree may be freed, and its plan forgotten, at any time
 
-    def work(self, examples: Iterable[Any] | Planned, owner: object) -> list[Trace] | tuple[SubBatch, ...]:
+    def work(
+        self, examples: Iterable[Any] | Planned, owner: object, trace_all: TraceAll | None = None
+    ) -> list[Trace] | tuple[SubBatch, ...]:
         """Return the traces of examples, or a plan of the batch where one is at hand.
 
         Args:
             examples: the batch.
             owner: whom prepared and planned examples must belong to, see `Prepared`.
+            trace_all: as for `all`.
 
         Raises:
             ExampleError: when an example does not fit the block, or was prepared or planned by another
@@ -98,7 +101,7 @@ class Traces:
         """
         if isinstance(examples, Planned):
             return _own(examples, owner).parts
-        traces = self.all(examples, owner)
+        traces = self.all(examples, owner, trace_all)
         if len(traces) == 1 and isinstance(examples, list | tuple):
             key = id(examples[0])
             entry = self._known.get(key)
@@ -140,7 +143,7 @@ class Traces:
                 made = (trace_all or self._tracer.trace_all)(unseen, new)
             for number, trace in zip(new, made, strict=True):
                 traces[number] = trace
-                if isinstance(example := examples[number], Tree):
+                if isinstance(example := examples[number], Tree) and not self._tracer.decides:
                     self._remember(example, trace)
         return traces
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.runner import Options, Runner, Work
 from foldbatch.errors import WalkError
-from foldbatch.model.tracer import TraceAll, Tracer
+from foldbatch.model.tracer import Decide, TraceAll, Tracer
 from foldbatch.params.parameters import Parameter
 from foldbatch.program.derivatives import Derivatives
 from foldbatch.program.traced import Prepared, Traces, digests, listed
@@ -74,15 +74,18 @@ class Variant:
         self._make = make
         self.ready = make(tracer)
 
-    def work(self, examples: Iterable[Any] | Planned) -> tuple[Ready, Work]:
+    def work(self, examples: Iterable[Any] | Planned, decide: Decide | None = None) -> tuple[Ready, Work]:
         """Return the traces of examples, or a plan of the batch where one is at hand, and what runs them.
+
+        Examples that ask for numbers are given them by `decide`.
 
         Raises:
             ExampleError: when an example does not fit the model, or was prepared or planned for another one.
         """
         if not isinstance(examples, Planned):
             batch = listed(examples)
-            return self._fitting(lambda ready: ready.traces.work(batch, ready))
+            trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide)
+            return self._fitting(lambda ready: ready.traces.work(batch, ready, trace_all))
         owner = examples.owner
         if isinstance(owner, Ready) and owner.tracer is self.tracer:  # perhaps planned before the model grew
             return owner, examples.parts

@@ -99,7 +99,7 @@ def _of_tensor() -> list[Any]:
         operator.neg,
         np.tanh,
         fb.Linear(2, "relu", name="inner"),
-        fb.LayerNorm(name="norm"),
+        fb.blocks.LayerNorm(name="norm"),
     ]
 
 

@@ -213,7 +213,7 @@ def blocks_to_pickle() -> list[fb.Block]:
     with wired.scope():
         wired.output.reads(fb.Linear(2).reads(vector.reads(wired.input)))
     return [
-        vector >> fb.Linear(2) >> fb.LayerNorm() >> fb.Dropout(0.5) >> fb.Metric("m"),
+        vector >> fb.Linear(2) >> fb.blocks.LayerNorm() >> fb.Dropout(0.5) >> fb.Metric("m"),
         fb.AllOf(fb.FromTensor(np.ones(3, "float32")), fb.FromTensor(fb.Parameter([3])), fb.Zeros(3))
         >> fb.Concat(),
         fb.Map(vector) >> fb.RNN(fb.LSTMCell(2)),

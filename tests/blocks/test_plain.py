@@ -85,7 +85,7 @@ BLOCKS: list[fb.Block] = [
     fb.InputTransform(kept.WORDS.__getitem__),
     fb.blocks.Items(),
     fb.LSTMCell(2, forget_bias=0.5),
-    fb.LayerNorm(0.1),
+    fb.blocks.LayerNorm(0.1),
     fb.Length("int64"),
     fb.Linear(2, fb.ops.relu, bias=False),
     Doubled(3, times=4),

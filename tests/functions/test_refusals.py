@@ -56,15 +56,22 @@ def test_values_of_other_examples_and_runs_are_refused() -> None:
         fb.compile(walk, "numpy").run([1.0, 2.0])
 
 
-def test_numbers_are_not_there_but_in_eager_mode() -> None:
+def test_numbers_are_not_there_where_nothing_is_computed() -> None:
+    kept: list[Any] = []
+
     def walk(x: float) -> Any:
         value = fb.tensor(x)
+        kept.append(value)
         return value if value > 0 else -value
 
     program = fb.compile(walk, "numpy")
-    with pytest.raises(WalkError, match=r"program.debug\(example\)"):
-        program.run([1.0])
+    for refused in (program.plan, program.prepare, program.warm):
+        with pytest.raises(WalkError, match="bool: expected a walk that reads no numbers"):
+            refused([1.0])
     assert program.debug(-2.0).result == 2.0
+    assert program.run([1.0, -2.0]) == [1.0, 2.0]
+    with pytest.raises(WalkError, match=r"program.debug\(example\)"):
+        float(kept[0])
 
 
 def test_calls_elsewhere_and_runs_in_a_walk_are_refused() -> None:

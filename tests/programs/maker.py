@@ -209,7 +209,7 @@ class Maker:
                 activation = self.one_of([None, "tanh", "softmax"])
                 return fb.Linear(sizes[1], activation, bias=self.number(3) < 2)
             case "layer norm":
-                return fb.LayerNorm(0.1)  # with less, it is too steep for finite differences
+                return fb.blocks.LayerNorm(0.1)  # with less, it is too steep for finite differences
             case "attention":
                 return fb.blocks.Attention(3)
             case "lstm":

@@ -347,17 +347,25 @@ class CudaRun:
         arenas, rows = self._lie(values)
         for arena in np.unique(arenas).tolist():
             places = np.flatnonzero(arenas == arena)
-            type_ = self.model.arenas[arena]
-            index = self.device.put(rows[places].astype(np.int64))
-            taken = self.device.empty((len(places), *type_.shape), type_.dtype)
-            kind, words = _words(type_.nbytes)
-            source = self._arena("values", arena)
-            arguments = [source, index.pointer, len(places), words, taken.pointer]
-            elementwise(self.device, f"take_{kind}", len(places) * words, arguments)
-            copied = np.asarray(taken)
+            copied = self._rows(arena, rows[places])
             for i, place in enumerate(places.tolist()):
                 arrays[place] = copied[i, ...]
         return arrays
+
+    def take(self, arena: int, numbers: Ints) -> Array:
+        """Return copies of values that lie in an arena, by their numbers; see `Run.take`."""
+        self._status.look()
+        return self._rows(arena, self._lie(numbers)[1])
+
+    def _rows(self, arena: int, rows: Ints) -> Array:
+        """Return copies of rows of an arena: ``[n, *shape]``."""
+        type_ = self.model.arenas[arena]
+        index = self.device.put(rows.astype(np.int64))
+        taken = self.device.empty((len(rows), *type_.shape), type_.dtype)
+        kind, words = _words(type_.nbytes)
+        arguments = [self._arena("values", arena), index.pointer, len(rows), words, taken.pointer]
+        elementwise(self.device, f"take_{kind}", len(rows) * words, arguments)
+        return np.asarray(taken)
 
     def _lie(self, numbers: Ints) -> tuple[Ints, Ints]:
         """Return the arena and the row of values, by their numbers in the batch."""

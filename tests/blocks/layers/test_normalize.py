@@ -25,12 +25,12 @@ def normalized(x: Any, p: Any, epsilon: float) -> Any:
 def test_layer_norm_is_its_equations_over_the_last_axis(shape: tuple[int, ...], epsilon: float) -> None:
     before = fb.Linear(3, name="before", bias=False)  # its gradient has passed through the layer
     examples = [RNG.normal(size=shape).tolist() for _ in range(4)]
-    block = fb.Tensor(shape, "float64") >> before >> fb.LayerNorm(epsilon)
+    block = fb.Tensor(shape, "float64") >> before >> fb.blocks.LayerNorm(epsilon)
     check_layer(block, lambda x, p: normalized(np.asarray(x) @ p["before.weight"], p, epsilon), examples)
 
 
 def test_layer_norm_starts_from_weight_1_and_bias_0_and_bears_equal_elements() -> None:
-    program = fb.compile(fb.Vector(3) >> fb.LayerNorm())
+    program = fb.compile(fb.Vector(3) >> fb.blocks.LayerNorm())
     assert program.params["layer_norm.weight"].tolist() == [1, 1, 1]
     assert program.params["layer_norm.bias"].tolist() == [0, 0, 0]
     assert program.run([[7, 7, 7]])[0].tolist() == [0, 0, 0]
@@ -39,16 +39,16 @@ def test_layer_norm_starts_from_weight_1_and_bias_0_and_bears_equal_elements() -
 @pytest.mark.parametrize("epsilon", [0, -1, np.nan, np.inf, "1", None, True])
 def test_epsilon_is_a_number_above_0(epsilon: Any) -> None:
     with pytest.raises(BlockValueError, match="LayerNorm epsilon: expected a finite number above 0"):
-        fb.LayerNorm(epsilon)
+        fb.blocks.LayerNorm(epsilon)
 
 
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
-        (lambda: fb.Scalar() >> fb.LayerNorm(), "a float vector as input, found float32"),
-        (lambda: fb.Vector(3, "int32") >> fb.LayerNorm(), "a float vector as input, found int32[3]"),
-        (lambda: fb.Record((fb.Vector(3), fb.Vector(3))) >> fb.LayerNorm(), "one tensor"),
-        (lambda: fb.Vector(0) >> fb.LayerNorm(), "at least one element"),
+        (lambda: fb.Scalar() >> fb.blocks.LayerNorm(), "a float vector as input, found float32"),
+        (lambda: fb.Vector(3, "int32") >> fb.blocks.LayerNorm(), "a float vector as input, found int32[3]"),
+        (lambda: fb.Record((fb.Vector(3), fb.Vector(3))) >> fb.blocks.LayerNorm(), "one tensor"),
+        (lambda: fb.Vector(0) >> fb.blocks.LayerNorm(), "at least one element"),
     ],
 )
 def test_other_inputs_are_refused(make: Any, expected: str) -> None:

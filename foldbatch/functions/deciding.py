@@ -1,0 +1,373 @@
+"""Deciding: the examples of a batch run until each waits for a number, a round computes, and they go on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import CoroutineType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.errors import WalkError
+from foldbatch.functions.cells import GLOBALS, Signature
+from foldbatch.functions.notes import Lists, Notes, begin, noting, session
+from foldbatch.functions.rounds import LEAK, Computing, Noted, Rounds, Stretch
+from foldbatch.functions.store import Store
+from foldbatch.functions.suspended import Fiber, Fork, Join, Walked
+from foldbatch.functions.tracer import FunctionTracer, integers
+from foldbatch.functions.values import Value
+from foldbatch.scheduler.trace import Index
+from foldbatch.system.garbage import no_garbage
+
+
+def decide(
+    rounds: Rounds,
+    computing: Computing,
+    tracer: FunctionTracer,
+    examples: Sequence[Any],
+    numbers: Sequence[int],
+    *,
+    careful: bool = False,
+) -> Notes:
+    """Run a walk on examples in rounds, and return their complete notes, example by example.
+
+    Args:
+        rounds: what was learnt of its rounds.
+        computing: what computes them.
+        tracer: has the walk.
+        examples: the examples.
+        numbers: their numbers in the batch.
+        careful: whether each datum is checked when it is read.
+    """
+
+    def run() -> Notes:
+        deciding = Deciding(rounds, computing, tracer)
+        with deciding.noting(careful=careful):
+            deciding.join(examples, numbers)
+            while deciding.go():
+                pass
+        return deciding.complete()
+
+    return session(run)
+
+
+def results(
+    rounds: Rounds,
+    computing: Computing,
+    tracer: FunctionTracer,
+    examples: Sequence[Any],
+    *,
+    keep_going: bool = False,
+) -> list[Any]:
+    """Run a walk on examples in rounds, and return its results, with arrays in the place of values.
+
+    With `keep_going` the result of an example whose walk raises an exception is the exception. The other
+    arguments are those of `decide`.
+    """
+
+    def run() -> list[Any]:
+        deciding = Deciding(rounds, computing, tracer, keep_going=keep_going)
+        with no_garbage(), deciding.noting():
+            deciding.join(examples, range(len(examples)))
+            while deciding.go():
+                pass
+            deciding.compute()  # what the results need and nobody asked for
+        return deciding.results()
+
+    return session(run)
+
+
+class _Thrown:
+    """An error that a part of a walk has raised, for the walk that waits for it."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+class Deciding:
+    """A batch under way; further examples may join between rounds.
+
+    Args:
+        rounds: what was learnt of the rounds of the walk.
+        computing: what computes them.
+        tracer: has the walk.
+        keep_going: whether others go on where the walk of one raises an exception.
+
+    Attributes:
+        walked: the examples.
+        over: those that have ended since somebody last looked.
+    """
+
+    def __init__(
+        self, rounds: Rounds, computing: Computing, tracer: FunctionTracer, *, keep_going: bool = False
+    ) -> None:
+        self._rounds, self._computing, self._tracer = rounds, computing, tracer
+        self._keep_going = keep_going
+        self._start = self._first = GLOBALS["N"]
+        self._notes = Notes(self._start)
+        self._store = Store()
+        self._ready: deque[tuple[Fiber, Any]] = deque()
+        self._waiting: list[tuple[Fiber, Value]] = []
+        self._fiber: Fiber | None = None
+        self._stretch = Stretch(0, [], [], [])
+        self._stretches: list[Stretch] = []
+        self._parts: dict[Signature, list[Noted]] = {}
+        self._labels: dict[Signature, list[list[Any]]] = {}
+        self._numbers: list[int] = []
+        self.walked: list[Walked] = []
+        self.over: list[Walked] = []
+
+    def noting(self, *, careful: bool = False) -> Any:
+        """Return the context in which the batch runs."""
+        known = [*self._tracer.learnt.cells]
+        return noting(self._notes, known, self._read, self._ask, careful=careful)
+
+    def join(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Walked]:
+        """Take examples in, with their numbers in the batch."""
+        new = []
+        for example, number in zip(examples, numbers, strict=True):
+            walked = Walked(len(self.walked), number)
+            self._numbers.append(number)
+            self.walked.append(walked)
+            new.append(walked)
+            self._ready.append((Fiber(walked, self._tracer.walk, (example,)), None))
+        return new
+
+    def go(self) -> bool:
+        """Let all examples run until each waits, and compute a round; return whether some go on."""
+        ready, go = self._ready, self._go
+        while ready:
+            go(*ready.popleft())
+        if not self._waiting:
+            return False
+        self.compute()
+        waiting, self._waiting = self._waiting, []
+        by_type: dict[type[Value], list[int]] = {}
+        for _, value in waiting:
+            by_type.setdefault(value.__class__, []).append(value.n - self._start)
+        rows = {
+            kind: iter(self._store.take(kind.type, np.array(numbers, np.int64)))
+            for kind, numbers in by_type.items()
+        }
+        for fiber, value in waiting:
+            ready.append((fiber, next(rows[value.__class__])))
+        return True
+
+    # -- fibers
+
+    def _go(self, fiber: Fiber, sent: Any) -> None:
+        """Let a fiber run until it waits or ends."""
+        walked, join = fiber.walked, fiber.join
+        if walked.error is not None or (join is not None and join.failed):
+            return
+        self._fiber = fiber
+        first = GLOBALS["N"]
+        begin(walked.number, self._tracer.max_calls - walked.made)
+        failed: Exception | None = None
+        try:
+            asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else fiber.switch(sent)
+        except RecursionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is raised where it belongs
+            failed = error
+        made = GLOBALS["N"] - first
+        if made:
+            stretch = self._stretch
+            stretch.examples.append(walked.place)
+            stretch.sizes.append(made)
+            stretch.before.append(walked.made)
+            walked.made += made
+        if failed is not None:
+            self._failed(fiber, failed)
+        elif asked is None:
+            self._ended(fiber)
+        elif asked.__class__ is Fork:
+            self._fork(fiber, asked)
+        elif asked.n < self._first:  # it was awaited, and is there already
+            self._ready.append((fiber, None))
+        else:
+            self._waiting.append((fiber, asked))
+
+    def _ended(self, fiber: Fiber) -> None:
+        if isinstance(fiber.result, CoroutineType):
+            self._ready.append((Fiber(fiber.walked, fiber.result, (), fiber.join, fiber.place), None))
+        elif fiber.join is None:
+            fiber.walked.result = fiber.result
+            self.over.append(fiber.walked)
+        else:
+            join = fiber.join
+            join.results[fiber.place] = fiber.result
+            join.left -= 1
+            if not join.left:
+                self._ready.append((join.fiber, join.results))
+
+    def _failed(self, fiber: Fiber, error: Exception) -> None:
+        if fiber.join is not None:
+            fiber.join.failed = True
+            self._ready.append((fiber.join.fiber, _Thrown(error)))
+            return
+        error.add_note(f"foldbatch: in the walk of example {fiber.walked.number}")
+        if not self._keep_going:
+            raise error
+        fiber.walked.error = error
+        self.over.append(fiber.walked)
+
+    def _fork(self, fiber: Fiber, fork: Fork) -> None:
+        join = Join(fiber, [None] * len(fork.parts), len(fork.parts))
+        if not fork.parts:
+            self._ready.append((fiber, []))
+        for place, part in enumerate(fork.parts):
+            self._ready.append((Fiber(fiber.walked, part, (), join, place), None))
+
+    # -- what walks ask for
+
+    def _ask(self, fork: Fork) -> Any:
+        fiber = self._fiber
+        assert fiber is not None, "a walk runs in a fiber"
+        return fiber.ask(fork, "fb.together")
+
+    def _read(self, value: Value, what: str) -> Any:
+        """Return the numbers of a value of the present example; it waits until they are there."""
+        fiber, number = self._fiber, value.n - self._start
+        assert fiber is not None, "a walk runs in a fiber"
+        if value.n >= self._first:
+            return fiber.ask(value, what)
+        if number < 0 or self._store.example[number] != fiber.walked.place:
+            where = f"{what} at example {fiber.walked.number}"
+            raise WalkError(
+                where, "a value of the same example", "one kept from another example or run", LEAK
+            )
+        return self._store.row(value.type, number)
+
+    # -- what they leave
+
+    def compute(self) -> None:
+        """Compute all that is pending."""
+        if not self._stretch.sizes:
+            return
+        noted = self._collected()
+        with no_garbage():
+            self._rounds.compute(self._computing, noted, self._stretch, self._store, self._numbers)
+        self._next()
+
+    def _next(self) -> None:
+        self._stretches.append(self._stretch)
+        self._first = GLOBALS["N"]
+        self._stretch = Stretch(self._first - self._start, [], [], [])
+
+    def _collected(self) -> dict[Signature, Noted]:
+        """Return what was noted since the last round; numbers count from the beginning of the run."""
+        found = {}
+        for signature, lists in self._notes.lists.items():
+            if not lists.rows:
+                continue
+            rows = integers(lists.rows).reshape(-1, signature.arguments)
+            rows[:, : 1 + len(signature.operands)] -= self._start
+            widths = [len(members) for _, _, members in signature.sequences]
+            elements = [
+                integers(flat).reshape(-1, max(width, 1)) - self._start
+                for flat, width in zip(lists.elements, widths, strict=True)
+            ]
+            noted = Noted(rows, elements, [[*items] for items in lists.feeds])
+            found[signature] = noted
+            self._parts.setdefault(signature, []).append(noted)
+            if lists.labels:
+                own = self._labels.setdefault(signature, [[] for _ in lists.labels])
+                for kept, labels in zip(own, lists.labels, strict=True):
+                    kept.extend(labels)
+            for items in (lists.rows, *lists.elements, *lists.feeds, *lists.labels):
+                items.clear()
+        return found
+
+    def complete(self) -> Notes:
+        """Return what was noted, example by example, as if each had run alone."""
+        self._collected()
+        self._next()
+        examples = np.array([e for s in self._stretches for e in s.examples], np.int64)
+        sizes = np.array([n for s in self._stretches for n in s.sizes], np.int64)
+        before = np.array([n for s in self._stretches for n in s.before], np.int64)
+        totals = np.array([walked.made for walked in self.walked], np.int64)
+        ends = np.cumsum(totals)
+        ahead = (ends - totals)[examples] + before - (np.cumsum(sizes) - sizes)
+        moved = np.arange(int(sizes.sum())) + np.repeat(ahead, sizes)
+        lists = {
+            signature: self._ordered(signature, parts, moved) for signature, parts in self._parts.items()
+        }
+        whose = np.repeat(examples, sizes)
+
+        def renumbered(walked: Walked, value: Value) -> Value:
+            n = value.n - self._start
+            if not 0 <= n < len(moved) or whose[n] != walked.place:
+                raise self._not_own(walked)
+            new = object.__new__(value.__class__)
+            new.n = int(moved[n]) + self._start
+            return new
+
+        found = [_replaced(walked.result, partial(renumbered, walked)) for walked in self.walked]
+        return Notes(self._start, (ends + self._start).tolist(), found, lists)
+
+    def _ordered(self, signature: Signature, parts: list[Noted], moved: Index) -> Lists:
+        """Return the calls of a cell in their complete order, given the new place of each number."""
+        rows = np.concatenate([part.rows for part in parts])
+        values = 1 + len(signature.operands)
+        read = rows[:, :values]
+        if read.min(initial=0) < 0:
+            raise WalkError(signature.name, "values of this run", "one kept from another run", LEAK)
+        rows[:, :values] = moved.take(read) + self._start
+        order = np.argsort(rows[:, 0], kind="stable")
+        elements = []
+        for s in range(len(signature.sequences)):
+            flat = moved.take(np.concatenate([part.elements[s] for part in parts])) + self._start
+            lengths = rows[:, values + s]
+            begins = np.cumsum(lengths) - lengths
+            sizes = lengths.take(order)
+            index = np.repeat(begins.take(order) - (np.cumsum(sizes) - sizes), sizes)
+            elements.append(flat.take(index + np.arange(len(index)), axis=0).ravel())
+        places = order.tolist()
+        feeds = [[x for part in parts for x in part.feeds[i]] for i in range(len(signature.feeds))]
+        labels = self._labels.get(signature, [])
+        return Lists(
+            rows.take(order, axis=0).ravel(),  # type: ignore[arg-type] # integers as an array
+            elements,
+            [[items[i] for i in places] for items in feeds],
+            [[items[i] for i in places] for items in labels],
+        )
+
+    def results(self) -> list[Any]:
+        """Return what walks returned, with arrays in the place of values, or the errors that they raised."""
+        return [
+            walked.result if walked.error is None else walked.error for walked in map(self.shown, self.walked)
+        ]
+
+    def shown(self, walked: Walked) -> Walked:
+        """Put arrays into the place of values in a result; they must have been computed."""
+
+        def number(value: Value) -> NDArray[Any]:
+            n = value.n - self._start
+            if n < 0 or self._store.example[n] != walked.place:
+                raise self._not_own(walked)
+            return np.array(self._store.row(value.type, n))
+
+        walked.result = _replaced(walked.result, number)
+        return walked
+
+    def _not_own(self, walked: Walked) -> WalkError:
+        where, fix = f"walk at example {walked.number}", "return what this example's calls yield"
+        return WalkError(where, "a value of the same example", "one kept from another example or run", fix)
+
+
+def _replaced(x: Any, value: Callable[[Value], Any]) -> Any:
+    """Return a result with something else in the place of values."""
+    match x:
+        case Value():
+            return value(x)
+        case tuple():
+            return tuple([_replaced(item, value) for item in x])
+        case list():
+            return [_replaced(item, value) for item in x]
+    return x

@@ -1,0 +1,182 @@
+"""Suspended: walks that stop where they ask for a number, and go on when it is there.
+
+A *fiber* is a walk, or a part of one that `together` has begun, that can stop anywhere: a greenlet, or a
+coroutine where the walk is an ``async def``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import cache, partial
+from inspect import CO_COROUTINE
+from types import CoroutineType
+from typing import Any
+
+from foldbatch.errors import WalkError
+from foldbatch.functions import notes
+from foldbatch.functions.values import Value
+
+
+@dataclass(eq=False, slots=True)
+class Walked:
+    """An example under way.
+
+    Attributes:
+        place: in the list of examples.
+        number: in the batch, for errors.
+        made: how many numbers its calls have taken so far.
+        result: what its walk has returned.
+        error: what its walk has raised, where others go on.
+    """
+
+    place: int
+    number: int
+    made: int = 0
+    result: Any = None
+    error: Exception | None = None
+
+
+class Fork:
+    """Parts of a walk that go on side by side; awaiting it yields their results.
+
+    Attributes:
+        parts: functions without arguments, or coroutines.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        self.parts = parts
+
+    def __await__(self) -> Generator[Fork, Any, tuple[Any, ...]]:
+        """Wait until all parts have ended."""
+        found: tuple[Any, ...] = yield self
+        return found
+
+
+@dataclass(eq=False, slots=True)
+class Join:
+    """Where the parts of a fork meet: who waits, results, how many are under way, whether one has failed."""
+
+    fiber: Fiber
+    results: list[Any]
+    left: int
+    failed: bool = False
+
+
+class Fiber:
+    """A walk, or a part of one, that can stop.
+
+    Args:
+        walked: whose it is.
+        part: a function, or a coroutine.
+        given: the arguments of the function.
+        join: where its result goes; None of a walk.
+        place: where there.
+
+    Attributes:
+        switch: goes on with what was asked for, until it asks for something again: a `Value` or a `Fork`;
+            None at the end.
+        throw: goes on with an error.
+        result: what it has returned.
+        awaits: whether it is a coroutine.
+    """
+
+    __slots__ = ("awaits", "join", "place", "result", "switch", "throw", "walked")
+
+    def __init__(
+        self, walked: Walked, part: Any, given: tuple[Any, ...], join: Join | None = None, place: int = 0
+    ) -> None:
+        self.walked, self.join, self.place = walked, join, place
+        self.result: Any = None
+        self.awaits = isinstance(part, CoroutineType)
+        kind = greenlets()
+        if self.awaits:
+            self.switch, self.throw = partial(self._awaited, part.send), partial(self._awaited, part.throw)
+        elif kind is None:
+            self.switch = self.throw = partial(self._ran, part, given)
+        else:
+            own = kind(partial(self._ran, part, given))
+            own.gr_context = copy_context()
+            self.switch, self.throw = own.switch, own.throw
+
+    def _ran(self, part: Callable[..., Any], given: tuple[Any, ...], _: Any) -> None:
+        self.result = part(*given)
+
+    def _awaited(self, go_on: Callable[[Any], Any], sent: Any) -> Any:
+        try:
+            return go_on(sent)
+        except StopIteration as stop:
+            self.result = stop.value
+            return None
+
+    def ask(self, thing: Value | Fork, what: str) -> Any:
+        """Stop the walk that runs in this fiber until what it asks for is there."""
+        if self.awaits:
+            fix = f"write {what}(await value), and await fb.together(...)"
+            raise WalkError(what, "a value that was awaited, as the walk is an async def", repr(thing), fix)
+        if greenlets() is None:
+            fix = "pip install 'foldbatch[decide]', or write the walk as an async def, with await value"
+            expected = "the package greenlet, so that the walk can wait for a number"
+            raise WalkError(what, expected, "a Python without it", fix)
+        return greenlets().getcurrent().parent.switch(thing)
+
+
+@cache
+def greenlets() -> Any:
+    """Return the class of greenlets; None where the package is not installed."""
+    try:
+        from greenlet import greenlet  # noqa: PLC0415 - an extra
+    except ImportError:
+        return None
+    return greenlet
+
+
+def together(*parts: Any) -> Any:
+    """Do several parts of a walk side by side: where each waits for a number, they wait together.
+
+    So a tree that grows by numbers grows in rounds of its depth, not of its nodes. In an ``async def`` the
+    result is to be awaited.
+
+    Args:
+        parts: functions without arguments; in an ``async def`` coroutines, or functions that return some.
+
+    Returns:
+        Their results, in a tuple.
+
+    Raises:
+        WalkError: when no walk runs.
+
+    >>> import foldbatch as fb
+    >>> def halvings(x):
+    ...     return 0 if float(x) < 1 else 1 + halvings(x * 0.5)
+    >>> def walk(numbers):
+    ...     return list(fb.together(*[lambda x=x: halvings(fb.tensor(x)) for x in numbers]))
+    >>> fb.compile(walk, "numpy").run([[1.0, 5.0], []])
+    [[1, 3], []]
+    """
+    if not notes.running():
+        raise WalkError("fb.together", "a call in a walk", "one elsewhere", notes.OUTSIDE)
+    if sys._getframe(1).f_code.co_flags & CO_COROUTINE:
+        return Fork(parts)
+    fork = notes.forking()
+    if fork is not None:
+        return tuple(fork(Fork(parts)))
+    return tuple([part() for part in parts])
+
+
+def finished(part: Any) -> Any:
+    """Return the result of a function without arguments, or of a coroutine, that has all numbers at once."""
+    result = part() if callable(part) else part
+    if not isinstance(result, CoroutineType):
+        return result
+    found: Any = None
+    try:
+        while True:
+            asked = result.send(found)
+            found = tuple(map(finished, asked.parts)) if isinstance(asked, Fork) else None
+    except StopIteration as stop:
+        return stop.value

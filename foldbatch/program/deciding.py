@@ -1,0 +1,139 @@
+"""Walks that read numbers, on the engine of a program: what computes their rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.engines.batch import Batch, arenas_of
+from foldbatch.engines.engine import Engine, Settings, choose_engine, load_engine
+from foldbatch.engines.keys import call_keys, example_numbers
+from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.runner import Options
+from foldbatch.engines.threads import single_threaded_blas
+from foldbatch.errors import ExampleError
+from foldbatch.functions.deciding import decide
+from foldbatch.functions.rounds import Rounds
+from foldbatch.model.model import Model
+from foldbatch.model.tracer import Decide
+from foldbatch.params.parameters import Array, Parameter
+from foldbatch.scheduler.layout import find_layout
+from foldbatch.scheduler.merge import Merged
+from foldbatch.scheduler.policies import find_policy
+from foldbatch.scheduler.schedule import Index, Schedule, verify
+from foldbatch.scheduler.sharing import find_share
+from foldbatch.scheduler.tables import build
+from foldbatch.scheduler.trace import Trace
+from foldbatch.static.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A round made ready; `orders` and `arenas` are those of `foldbatch.functions.rounds.Scheduled`."""
+
+    orders: list[Index]
+    arenas: Index
+    ready: Any
+
+
+class Deciding:
+    """The rounds of a program's walk: what was learnt of them, and the engine of their model.
+
+    Args:
+        options: how the program runs.
+        seed: the seed of random numbers.
+        admit: is given the parameters of a model before it runs.
+
+    Attributes:
+        rounds: what was learnt.
+    """
+
+    def __init__(self, options: Options, seed: int, admit: Callable[[Sequence[Parameter]], None]) -> None:
+        self.rounds = Rounds()
+        self.options, self.seed = options, seed
+        self.policy, self.layout = find_policy(options.policy), find_layout(options.layout)
+        self._admit = admit
+        self._engine: Engine | None = None
+        self.model: Model | None = None
+        self.memory: Any = None
+        self.phased = False
+
+    def engine(self, model: Model) -> Engine:
+        """Return the engine of a model; it is made once."""
+        if self._engine is None or self.model is not model:
+            self._admit(model.parameters)
+            settings = Settings(self.options.debug, self.options.precision, self.options.launch)
+            self._engine = load_engine(choose_engine(self.options.backend), model, settings)
+            self.model, self.memory = model, self._engine.memory()
+            built = [Graph(cell.built.inputs, cell.built.results) for cell in model.cells]
+            self.phased = any(node.op.name == "when_training" for graph in built for node in graph.nodes)
+        return self._engine
+
+    def computing(self, step: int, numbers: Sequence[int] = (), *, training: bool) -> Computing:
+        """Return what computes rounds of a phase, and draws the random numbers of a step."""
+        return Computing(self, step, numbers, training)
+
+    def decide(self, step: int, numbers: Sequence[int] = (), *, training: bool) -> Decide:
+        """Return what runs walks for `Tracer.trace_all`; arguments are those of `computing`."""
+        return partial(decide, self.rounds, self.computing(step, numbers, training=training))
+
+
+class Computing:
+    """What computes rounds: `foldbatch.functions.rounds.Computing`.
+
+    Args:
+        deciding: the rounds of the program.
+        step: the step that random numbers are drawn for.
+        numbers: the numbers of examples in a larger batch.
+        training: whether it is computed as while training.
+    """
+
+    def __init__(self, deciding: Deciding, step: int, numbers: Sequence[int], training: bool) -> None:  # noqa: FBT001
+        self._deciding, self._step, self._numbers = deciding, step, numbers
+        self.policy, self.training = deciding.policy, training
+        self.launches = self.rounds = 0
+
+    def ready(self, model: Model, trace: Trace) -> Scheduled:
+        """Return a round's schedule and launch table."""
+        own, engine = self._deciding, self._deciding.engine(model)
+        counts = tuple([np.array([len(rows)], np.int64) for rows in trace.calls])
+        merged = Merged(trace, counts, np.zeros(1, np.int64))
+        share = find_share(None)
+        cells, arenas = model.signatures, len(model.arenas)
+        schedule: Schedule = build(merged, cells, own.policy, own.layout, arenas, share, engine.arithmetic)
+        if own.options.debug:
+            verify(schedule, tuple([cell.outputs for cell in cells]))
+        batch = Batch(merged, schedule, (), (), {})
+        ready = engine.ready(batch, training=self.training and own.phased)
+        return Scheduled([table.order for table in schedule.cells], arenas_of(batch, cells), ready)
+
+    def run(
+        self, ready: Scheduled, feeds: Sequence[Sequence[Array]], example: Callable[[int, int], int]
+    ) -> Callable[[int, Index], Array]:
+        """Compute a round; see `foldbatch.functions.rounds.Computing.run`."""
+        own = self._deciding
+        engine, model = own._engine, own.model
+        assert engine is not None, "a round is made ready before it runs"
+        assert model is not None, "with its model"
+        try:
+            with np.errstate(all="ignore"), single_threaded_blas():
+                run = engine.forward(ready.ready, feeds, own.memory)
+        except OutOfRangeError as error:
+            where = f"{model.cells[error.cell].name} at example {example(error.cell, error.rank)}"
+            fix = "correct what computes the id"
+            raise ExampleError(where, f"ids from 0 to {error.size - 1}", str(error.id), fix) from None
+        self.rounds += 1
+        self.launches += run.launches
+        return run.take
+
+    def keys(self, examples: Index, calls: Index) -> NDArray[np.int64]:
+        """Return keys of random numbers; see `foldbatch.functions.rounds.Computing.keys`."""
+        if len(self._numbers):
+            given = example_numbers(self._numbers, len(self._numbers))
+            examples = given.take(examples)
+        return call_keys(self._deciding.seed, self._step, examples, calls)
