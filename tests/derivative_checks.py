@@ -166,7 +166,7 @@ def moved(engine: Program, prepared: list[Prepared], distance: float) -> list[Pr
 def assert_input_gradients(engine: Program, program: BlockProgram) -> None:
     """Check gradients of data against finite differences of all data at once, and other engines."""
     prepared = engine.prepare(program.examples)
-    found_loss, found = engine.input_gradients(program.examples, step=DRAWN)
+    found_loss, _, found = engine.vjp(program.examples, step=DRAWN, inputs=True)
     assert set(found) == set(float_reads(engine.model))
     along = along_waves(engine, prepared, found)
 
@@ -288,7 +288,7 @@ def assert_vjp_of_losses(engine: Program, program: BlockProgram) -> None:
         assert type(found.gradients[name]) is type(gradient)
         assert_near(dense(found.gradients[name]), dense(gradient), 1e-12)
     inputs = engine.vjp(program.examples, inputs=True, step=DRAWN).inputs
-    _, right = engine.input_gradients(program.examples, step=DRAWN)
+    _, _, right = engine.vjp(program.examples, step=DRAWN, inputs=True)
     assert set(inputs) == set(right)
     for name, gradient in right.items():
         assert_near(inputs[name].values, gradient.values, 1e-12)

@@ -37,7 +37,7 @@ class InputGradients(Metrics):
     def __getitem__(self, name: str) -> MetricValues:
         if name not in self._values:
             expected = f"a block that reads floats, of {', '.join(self._values) or 'none'}"
-            raise UnknownNameError("input_gradients", expected, repr(name), "print the names first")
+            raise UnknownNameError("inputs", expected, repr(name), "print the names first")
         return self._values[name]
 
 

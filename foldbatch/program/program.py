@@ -30,7 +30,6 @@ from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Captures, Report
 from foldbatch.engines.results import Results, Step
 from foldbatch.engines.runner import Options, Runner, Work
-from foldbatch.engines.visits import InputGradients
 from foldbatch.errors import (
     BlockTypeError,
     FoldbatchWarning,
@@ -59,9 +58,8 @@ from foldbatch.types import describe_value
 class Program:
     """A compiled block; made by `compile`.
 
-    Several threads may use a program at once: their batches run one after the other, but their examples are
-    traced side by side, so the block's Python functions must bear that. After a fork the program works in the
-    child, too.
+    Several threads may use a program at once: batches run one after the other, but examples are traced side by
+    side, which the block's Python functions must bear. After a fork the program works in the child, too.
 
     Attributes:
         lowered: what the user's model became: the `foldbatch.model.tracer.Tracer`.
@@ -157,10 +155,15 @@ class Program:
 
     def __getattr__(self, name: str) -> Any:
         """Find what has another name now."""
-        if name != "fit_capacities":
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        warnings.warn("Program.fit_capacities is Program.warm now", DeprecationWarning, stacklevel=2)
-        return self.warm
+        now = {"fit_capacities": "warm", "input_gradients": "vjp(inputs=True)"}.get(name)
+        if now is None:
+            raise AttributeError(f"a Program has no attribute {name!r}")
+        warnings.warn(f"Program.{name} is Program.{now} now", DeprecationWarning, stacklevel=2)
+        return (
+            self.warm
+            if name == "fit_capacities"
+            else lambda examples, *, step=None: self.vjp(examples, inputs=True, step=step)[::2]
+        )
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         fix = "program.save(path) keeps it in a file; or pickle the block, and dict(program.params) with it"
@@ -174,8 +177,7 @@ class Program:
     ) -> list[Prepared]:
         """Trace examples ahead; the results stand for them in later calls.
 
-        A `foldbatch.trees.Tree` cannot change, so its trace is kept anyway; of other examples this is the way
-        to trace only once.
+        A `foldbatch.trees.Tree` cannot change, so its trace is kept anyway; others are traced once by this.
 
         Args:
             examples: as for `run`.
@@ -232,9 +234,8 @@ class Program:
         """Learn ahead from examples what the first batches would else teach, each at the cost of a pause.
 
         Of a plain function: its cells, wires and parameters; a program of blocks knows all of them. On a GPU:
-        how large batches are. A batch that fits into a graph that was captured before, a sequence of kernels
-        with a capacity each, is run by one launch; capacities are learned here from random batches. Nothing
-        is launched, and parameters are not changed.
+        how large batches are. One that fits into a graph that was captured before, a sequence of kernels with
+        a capacity each, is one launch. Nothing is launched here, and parameters are not changed.
 
         Args:
             examples: the data set, or enough of it.
@@ -404,8 +405,7 @@ class Program:
 
         With cotangents that another program computed, a block can be one part of a larger model. With none,
         gradients come from the losses, and those of parameters are what `value_and_grad` returns. What is
-        computed is what is
-        trained: `Dropout` drops. The cells that compute it are compiled at the first call.
+        computed is what is trained: `Dropout` drops. Its cells are compiled at the first call.
 
         Args:
             examples: the batch.
@@ -413,7 +413,10 @@ class Program:
                 floats; None for a part, or for an example, that has none.
             losses: whether gradients come from the losses, too; by default only where no cotangents are
                 given.
-            inputs: whether gradients of the floats that examples hold are wanted, as of `input_gradients`.
+            inputs: whether gradients of the floats that examples hold are wanted, too. They are found by the
+                place and the block that reads a tensor, such as ``model['x'] Vector(3)``; their `values` are
+                ``[m, *shape]``, one per visit, and `examples` and `nodes` tell whose they are, as of metrics,
+                but in a recursion children come before parents.
             step: as for `value_and_grad`.
 
         Raises:
@@ -483,32 +486,6 @@ class Program:
         """
         ready, traces = self._traced(examples)
         return ready.derivatives.hvp(traces, tangents, self._drawing(step))
-
-    def input_gradients(
-        self, examples: Iterable[Any] | Planned, *, step: int | None = None
-    ) -> tuple[float, InputGradients]:
-        """Return the float sum of all losses, and its gradients with respect to what examples hold.
-
-        They are found by the place and the block that reads a tensor of floats, such as
-        ``model['x'] Vector(3)``; their `values` are ``[m, *shape]``, one per visit, and `examples`
-        and `nodes` tell whose they are, as of metrics, but in a recursion children come before parents.
-        The cells that compute them are compiled at
-        the first call.
-
-        Raises:
-            ExampleError: when an example does not fit the block.
-
-        >>> import foldbatch as fb
-        >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x) >> fb.Loss()))
-        >>> loss, gradients = program.input_gradients([[1, 2], [], [3]])
-        >>> for name, found in gradients.items():
-        ...     print(name, found.values, found.examples)
-        model.map Scalar('float32') [2. 4. 6.] [0 0 2]
-        """
-        ready, traces = self._traced(examples)
-        step = self._drawing(step)
-        derivatives = ready.derivatives.vjp(traces, step, None, parameters=False, inputs=True)
-        return derivatives.loss, derivatives.inputs
 
     # -- losses that are not finite
 
@@ -688,7 +665,6 @@ class Program:
         a layer that is not in the block, the file holds the parameters only, for `Block.load_parameters`, and
         a warning says why. Of a plain function the file holds where it, its cells and its layers are found,
         and what was learnt of it. The file is complete under its name, or the former one stays.
-        ``.safetensors`` is its usual ending.
 
         Args:
             path: of the file.

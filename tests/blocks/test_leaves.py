@@ -97,7 +97,7 @@ def test_integers_that_do_not_fit_the_declared_dtype_are_refused(dtype):
 def test_narrow_floats_have_gradients_of_the_dtype_they_are_read_as():
     program = fb.compile(fb.Vector(2, "float16") >> fb.Function(lambda x: ops.sum(x * x)) >> fb.Loss())
     data = [np.array([1.5, 0.1], "float16"), [3, 4]]
-    loss, gradients = program.input_gradients(data)
+    loss, _, gradients = program.vjp(data, inputs=True)
     found = gradients["model Vector(2, 'float16')"]
     right = np.array([data[0], data[1]], "float32")
     np.testing.assert_array_equal(found.values, 2 * right, strict=True)

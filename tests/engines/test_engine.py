@@ -218,7 +218,7 @@ def test_a_precision_reaches_the_engine_and_those_made_of_its_program(precision:
     with mock.patch.object(cuda, "BACKEND", replace(cuda.BACKEND, load=load)), gpu():
         program = fb.compile(model(), "cuda", options={"precision": precision})
         program.run(BATCH, losses=True)
-        program.input_gradients(BATCH)
+        program.vjp(BATCH, inputs=True)
     assert program.options.precision == precision
     assert len(asked) > 1
     assert {*asked} == {precision}

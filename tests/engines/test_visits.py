@@ -69,6 +69,6 @@ def test_places_that_share_a_name_are_joined_in_order_of_visits():
 def test_a_name_that_nothing_is_read_under_is_refused_with_those_there_are():
     found = InputGradients({"model Vector(2)": MetricValues(np.zeros((0, 2)), NONE, NONE, None)})
     assert list(found) == ["model Vector(2)"]
-    message = r"input_gradients: expected a block that reads floats, of model Vector\(2\), found 'x'"
+    message = r"inputs: expected a block that reads floats, of model Vector\(2\), found 'x'"
     with pytest.raises(UnknownNameError, match=message):
         found["x"]

@@ -140,7 +140,7 @@ def test_in_a_recursion_the_gradients_of_children_come_before_their_parents():
     )
     program = fb.compile(tree(), "numpy")
     examples = [[1, [[2, [[3, []]]], [4, []]]], [5, []]]
-    _, gradients = program.input_gradients(examples)
+    _, _, gradients = program.vjp(examples, inputs=True)
     (found,) = gradients.values()
     assert found.values.tolist() == [6, 4, 8, 2, 10]
     assert found.nodes.tolist() == [0, 1, 2, 3, 0]

@@ -159,7 +159,7 @@ def test_derivatives_leave_parameters_and_training_as_they_were():
     tangents = tangents_of(program, np.random.default_rng(0))
     program.jvp(TREES, tangents, step=0)
     program.hvp(TREES, tangents, step=0)
-    program.input_gradients(TREES, step=0)
+    program.vjp(TREES, step=0, inputs=True)
     program.vjp(TREES, [np.ones(3)] * 4, losses=True, inputs=True, step=0)
     for name, value in before.items():
         assert_same(program.params[name], value)
@@ -189,7 +189,7 @@ def test_derivatives_of_nothing_are_nothing():
     assert program.jvp([], tangents) == (0.0, 0.0)
     assert not any(product.any() for product in program.hvp([], tangents).values())
     reading = fb.compile(fb.Map(fb.Vector(2)) >> fb.Sum() >> fb.Function(ops.sum) >> fb.Loss())
-    loss, found = reading.input_gradients([])
+    loss, _, found = reading.vjp([], inputs=True)
     assert loss == 0.0
     (gradient,) = found.values()
     assert (gradient.values.shape, gradient.values.dtype, gradient.examples.tolist()) == (
@@ -200,7 +200,7 @@ def test_derivatives_of_nothing_are_nothing():
     without = fb.compile(fb.Vector(2))
     assert without.jvp([[1, 2]], {}) == (0.0, 0.0)
     assert without.hvp([[1, 2]], {}) == {}
-    assert not without.input_gradients([[1, 2]])[1]["model Vector(2, 'float32')"].values.any()
+    assert not without.vjp([[1, 2]], inputs=True).inputs["model Vector(2, 'float32')"].values.any()
 
 
 def test_products_in_single_precision_are_close_to_those_in_double():
@@ -217,7 +217,7 @@ def test_products_in_single_precision_are_close_to_those_in_double():
     for name, product in found.items():
         assert product.dtype == np.float32
         np.testing.assert_allclose(product, right[name], rtol=1e-4, atol=1e-5)
-    _, inputs = single.input_gradients(data)
+    _, _, inputs = single.vjp(data, inputs=True)
     assert {gradient.values.dtype for gradient in inputs.values()} == {np.dtype(np.float32)}
 
 
@@ -242,7 +242,7 @@ def test_a_datum_that_two_cells_read_around_a_recursion_has_one_gradient():
     (name,) = [name for name in float_reads(program.model) if "case(True)" in name]
     (places,) = float_reads(program.model)[name][1]
     assert len(places) == 2
-    _, found = program.input_gradients(examples)
+    _, _, found = program.vjp(examples, inputs=True)
     assert found[name].examples.tolist() == [0] * 4 + [2]
     assert found[name].nodes.tolist() == [0, 1, 2, 3, 0]
     nodes = [node for example in examples for node in in_preorder(example)]
@@ -261,7 +261,7 @@ def test_a_datum_that_two_cells_read_around_a_recursion_has_one_gradient():
 
 def test_gradients_of_inputs_need_no_parameter():
     program = fb.compile(fb.Vector(2, "float64") >> fb.Function(lambda x: ops.sum(x * x)) >> fb.Loss())
-    loss, found = program.input_gradients([[1, 2], [3, 4]])
+    loss, _, found = program.vjp([[1, 2], [3, 4]], inputs=True)
     assert loss == 30.0
     ((name, gradient),) = found.items()
     assert name == "model Vector(2, 'float64')"
@@ -272,7 +272,7 @@ def test_gradients_of_inputs_need_no_parameter():
 def test_a_datum_that_no_loss_depends_on_has_a_gradient_of_zeros():
     both = fb.Record({"used": fb.Scalar("float64"), "other": fb.Scalar("float64")})
     model = both >> fb.AllOf(fb.GetItem(0) >> fb.Function(ops.exp) >> fb.Loss(), fb.GetItem(1))
-    _, found = fb.compile(model).input_gradients([{"used": 0.0, "other": 5.0}])
+    _, _, found = fb.compile(model).vjp([{"used": 0.0, "other": 5.0}], inputs=True)
     assert {name: gradient.values.tolist() for name, gradient in found.items()} == {
         "model['used'] Scalar('float64')": [1.0],
         "model['other'] Scalar('float64')": [0.0],
@@ -280,18 +280,16 @@ def test_a_datum_that_no_loss_depends_on_has_a_gradient_of_zeros():
 
 
 def test_integers_have_no_gradient():
-    _, found = fb.compile(gates()).input_gradients(TREES)
+    _, _, found = fb.compile(gates()).vjp(TREES, inputs=True)
     assert len(found) == 0
-    with pytest.raises(
-        UnknownNameError, match=r"input_gradients: expected a block that reads floats, of none"
-    ):
+    with pytest.raises(UnknownNameError, match=r"inputs: expected a block that reads floats, of none"):
         found["tree"]
 
 
 def test_asking_for_gradients_of_inputs_changes_no_kernel_of_training():
     program = fb.compile(passed_down_and_up())
     before = program.kernels()
-    program.input_gradients([])
+    program.vjp([], inputs=True)
     assert program.kernels() == before
     yielded = {
         kind
@@ -315,7 +313,7 @@ def test_a_cell_that_runs_level_by_level_collects_the_gradients_of_all_its_calls
     model = fb.Map(both >> fb.Function(lambda h, x: ops.sum(h * x)) >> fb.Loss())
     data = [[(((0,),), [1.0, 2.0]), (0, [3.0, 4.0])], [((0,), [5.0, 6.0])]]
     program = fb.compile(model, options={"policy": "by_depth"}, threads=1)
-    _, found = program.input_gradients(data)
+    _, _, found = program.vjp(data, inputs=True)
     once = np.tanh(program.params["w"])
     right = [np.tanh(once + program.params["w"]), [0.0, 0.0], once]
     (gradient,) = found.values()
@@ -556,7 +554,7 @@ def test_examples_that_do_not_fit_are_refused():
     for call in (
         lambda: program.jvp(["x"], {}),
         lambda: program.hvp(["x"], {}),
-        lambda: program.input_gradients(["x"]),
+        lambda: program.vjp(["x"], inputs=True),
         lambda: program.vjp(["x"], [None]),
     ):
         with pytest.raises(ExampleError, match=r"tree.*at example 0"):
@@ -595,7 +593,7 @@ def test_gradients_of_several_losses_add_up():
         lambda p: p.value_and_grad(data)[1]["w"],
         lambda p: p.jvp(data, tangents)[1],
         lambda p: p.hvp(data, tangents)["w"],
-        lambda p: next(iter(p.input_gradients(data)[1].values())).values,
+        lambda p: next(iter(p.vjp(data, inputs=True).inputs.values())).values,
     ):
         np.testing.assert_allclose(of(both), of(alone[0]) + of(alone[1]), rtol=1e-6)
 

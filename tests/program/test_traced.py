@@ -293,7 +293,6 @@ USES = [
     "plan",
     "prepare",
     "describe",
-    "input_gradients",
 ]
 
 

@@ -66,5 +66,5 @@ def test_gradients_go_where_elements_went(backend):
     value, gradients = program.value_and_grad([[0, 0]])
     assert value == -1 + 0 + 200 + 5000 + 35 + 18 + 15
     np.testing.assert_array_equal(gradients["w"], [100 + 9 + 4, 1 + 3, 1000 + 7 + 2, 10 + 1])
-    (found,) = program.input_gradients([[0.0, 0.0]])[1].values()
+    (found,) = program.vjp([[0.0, 0.0]], inputs=True).inputs.values()
     np.testing.assert_array_equal(found.values, [[0, 0]])  # of a norm that is 0
