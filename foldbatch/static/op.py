@@ -72,7 +72,8 @@ class Op:
     `bound(types, attrs)` names an operand of indices and the number they must stay below. Where
     `whole` is set, `evaluate` takes all elements of a sequence at once, ``[m, *]``. Of an op that
     only moves elements, ``copies(attrs, write, *reads)`` yields parts of its result, in order, each
-    with the part of an operand that is copied there, or None for zeros.
+    with the part of an operand that is copied there, or None for zeros. `body` says of an
+    elementwise op, or one along a line, what it makes of elements; its language is that of `bodies`.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Op:
     bound: Callable[[tuple[TensorType, ...], Attrs], tuple[int, int]] | None = None
     whole: bool = False
     copies: Callable[..., Iterator[tuple[Place, Place | None]]] | None = None
+    body: str = ""
 
 
 OPS: dict[str, Op] = {}

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from foldbatch.static.bodies import called
 from foldbatch.static.fusion import Group, Unit, groups
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node, reachable
 from foldbatch.static.loops import Buffer, Element, Loop, Operation, Sweep
@@ -31,7 +32,8 @@ class Target:
     """The abilities of an engine's kernels, as plain data.
 
     Attributes:
-        fused: the ops that a fused loop may hold; none, where there are no fused loops.
+        fused: the functions that a fused loop may call; so it holds the elementwise ops whose bodies call no
+            others. None, where there are no fused loops.
         dtypes: the dtypes that such a loop may read and write.
         alone: the fused ops that are worth a loop of their own; a sum of three and more terms is, too.
         overwrites: by op, the operands whose buffer the result may overwrite.
@@ -39,7 +41,7 @@ class Target:
             memory for every row.
     """
 
-    fused: frozenset[str] = frozenset()
+    fused: frozenset[str] | None = None
     dtypes: frozenset[str] = frozenset()
     alone: frozenset[str] = frozenset()
     overwrites: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -47,8 +49,11 @@ class Target:
 
     def takes(self, node: Node) -> bool:
         """Whether a loop can compute a node."""
-        typed = all(x.dtype in self.dtypes for x in (node, *node.inputs))
-        return node.op.name in self.fused and typed and node.type.size > 0
+        if self.fused is None or not node.op.elementwise or not node.type.size:
+            return False
+        return called(node.op.body) <= self.fused and all(
+            x.dtype in self.dtypes for x in (node, *node.inputs)
+        )
 
     def wants_alone(self, node: Node) -> bool:
         """Whether a node is worth a loop of its own."""
@@ -125,7 +130,7 @@ def plan_stage(stage: Stage, target: Target) -> PlannedStage:
     computed = [node for node in graph.nodes if node.op not in (PARAMETER, CONSTANT)]
     sections = sections_of(computed, {*stage.kept, *graph.outputs})
     units: Sequence[Unit] = graph.nodes
-    if target.fused:
+    if target.fused is not None:
         whole_of = {part: section.whole for part, section in sections.items()}
         results = {*stage.kept, *graph.outputs}
         units = groups(computed, results, whole_of, target.takes, target.wants_alone)

@@ -28,12 +28,8 @@ from foldbatch.static.places import Place
 from foldbatch.static.routines import ON_SEQUENCES, Target
 from foldbatch.static.statements import Result, Routine, Slot, Statement
 
-ELEMENTWISE = frozenset(
-    """add subtract multiply divide negative square abs sign sqrt exp tanh sigmoid relu maximum minimum less
-    less_equal equal where cast""".split()
-)
 FUSED = Target(
-    ELEMENTWISE,
+    frozenset({"abs", "exp", "sigmoid", "sqrt", "tanh"}),
     frozenset({"float32", "float64", "int32", "int64", "bool"}),
     frozenset({"sigmoid", "where"}),
     OVERWRITES,

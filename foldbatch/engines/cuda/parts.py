@@ -13,11 +13,10 @@ from math import prod
 
 from foldbatch.engines.cuda.matrices import Multiplied, multiplied
 from foldbatch.engines.cuda.texts import elements, moves, rows, sums
-from foldbatch.engines.cuda.texts.expressions import EXPRESSIONS
 from foldbatch.engines.cuda.texts.kernel_text import KernelText
 from foldbatch.engines.cuda.texts.lines import PIECES as ALONG
 from foldbatch.engines.cuda.texts.lines import SHARED, line_lines, long_phases, sum_lines
-from foldbatch.static.op import CALL, UNBATCHED, Axis
+from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis
 from foldbatch.static.places import Place, contiguous
 from foldbatch.static.statements import Routine, Statement, axis_of
 
@@ -143,7 +142,7 @@ class Cut:
         if phases:
             yield from self._long(statement, phases)
             return
-        if name in EXPRESSIONS or name in ("add", "cast", "power"):
+        if name in OPS and OPS[name].elementwise:
             write = statement.result
             yield self._part(
                 statement,

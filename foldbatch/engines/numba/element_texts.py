@@ -9,34 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foldbatch.engines.numba.loop_texts import KINDS, MEMORY, expression
+from foldbatch.engines.numba.loop_texts import KINDS, MEMORY, computed
+from foldbatch.static.op import Op
 
 AXES = 3
 
-# Ops that are no part of fused loops, as `loop_texts.EXPRESSIONS`; `p` is a number told with the strides.
-MORE = {
-    "log": "log({0})",
-    "sin": "sin({0})",
-    "cos": "cos({0})",
-    "floor_divide": "floor_divide({0}, {1})",
-    "mod": "mod({0}, {1})",
-    "floor": "floor({0})",
-    "round": "rint({0})",
-    "softplus": "({0} if {0} > {t}(0) else {t}(0)) + log1p(exp_{t}(-abs({0})))",
-    "log_sigmoid": "-(({t}(0) if {0} > {t}(0) else -{0}) + log1p(exp_{t}(-abs({0}))))",
-    "power": "{0} ** p",
-}
 OF_BYTES = {"bool": "u1", "int32": "i4", "float32": "i4", "int64": "i8", "float64": "i8"}  # to be copied
 
 
-def elementwise(name: str, operands: Sequence[str], dtype: str) -> str:
-    """Return the text of an elementwise op on operands of these dtypes."""
-    values = [f"t{i}" for i in range(len(operands))]
-    text = MORE[name].format(*values, t=KINDS[dtype]) if name in MORE else expression(name, dtype, values)
-    value = f"u1({text})" if dtype == "bool" else text
-    kinds = [MEMORY[operand] for operand in operands]
-    before = [f"p = {KINDS[dtype]}(as_f8(s[{1 + AXES + (len(kinds) + 1) * (AXES + 1)}]))"] * (name == "power")
-    return _visit(kinds, MEMORY[dtype], value, [operand == "bool" for operand in operands], before)
+def elementwise(op: Op, operands: Sequence[str], dtype: str) -> str:
+    """Return the text of an elementwise op on operands of these dtypes; a number is told with the strides."""
+    kinds, kind = [MEMORY[operand] for operand in operands], KINDS[dtype]
+    lines, value = computed(op, dtype, [f"t{i}" for i in range(len(operands))], "")
+    at = 1 + AXES + (len(kinds) + 1) * (AXES + 1)
+    before = [f"{name} = {kind}(as_f8(s[{at + i}]))" for i, name in enumerate(numbers_of(op))]
+    truths = [operand == "bool" for operand in operands]
+    return _visit(kinds, MEMORY[dtype], f"u1({value})" if dtype == "bool" else value, truths, before, lines)
+
+
+def numbers_of(op: Op) -> list[str]:
+    """Return the attributes that an op's body names."""
+    return ["exponent"] if "exponent" in op.body else []
 
 
 def copy(dtype: str) -> str:
@@ -57,6 +50,7 @@ def _visit(
     value: str,
     truths: Sequence[bool],
     before: Sequence[str] = (),
+    inside: Sequence[str] = (),
 ) -> str:
     """Return the text of a function of some operands that it reads and one place that it writes.
 
@@ -66,6 +60,7 @@ def _visit(
         value: the expression of a result of t0, t1 ...
         truths: whether operands are bools, which are bytes in memory.
         before: lines that come first.
+        inside: lines that come before the value.
     """
     places = len(kinds) + 1
     names = [f"x{i}" for i in range(len(kinds))] + ["y"]
@@ -93,8 +88,9 @@ def _visit(
             f"    t{i} = b{i}[k * {stride}]{' != 0' * truth}"
             for i, (stride, truth) in enumerate(zip(strides, truths, strict=False))
         ]
+        loads += [f"    {line}" for line in inside]
         return ["for k in range(inner):", *loads, f"    {out}[k * {strides[-1]}] = {value}"]
 
-    inside = ["if side_by_side:", *(f"    {line}" for line in innermost(["u8(1)"] * places))]
-    inside += ["else:", *(f"    {line}" for line in innermost([f"q{i}" for i in range(places)]))]
-    return "\n".join([*lines, *(f"{' ' * 16}{line}" for line in inside), ""])
+    loops = ["if side_by_side:", *(f"    {line}" for line in innermost(["u8(1)"] * places))]
+    loops += ["else:", *(f"    {line}" for line in innermost([f"q{i}" for i in range(places)]))]
+    return "\n".join([*lines, *(f"{' ' * 16}{line}" for line in loops), ""])

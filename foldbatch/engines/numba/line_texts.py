@@ -21,7 +21,7 @@ for k in range(length):
 """
 SOFTMAX = f"""\
 {_TOP}for k in range(length):
-    b[k * {{q}}] = exp_{{f}}(a[k * {{p}}] - top)
+    b[k * {{q}}] = exp(a[k * {{p}}] - top)
 total = f8(0)
 for k in range(length):
     total += f8(b[k * {{q}}])
@@ -39,7 +39,7 @@ rest = f8(0)
 for k in range(length):
     t = a[k * {p}]
     t = {f}(0) if t == top else t - top
-    rest += f8(0) if k == at else f8(exp_{f}(t))
+    rest += f8(0) if k == at else f8(exp(t))
 rest = log1p(rest)
 """
 LOGSUMEXP = f"{_REST}b[u8(0)] = {{f}}(f8(top) + rest)\n"

@@ -1,51 +1,25 @@
 """Fused loops as texts to be compiled: plain Python over raw memory, which LLVM vectorises.
 
 Numbers of elements are unsigned (signed ones could count from the end), constants have the dtype of their op.
-tanh, sigmoid and exp are `vector_functions`.
+What ops make of elements stands in their bodies; tanh, sigmoid and exp are `vector_functions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from foldbatch.static.bodies import template
 from foldbatch.static.graph import Node
 from foldbatch.static.loops import Element, Loop, Sweep, nest
+from foldbatch.static.op import Op
 from foldbatch.static.routines import Target
 
 KINDS = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}  # by dtype
 MEMORY = KINDS | {"bool": "u1"}  # what lies in memory: bools are bytes
 
-# What an op makes of one element of each operand; `t` is the type of its result.
-EXPRESSIONS: dict[str, str] = {
-    "subtract": "{0} - {1}",
-    "multiply": "{0} * {1}",
-    "divide": "{0} / {1}",
-    "negative": "-{0}",
-    "square": "{0} * {0}",
-    "abs": "abs({0})",
-    "sign": "{t}(1) if {0} > {t}(0) else {t}(-1) if {0} < {t}(0) else {0} + {t}(0)",  # not -0.0
-    "sqrt": "sqrt({0})",
-    "exp": "exp_{t}({0})",
-    "tanh": "tanh_{t}({0})",
-    "sigmoid": "sigmoid_{t}({0})",
-    # the comparisons that decide are false for NaN, which must come out as it went in
-    "relu": "{t}(0) if {0} < {t}(0) else {0}",
-    "maximum": "{0} if ({0} >= {1}) | ({0} != {0}) else {1}",
-    "minimum": "{0} if ({0} <= {1}) | ({0} != {0}) else {1}",
-    "less": "{0} < {1}",
-    "less_equal": "{0} <= {1}",
-    "equal": "{0} == {1}",
-    "where": "{1} if {0} else {2}",
-}
-
-
-# What fused loops can hold. Nothing is worth a loop of its own: a function for it is there without compiling.
-TARGET = Target(
-    fused=frozenset({*EXPRESSIONS, "add", "cast"}),
-    dtypes=frozenset(KINDS),
-)
+# Fused loops can hold what calls functions that LLVM makes vectors of. Nothing is worth a loop of its own:
+# there is a function for it without compiling.
+TARGET = Target(frozenset({"abs", "exp", "sigmoid", "sqrt", "tanh"}), dtypes=frozenset(KINDS))
 
 
 def spell(loop: Loop) -> str:
@@ -83,7 +57,8 @@ def _sweep(loop: Loop, sweep: Sweep, *, by_rows: bool, mark: str = "") -> list[s
     lines = [f"t{i}{mark} = {elements[i]}{' != 0' * is_bool[i]}" for i in range(len(sweep.loads))]
     for i, operation in enumerate(sweep.operations, len(sweep.loads)):
         operands = [f"t{x}{mark}" if isinstance(x, int) else _literal(x) for x in operation.operands]
-        lines.append(f"t{i}{mark} = {expression(operation.node.op.name, operation.node.dtype, operands)}")
+        before, made = computed(operation.node.op, operation.node.dtype, operands, f"_{i}{mark}")
+        lines += [*before, f"t{i}{mark} = {made}"]
     for i, (value, _) in enumerate(sweep.stores, len(sweep.loads)):
         lines.append(f"{elements[i]} = {f'u1(t{value}{mark})' if is_bool[i] else f't{value}{mark}'}")
     for i, turns in reversed(list(enumerate(loops.turns))):
@@ -106,15 +81,11 @@ def _literal(constant: Node) -> str:
     return repr(value) if constant.dtype == "bool" else f"{KINDS[constant.dtype]}({value!r})"
 
 
-def expression(name: str, dtype: str, operands: Sequence[str]) -> str:
-    """Return what an op makes of one element of each operand; its result has this dtype."""
-    kind = KINDS[dtype]
-    match name:
-        case "add":
-            text = " + ".join(operands)
-        case "cast":
-            return f"{operands[0]} != 0" if kind == "b1" else f"{kind}({operands[0]})"
-        case _:
-            text = EXPRESSIONS[name].format(*operands, t=kind)
-    # Numba widens integers; NumPy lets them wrap around
-    return f"{kind}({text})" if np.issubdtype(dtype, np.integer) else text
+def computed(op: Op, dtype: str, operands: Sequence[str], mark: str) -> tuple[list[str], str]:
+    """Return the lines before, and the expression of, what an op makes of elements; it has this dtype.
+
+    Names of values end in a mark. An attribute has its own name.
+    """
+    lines, value = template(op.body, len(operands))
+    words = {"t": KINDS[dtype], "mark": mark} | {f"x{i}": operand for i, operand in enumerate(operands)}
+    return [line.format(**words) for line in lines], value.format(**words)

@@ -175,8 +175,6 @@ def arithmetic(builder: Any, sign: ast.operator, left: Operand, right: Operand) 
         return result
     a, b = alike(builder, left, right)
     if is_float(a.kind):
-        if isinstance(sign, ast.Pow):
-            return intrinsic(builder, "llvm.pow", a, b)
         return Value(a.kind, getattr(builder, FLOAT_WRITERS[type(sign)])(a.at, b.at, flags=EXACT))
     writers = {"b": TRUTH_WRITERS, "u": UNSIGNED_WRITERS, "i": WHOLE_WRITERS}[a.kind[0]]
     if type(sign) not in writers:

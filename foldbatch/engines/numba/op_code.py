@@ -20,9 +20,9 @@ from foldbatch.engines.numba.coder import ERRORS, Coder
 from foldbatch.engines.numba.compiling import Native, native
 from foldbatch.engines.numba.cuts import by_columns
 from foldbatch.engines.numba.element_texts import OF_BYTES
-from foldbatch.engines.numba.loop_texts import EXPRESSIONS, KINDS, MEMORY
+from foldbatch.engines.numba.loop_texts import KINDS, MEMORY
 from foldbatch.engines.numba.visits import copied, visit, zeroed
-from foldbatch.static.op import CALL, UNBATCHED
+from foldbatch.static.op import CALL, OPS, UNBATCHED, Op
 from foldbatch.static.ops.random import GAMMA, WORD
 from foldbatch.static.places import Place, aligned, contiguous, without
 from foldbatch.static.statements import Statement, axis_of
@@ -30,21 +30,19 @@ from foldbatch.static.statements import Statement, axis_of
 
 def encode_op(coder: Coder, statement: Statement) -> None:
     """Append the instructions of a statement that is no fused loop."""
-    name = statement.op
-    if name in EXPRESSIONS or name in element_texts.MORE or name in ("add", "cast"):
-        _elementwise(coder, statement)
+    if statement.op in ENCODERS:
+        ENCODERS[statement.op](coder, statement)
     else:
-        ENCODERS[name](coder, statement)
+        _elementwise(coder, statement, OPS[statement.op])
 
 
-def _elementwise(coder: Coder, statement: Statement) -> None:
+def _elementwise(coder: Coder, statement: Statement, op: Op) -> None:
     write = statement.result
     reads = [aligned(place, write.shape) for place in statement.reads]
     operands = [coder.dtype(place) for place in reads]
-    text = element_texts.elementwise(statement.op, operands, coder.dtype(write))
-    more = []
-    if statement.op == "power":
-        more = [int(np.float64(statement.attrs["exponent"]).view(np.int64))]
+    text = element_texts.elementwise(op, operands, coder.dtype(write))
+    numbers = [statement.attrs[name] for name in element_texts.numbers_of(op)]
+    more = np.array(numbers, np.float64).view(np.int64).tolist()
     visit(coder, text, [*reads, write], axis_of(statement, reads), more)
 
 

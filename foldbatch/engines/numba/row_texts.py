@@ -89,7 +89,7 @@ for k in range(inner):
         top = t if (t >= top) | (t != t) else top
     total = f8(0)
     for r in range(lower, upper):
-        t = exp_{k}(u[r * u8(s[2])] - top)
+        t = exp(u[r * u8(s[2])] - top)
         v[r * u8(s[5])] = t
         total += f8(t)
     for r in range(lower, upper):

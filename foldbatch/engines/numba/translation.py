@@ -7,8 +7,9 @@ numbers, which take the kind of the other operand. Whole numbers wrap around; ``
 and so are truths.
 
 What a text may call is told by a *scope*: `Instruction`s, which write instructions themselves, and Python
-functions of this language, which are written in place. These have no loops, and return at their end. Sums and
-products of floats may be contracted to one instruction; else each rounds as it is written.
+functions of this language, which are written in place, or one for each kind of the first operand. These have
+no loops, and return at their end. Sums and products of floats may be contracted to one instruction; else each
+rounds as it is written.
 
 Importing this needs Numba, which brings llvmlite.
 """
@@ -323,6 +324,8 @@ class _Body:
             raise TypeError(f"expected the name of a function, found {ast.unparse(node.func)}")
         name, arguments = node.func.id, [self.value(argument) for argument in node.args]
         function = BUILT_IN.get(name) or self.scope[name]
+        if isinstance(function, Mapping):  # by the kind of what it takes
+            function = function[_kind(arguments[0])]
         if isinstance(function, Instruction):
             return function.write(self.builder, *arguments)
         assert isinstance(function, FunctionType), name
@@ -334,6 +337,10 @@ class _Body:
             if isinstance(result, Value) or result is None
             else convert(self.builder, result, _kind_of(result))
         )
+
+
+def _kind(operand: Operand) -> str:
+    return operand.kind if isinstance(operand, Value) else _kind_of(operand)
 
 
 def _kind_of(number: float) -> str:

@@ -168,25 +168,6 @@ def sigmoid_f8(x: Any) -> Any:
     return (e if x < f8(0) else f8(1)) / (f8(1) + e)
 
 
-def mod(x: Any, y: Any) -> Any:
-    """Return what floored division leaves of x, with the sign of y, as `numpy.mod`."""
-    rest = fmod(x, y)
-    rest = rest + y if (rest != 0) & ((rest < 0) != (y < 0)) else rest
-    return copysign(rest, y)
-
-
-def floor_divide(x: Any, y: Any) -> Any:
-    """Return the floor of the exact quotient, as `numpy.floor_divide`."""
-    rest = fmod(x, y)
-    near = (x - rest) / y  # but for rounding a whole number
-    near = near - 1 if (rest != 0) & ((rest < 0) != (y < 0)) else near
-    whole = floor(near)
-    whole = whole + 1 if near - whole > 0.5 else whole
-    quotient = x / y
-    whole = whole if near != 0 else copysign(near, quotient)
-    return quotient if y == 0 else whole
-
-
 def mixed(z: Any) -> Any:
     """Return a whole number with each bit depending on all others, as `ops.random.mixed`."""
     z = (z ^ (z >> u8(30))) * u8(0xBF58476D1CE4E5B9)
@@ -228,7 +209,6 @@ def _log1p(builder: Any, x: Value) -> Value:
 
 
 moved = Instruction(_moved)  # a pointer, some elements further
-floor: Any = _known("floor")
 copysign: Any = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
 fmod: Any = Instruction(
     lambda builder, x, y: Value(x.kind, builder.frem(x.at, y.at))
@@ -241,19 +221,17 @@ SCOPE: dict[str, Any] = {
     "log1p": Instruction(_log1p),
     "sin": _known("sin"),
     "cos": _known("cos"),
-    "floor": floor,
-    "floor_divide": floor_divide,
-    "mod": mod,
+    "copysign": copysign,
+    "floor": _known("floor"),
+    "fmod": fmod,
+    "pow": Instruction(lambda builder, x, y: intrinsic(builder, "llvm.pow", x, y)),
     "rint": _known("rint"),
     "sqrt": _known("sqrt"),
     "moved": moved,
     "as_f8": Instruction(_as_f8),  # the float64 of these bits
-    "exp_f4": exp_f4,
-    "exp_f8": exp_f8,
-    "tanh_f4": tanh_f4,
-    "tanh_f8": tanh_f8,
-    "sigmoid_f4": sigmoid_f4,
-    "sigmoid_f8": sigmoid_f8,
+    "exp": {"f4": exp_f4, "f8": exp_f8},
+    "tanh": {"f4": tanh_f4, "f8": tanh_f8},
+    "sigmoid": {"f4": sigmoid_f4, "f8": sigmoid_f8},
     "accumulators": stack("f8", ACCUMULATORS),
     "mixed": mixed,
 }

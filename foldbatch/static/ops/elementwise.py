@@ -84,7 +84,8 @@ def _define(
     arity: int,
     infer: Callable[[str], Callable[[tuple[TensorType, ...], Attrs], TensorType]],
     evaluate: Callable[..., Any],
-    vjp: Callable[..., tuple[Node | None, ...]] | None,
+    body: str,
+    vjp: Callable[..., tuple[Node | None, ...]] | None = None,
     samples: tuple[Sample, ...] | None = None,
     *,
     positive: bool = False,
@@ -94,9 +95,11 @@ def _define(
         if arity > 1:
             samples += (Sample((_M, _V), {}, positive=positive), Sample((_S, _M), {}, positive=positive))
     jvp = diagonal_jvp(vjp) if vjp else None
-    define(
-        Op(name, infer(name), lambda attrs, *xs: evaluate(*xs, **attrs), vjp, jvp, samples, elementwise=True)
-    )
+
+    def evaluated(attrs: Attrs, *xs: Any) -> Any:
+        return evaluate(*xs, **attrs)
+
+    define(Op(name, infer(name), evaluated, vjp, jvp, samples, elementwise=True, body=body))
 
 
 def _sum(*xs: Any) -> Any:
@@ -106,31 +109,52 @@ def _sum(*xs: Any) -> Any:
     return total
 
 
-_define("add", 2, _arithmetic, _sum, lambda g, y, *xs: (g,) * len(xs))
-_define("subtract", 2, _arithmetic, np.subtract, lambda g, y, a, b: (g, -g))
-_define("multiply", 2, _arithmetic, np.multiply, lambda g, y, a, b: (g * b, g * a))
-_define("divide", 2, _floating, np.divide, lambda g, y, a, b: (g / b, -(g * y / b)), positive=True)
-_define("floor_divide", 2, _floating, np.floor_divide, None, positive=True)
+_define("add", 2, _arithmetic, _sum, "a + b", lambda g, y, *xs: (g,) * len(xs))
+_define("subtract", 2, _arithmetic, np.subtract, "a - b", lambda g, y, a, b: (g, -g))
+_define("multiply", 2, _arithmetic, np.multiply, "a * b", lambda g, y, a, b: (g * b, g * a))
+_define("divide", 2, _floating, np.divide, "a / b", lambda g, y, a, b: (g / b, -(g * y / b)), positive=True)
+# of the exact remainder: no rounding brings a quotient to the next whole number
+_define(
+    "floor_divide",
+    2,
+    _floating,
+    np.floor_divide,
+    """\
+rest = fmod(a, b)
+near = (a - rest) / b
+near = near - 1 if (rest != 0) & ((rest < 0) != (b < 0)) else near
+whole = floor(near)
+whole = whole + 1 if near - whole > 0.5 else whole
+quotient = a / b
+whole = whole if near != 0 else copysign(near, quotient)
+quotient if b == 0 else whole
+""",
+    positive=True,
+)
 _define(
     "mod",
     2,
     _floating,
     np.mod,
+    """\
+rest = fmod(a, b)
+copysign(rest + b if (rest != 0) & ((rest < 0) != (b < 0)) else rest, b)
+""",
     lambda g, y, a, b: (g, -(g * apply("floor_divide", a, b))),
     positive=True,
 )
-_define("negative", 1, _arithmetic, np.negative, lambda g, y, x: (-g,))
-_define("square", 1, _arithmetic, np.square, lambda g, y, x: (g * (2 * x),))
-_define("exp", 1, _floating, np.exp, lambda g, y, x: (g * y,))
-_define("log", 1, _floating, np.log, lambda g, y, x: (g / x,), positive=True)
-_define("sqrt", 1, _floating, np.sqrt, lambda g, y, x: (g * 0.5 / y,), positive=True)
-_define("abs", 1, _arithmetic, np.abs, lambda g, y, x: (g * apply("sign", x),))
-_define("sign", 1, _arithmetic, np.sign, None)
-_define("floor", 1, _floating, np.floor, None)
-_define("round", 1, _floating, np.rint, None)
-_define("tanh", 1, _floating, np.tanh, lambda g, y, x: (g * (1 - apply("square", y)),))
-_define("sin", 1, _floating, np.sin, lambda g, y, x: (g * apply("cos", x),))
-_define("cos", 1, _floating, np.cos, lambda g, y, x: (-(g * apply("sin", x)),))
+_define("negative", 1, _arithmetic, np.negative, "-a", lambda g, y, x: (-g,))
+_define("square", 1, _arithmetic, np.square, "a * a", lambda g, y, x: (g * (2 * x),))
+_define("exp", 1, _floating, np.exp, "exp(a)", lambda g, y, x: (g * y,))
+_define("log", 1, _floating, np.log, "log(a)", lambda g, y, x: (g / x,), positive=True)
+_define("sqrt", 1, _floating, np.sqrt, "sqrt(a)", lambda g, y, x: (g * 0.5 / y,), positive=True)
+_define("abs", 1, _arithmetic, np.abs, "abs(a)", lambda g, y, x: (g * apply("sign", x),))
+_define("sign", 1, _arithmetic, np.sign, "1 if a > 0 else -1 if a < 0 else a + 0")  # not -0.0
+_define("floor", 1, _floating, np.floor, "floor(a)")
+_define("round", 1, _floating, np.rint, "rint(a)")
+_define("tanh", 1, _floating, np.tanh, "tanh(a)", lambda g, y, x: (g * (1 - apply("square", y)),))
+_define("sin", 1, _floating, np.sin, "sin(a)", lambda g, y, x: (g * apply("cos", x),))
+_define("cos", 1, _floating, np.cos, "cos(a)", lambda g, y, x: (-(g * apply("sin", x)),))
 
 
 def _sigmoid(x: Any) -> Any:
@@ -138,16 +162,30 @@ def _sigmoid(x: Any) -> Any:
     return np.where(np.less(x, 0), e, 1) / (1 + e)
 
 
-_define("sigmoid", 1, _floating, _sigmoid, lambda g, y, x: (g * y * (1 - y),))
+_define("sigmoid", 1, _floating, _sigmoid, "sigmoid(a)", lambda g, y, x: (g * y * (1 - y),))
+# the comparisons that decide are false for NaN, which must come out as it went in
 _define(
-    "relu", 1, _floating, lambda x: np.maximum(x, 0), lambda g, y, x: (apply("where", x > 0, g, _zero(g)),)
+    "relu",
+    1,
+    _floating,
+    lambda x: np.maximum(x, 0),
+    "0 if a < 0 else a",
+    lambda g, y, x: (apply("where", x > 0, g, _zero(g)),),
 )
-_define("softplus", 1, _floating, lambda x: np.logaddexp(x, 0), lambda g, y, x: (g * apply("sigmoid", x),))
+_define(
+    "softplus",
+    1,
+    _floating,
+    lambda x: np.logaddexp(x, 0),
+    "(a if a > 0 else 0) + log1p(exp(-abs(a)))",
+    lambda g, y, x: (g * apply("sigmoid", x),),
+)
 _define(
     "log_sigmoid",  # the logarithm of a sigmoid would be -inf where that is 0
     1,
     _floating,
     lambda x: np.negative(np.logaddexp(np.negative(x), 0)),
+    "-((0 if a > 0 else -a) + log1p(exp(-abs(a))))",
     lambda g, y, x: (g * apply("sigmoid", -x),),
 )
 
@@ -162,6 +200,7 @@ _define(
     1,
     _floating,
     lambda x, exponent: x**exponent,
+    "pow(a, exponent)",
     _vjp_power,
     (Sample((_V,), {"exponent": 1.5}, positive=True),),
 )
@@ -171,6 +210,7 @@ _define(
     2,
     _arithmetic,
     np.maximum,
+    "a if (a >= b) | (a != a) else b",
     lambda g, y, a, b: (apply("where", b <= a, g, _zero(g)), apply("where", b <= a, _zero(g), g)),
 )
 _define(
@@ -178,11 +218,12 @@ _define(
     2,
     _arithmetic,
     np.minimum,
+    "a if (a <= b) | (a != a) else b",
     lambda g, y, a, b: (apply("where", a <= b, g, _zero(g)), apply("where", a <= b, _zero(g), g)),
 )
-_define("less", 2, _comparison, np.less, None)
-_define("less_equal", 2, _comparison, np.less_equal, None)
-_define("equal", 2, _comparison, np.equal, None)
+_define("less", 2, _comparison, np.less, "a < b")
+_define("less_equal", 2, _comparison, np.less_equal, "a <= b")
+_define("equal", 2, _comparison, np.equal, "a == b")
 
 
 def _infer_where(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
@@ -205,6 +246,7 @@ define(
         diagonal_jvp(_vjp_where),
         (Sample((_B, _V, _V), {}), Sample((_B, _M, _S), {})),
         elementwise=True,
+        body="b if a else c",
     )
 )
 
@@ -250,5 +292,6 @@ define(
         _jvp_cast,
         (Sample((_V,), {"dtype": "float64"}), Sample((TensorType((3,), "int32"),), {"dtype": "float32"})),
         elementwise=True,
+        body="t(a)",
     )
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foldbatch.engines.numba.element_texts import MORE, copy, elementwise, zero
+from foldbatch.engines.numba.element_texts import copy, elementwise, zero
 from foldbatch.static.op import OPS
 from tests.engines.numba.walking import instructions_of, run_native
 
@@ -28,7 +28,7 @@ def along(count: int, *places: int) -> list[int]:
 def test_nan_and_infinities_come_out_as_numpys(name: str, dtype: str) -> None:
     x = np.array(EDGES, dtype)
     out = np.empty_like(x)
-    run_native(elementwise(name, [dtype], dtype), 1, [x, out], along(len(x), 1, 1))
+    run_native(elementwise(OPS[name], [dtype], dtype), 1, [x, out], along(len(x), 1, 1))
     with np.errstate(all="ignore"):
         right = OPS[name].evaluate({}, x)
     np.testing.assert_allclose(out, right, rtol=1e-6, atol=1e-34)
@@ -37,17 +37,17 @@ def test_nan_and_infinities_come_out_as_numpys(name: str, dtype: str) -> None:
 def test_integers_wrap_around() -> None:
     """Numba would compute in 64 bits."""
     x, out = np.array([2**31 - 1, 5], "int32"), np.zeros(2, "int32")
-    run_native(elementwise("add", ["int32", "int32"], "int32"), 1, [x, x, out], along(2, 1, 1, 1))
+    run_native(elementwise(OPS["add"], ["int32", "int32"], "int32"), 1, [x, x, out], along(2, 1, 1, 1))
     assert out.tolist() == [-2, 10]
 
 
 def test_bools_are_bytes() -> None:
     x, y, out = np.array([True, False, True]), np.array([1.0, 2, 3]), np.zeros(3, bool)
-    run_native(elementwise("cast", ["float64"], "bool"), 1, [y - 2, out], along(3, 1, 1))
+    run_native(elementwise(OPS["cast"], ["float64"], "bool"), 1, [y - 2, out], along(3, 1, 1))
     assert out.view(np.uint8).tolist() == [1, 0, 1]
     numbers = np.zeros(3)
     run_native(
-        elementwise("where", ["bool", "float64", "float64"], "float64"),
+        elementwise(OPS["where"], ["bool", "float64", "float64"], "float64"),
         1,
         [x, y, -y, numbers],
         along(3, 1, 1, 1, 1),
@@ -77,10 +77,6 @@ def test_all_rows_may_be_one_run() -> None:
 @pytest.mark.parametrize(("dtype", "vector"), [("float32", " x float>"), ("float64", " x double>")])
 def test_elements_side_by_side_are_vectors(dtype: str, vector: str) -> None:
     """The loops that LLVM made say so, and do not ask whether memory overlaps."""
-    code = instructions_of(elementwise("tanh", [dtype], dtype))
+    code = instructions_of(elementwise(OPS["tanh"], [dtype], dtype))
     assert any(f"fdiv contract <{n}{vector}" in code for n in (2, 4, 8, 16))
     assert "vector.memcheck" not in code
-
-
-def test_names_are_of_elementwise_ops() -> None:
-    assert all(OPS[name].elementwise for name in MORE)

@@ -18,7 +18,7 @@ PROGRAM = """
 import numpy as np
 from foldbatch.engines.numba import machine
 from tests.engines.numba.walking import instructions_of, run_native
-text = "# f4 f4\\ndef loop(n, x, y, s):\\n    for i in range(n):\\n        y[i] = tanh_f4(x[i])\\n"
+text = "# f4 f4\\ndef loop(n, x, y, s):\\n    for i in range(n):\\n        y[i] = tanh(x[i])\\n"
 x, y = np.linspace(-2, 2, 100, dtype="float32"), np.zeros(100, "float32")
 run_native(text, 100, [x, y], [])
 np.testing.assert_allclose(y, np.tanh(x), rtol=1e-6)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.numba
 TEXT = """# {kind} {kind}
 def loop(n, x, y, s):
     for i in range(n):
-        y[i] = {name}_{kind}(x[i])
+        y[i] = {name}(x[i])
 """
 # the greatest relative error
 EXACT = {"float32": 4e-7, "float64": 1e-15}

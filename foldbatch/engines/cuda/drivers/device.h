@@ -64,21 +64,6 @@ DEVICE u8 mixed(u8 z) {  // the finaliser of SplitMix64, as foldbatch.static.ops
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
   return z ^ (z >> 31);
 }
-// Floored division as NumPy has it, of the exact remainder: no rounding brings a quotient to the next whole number.
-#define FLOORED(kind, f) \
-  DEVICE kind mod_##kind(kind x, kind y) { \
-    const kind rest = fmod##f(x, y); \
-    return copysign##f(rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest, y); \
-  } \
-  DEVICE kind floor_divide_##kind(kind x, kind y) { \
-    const kind rest = fmod##f(x, y), quotient = x / y; \
-    const kind near = (x - rest) / y - (rest != 0 && (rest < 0) != (y < 0) ? 1 : 0); \
-    const kind whole = floor##f(near); \
-    if (y == 0) return quotient; \
-    return near == 0 ? copysign##f(near, quotient) : near - whole > (kind)0.5 ? whole + 1 : whole; \
-  }
-FLOORED(f4, f)
-FLOORED(f8, )
 // A float as a whole number: beyond its limits the nearer one, and NaN 0. C leaves it open, and processors differ.
 #define WHOLE(to, from, low, high) \
   DEVICE to to##_of_##from(from x) { return x != x ? 0 : x >= -(from)low ? high : x < (from)low ? low : (to)x; }

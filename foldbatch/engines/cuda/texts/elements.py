@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from foldbatch.engines.cuda.texts.expressions import KINDS, expression, literal
+from foldbatch.engines.cuda.texts.expressions import KINDS, computed, literal
 from foldbatch.engines.cuda.texts.kernel_text import KernelText, indented, offset_of
 from foldbatch.engines.nests import Strides, merged
 from foldbatch.static.loops import Element, Sweep
-from foldbatch.static.op import CALL, UNBATCHED
+from foldbatch.static.op import CALL, OPS, UNBATCHED
 from foldbatch.static.places import Place, aligned
 from foldbatch.static.statements import Statement
 
@@ -131,9 +131,9 @@ def sweep_lines(text: KernelText, statement: Statement, sweep: Sweep) -> list[st
         for i, operation in enumerate(sweep.operations):
             node = operation.node
             operands = [values[x] if isinstance(x, int) else literal(x) for x in operation.operands]
-            exponent, given = node.attrs.get("exponent", 0.0), node.inputs[0].dtype
-            value = expression(node.op.name, node.dtype, operands, given, exponent)
-            lines.append(f"const {KINDS[node.dtype]} y{i}{mark} = {value};")
+            dtypes = [x.dtype for x in node.inputs]
+            before, value = computed(node.op, node.dtype, operands, dtypes, node.attrs, f"_{i}{mark}")
+            lines += [*before, f"const {KINDS[node.dtype]} y{i}{mark} = {value};"]
             values.append(f"y{i}{mark}")
         return lines, [values[value] for value, _ in sweep.stores]
 
@@ -143,10 +143,11 @@ def sweep_lines(text: KernelText, statement: Statement, sweep: Sweep) -> list[st
 
 def op_lines(text: KernelText, statement: Statement, reads: Sequence[Place], write: Place) -> list[str]:
     """Return the lines of a single elementwise op."""
-    dtype, given = (text.routine.slots[place.slot].type.dtype for place in (write, reads[0]))
+    dtype, *dtypes = (text.routine.slots[place.slot].type.dtype for place in (write, *reads))
 
     def compute(loaded: Sequence[str], mark: str) -> tuple[list[str], list[str]]:
-        return [], [expression(statement.op, dtype, loaded, given, statement.attrs.get("exponent", 0.0))]
+        lines, value = computed(OPS[statement.op], dtype, loaded, dtypes, statement.attrs, mark)
+        return lines, [value]
 
     return visit(text, write.shape, [aligned(read, write.shape) for read in reads], compute, [write])
 

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.texts.expressions import EXPRESSIONS, KINDS, TARGET, literal, number
+from foldbatch.engines.cuda.texts.expressions import FUNCTIONS, KINDS, literal, number
 from foldbatch.static import ops
+from foldbatch.static.bodies import called
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node
 from foldbatch.static.op import OPS
 from foldbatch.types import TensorType
@@ -21,9 +22,8 @@ pytestmark = needs_compiler
 EDGES = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -3.0, 80.0, -80.0, 1e30, 1e-30, 0.5, 1.5, 2.5]
 SMALL, LARGE = -(2**31), 2**31 - 1
 INTS = {"int32": [SMALL, LARGE, -1, 0, 3, 2**30], "int64": [-(2**63), 2**63 - 1, -1, 0, 2**62]}
-UNARY = [
-    name for name in EXPRESSIONS if name not in ("equal", "where") and OPS[name].samples[0].types[1:] == ()
-]
+ALONE = {name: op.samples[0] for name, op in OPS.items() if op.elementwise and len(op.samples[0].types) == 1}
+UNARY = [name for name, sample in ALONE.items() if not sample.attrs]
 PAIRED: dict[str, Callable[[Node, Node], Node]] = {
     **{
         name: lambda x, y, name=name: apply(name, x, y)  # type: ignore[misc]
@@ -65,8 +65,8 @@ def _together() -> None:
     prepare([(graph, ()) for graph in graphs], [FUSED])
 
 
-def test_every_expression_is_of_an_elementwise_op() -> None:
-    assert all(OPS[name].elementwise for name in TARGET.fused)
+def test_every_function_of_a_body_is_known() -> None:
+    assert frozenset().union(*(called(op.body) for op in OPS.values() if op.elementwise)) == FUNCTIONS
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -1,0 +1,137 @@
+"""Bodies: what an op makes of single elements, once, for all engines that compile.
+
+A body stands in the op's paragraph (`Op.body`). It is a few lines in a small part of Python.
+
+*Elementwise ops*: lines that name values, and at last an expression. ``a``, ``b``, ``c`` are an element of
+each operand; of more operands a body of two is applied from the left. An attribute has its own name.
+
+*Along a line* (an axis, or the elements of a call's sequence): ``x[k]`` and ``y[k]`` are elements of operand
+and result, for each k in order; ``x`` and ``y`` those of one that has no such axis; ``label`` is an index.
+
+==============================  =======================================================================
+``y[k] = e``, ``y = e``         an expression, for all k; ``y[label] = e`` unless there is no such element
+``total = sum(e)``              over all k, in order; floats in float64, whole numbers wrap around
+``top = greatest(e)``           over all k, NaN where there is one; ``at, top =`` with the last k of equals
+``at, top = first(e)``          the same with the first k
+``name = e``                    once a line
+==============================  =======================================================================
+
+Expressions: ``+ - * /`` round as written, but for a sum of a product, which may be rounded once; whole
+numbers wrap around. With NaN only ``!=`` holds of all comparisons; ``|`` and ``&`` join what holds; ``e if c
+else d``. A plain number is of the kind of what it meets. ``t(e)`` converts to the result's kind, ``f8(e)`` to
+float64: a float that is too large becomes the nearest whole number, NaN 0, and a truth is ``e != 0``.
+Functions have the names and the edges that C gives them: abs (of whole numbers, too), copysign, cos, exp,
+floor, fmod, log, log1p, pow, rint, sin, sqrt, tanh; and ``sigmoid``, which does not overflow.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cache
+
+from foldbatch.static.places import Place, without
+from foldbatch.static.statements import Statement
+
+CONVERSIONS = frozenset({"t", "f8"})
+REDUCTIONS = frozenset({"sum", "greatest", "first"})
+_OPERANDS = {"a": "x0", "b": "x1", "c": "x2"}
+
+
+@cache
+def lines_of(body: str) -> tuple[ast.stmt, ...]:
+    """Return a body's lines."""
+    return tuple(ast.parse(body).body)
+
+
+@cache
+def called(body: str) -> frozenset[str]:
+    """Return the names of the functions that a body calls.
+
+    >>> sorted(called("f8(log1p(exp(-a)))"))
+    ['exp', 'log1p']
+    """
+    calls = [node for line in lines_of(body) for node in ast.walk(line) if isinstance(node, ast.Call)]
+    return frozenset(ast.unparse(call.func) for call in calls) - CONVERSIONS
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, names: dict[str, ast.expr]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.names.get(node.id, node)
+
+
+@cache
+def applied(body: str, count: int) -> tuple[ast.stmt, ...]:
+    """Return the lines of an elementwise body for so many operands, ``x0``, ``x1`` and so on.
+
+    >>> [ast.unparse(line) for line in applied("a + b", 3)]
+    ['x0 + x1 + x2']
+    """
+    xs: list[ast.expr] = [ast.Name(f"x{i}") for i in range(count)]
+    names = {node.id for line in lines_of(body) for node in ast.walk(line) if isinstance(node, ast.Name)}
+    arity = len(names & _OPERANDS.keys())
+    if count == arity:
+        renamed = _Renamed(dict(zip(_OPERANDS, xs, strict=False)))
+        return tuple(renamed.visit(line) for line in ast.parse(body).body)
+    total = xs[0]
+    for x in xs[1:]:
+        (line,) = ast.parse(body).body
+        assert isinstance(line, ast.Expr), f"{body} takes {arity} operands"
+        total = _Renamed({"a": total, "b": x}).visit(line.value)
+    return (ast.Expr(total),)
+
+
+@cache
+def template(body: str, count: int) -> tuple[tuple[str, ...], str]:
+    """Return an elementwise body as Python to be formatted: lines, and the expression of the result.
+
+    In braces stand the operands, ``t``, and ``mark``, which makes the names of values differ.
+
+    >>> template("less = a < b; a if less else b", 2)
+    (('less{mark} = {x0} < {x1}',), '{x0} if less{mark} else {x1}')
+    """
+    *before, last = applied(body, count)
+    assert isinstance(last, ast.Expr), f"{body} has no result"
+    own = {ast.unparse(target) for line in before if isinstance(line, ast.Assign) for target in line.targets}
+    names = {name: f"{name}{{mark}}" for name in own} | {f"x{i}": f"{{x{i}}}" for i in range(count)}
+    renamed = _Renamed({name: ast.Name(text) for name, text in ({"t": "{t}"} | names).items()})
+    texts = [ast.unparse(renamed.visit(ast.parse(ast.unparse(line)).body[0])) for line in (*before, last)]
+    return tuple(texts[:-1]), texts[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Where the lines of an op lie.
+
+    Attributes:
+        length: elements of a line.
+        places: of ``x``, ``y`` and ``label``, as far as the body names them, without the axis along the line.
+        steps: of each, elements from one to the next along the line; 0 where it has one element.
+    """
+
+    length: int
+    places: dict[str, Place]
+    steps: dict[str, int]
+
+
+def line_of(body: str, statement: Statement) -> Line:
+    """Return where the lines of a statement lie, along its axis or else the last one."""
+    read, *labels = statement.reads
+    first = "x" if "x" in body else "label"
+    given = {first: read, "y": statement.result, **dict(zip(("label",), labels, strict=False))}
+    longest = read if "x[" in body else statement.result
+    axis = statement.attrs.get("axis", len(longest.shape) - 1)
+    along = {name for name in given if f"{name}[" in body}
+    return Line(
+        longest.shape[axis],
+        {name: without(place, axis) if name in along else place for name, place in given.items()},
+        {name: place.strides[axis] if name in along else 0 for name, place in given.items()},
+    )
+
+
+def stores_along(body: str) -> bool:
+    """Whether an op's result has an element for each of a line."""
+    return "y[" in body
