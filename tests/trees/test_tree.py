@@ -105,7 +105,7 @@ def test_a_node_shows_what_a_tree_of_its_subtree_would_show(tree):
     [
         (3, ExampleIndexError, "node 5: expected a child's number below 3, found 3"),
         (-4, ExampleIndexError, "node 5: expected a child's number below 3, found -4"),
-        ("lable", ExampleKeyError, "node 5: expected a field of 'label', 'token', 'children', found 'lable'"),
+        ("lable", ExampleKeyError, "node 5: expected a field of 'label', 'token', 'children', 'is_leaf', "),
         (
             0.5,
             ExampleTypeError,
