@@ -1,4 +1,4 @@
-"""Warnings of a program, once each: of losses and gradients that are not finite, of a model without a loss."""
+"""Warnings of a program, once each: of losses and gradients that are not finite, of models without a loss."""
 
 from __future__ import annotations
 
