@@ -278,7 +278,7 @@ def assert_vjp(engine: Program, program: BlockProgram) -> None:
 
 
 def assert_vjp_of_losses(engine: Program, program: BlockProgram) -> None:
-    """Check that vjp without cotangents is `value_and_grad`, or `input_gradients`."""
+    """Check that vjp without cotangents is `value_and_grad`."""
     loss, gradients = engine.value_and_grad(program.examples, step=DRAWN)
     found = engine.vjp(program.examples, step=DRAWN)
     assert_near(found.loss, loss, 1e-12)

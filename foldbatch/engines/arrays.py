@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from foldbatch.engines.memory import Memory
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Launched
 from foldbatch.engines.sums import sum_rows, total
-from foldbatch.engines.watching import LevelsWatched
+from foldbatch.engines.watching import named
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.params.updates import Updates
@@ -28,6 +29,7 @@ from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Binding
+from foldbatch.timelines.timeline import Span
 
 # Runs the launches of a table; the buffers are those of the memory.
 Walk = Callable[[LaunchTable, Memory], None]
@@ -358,3 +360,39 @@ def zero(array: Array, rows: Index) -> None:
         array[rows[0] : rows[-1] + 1] = 0
     elif len(rows):
         array[rows] = 0
+
+
+class LevelsWatched:
+    """For engines of arrays: each level of a launch is walked and timed on its own; see `Watch`."""
+
+    note = "of the host; levels are called one by one, which takes longer than a step that nobody watches"
+
+    def __init__(self) -> None:
+        self._spans: list[Span] = []  # appended to by all threads
+
+    def watched(self, ready: Ready, part: int) -> Ready:
+        """Return a part of a batch whose walk is timed."""
+        walk = partial(self._walk, ready.kernels, f"part {part + 1}")
+        return replace(ready, kernels=replace(ready.kernels, walk=walk))
+
+    def _walk(self, kernels: Kernels, row: str, table: LaunchTable, memory: Memory) -> None:
+        for number, launch in enumerate(table.launches):
+            kernel, first, stop = launch[:HEAD].tolist()
+            name, cell = named(kernels.bound, kernel)
+            for level in range(first, stop):
+                one = launch[np.newaxis].copy()
+                one[0, 1:HEAD] = level, level + 1
+                start = time.perf_counter()
+                try:
+                    kernels.walk(replace(table, launches=one), memory)
+                except OutOfRangeError as error:
+                    error.launch = number
+                    raise
+                seconds = time.perf_counter() - start
+                rows = int(table.bounds[level, 1] - table.bounds[level, 0])
+                arguments = {"cell": cell, "level": level - first, "rows": rows}
+                self._spans.append(Span(row, name, start, seconds, arguments))
+
+    def spans(self) -> Sequence[Span]:
+        """Return what ran so far, part by part: threads add theirs in any order."""
+        return sorted(self._spans, key=lambda span: (len(span.row), span.row))

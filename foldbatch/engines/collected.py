@@ -23,14 +23,7 @@ from foldbatch.scheduler.trace import Trace
 
 
 def collect(model: Model, batch: Batch, run: Run, asides: Collection[str]) -> Results:
-    """Return the results of a batch that has run forward.
-
-    Args:
-        model: the model.
-        batch: the batch.
-        run: what ran it.
-        asides: which of ``losses`` and ``metrics`` to add.
-    """
+    """Return the results of a batch that has run forward."""
     items = decode(model.result, batch.results, batch.merged.offsets.tolist(), run.fetch)
     metrics = _metrics(model, _by_name(model, batch, run)) if "metrics" in asides else None
     return Results(items, metrics, sum_losses(model, run) if "losses" in asides else None)

@@ -45,12 +45,7 @@ def fact_names(cells: Sequence[CellSignature], arenas: int) -> Iterator[Fact]:
 
 
 def facts_of(schedule: Schedule, widest: Mapping[int, tuple[int, ...]]) -> tuple[list[int], Ints]:
-    """Return the facts of a schedule, and all its index arrays packed as one: ``[*] int64``.
-
-    Args:
-        schedule: the schedule.
-        widest: per cell, the most calls of a step, and for each sequence the most elements.
-    """
+    """Return the facts of a schedule, and all its index arrays packed as one: ``[*] int64``."""
     facts = [1]
     arrays: list[Ints] = []
     end = 0

@@ -38,11 +38,7 @@ class Gradients:
 
 
 class Pool:
-    """Memory of batches that nobody holds any more, for one runner.
-
-    Args:
-        runner: what runs the batches.
-    """
+    """Memory of batches that nobody holds any more, for one runner."""
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner

@@ -208,15 +208,7 @@ def report_on(
     buffer_bytes: int,
     phases: dict[str, float],
 ) -> Report:
-    """Return the report on a batch that has run.
-
-    Args:
-        batch: the batch.
-        model: the model.
-        launches: the launch table.
-        buffer_bytes: bytes of the buffers that the batch needs.
-        phases: seconds of each phase.
-    """
+    """Return the report on a batch that has run."""
     trace, schedule = batch.merged.trace, batch.schedule
     forms = _forms(model)
     parts = tuple(
@@ -464,13 +456,7 @@ def by_cost(cells: Iterable[C]) -> list[C]:
 
 
 def worth_trying(report: Report, policy: str, share: str | None) -> list[tuple[str, str]]:
-    """Return other options for a batch, as names and values: those that may take less time.
-
-    Args:
-        report: on the batch.
-        policy: the policy that it was planned by.
-        share: which identical calls ran once.
-    """
+    """Return other options for a batch, as names and values: those that may take less time."""
     options = []
     if report.steps > report.lower_bound or _share(report, *PLANNING) > MUCH:
         options += [("policy", name) for name in POLICIES if name != policy]

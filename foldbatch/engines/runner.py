@@ -70,13 +70,7 @@ class _Timed:
 
 
 class Runner:
-    """Runs traces of a model, for one thread at a time; others wait.
-
-    Args:
-        model: the model.
-        options: how to run it.
-        seed: the seed of random numbers; with the step of training, it determines them.
-    """
+    """Runs traces of a model, for one thread at a time; others wait."""
 
     def __init__(self, model: Model, options: Options, seed: int) -> None:
         self.model = model

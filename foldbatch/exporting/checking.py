@@ -17,12 +17,7 @@ BATCH = 256
 
 
 def session_of(data: bytes, threads: int = 0) -> Any:
-    """Return a session of onnxruntime on the CPU for an exported graph.
-
-    Args:
-        data: the graph, as bytes.
-        threads: how many threads an op uses; 0 leaves it to the runtime.
-    """
+    """Return a session of onnxruntime on the CPU for an exported graph."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
@@ -30,11 +25,6 @@ def session_of(data: bytes, threads: int = 0) -> Any:
 
 def run(exporter: Exporter, session: Any, examples: Sequence[Any]) -> Results:
     """Return what `Program.run` returns with metrics, computed by onnxruntime.
-
-    Args:
-        exporter: of the program.
-        session: for its graph.
-        examples: the batch.
 
     Raises:
         ExampleError: when an example does not fit the program.
@@ -54,12 +44,6 @@ def largest_difference(program: Program, exporter: Exporter, data: bytes, exampl
     """Return the largest difference between a program and its graph, over all results and metrics.
 
     Of numbers above 1 it is the share that counts, since rounding grows with them.
-
-    Args:
-        program: the program.
-        exporter: of the program.
-        data: the graph, as bytes.
-        examples: on which both run.
 
     Raises:
         ExampleError: when an example does not fit the program.

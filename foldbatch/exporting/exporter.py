@@ -22,9 +22,6 @@ ASIDES = frozenset({"metrics"})
 class Exporter:
     """What leads from a program to another runtime: the graph, and the tables of examples.
 
-    Args:
-        program: the program; its parameters are those at the time of `proto`.
-
     Raises:
         ModelError: when the model has ops that cannot be exported: it names the cells and the ops.
 
@@ -63,12 +60,7 @@ class Exporter:
         return tables_of(self.lowered.model, self.interface, traces)
 
     def results(self, tables: Tables, outputs: Mapping[str, Array]) -> Results:
-        """Return what the graph yielded for a batch, as `Program.run` does: results, and metrics beside them.
-
-        Args:
-            tables: those that the graph was given.
-            outputs: the tensors that it yielded, by name.
-        """
+        """Return what the graph yielded for a batch, as `Program.run` does, with metrics."""
         metrics = {}
         for name, examples in tables.examples.items():
             starts = np.searchsorted(examples, examples)

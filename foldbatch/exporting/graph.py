@@ -33,11 +33,6 @@ State = dict[str, str]  # what runs hand on: tensors that grow, by name
 def model_proto(model: Model, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:
     """Return a model as an `onnx.ModelProto`, checked.
 
-    Args:
-        model: the model; its losses are left out.
-        metadata: texts to add to the file.
-        opset: the version of ONNX's operators.
-
     Raises:
         ModelError: when the model has ops that cannot be exported, too many parameters, or no result.
         BlockValueError: when `opset` is not from 18 to 23.

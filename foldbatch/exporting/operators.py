@@ -503,11 +503,6 @@ def write(at: OnnxScope, graph: Graph, names: Mapping[Node, str]) -> list[str]:
     """Write the nodes of a graph, and return the names of its outputs, each with rows.
 
     What depends on parameters and constants alone is computed here, and becomes a constant.
-
-    Args:
-        at: the scope.
-        graph: what to compute; all of its ops are in `TRANSLATIONS`.
-        names: of the graph's inputs that have names; the others are not read.
     """
     name_of, folded = dict(names), dict[Node, Array]()
     for node in graph.nodes:

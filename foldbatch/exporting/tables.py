@@ -156,13 +156,7 @@ class Tables:
 
 
 def tables_of(model: Model, interface: Interface, traces: Sequence[Trace]) -> Tables:
-    """Return the tables of a batch.
-
-    Args:
-        model: the model that was exported.
-        interface: what its graph takes.
-        traces: of examples, for this model, with levels that count within components.
-    """
+    """Return the tables of a batch."""
     merged = merge(list(traces), model.signatures)
     trace = merged.trace
     level_of = trace.levels
@@ -192,13 +186,7 @@ def tables_of(model: Model, interface: Interface, traces: Sequence[Trace]) -> Ta
 
 
 def decoded(model: Model, tables: Tables, outputs: Mapping[str, Array]) -> list[Any]:
-    """Return the result of each example.
-
-    Args:
-        model: the model.
-        tables: those of the batch.
-        outputs: the tensors of the graph, by name.
-    """
+    """Return the result of each example."""
     values: dict[int, Array] = {}
     for name, numbers in tables.numbers.items():
         values |= zip(numbers.tolist(), map(np.asarray, outputs[name]), strict=True)

@@ -85,12 +85,7 @@ def _search(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
-    """Measure and print; return the exit status: 0, or 2 for what the user can mend.
-
-    Args:
-        arguments: of the command.
-        prog: what help and errors call it.
-    """
+    """Measure and print; return the exit status: 0, or 2 for what the user can mend."""
     options = _parser(prog).parse_args(arguments)
     try:
         outcome = bench(

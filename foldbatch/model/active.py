@@ -61,15 +61,7 @@ def active_ends(
     wanted: Sequence[bool],
     sources: Sources = Sources(),
 ) -> list[tuple[frozenset[int], frozenset[int]]]:
-    """Return, for each cell, the operands and the outputs (by number) between which gradients must flow.
-
-    Args:
-        graphs: the cells.
-        reads: the arena of each operand.
-        writes: the arena of each output.
-        wanted: per cell, whether gradients of something in it are wanted, such as its parameters.
-        sources: where gradients come from.
-    """
+    """Return, for each cell, the operands and the outputs (by number) between which gradients must flow."""
     lossy = [sources.losses and bool(graph.losses) for graph in graphs]
     needed = acted_on(reads, writes, wanted)
     reached = acting_on(reads, writes, lossy, sources.arenas)

@@ -31,10 +31,6 @@ def dual(model: Model, tangents: Mapping[Parameter, Parameter]) -> Model:
 
     Its losses are the tangents of the model's losses. Its only metric, ``LOSS``, is the model's losses. Its
     results are void.
-
-    Args:
-        model: the model.
-        tangents: for every trainable parameter, the parameter that holds its tangent.
     """
     trained = [bool(trainable(cell.graph.outputs + cell.graph.losses)) for cell in model.cells]
     acted = acted_on(model.reads, model.writes, trained)

@@ -151,11 +151,6 @@ def digest(model: Model) -> str:
 def find_cells(cells: Sequence[Cell], name: str, where: str) -> list[int]:
     """Return the numbers of the cells that a name stands for.
 
-    Args:
-        cells: the cells.
-        name: the name of a cell, which stands for this cell alone, or else a part of names.
-        where: who asks, for errors.
-
     Raises:
         UnknownNameError: when no cell has such a name.
     """

@@ -33,12 +33,7 @@ class Kept:
 
 
 def needed(drafts: Sequence[Draft], results: Iterable[Flow]) -> dict[int, Kept]:
-    """Return what is left of each cell, by its old number; of cells that nobody needs, nothing.
-
-    Args:
-        drafts: the cells, with the losses and metrics that are asked for and no others.
-        results: the wires whose values are tensors of an example's result.
-    """
+    """Return what is left of each cell, by its old number; of cells that nobody needs, nothing."""
     read: dict[int, set[Node]] = {draft.number: set() for draft in drafts}
     wanted: list[tuple[Draft, Node]] = []
     for draft in drafts:

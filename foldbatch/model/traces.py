@@ -57,11 +57,6 @@ class _Values:
 def check_trace(model: Model, policy: Policy, trace: Trace) -> None:
     """Check that a trace fits a model, so that any engine can run it.
 
-    Args:
-        model: the model.
-        policy: the policy that the trace's levels are for.
-        trace: the trace of one example.
-
     Raises:
         ExampleError: when it does not fit; the message names the cell and what is wrong.
 
@@ -85,12 +80,6 @@ def check_trace(model: Model, policy: Policy, trace: Trace) -> None:
 
 def check_traces(model: Model, policy: Policy, merged: Merged, results: Sequence[Any]) -> None:
     """Check that the joined traces of some examples fit a model.
-
-    Args:
-        model: the model.
-        policy: the policy that the traces' levels are for.
-        merged: the traces. Integers may be wider than those of a trace.
-        results: per example, its `Trace.result`.
 
     Raises:
         ExampleError: when one does not fit; the message names the cell, the example and what is wrong.

@@ -40,12 +40,6 @@ def moved_upstream(
     Products are moved where the cells of the words read ids and nothing else, and where each cell that reads
     the words makes a product of them. If several do, each must be of a recursion of its own, as both
     directions of a sequence are. Cells of one recursion may be alternatives, which read some words each.
-
-    Args:
-        drafts: the cells; their operands are inputs (`closed`).
-        wires: all wires.
-        component: of cells (by number) and wires.
-        results: the wires whose values are tensors of an example's result.
     """
     drafts = list(drafts)
     part_of = connected(((wire, other) for wire in wires for other in wire.flows_to), wires)

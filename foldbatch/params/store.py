@@ -156,10 +156,6 @@ def name_parameters(
 
     A name that is taken becomes ``name_1``, ``name_2``, in order of appearance; names that the user gave come
     before others.
-
-    Args:
-        parameters: those to name.
-        known: others, which have their names already.
     """
     ordered = list(parameters)
     parts = _by_holder(ordered)

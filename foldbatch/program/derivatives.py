@@ -45,12 +45,7 @@ class Pullback(NamedTuple):
 
 
 class Derivatives:
-    """The runners that compute derivatives of one program.
-
-    Args:
-        runner: the program's own.
-        parameters: the program's, by name.
-    """
+    """The runners that compute derivatives of one program."""
 
     def __init__(self, runner: Runner, parameters: Mapping[str, Parameter]) -> None:
         self.runner = runner

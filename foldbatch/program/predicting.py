@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.engines.results import Results
 from foldbatch.errors import ExampleTypeError, ModelError
 from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
-
-if TYPE_CHECKING:
-    from foldbatch.program.program import Program
 
 BATCH = 256
 TASKS = ("nodes", "root", "class", "number")
@@ -38,8 +36,16 @@ def unlabelled(structure: Any, kind: str) -> Any:
     return structure
 
 
+class Runs(Protocol):
+    """A program, as far as predictions need one."""
+
+    def run(self, examples: Iterable[Any], *, losses: bool = False, metrics: bool = False) -> Results:
+        """Return one result per example; see `foldbatch.Program.run`."""
+        ...
+
+
 def predictions(
-    programs: Sequence[Program], notes: Mapping[str, Any], structures: Iterable[Any], *, nodes: bool = False
+    programs: Sequence[Runs], notes: Mapping[str, Any], structures: Iterable[Any], *, nodes: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Yield what a trained model tells of each structure, as plain data.
 

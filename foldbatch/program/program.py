@@ -9,11 +9,10 @@ What is made of what, and when::
 
 from __future__ import annotations
 
-import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -23,20 +22,15 @@ from foldbatch.blocks.values import refuse_no_count
 from foldbatch.engines.batch import Batch
 from foldbatch.engines.cotangents import seeds_of
 from foldbatch.engines.engine import Engine
-from foldbatch.engines.nonfinite import NotFinite, look_for_not_finite
+from foldbatch.engines.nonfinite import NotFinite
 from foldbatch.engines.origins import find_nonfinite
-from foldbatch.engines.pending import Pending
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Captures, Report
 from foldbatch.engines.results import Results, Step
 from foldbatch.engines.runner import Options, Runner, Work
 from foldbatch.errors import (
     BlockTypeError,
-    FoldbatchWarning,
-    NoLossWarning,
-    NotFiniteWarning,
     counted,
-    frames_inside,
 )
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.model.tracer import Decide, Tracer
@@ -50,6 +44,7 @@ from foldbatch.program.profiling import profiled
 from foldbatch.program.saving import Notes, write
 from foldbatch.program.traced import Prepared, Traces, in_parts, listed, several_of, trace_in_parts
 from foldbatch.program.variants import Ready, Variants
+from foldbatch.program.warned import Warned
 from foldbatch.scheduler.trace import Trace
 from foldbatch.timelines.timeline import Timeline
 from foldbatch.types import describe_value
@@ -58,8 +53,8 @@ from foldbatch.types import describe_value
 class Program:
     """A compiled block; made by `compile`.
 
-    Several threads may use a program at once: batches run one after the other, but examples are traced side by
-    side, which the block's Python functions must bear. After a fork the program works in the child, too.
+    Several threads may use a program at once: batches run one after the other, but examples are traced side
+    by side, which the block's Python functions must bear. After a fork the program works in the child, too.
 
     Attributes:
         lowered: what the user's model became: the `foldbatch.model.tracer.Tracer`.
@@ -80,9 +75,9 @@ class Program:
         self.steps_drawn = 0
         self.notes: Notes = {}
         self._drawn = 0  # the step that random numbers were last drawn for
-        self._warned: set[type[FoldbatchWarning]] = set()
         self._params = ParameterStore(parameters)
         self._deciding = Deciding(options, seed, self._admit)
+        self._warned = Warned(self._params)
         self._variants = Variants(lowered, self._made_ready)
         self._params.updates = self._runner.engine.updates
 
@@ -325,7 +320,7 @@ class Program:
         ready, work = variant.work(batch, self._deciding.decide(0, training=False))
         results = ready.runner.run(work, asides=asides)
         if losses:
-            self._look_at(results.loss)
+            self._warned.look_at(self.model, results.loss)
         return results
 
     def value_and_grad(
@@ -349,7 +344,7 @@ class Program:
         drawn = self._upcoming(step)
         ready, work = self._work(examples, self._deciding.decide(drawn, numbers, training=True))
         loss, gradients = ready.runner.value_and_grad(work, self._drawing(step, drawn), numbers)
-        self._look_at(loss, named := self._named(gradients))
+        self._warned.look_at(self.model, loss, named := self._named(gradients))
         return loss, named
 
     def step(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> Step:
@@ -369,7 +364,7 @@ class Program:
         ready, work = self._work(examples, self._deciding.decide(drawn, training=True))
         results, gradients = ready.runner.step(work, self._drawing(step, drawn))
         named = self._named(gradients)
-        self._look_at(results.loss, named)
+        self._warned.look_at(self.model, results.loss, named)
         return Step(results.loss, results.losses, named, results, results.metrics)
 
     def _named(self, gradients: Mapping[Parameter, Gradient]) -> dict[str, Gradient]:
@@ -525,38 +520,6 @@ class Program:
             return found
         place = self.lowered.place_of(given[found.example], found.cell, found.call)
         return replace(found, place=place)
-
-    def _look_at(self, loss: float, gradients: Mapping[str, Gradient] | None = None) -> None:
-        """Warn, once a program, of what is not finite, or of a model to be trained that has no loss.
-
-        Where the loss is still to be read, it is looked at when somebody reads it.
-        """
-        trains, bad = gradients is not None, None
-        if isinstance(loss, Pending):
-            if gradients and NotFiniteWarning not in self._warned:
-                bad = look_for_not_finite(gradients, self._params.updates)
-            loss.then(partial(self._warn_of, bad=bad, trains=trains))
-        else:
-            if gradients and math.isfinite(loss) and NotFiniteWarning not in self._warned:
-                bad = look_for_not_finite(gradients, self._params.updates)
-            self._warn_of(loss, bad, trains=trains)
-
-    def _warn_of(self, loss: float, bad: Callable[[], str | None] | None, *, trains: bool) -> None:
-        """Warn of a loss; `bad` tells the name of a gradient that is not finite."""
-        warning: FoldbatchWarning
-        fix = "call program.find_nan(examples)"
-        if not math.isfinite(loss):
-            warning = NotFiniteWarning("loss", "a finite number", str(loss), fix)
-        elif bad is not None and (name := bad()) is not None:
-            warning = NotFiniteWarning(f"{name} gradient", "finite numbers", "a NaN or an infinity", fix)
-        elif trains and loss == 0 and not any(cell.built.losses for cell in self.model.cells):
-            fix = "end a branch of it with Loss, for example AllOf(Identity(), Loss())"
-            warning = NoLossWarning("value_and_grad", "a model with a Loss block", "none", fix)
-        else:
-            return
-        if type(warning) not in self._warned:
-            self._warned.add(type(warning))
-            warnings.warn(warning, stacklevel=frames_inside())
 
     # -- reports
 

@@ -63,13 +63,7 @@ class _Known:
 
 
 class Traces:
-    """The traces of examples for one model.
-
-    Args:
-        tracer: what makes them.
-        model: the tracer's model that they fit.
-        plan: makes a batch of one trace ready.
-    """
+    """The traces of examples for one model."""
 
     def __init__(
         self, tracer: Tracer, model: Model, plan: Callable[[list[Trace]], tuple[SubBatch, ...]]
@@ -89,11 +83,6 @@ class Traces:
         self, examples: Iterable[Any] | Planned, owner: object, trace_all: TraceAll | None = None
     ) -> list[Trace] | tuple[SubBatch, ...]:
         """Return the traces of examples, or a plan of the batch where one is at hand.
-
-        Args:
-            examples: the batch.
-            owner: whom prepared and planned examples must belong to, see `Prepared`.
-            trace_all: as for `all`.
 
         Raises:
             ExampleError: when an example does not fit the block, or was prepared or planned by another

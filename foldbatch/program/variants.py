@@ -33,12 +33,6 @@ class Ready:
 
     Prepared examples and planned batches belong to it.
 
-    Args:
-        tracer: what has the model.
-        options: how to run.
-        seed: the seed of random numbers.
-        parameters: those of the program, by name.
-
     Attributes:
         model: the model as it was when this was made.
     """
@@ -62,12 +56,7 @@ class Ready:
 
 
 class Variant:
-    """A tracer and its model, made ready anew whenever the model has grown.
-
-    Args:
-        tracer: the tracer.
-        make: makes its present model ready.
-    """
+    """A tracer and its model, made ready anew whenever the model has grown."""
 
     def __init__(self, tracer: Tracer, make: Callable[[Tracer], Ready]) -> None:
         self.tracer = tracer
@@ -117,12 +106,7 @@ class Variant:
 
 
 class Variants:
-    """The variants of a program.
-
-    Args:
-        tracer: with all losses and metrics: so it trains. Its variant is `full`.
-        make: makes a tracer's present model ready.
-    """
+    """The variants of a program."""
 
     def __init__(self, tracer: Tracer, make: Callable[[Tracer], Ready]) -> None:
         self._make = make
@@ -137,10 +121,6 @@ class Variants:
         """Return the variant that runs examples.
 
         Examples that were prepared or planned were traced for the full one.
-
-        Args:
-            examples: the batch; not an iterator.
-            asides: which of ``losses`` and ``metrics`` are asked for.
         """
         if isinstance(examples, Planned):
             return self.full

@@ -23,10 +23,6 @@ SHORT = 2**16  # keys below it are sorted by their digits, in linear time
 def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
     """Return packed traces as one, section by section, value numbers raised by the values before.
 
-    Args:
-        traces: as in `Trace.packed`.
-        form: of each, and of the result.
-
     Returns:
         The packed batch, and the heads of the examples: ``[examples, head] int32``.
 

@@ -21,12 +21,6 @@ def levels(
 ) -> list[Ints]:
     """Return the level of each call: 0 where it needs none of these calls, else one above all that it needs.
 
-    Args:
-        cells: the cells.
-        calls: as in `Trace.calls`, of these cells.
-        elements: as in `Trace.elements`, of these cells.
-        values: as in `Trace.values`.
-
     Returns:
         Per cell ``[n] int32``.
 

@@ -52,14 +52,7 @@ class Rows:
         return alone
 
     def append_results(self, arena: int, calls: Ints, order: Index, output: int) -> Index:
-        """Give rows to the values of an output that have none yet, and return the rows of all: ``[n]``.
-
-        Args:
-            arena: the arena of the output.
-            calls: the calls of the cell, as in `Trace.calls`.
-            order: ``[n]``: some of these calls.
-            output: the number of the output.
-        """
+        """Give rows to the values of an output that have none yet, and return the rows of all: ``[n]``."""
         rows, self.used[arena] = self.arithmetic.number_results(
             self.of_value, calls, order, output, self.used[arena]
         )

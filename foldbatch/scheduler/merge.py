@@ -32,13 +32,7 @@ class Merged:
 
 
 def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> Merged:
-    """Join the traces of a batch, which have one form; a batch of none has no calls.
-
-    Args:
-        traces: the traces; those that are not packed get packed.
-        cells: the cells.
-        arithmetic: the functions that join the integers.
-    """
+    """Join the traces of a batch, which have one form; a batch of none has no calls."""
     noted = _noted_together(traces)
     if noted is not None:
         return noted

@@ -59,12 +59,7 @@ class Batched:
 
 
 def renumbered(record: Record, arguments: Sequence[int]) -> Batched:
-    """Return a record as a batch whose calls have no levels yet.
-
-    Args:
-        record: the record.
-        arguments: per cell, how many single values a call takes.
-    """
+    """Return a record as a batch whose calls have no levels yet."""
     offsets = np.zeros(len(record.values) + 1, np.int64)
     np.cumsum(record.values, out=offsets[1:])
     ends, element_ends = _ends(record.counts), _ends(record.lengths)
@@ -85,12 +80,7 @@ def _ends(sizes: Index) -> list[list[int]]:
 
 
 class Together:
-    """Examples that were noted together.
-
-    Args:
-        batched: their record as a batch, with levels.
-        form: of their traces.
-    """
+    """Examples that were noted together."""
 
     def __init__(self, batched: Batched, form: Form) -> None:
         self.batched: Batched | None = batched  # until the examples have arrays of their own

@@ -150,10 +150,6 @@ def verify(schedule: Schedule, outputs: tuple[tuple[int, ...], ...]) -> None:
     Every call goes through all stages once, in order, after its arguments have been computed; every
     row holds one value; every row's cotangent is set to zero or stored by one operand.
 
-    Args:
-        schedule: what to check.
-        outputs: per cell, the arena of each output.
-
     Raises:
         AssertionError: naming the cell or the arena, and what is wrong.
     """

@@ -31,17 +31,7 @@ def build(
     share: Share = leaves,
     arithmetic: Arithmetic = NUMPY,
 ) -> Schedule:
-    """Return the schedule of a merged trace whose levels come from `policy`.
-
-    Args:
-        merged: the batch.
-        cells: the cells.
-        policy: when calls run.
-        layout: how rows are numbered.
-        arenas: how many arenas the cells' operands and outputs name.
-        share: which calls run as one.
-        arithmetic: what computes on whole arrays.
-    """
+    """Return the schedule of a merged trace whose levels come from `policy`."""
     trace, cells = merged.trace, tuple(cells)
     with no_garbage():  # the turns and the steps of a long chain are very many
         plan = policy.plan(trace, cells, arithmetic)

@@ -18,12 +18,6 @@ def weigh(order: Integers, ends: Integers, readers: Integers, weights: Figures) 
     """Write the weight of each call: the square of the number of calls on the longest path that it begins.
 
     A path counts as 2,000 calls at most, so that sums of 2**31 weights are exact.
-
-    Args:
-        order: the calls, each after those that it reads.
-        ends: where each call's readers begin in `readers`, and the end.
-        readers: the calls that read a call's results.
-        weights: zeros, one a call.
     """
     for i in range(len(order) - 1, -1, -1):
         call = order[i]

@@ -49,10 +49,6 @@ STATUSES = {
 def document(format_: str, limits: Limits) -> dict[str, Any]:
     """Return the description of the server in the form of OpenAPI 3.1.
 
-    Args:
-        format_: of the examples that its model reads.
-        limits: of requests.
-
     >>> sorted(document("sst", Limits())["paths"])
     ['/', '/healthz', '/metrics', '/openapi.json', '/predict']
     """

@@ -133,14 +133,7 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
 
 
 class Predict:
-    """Answers requests for predictions; an application of ASGI.
-
-    Args:
-        service: the model.
-        batching: its engine.
-        limits: of requests.
-        metrics: count what is done.
-    """
+    """Answers requests for predictions; an application of ASGI."""
 
     def __init__(self, service: Service, batching: Batching, limits: Limits, metrics: ServerMetrics) -> None:
         self._service = service

@@ -50,12 +50,6 @@ Read = ReadExample | FoldbatchError  # an example, or why it is refused
 def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limits) -> tuple[list[Read], Ask]:
     """Return the examples of a body, and what is asked of them.
 
-    Args:
-        body: of the request.
-        kind: its media type; `JSON` where it is empty.
-        configuration: of the model, whose format the examples have.
-        limits: of an example, and of how many there are.
-
     Raises:
         MediaTypeError: when it is of a kind that is not read.
         TooLargeError: when there are too many examples.

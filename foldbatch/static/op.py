@@ -9,21 +9,17 @@ a ragged axis (``M``)   one row per element of a sequence argument of the call
 ======================  =======================================================
 
 `OPS` is the table of all ops. Its entries stand in `foldbatch.static.ops`, one paragraph each;
-how a backend spells them, in `foldbatch.static.backends`.
+how a backend spells them, in its room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from foldbatch.errors import GraphError
 from foldbatch.types import TensorType
-
-if TYPE_CHECKING:
-    from foldbatch.static.graph import Node
-    from foldbatch.static.places import Place
 
 
 class Axis:
@@ -49,7 +45,7 @@ def ragged(name: str = "M") -> Axis:
 
 
 Attrs = dict[str, Any]  # an op's static arguments: ints, tuples, dtypes, never tensors
-Tangents = tuple["Node | None", ...]
+Tangents = tuple[Any, ...]  # nodes, or None where an operand stands still
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +75,14 @@ class Op:
     name: str
     infer: Callable[[tuple[TensorType, ...], Attrs], TensorType]
     evaluate: Callable[..., Any]
-    vjp: Callable[..., tuple[Node | None, ...]] | None
-    jvp: Callable[..., Node] | None
+    vjp: Callable[..., tuple[Any, ...]] | None  # nodes, or None where nothing flows
+    jvp: Callable[..., Any] | None
     samples: tuple[Sample, ...] = ()
     axis: Callable[[tuple[Axis, ...], Attrs], Axis] | None = None
     elementwise: bool = False
     bound: Callable[[tuple[TensorType, ...], Attrs], tuple[int, int]] | None = None
     whole: bool = False
-    copies: Callable[..., Iterator[tuple[Place, Place | None]]] | None = None
+    copies: Callable[..., Iterator[tuple[Any, Any]]] | None = None
     body: str = ""
 
 

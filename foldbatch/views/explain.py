@@ -277,11 +277,6 @@ class CellExplanation:
 def explain_cell(cell: Cell, target: Target, names: Mapping[Parameter, str] | None = None) -> CellExplanation:
     """Return the explanation of a cell.
 
-    Args:
-        cell: the cell.
-        target: the target of the engine that the cell is explained for.
-        names: the names of parameters, where a program gives them some.
-
     >>> from foldbatch.engines.numpy import TARGET
     >>> from foldbatch.static.cell import stage_cell
     >>> from foldbatch.static.cellgraph import CellGraph, Ends

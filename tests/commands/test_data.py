@@ -6,11 +6,9 @@ import json
 
 import pytest
 
-from foldbatch import trees
 from foldbatch.cli import main
 
 LINES = [f"(S (NP w{i}) (VP left))" for i in range(10)]
-CONLLU = "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n2\ton\ton\tADP\t_\t_\t1\tcase\t_\t_\n\n"
 
 
 @pytest.fixture
@@ -44,16 +42,6 @@ def test_trees_are_converted_and_back(bank, tmp_path):
     assert again.read_text() == bank.read_text()
 
 
-def test_dependency_trees_and_code_are_converted(tmp_path, capsys):
-    for name, text in (("a.conllu", CONLLU), ("a.py", "x = 1\n")):
-        (tmp_path / name).write_text(text)
-        assert main(["data", "convert", str(tmp_path / name), str(tmp_path / "out.jsonl")]) == 0
-        (tree,) = trees.read_json_trees(tmp_path / "out.jsonl")
-        assert tree.size > 1
-    assert main(["data", "convert", str(tmp_path / "out.jsonl"), str(tmp_path / "b.conllu")]) == 2
-    assert "expected a format that is written: brackets, json, found conllu" in capsys.readouterr().err
-
-
 def test_parts_are_drawn_at_random_and_complete(bank, tmp_path, capsys):
     folder = tmp_path / "parts"
     assert main(["data", "split", str(bank), str(folder), "--shares", "6", "2", "2", "--seed", "1"]) == 0
@@ -64,13 +52,6 @@ def test_parts_are_drawn_at_random_and_complete(bank, tmp_path, capsys):
     with pytest.raises(SystemExit) as error:
         main(["data", "split", str(bank), str(folder), "--shares", "6", "x", "2"])
     assert error.value.code == 2
-
-
-def test_what_is_packed_stays_packed(bank, tmp_path):
-    packed = tmp_path / "bank.txt.gz"
-    assert main(["data", "convert", str(bank), str(packed)]) == 0
-    assert main(["data", "split", str(packed), str(tmp_path / "parts")]) == 0
-    assert len(list(trees.read_brackets(tmp_path / "parts" / "train.txt.gz"))) == 8
 
 
 @pytest.mark.parametrize("options", [["--seed", "-1"], ["--shares", "0", "0", "0"]])

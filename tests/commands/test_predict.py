@@ -51,12 +51,6 @@ def test_wrong_text_from_the_standard_input_is_one_line(run, monkeypatch, capsys
     assert message in capsys.readouterr().err
 
 
-def test_a_closed_input_is_one_line(run, monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdin", None)
-    assert main(["predict", str(run)]) == 2
-    assert "error: standard input: expected lines of text, found nothing" in capsys.readouterr().err
-
-
 def test_files_may_stand_behind_options_be_packed_and_begin_with_a_mark(run, tmp_path, capsys):
     packed = tmp_path / "trees.txt.gz"
     packed.write_bytes(gzip.compress("\ufeff(X a)\n".encode()))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from foldbatch.communicators import Alone, find, finding
+from foldbatch.communicators import find, finding
 from foldbatch.errors import BackendError
 
 
@@ -34,12 +34,6 @@ def environment(monkeypatch):
 )
 def test_launchers(environment, expected):
     assert finding.launched(environment) == expected
-
-
-@pytest.mark.parametrize("name", ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
-def test_one_process_of_a_launcher_is_alone(environment, name):
-    environment.setenv(name, "1")
-    assert isinstance(find(), Alone)
 
 
 @pytest.mark.parametrize(

@@ -92,11 +92,6 @@ def test_a_rank_that_leaves_tells_those_who_wait_and_nobody_waits_for_ranks_that
     assert in_threads(leave, 3) == [None] * 3  # all end
 
 
-def test_a_process_alone_raises_what_is_raised():
-    with pytest.raises(KeyError), together(Alone()):
-        raise KeyError(1)
-
-
 def test_ranks_of_one_machine_share_its_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     assert cores(Alone()) == 8
@@ -113,19 +108,6 @@ def test_the_error_of_a_rank_is_raised_not_those_that_it_caused():
 
     with pytest.raises(KeyError, match="a word"):
         in_threads(work, 3)
-
-
-def test_aborting_says_why():
-    def work(communicator):
-        if communicator.rank:
-            communicator.abort("no memory")
-        with pytest.raises(ProcessError, match="rank 0 of 2: .* found a rank that ended"):
-            communicator.all_gather(np.zeros(1, np.uint8))
-
-    with pytest.raises(ProcessError, match="rank 1 of 2: .* found no memory"):
-        in_threads(work, 2)
-    with pytest.raises(ProcessError, match="found no memory"):
-        Alone().abort("no memory")
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])

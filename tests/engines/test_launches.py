@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldbatch as fb
-from foldbatch import ops
 from foldbatch.engines import numpy as numpy_engine
 from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import Batch
@@ -83,18 +81,6 @@ def test_levels_run_in_the_order_of_the_schedule_and_backward_in_reverse(
         found = list(_levels(bound, tables.backward))
         assert found == list(_expected(bound, steps[::-1], "backward"))
         assert len(found) == len(set(found)) or not batch.merged.trace.size
-
-
-@pytest.mark.parametrize("lengths", [[1], [7], [3, 5, 0]])
-def test_the_levels_of_a_recursion_are_one_launch(lengths: list[int]) -> None:
-    """However many there are, in both directions; so an engine enters a recursion once."""
-    chain = fb.Map(fb.Vector(2)) >> fb.RNN(fb.GRUCell(3)) >> fb.GetItem(1)
-    program = fb.compile(chain >> fb.Function(ops.sum) >> fb.Loss(), "numpy")
-    bound = bind(program.model, numpy_engine.TARGET, training=True)
-    batch = fb.program.schedule(program, [[[1, 2]] * length for length in lengths])
-    for table in tables_of(bound, batch):
-        steps = [row for row in table.launches if bound.keys[row[0]].stage == "step"]
-        assert [stop - start for _, start, stop in (row[:HEAD] for row in steps)] == [max(lengths)]
 
 
 # -- what the bindings of a launch are

@@ -12,7 +12,7 @@ import statistics
 import numpy as np
 import pytest
 
-from foldbatch.engines.pending import LONG, Pending, pending
+from foldbatch.engines.pending import Pending, pending
 
 
 class Reading:
@@ -92,14 +92,6 @@ def test_what_is_no_number_cannot_be_added():
         Pending(Reading()) + "a"
     with pytest.raises(AttributeError):
         _ = Pending(Reading()).total
-
-
-def test_the_sum_of_an_epoch_can_be_read():
-    """However many terms it has."""
-    total = 0.0
-    for _ in range(20 * LONG):
-        total += Pending(Reading(1.0)) / 2
-    assert total == 10 * LONG
 
 
 def test_an_error_is_raised_whenever_somebody_looks_and_a_later_look_may_succeed():

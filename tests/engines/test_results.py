@@ -22,7 +22,7 @@ from foldbatch.engines.results import (
 )
 from foldbatch.engines.visits import InputGradients
 from foldbatch.errors import UnknownNameError
-from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, Type, as_type
+from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, Type
 
 T = TensorType((2,))
 ROW = TupleType((T, OBJECT))
@@ -30,15 +30,6 @@ ROW = TupleType((T, OBJECT))
 
 def _walked(type_: Type, *held: Any) -> Any:
     return walk(type_, iter(held), lambda number: f"v{number}")
-
-
-def test_a_result_is_built_from_its_terminals() -> None:
-    """Void is None, a tuple a tuple, an object itself."""
-    assert _walked(VOID) is None
-    assert _walked(T, 3) == "v3"
-    assert _walked(OBJECT, {"a": 1}) == {"a": 1}
-    assert _walked(as_type((2, (2, None))), 3, 4) == ("v3", ("v4", None))
-    assert _walked(TupleType(()), *()) == ()
 
 
 @pytest.mark.parametrize(

@@ -26,16 +26,3 @@ def test_nodes_and_labels_stand_in_one_order(example):
     torch.testing.assert_close(model(trees)[0][6:11], alone)
     example.loss_of(model, trees).backward()
     assert all(parameter.grad.abs().sum() > 0 for parameter in model.parameters())
-
-
-def test_it_learns_four_trees_by_heart(example, tmp_path, capsys):
-    for part in ("train", "dev"):
-        (tmp_path / f"{part}.txt").write_text(TREES, encoding="utf-8")
-    threads = torch.get_num_threads()
-    options = ["--epochs", "25", "--lr", "0.05", "--batch", "4", "--size", "8", "--hidden", "8"]
-    assert example.main(["--data", str(tmp_path), *options]) == 0
-    torch.set_num_threads(threads)
-    printed = capsys.readouterr().out
-    assert "100.0%" in printed.splitlines()[25]
-    assert "batching gains" in printed
-    assert example.main(["--data", str(tmp_path / "none")]) == 2

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 import foldbatch as fb
@@ -50,20 +49,6 @@ def test_it_trains_and_prints_both_baselines(
     assert losses[-1] < losses[0]
     printed = capsys.readouterr().out
     assert "bag " in printed and "majority" in printed
-
-
-def test_the_model_runs_any_mixture_of_trees(corpus: fb.trees.Corpus) -> None:
-    """A batch gives what its examples give one by one."""
-    example = load("function_names")
-    kinds = fb.trees.Vocabulary.count(label for e in corpus.train for label in e.tree.labels)
-    program = fb.compile(
-        example.model(kinds, fb.trees.Vocabulary(["self"]), fb.trees.Vocabulary(["word self"]), 16, 6),
-        debug=True,
-    )
-    batch = [(e.tree, e.verb, np.ones(12)) for e in corpus.train[:9]]
-    together = np.array(list(program.run(batch)))
-    alone = np.array([program.run([one])[0] for one in batch])
-    np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
 
 
 def test_the_bag_of_node_types_cannot_see_more() -> None:

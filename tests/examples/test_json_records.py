@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 import foldbatch as fb
@@ -29,14 +28,6 @@ def test_orders_are_written_as_lines_with_their_costs(records, tmp_path):
     lines = [json.loads(line) for part in parts for line in part]
     pairs = [(json.loads(text), paid) for text, paid in records.data(24)]
     assert lines == [{**order, "cost": paid} for order, paid in pairs]
-
-
-def test_orders_of_any_shape_run_together(records):
-    program = fb.compile(records.model(8), debug=True)
-    bare = (json.dumps(order()), 0.0)
-    batch = [bare, *records.data(20)]
-    alone = [program.run([one])[0] for one in batch]
-    np.testing.assert_allclose(list(program.run(batch)), alone, rtol=1e-4, atol=1e-4)
 
 
 def test_a_kind_that_is_unknown_is_named_with_its_place(records):

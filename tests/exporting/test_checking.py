@@ -72,23 +72,6 @@ def test_a_metric_inside_a_recursion_keeps_the_order_of_visits():
     check(fb.compile(total(), "numpy"), [(([1], [2]), ([3], ([4], [5]))), [6], ([7], [8])])
 
 
-def test_attention_over_children():
-    node = fb.ForwardDeclaration(output_type=3, name="node")
-
-    def pooled(x):
-        return fb.ops.segment_sum(fb.ops.segment_softmax(x) * x) + fb.ops.segment_max(x)
-
-    node.resolve_to(
-        fb.Record({"x": fb.Vector(3), "below": fb.Map(node()) >> fb.Function(pooled)})
-        >> fb.Function(lambda x, y: x + fb.ops.tanh(y))
-    )
-    leaf = {"x": [1, 2, 3], "below": []}
-    check(
-        fb.compile(node(), "numpy"),
-        [leaf, {"x": [0, 1, 0], "below": [leaf, {"x": [2, 0, 1], "below": [leaf]}]}],
-    )
-
-
 @pytest.mark.parametrize("seed", [9, 44, 368, 449])
 def test_random_programs(seed):
     random = drawn(seed, CHOICES, dropout=True)

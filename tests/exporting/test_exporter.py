@@ -60,20 +60,6 @@ def test_random_numbers_are_refused_with_the_cell_that_draws_them():
         Exporter(fb.compile(noise, "numpy"))
 
 
-def test_dropout_is_not_exported(program_of):
-    assert "random" not in {x.op_type.lower() for x in Exporter(program_of("tree_lstm")).proto().graph.node}
-
-
-def test_cells_that_read_nothing_run_once_and_take_no_table(program_of):
-    cells = {cell.number: cell for cell in Exporter(program_of("child_sum")).interface.cells}
-    once = [cell for cell in cells.values() if cell.once]
-    assert once and all(not cell.feeds and not cell.operands for cell in once)
-
-
-def test_only_a_metric_out_of_order_takes_a_table(program_of):
-    assert Exporter(program_of("tree_lstm")).interface.ordered == set()
-
-
 def test_words_come_first_then_phrases_by_height(program_of, forest):
     tables = Exporter(program_of("tree_lstm")).tables(forest)
     inputs = {name: table.tolist() for name, table in tables.inputs.items()}
@@ -95,13 +81,6 @@ def test_elements_are_cut_level_by_level(program_of, forest):
     assert inputs[f"{cell}.begins0"].tolist() == [0, 4, 8, 10]
 
 
-def test_a_batch_of_none(program_of):
-    assert all(
-        not len(table) or name.endswith("starts")
-        for name, table in Exporter(program_of("rntn")).tables([]).inputs.items()
-    )
-
-
 def test_the_vocabulary_is_at_hand(program_of):
     assert [list(words) for words in Exporter(program_of("tree_lstm")).vocabularies()] == [
         ["<unk>", "good", "film", "bad"]
@@ -111,10 +90,3 @@ def test_the_vocabulary_is_at_hand(program_of):
 def test_an_example_that_does_not_fit_is_refused(program_of):
     with pytest.raises(ExampleError, match="example 0"):
         Exporter(program_of("tree_lstm")).tables([5])
-
-
-def test_the_program_itself_stays_as_it_was(program_of, forest):
-    program = program_of("tree_lstm")
-    before = program.run(forest)
-    Exporter(program).proto()
-    assert all((a == b).all() for a, b in zip(before, program.run(forest), strict=True))

@@ -66,12 +66,6 @@ def test_it_prints_and_writes(tmp_path, capsys) -> None:
     assert (data["backend"], data["threads"], data["repeats"]) == ("numpy", 1, 1)
 
 
-def test_functions_are_called(capsys) -> None:
-    """A loss without parameters is nothing to train."""
-    assert cli.main(["bench", "model.py:make", "model.py:generated", "--infer", *QUICK]) == 0
-    assert "inference" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -115,11 +109,6 @@ def test_wrong_options_are_refused_before_anything_is_imported(option, message, 
     assert message in capsys.readouterr().err
 
 
-def test_what_a_users_function_raises_is_passed_on() -> None:
-    with pytest.raises(TypeError, match="has no len"):
-        cli.main(["bench", "model.py:fails", "model.py:examples"])
-
-
 def test_figures_are_printed_also_where_they_cannot_be_written(monkeypatch, capsys) -> None:
     def full(path, content):
         raise OSError(28, "No space left on device")
@@ -130,15 +119,6 @@ def test_figures_are_printed_also_where_they_cannot_be_written(monkeypatch, caps
     captured = capsys.readouterr()
     assert "What batching gains in inference" in captured.out
     assert captured.err == "error: [Errno 28] No space left on device\n"
-
-
-def test_an_interrupt_is_one_word(monkeypatch, capsys) -> None:
-    def interrupted(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "bench", interrupted)
-    assert cli.main(["bench", "model.py:block", "model.py:examples"]) == 130
-    assert capsys.readouterr().err == "interrupted\n"
 
 
 @pytest.fixture(autouse=True)
@@ -182,16 +162,3 @@ def test_a_file_is_imported_once_and_may_import_its_neighbours(tmp_path) -> None
 def test_what_is_not_there_is_said(path, message) -> None:
     with pytest.raises(UnknownNameError, match=message.replace("..", r"\.\.")):
         named(path)
-
-
-def test_what_a_module_raises_is_passed_on(tmp_path) -> None:
-    """And it is imported anew the next time."""
-    file = tmp_path / "broken.py"
-    file.write_text("1 / 0\n")
-    with pytest.raises(ZeroDivisionError):
-        named("broken.py:x")
-    file.write_text("x = 12345\n")
-    assert named("broken.py:x") == 12345
-    (tmp_path / "needy_module.py").write_text("import package_that_is_missing\n")
-    with pytest.raises(ModuleNotFoundError, match="package_that_is_missing"):
-        named("needy_module:x")

@@ -7,7 +7,6 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, UnknownNameError
-from foldbatch.gain import measure as module
 from foldbatch.gain.measure import Batches, Glance, glance
 from tests.knobs import knobs
 
@@ -77,11 +76,6 @@ def test_new_trees_are_copies() -> None:
     turns, sizes, of_each = 1 + 3, 2, 2  # one run on new ones, one phase by phase
     new = [tree for tree in traced if not any(tree is given for given in TREES)]
     assert len(new) == 2 * (turns * sizes * of_each + 1)  # once more for the advice
-
-
-def test_by_default_sizes_go_as_far_as_examples() -> None:
-    outcome = fb.bench(fb.Scalar(), range(20), repeats=1, backend="numpy")
-    assert [batch.size for batch in outcome.batches] == [1, 16]
 
 
 @pytest.mark.parametrize(
@@ -154,27 +148,6 @@ def test_ratios_are_of_medians_of_seconds_an_example(monkeypatch):
     assert ran == [(1, 16), (1, 16), (40, 1), (40, 1)] * 8
 
 
-def test_a_slow_model_is_measured_once(monkeypatch):
-    monkeypatch.setattr(module, "SECONDS", 0.0)
-    ran: list[int] = []
-    monkeypatch.setattr(Batches, "train", lambda self, _: ran.append(self.size) or 1.0)
-    assert glance(words_of(), SENTENCES[:3], 40).size == 3
-    assert ran == [1, 1, 3, 3] * 2
-
-
-def test_examples_alone_are_of_all_sizes(monkeypatch):
-    alone: list[int] = []
-
-    def train(_, batches):
-        alone.extend(len(example) for batch in batches for example in batch)
-        return 1.0
-
-    monkeypatch.setattr(Batches, "train", train)
-    monkeypatch.setattr(module, "traced_before", lambda _, examples: examples)
-    glance(words_of(), SENTENCES, 80)
-    assert np.mean(alone[:16]) == pytest.approx(np.mean([len(example) for example in SENTENCES]), abs=0.6)
-
-
 def test_parameters_stay_and_the_gain_is_a_number():
     measured = words_of()
     before = {name: value.copy() for name, value in measured.params.items()}
@@ -183,9 +156,3 @@ def test_parameters_stay_and_the_gain_is_a_number():
     assert gain.known > 0 and gain.new > 0
     assert all(np.array_equal(measured.params[name], value) for name, value in before.items())
     assert measured.steps_drawn == drawn
-
-
-def test_there_is_none_without_batches():
-    assert glance(words_of(), SENTENCES[:1], 8) is None
-    assert glance(words_of(batched=False), SENTENCES, 8) is None
-    assert glance(words_of(), SENTENCES, 1) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from foldbatch.gain.outcome import INFER, TRAIN, BatchFigures, CellFigures, Outcome, Seconds, seconds_of
+from foldbatch.gain.outcome import INFER, TRAIN, BatchFigures, CellFigures, Outcome, Seconds
 
 CELLS = (CellFigures("tree.leaf", 40, 10, 1, (10,), 0), CellFigures("tree.node", 30, 30, 4, (20, 6, 3, 1), 5))
 
@@ -65,9 +65,3 @@ def test_all_of_it_is_plain_data() -> None:
     assert data["batches"][1]["examples_per_second"] == {TRAIN: 8, INFER: 32}
     assert data["batches"][1]["cells"][1]["rows"] == [20, 6, 3, 1]
     assert data["advice"] == ["tree.node: a reason"]
-
-
-def test_seconds_are_of_one_example() -> None:
-    """The median, the quickest and the slowest run."""
-    assert seconds_of([4.0, 2.0, 9.0, 6.0], 2) == Seconds(2.5, 1.0, 4.5)
-    assert seconds_of([4.0], 4).rate == 1

@@ -120,16 +120,6 @@ def test_numbers_that_are_away_come_home_into_the_same_array_when_somebody_asks(
     assert parameter.away is None
 
 
-def test_assigning_needs_no_numbers_to_come_home() -> None:
-    parameter, array, elsewhere = away()
-    with pytest.raises(ParameterError):
-        parameter.assign([np.nan, 0.0])
-    assert parameter.away is elsewhere
-    parameter.assign([7.0, 8.0])
-    assert (array.tolist(), elsewhere.readings, parameter.value is array) == ([7.0, 8.0], 0, True)
-    array[0] = 1.0
-
-
 def test_numbers_that_cannot_be_read_stay_away() -> None:
     parameter, array, elsewhere = away()
     elsewhere.numbers = [1.0, 2.0, 3.0]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import ops
 from foldbatch.errors import NumberedNamesWarning, ParameterError, UnknownNameError
 from foldbatch.params.parameters import Owner, Parameter
 from foldbatch.params.store import ParameterStore, name_parameters, numbered_names
@@ -60,19 +59,6 @@ def test_a_name_given_twice_is_numbered_and_hides_nothing() -> None:
     named = name_parameters(parameters)
     assert list(named) == ["out.bias", "out_1.bias", "out.bias_1", "a", "a_1"]
     assert numbered_names(named) == set(named)
-
-
-def test_a_parameter_of_a_layers_name_hides_nothing() -> None:
-    """Both have a gradient, and both learn."""
-    shift = fb.Parameter([2], init=np.array([1.0, 2.0]), name="linear.bias")
-    layer = fb.Linear(2)
-    squares = fb.Function(lambda x: ops.sum((x + shift) ** 2)) >> fb.Loss()
-    program = fb.compile(fb.Vector(2) >> layer >> squares, "numpy")
-    _, gradients = program.value_and_grad([[1, 2]])
-    assert set(program.params) == set(gradients) == {"linear_1.weight", "linear_1.bias", "linear.bias"}
-    fb.SGD(lr=0.1).update(program.params, gradients)
-    assert not np.array_equal(shift.value, [1, 2])
-    assert layer.parameters["bias"].value.any()
 
 
 # -- one parameter
@@ -154,14 +140,6 @@ def test_updating_a_part_names_what_is_unknown_and_changes_nothing() -> None:
     store.update(weight=[5, 6])
     store.update([("weight2", [7, 8])], bias=[9, 9])
     assert _values(store) == [[5, 6], [7, 8], [9, 9]]
-
-
-def test_parameters_can_change_places() -> None:
-    """Views of the store's own arrays are read before any of them is written."""
-    store = _held("a", "b")
-    store["b"] = [1, 1]
-    store.update({"a": store["b"], "b": store["a"]})
-    assert _values(store) == [[1, 1], [0, 0]]
 
 
 def test_what_numpy_saved_is_loaded(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 from unittest import mock
@@ -16,7 +15,6 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.engine import ENGINES
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ParameterError, UnknownNameError
-from foldbatch.model.sources import float_reads
 from foldbatch.program.derivatives import dense
 from tests.backends import TESTED, UNFUSED
 from tests.derivative_checks import (
@@ -28,7 +26,6 @@ from tests.derivative_checks import (
     passed_down_and_up,
     tangents_of,
 )
-from tests.knobs import knobs
 from tests.programs import BlockProgram, programs
 from tests.programs.comparing import assert_same, many
 
@@ -120,19 +117,6 @@ def test_the_hessian_of_a_quadratic_form_is_its_matrix():
     assert (loss, along) == pytest.approx((3 * (0.5 - 48 + 4) / 2, 3 * (1.0 + 4.0)))
 
 
-def test_a_gradient_may_be_the_tangent_even_that_of_a_table():
-    program = fb.compile(gates(), threads=1)
-    _, gradients = program.value_and_grad(TREES, step=0)
-    assert isinstance(gradients["table.weight"], fb.params.SparseRows)
-    _, along = program.jvp(TREES, gradients, step=0)
-    assert along == pytest.approx(sum(float((dense(g) ** 2).sum()) for g in gradients.values()))
-    product = program.hvp(TREES, gradients, step=0)
-    assert not any(isinstance(product[name], fb.params.SparseRows) for name in gradients)
-    assert {name: g.shape for name, g in product.items()} == {
-        name: p.shape for name, p in program.params.items()
-    }
-
-
 def test_parameters_that_are_not_named_stand_still():
     program = fb.compile(gates())
     tangents = tangents_of(program, np.random.default_rng(0))
@@ -151,36 +135,6 @@ def test_frozen_parameters_do_not_move_and_have_no_product():
     assert set(program.hvp(TREES, tangents)) == {"join.weight", "join.bias"}
     with pytest.raises(ParameterError, match=r"tangents\['table.weight'\]: expected a trainable parameter"):
         program.jvp(TREES, {"table.weight": program.params["table.weight"]})
-
-
-def test_derivatives_leave_parameters_and_training_as_they_were():
-    program, untouched = fb.compile(gates()), fb.compile(gates())
-    before = {name: value.copy() for name, value in program.params.items()}
-    tangents = tangents_of(program, np.random.default_rng(0))
-    program.jvp(TREES, tangents, step=0)
-    program.hvp(TREES, tangents, step=0)
-    program.vjp(TREES, step=0, inputs=True)
-    program.vjp(TREES, [np.ones(3)] * 4, losses=True, inputs=True, step=0)
-    for name, value in before.items():
-        assert_same(program.params[name], value)
-    assert program.kernels() == untouched.kernels()
-    assert list(program.params) == list(untouched.params)
-
-
-def test_new_values_of_parameters_are_seen_by_derivatives_made_before():
-    program = fb.compile(gates())
-    tangents = tangents_of(program, np.random.default_rng(0))
-    program.hvp(TREES, tangents, step=0)
-    program.vjp(TREES, [np.ones(3)] * 4, step=0)
-    program.params["join.weight"] *= 2
-    fresh = fb.compile(gates())
-    for name, value in program.params.items():
-        fresh.params[name] = value
-    for name, product in fresh.hvp(TREES, tangents, step=0).items():
-        assert_same(program.hvp(TREES, tangents, step=0)[name], product)
-    right, found = (p.vjp(TREES, [np.ones(3)] * 4, step=0).gradients for p in (fresh, program))
-    for name, gradient in right.items():
-        assert_same(dense(found[name]), dense(gradient))
 
 
 def test_derivatives_of_nothing_are_nothing():
@@ -203,80 +157,7 @@ def test_derivatives_of_nothing_are_nothing():
     assert not without.vjp([[1, 2]], inputs=True).inputs["model Vector(2, 'float32')"].values.any()
 
 
-def test_products_in_single_precision_are_close_to_those_in_double():
-    def model(dtype: str) -> fb.Block:
-        x = fb.Vector(3, dtype) >> fb.Linear(4, "sigmoid", init="glorot_normal") >> fb.Linear(2, name="top")
-        return x >> fb.Function(lambda y: ops.cross_entropy(y, np.array(1, "int32"))) >> fb.Loss()
-
-    data = np.random.default_rng(0).normal(size=(9, 3)).tolist()
-    single, double = (fb.compile(model(dtype)) for dtype in ("float32", "float64"))
-    for name, value in single.params.items():
-        double.params[name] = value
-    tangents = tangents_of(single, np.random.default_rng(1))
-    found, right = single.hvp(data, tangents), double.hvp(data, tangents)
-    for name, product in found.items():
-        assert product.dtype == np.float32
-        np.testing.assert_allclose(product, right[name], rtol=1e-4, atol=1e-5)
-    _, _, inputs = single.vjp(data, inputs=True)
-    assert {gradient.values.dtype for gradient in inputs.values()} == {np.dtype(np.float32)}
-
-
 # -- inputs
-
-
-def in_preorder(node: Any) -> Iterator[Any]:
-    """Yield the nodes with children, those above first."""
-    if node["kids"]:
-        yield node
-        for kid in node["kids"]:
-            yield from in_preorder(kid)
-
-
-def test_a_datum_that_two_cells_read_around_a_recursion_has_one_gradient():
-    def made(x: float, *kids: Any) -> dict[str, Any]:
-        return {"x": [x, 1 - x], "kids": list(kids)}
-
-    deep = made(0.1, made(0.3, made(1.0)), made(-0.5, made(0.2), made(0.3, made(0.7))))
-    examples = [deep, made(0.5), made(0.9, made(0.4))]
-    program = fb.compile(passed_down_and_up(), threads=1)
-    (name,) = [name for name in float_reads(program.model) if "case(True)" in name]
-    (places,) = float_reads(program.model)[name][1]
-    assert len(places) == 2
-    _, _, found = program.vjp(examples, inputs=True)
-    assert found[name].examples.tolist() == [0] * 4 + [2]
-    assert found[name].nodes.tolist() == [0, 1, 2, 3, 0]
-    nodes = [node for example in examples for node in in_preorder(example)]
-    for node, gradient in zip(nodes, found[name].values, strict=True):
-        for i in range(2):
-            losses, old = [], node["x"][i]
-            for step in (1e-5, -1e-5):
-                node["x"][i] = old + step
-                losses.append(program.run(examples, losses=True).loss)
-            node["x"][i] = old
-            assert gradient[i] == pytest.approx((losses[0] - losses[1]) / 2e-5, rel=1e-6, abs=1e-8)
-    assert_input_gradients(
-        compiled(BlockProgram(passed_down_and_up(), examples, 0)), BlockProgram(None, examples, 0)
-    )
-
-
-def test_gradients_of_inputs_need_no_parameter():
-    program = fb.compile(fb.Vector(2, "float64") >> fb.Function(lambda x: ops.sum(x * x)) >> fb.Loss())
-    loss, _, found = program.vjp([[1, 2], [3, 4]], inputs=True)
-    assert loss == 30.0
-    ((name, gradient),) = found.items()
-    assert name == "model Vector(2, 'float64')"
-    assert gradient.values.tolist() == [[2, 4], [6, 8]]
-    assert gradient.labels is None
-
-
-def test_a_datum_that_no_loss_depends_on_has_a_gradient_of_zeros():
-    both = fb.Record({"used": fb.Scalar("float64"), "other": fb.Scalar("float64")})
-    model = both >> fb.AllOf(fb.GetItem(0) >> fb.Function(ops.exp) >> fb.Loss(), fb.GetItem(1))
-    _, _, found = fb.compile(model).vjp([{"used": 0.0, "other": 5.0}], inputs=True)
-    assert {name: gradient.values.tolist() for name, gradient in found.items()} == {
-        "model['used'] Scalar('float64')": [1.0],
-        "model['other'] Scalar('float64')": [0.0],
-    }
 
 
 def test_integers_have_no_gradient():
@@ -300,29 +181,6 @@ def test_asking_for_gradients_of_inputs_changes_no_kernel_of_training():
     assert "feed" not in yielded
 
 
-def test_a_cell_that_runs_level_by_level_collects_the_gradients_of_all_its_calls():
-    chain = fb.ForwardDeclaration(output_type=[2, "float64"], name="chain")
-    w = fb.Parameter([2, "float64"], [0.3, -0.7], "w")
-    again = chain() >> fb.Function(lambda h: ops.tanh(h + w))
-    chain.resolve_to(
-        fb.OneOf(
-            lambda x: isinstance(x, tuple), {True: fb.GetItem(0) >> again, False: fb.Zeros([2, "float64"])}
-        )
-    )
-    both = fb.AllOf(fb.GetItem(0) >> chain(), fb.GetItem(1) >> fb.Vector(2, "float64"))
-    model = fb.Map(both >> fb.Function(lambda h, x: ops.sum(h * x)) >> fb.Loss())
-    data = [[(((0,),), [1.0, 2.0]), (0, [3.0, 4.0])], [((0,), [5.0, 6.0])]]
-    program = fb.compile(model, options={"policy": "by_depth"}, threads=1)
-    _, _, found = program.vjp(data, inputs=True)
-    once = np.tanh(program.params["w"])
-    right = [np.tanh(once + program.params["w"]), [0.0, 0.0], once]
-    (gradient,) = found.values()
-    np.testing.assert_allclose(gradient.values, right, rtol=1e-6)
-    seen = next(k for k, cell in enumerate(program.model.cells) if cell.graph.losses)
-    schedule = fb.program.schedule(program, data).schedule
-    assert sum(step.cell == seen for step in schedule.steps) == 3
-
-
 # -- cotangents of results
 
 
@@ -336,33 +194,6 @@ def test_a_value_that_stands_twice_in_a_result_adds_up_its_cotangents(backend):
     assert found.gradients["w"].tolist() == (x * [3, 30] + y * [3, 0]).tolist()
     (gradient,) = found.inputs.values()
     assert gradient.values.tolist() == [[1.5, 90.0], [1.5, 0.0]]
-
-
-@pytest.mark.parametrize("options", [{}, {"layout": "producer"}, {"backend": "reference"}], ids=str)
-def test_a_result_that_is_read_in_the_model_too_has_the_cotangents_of_all_its_readers(options):
-    """By cells of its own recursion, and by another cell."""
-    w = fb.Parameter(fb.types.TensorType((), "float64"), 0.5, "w")
-    chain = fb.ForwardDeclaration(output_type=[2, "float64"], name="chain")
-    again = fb.GetItem(0) >> chain() >> fb.Function(lambda h: h * h * w)
-    chain.resolve_to(fb.OneOf(lambda x: isinstance(x, tuple), {True: again, False: fb.Vector(2, "float64")}))
-    model = chain() >> fb.AllOf(fb.Identity(), fb.Function(lambda h: h * h))
-    program = fb.compile(model, **knobs({"backend": TESTED, "debug": True, **options}))
-    x, a, b = np.array([2.0, 3.0]), np.array([1.0, 10.0]), np.array([5.0, 0.0])
-    found = program.vjp([((x,),), x], [(a, b), (a, b)], inputs=True)
-    h = x**2 * 0.5  # then 0.5 h**2, of which the derivative by w is h**2 + 2 * 0.5 * h * x**2
-    top = 0.5 * h**2
-    along = a + 2 * top * b
-    np.testing.assert_allclose(found.gradients["w"], np.sum(along * (h**2 + h * x**2)), rtol=1e-12)
-    (gradient,) = found.inputs.values()
-    np.testing.assert_allclose(gradient.values, [along * h * x, a + 2 * x * b], rtol=1e-12)
-
-
-@pytest.mark.parametrize("share", ["leaves", "subtrees", None])
-def test_what_runs_once_for_two_examples_has_the_cotangents_of_both(share):
-    program = fb.compile(gates(), TESTED, options={"share": share}, threads=1)
-    g = np.array([1.0, -2.0, 3.0])
-    twice = program.vjp([3, 3], [g, 2 * g], step=0).gradients
-    assert twice["table.weight"].dense().tolist() == [[0] * 3] * 3 + [(3 * g).tolist(), [0] * 3]
 
 
 def test_without_cotangents_gradients_come_from_losses():
@@ -386,23 +217,6 @@ def test_what_random_numbers_drop_from_results_depends_on_the_step():
     assert set(biases(1)) == {0.0, 2.0}
 
 
-def test_a_block_is_a_part_of_a_larger_model():
-    """Cotangents and gradients of data pass between two programs as they pass between two blocks of one."""
-    first = fb.Map(fb.Vector(3, "float64") >> fb.Linear(2, "tanh", init="glorot_normal", name="below"))
-    above = fb.Linear(2, "tanh", init="glorot_normal", name="above")
-    second = fb.Sum() >> above >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss()
-    data = np.random.default_rng(0).normal(size=(3, 4, 3)).tolist()
-    whole = fb.compile(first >> second, TESTED).value_and_grad(data)
-    below, top = fb.compile(first, TESTED), fb.compile(fb.Map(fb.Vector(2, "float64")) >> second, TESTED)
-    pull = top.vjp(below.run(data), inputs=True)
-    ((_, cotangents),) = pull.inputs.items()
-    gradients = below.vjp(data, cotangents.values.reshape(3, 4, 2)).gradients | pull.gradients
-    assert pull.loss == pytest.approx(whole[0], rel=1e-12)
-    assert gradients.keys() == whole[1].keys()
-    for name, gradient in gradients.items():
-        assert_same(gradient, whole[1][name])
-
-
 def test_only_cotangents_count_unless_losses_shall():
     w = fb.Parameter(fb.types.TensorType((), "float64"), 3.0, "w")
     model = fb.Scalar("float64") >> fb.Function(lambda x: w * x) >> fb.AllOf(fb.Identity(), fb.Loss())
@@ -414,19 +228,6 @@ def test_only_cotangents_count_unless_losses_shall():
     assert program.vjp([2.0], losses=False) == (6.0, {"w": 0.0}, {})
 
 
-def test_dropout_drops_by_the_step_where_cotangents_are_pulled_back():
-    program = fb.compile(gates(), TESTED)
-    cotangents = [np.ones(3)] * len(TREES)
-
-    def pulled_back(step: int | None = None) -> list[Any]:
-        gradients = program.vjp(TREES, cotangents, step=step).gradients
-        return [dense(gradient).tolist() for gradient in gradients.values()]
-
-    assert pulled_back(1) == pulled_back(1) != pulled_back(2)
-    assert pulled_back() == pulled_back(0)  # the first that nobody named
-    assert pulled_back() == pulled_back(1)
-
-
 def test_cotangents_fit_batches_that_were_planned_and_examples_that_were_prepared():
     program = fb.compile(gates(), TESTED)
     cotangents = [None, [1.0, 2.0, 3.0], np.ones(3), None]
@@ -436,19 +237,6 @@ def test_cotangents_fit_batches_that_were_planned_and_examples_that_were_prepare
         assert found.loss == right.loss
         for name, gradient in right.gradients.items():
             assert_same(dense(found.gradients[name]), dense(gradient))
-
-
-def test_what_is_frozen_has_no_gradient_and_where_nothing_flows_it_is_zero():
-    program = fb.compile(gates(trainable=False), TESTED)
-    assert set(program.vjp([(1, 2)], [np.ones(3)]).gradients) == {"join.weight", "join.bias"}
-    whole = fb.compile(fb.Vector(2) >> fb.Linear(3, name="layer") >> fb.Function(lambda x: ops.argmax(x, 0)))
-    for cotangents in ([None, None], None):
-        found = whole.vjp([[1, 2], [3, 4]], cotangents, inputs=True)
-        assert {name: g.any() for name, g in found.gradients.items()} == {
-            "layer.weight": False,
-            "layer.bias": False,
-        }
-        assert [gradient.values.tolist() for gradient in found.inputs.values()] == [[[0, 0], [0, 0]]]
 
 
 @pytest.mark.parametrize("backend", [TESTED, "reference"])
@@ -562,40 +350,6 @@ def test_examples_that_do_not_fit_are_refused():
 
 
 # -- what gradients flow through
-
-
-def test_gradients_flow_through_values_that_are_metrics_too():
-    w = fb.Parameter([2, "float64"], [0.3, -0.7], "w")
-    scaled = fb.Vector(2, "float64") >> fb.Function(lambda x: ops.tanh(x * w))
-    after = fb.Function(lambda y: ops.sum(y * y)) >> fb.Loss()
-    plain, seen = scaled >> after, scaled >> fb.AllOf(fb.Metric("scaled"), after)
-    data = [[1.0, 2.0], [0.5, -1.0]]
-    (loss, right), (same, found) = (fb.compile(block).value_and_grad(data) for block in (plain, seen))
-    assert same == pytest.approx(loss)
-    assert_same(found["w"], right["w"])
-    assert np.abs(found["w"]).min() > 0.1
-    assert_jvp(compiled(program := BlockProgram(seen, data, 0)), program)
-    assert_hvp(compiled(program), program)
-
-
-def test_gradients_of_several_losses_add_up():
-    w = fb.Parameter([], 0.5, "w")
-    x = fb.Scalar() >> fb.Function(lambda x: x * w)
-    square, cube = (
-        fb.Function(lambda y: y * y) >> fb.Loss("a"),
-        fb.Function(lambda y: y * y * y) >> fb.Loss("b"),
-    )
-    alone = [fb.compile(x >> part) for part in (square, cube)]
-    both = fb.compile(x >> fb.AllOf(square, cube))
-    data, tangents = [1.0, 2.0, 3.0], {"w": 1.0}
-    for of in (
-        lambda p: p.value_and_grad(data)[0],
-        lambda p: p.value_and_grad(data)[1]["w"],
-        lambda p: p.jvp(data, tangents)[1],
-        lambda p: p.hvp(data, tangents)["w"],
-        lambda p: next(iter(p.vjp(data, inputs=True).inputs.values())).values,
-    ):
-        np.testing.assert_allclose(of(both), of(alone[0]) + of(alone[1]), rtol=1e-6)
 
 
 def test_where_all_parameters_are_frozen_no_backward_kernel_is_made():

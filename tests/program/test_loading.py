@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.errors import FoldbatchError, ParameterError, ReadError, UnknownNameError
-from foldbatch.program import read_notes
 from foldbatch.program.derivatives import dense
 from foldbatch.program.saving import KIND
 from foldbatch.system import files
@@ -100,12 +99,6 @@ def test_a_declarative_model_needs_no_script_and_another_one_says_how_to_trust_i
     )
     assert line.endswith('pass trust=("tests",), or --trust tests, if you know where the file comes from')
     assert done.stderr.count("Traceback") == 1
-
-
-def test_the_block_of_a_schema_is_kept(tmp_path):
-    samples = [{"age": n, "kind": "ab"[n % 2], "tags": ["x"] * n, "note": f"number {n}"} for n in range(30)]
-    path = saved(fb.schema.infer(samples).block(4), tmp_path)
-    assert outcome(fb.load(path, "numpy"), samples[:3])[0]
 
 
 @pytest.mark.parametrize("backend", [TESTED])
@@ -226,34 +219,6 @@ def test_parameters_alone_are_read_of_a_whole_model_too(tmp_path):
 
 
 # -- files that are not what they should be
-
-
-def test_flipped_bits_and_truncations_are_one_error(tmp_path):
-    path = saved(kept.tree_model(), tmp_path)
-    data = path.read_bytes()
-    rng = Random(0)
-    for _ in range(30):
-        at = rng.randrange(len(data))
-        for damaged in (data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :], data[:at]):
-            path.write_bytes(damaged)
-            for read in (fb.load, read_notes, fb.Scalar().load_parameters):
-                with pytest.raises(ReadError):
-                    read(path)
-
-
-def test_another_kind_and_a_newer_version_are_named(tmp_path):
-    path = saved(fb.Scalar(), tmp_path)
-    arrays, header = files.read(path, KIND, "")
-    files.write(path, KIND, arrays, {**header, "version": 2, "more": 1})
-    with pytest.raises(
-        ReadError, match=r"found one of a newer version \(2, this is 1\); install a newer foldbatch$"
-    ):
-        fb.load(path)
-    files.write(path, "checkpoint", arrays, header)
-    with pytest.raises(ReadError, match="found a checkpoint; give a file of a model$"):
-        fb.load(path)
-    with pytest.raises(FileNotFoundError):
-        fb.load(tmp_path / "none")
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,6 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.lower import depth
-from foldbatch.engines import threads
 from foldbatch.engines.arrays import ArrayRun
 from foldbatch.engines.pending import Pending, pending
 from foldbatch.engines.ranges import OutOfRangeError
@@ -133,71 +131,6 @@ def test_a_single_example_is_refused_with_the_way_out(single: object) -> None:
             method(single)  # type: ignore[operator]
 
 
-def test_results_stand_in_the_order_of_the_examples() -> None:
-    """Whichever cells they went through, and whatever the order."""
-    program = fb.compile(_tree_model())
-    alone = [program.run([x], **ALL)[0] for x in EXAMPLES]
-    rng = np.random.default_rng(0)
-    for _ in range(5):
-        order = rng.permutation(len(EXAMPLES))
-        found = program.run([EXAMPLES[i] for i in order], **ALL)
-        np.testing.assert_allclose(np.array(found), np.array([alone[i] for i in order]), rtol=1e-13)
-
-
-def test_the_order_of_examples_changes_nothing_but_rounding() -> None:
-    """Losses and gradients are sums."""
-    program = fb.compile(_tree_model())
-    loss, gradients = program.value_and_grad(EXAMPLES)
-    for order in ([4, 3, 2, 1, 0], [2, 0, 4, 1, 3]):
-        other = program.value_and_grad([EXAMPLES[i] for i in order])
-        assert other[0] == pytest.approx(loss, rel=1e-13)
-        _same(other[1], gradients, rtol=1e-10, atol=1e-13)
-
-
-def test_a_batch_is_the_sum_of_its_examples() -> None:
-    """Duplicates count as often as they stand there."""
-    program = fb.compile(_tree_model())
-    batch = [*EXAMPLES, EXAMPLES[2], EXAMPLES[2]]
-    loss, gradients = program.value_and_grad(batch)
-    parts = [program.value_and_grad([x]) for x in batch]
-    assert loss == pytest.approx(sum(part[0] for part in parts), rel=1e-13)
-    for name, gradient in gradients.items():
-        summed = sum(_dense(part[1][name]) for part in parts)
-        np.testing.assert_allclose(_dense(gradient), summed, rtol=1e-10, atol=1e-13)
-
-
-OPTIONS = [
-    {"policy": "by_depth"},
-    {"layout": "producer"},
-    {"batched": False},
-    {"debug": True},
-    {"backend": "numpy"},
-    {"threads": 3},
-]
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_every_way_to_run_agrees_with_the_reference(options: dict[str, Any]) -> None:
-    """Results, losses, metrics and gradients."""
-    model = _tree_model()
-    reference, program = fb.compile(model, backend="reference"), fb.compile(model, **knobs(options))
-    for _ in range(2):  # the second time in used buffers
-        expected, found = reference.run(EXAMPLES, **ALL), program.run(EXAMPLES, **ALL)
-        np.testing.assert_allclose(np.array(found), np.array(expected), rtol=1e-12)
-        assert found.loss == pytest.approx(expected.loss, rel=1e-12)
-        a, b = expected.metrics["scores"], found.metrics["scores"]
-        np.testing.assert_allclose(b.values, a.values, rtol=1e-12)
-        assert (b.examples.tolist(), b.nodes.tolist(), b.labels) == (
-            a.examples.tolist(),
-            a.nodes.tolist(),
-            a.labels,
-        )
-        loss, gradients = program.value_and_grad(EXAMPLES)
-        expected_loss, expected_gradients = reference.value_and_grad(EXAMPLES)
-        assert loss == pytest.approx(expected_loss, rel=1e-12)
-        _same(gradients, expected_gradients, rtol=1e-10, atol=1e-12)
-
-
 def test_the_same_batch_twice_gives_the_same_bits() -> None:
     """In one program, after other batches, and in another one."""
     model = _tree_model("float32")
@@ -280,23 +213,6 @@ def test_metrics_without_visits_are_empty(options: dict[str, Any]) -> None:
     assert metric.examples.tolist() == [0, 1, 3, 4]
 
 
-@pytest.mark.parametrize("options", [{}, {"backend": "reference"}], ids=str)
-def test_one_name_twice_in_a_call_keeps_the_order_of_blocks(options: dict[str, Any]) -> None:
-    """Be the second one ready before the first, as what needs no recursion is."""
-    chain = fb.ForwardDeclaration(output_type=[1], name="chain")
-    both = fb.Record((chain(), fb.Vector(1)))
-    step = both >> fb.AllOf(
-        fb.Function(lambda h, x: h + x) >> fb.AllOf(fb.Identity(), fb.Metric("m")) >> fb.GetItem(0),
-        fb.GetItem(1) >> fb.Metric("m"),
-    )
-    chain.resolve_to(
-        fb.OneOf(lambda x: isinstance(x, tuple), {True: step >> fb.GetItem(0), False: fb.Vector(1)})
-    )
-    found = fb.compile(chain(), **knobs(options)).run([((([1], [2]), [3]), [4]), ([10], [20])], **ALL)
-    assert found.metrics["m"].values.ravel().tolist() == [3, 2, 6, 3, 10, 4, 30, 20]
-    assert found.metrics["m"].nodes.tolist() == [0, 1, 2, 3, 4, 5, 0, 1]
-
-
 # -- parameters and gradients
 
 
@@ -332,24 +248,6 @@ def test_assigning_a_parameter_checks_and_copies() -> None:
         program.params["nonsense"] = value
 
 
-def test_weights_may_change_between_batches() -> None:
-    """Each batch reads them as they are, forward and backward."""
-    program, other = (fb.compile(_tree_model(), seed=seed) for seed in (0, 1))
-    before = program.value_and_grad(EXAMPLES)
-    kept = {name: value.copy() for name, value in program.params.items()}
-    for name in program.params:
-        program.params[name] = other.params[name]
-    changed = program.value_and_grad(EXAMPLES)
-    expected = other.value_and_grad(EXAMPLES)
-    assert changed[0] == expected[0] != before[0]
-    _same(changed[1], expected[1])
-    for name, value in kept.items():
-        program.params[name] = value
-    again = program.value_and_grad(EXAMPLES)
-    assert again[0] == before[0]
-    _same(again[1], before[1])
-
-
 def test_programs_that_share_a_layer_share_its_parameters() -> None:
     """Whichever program assigns; a layer used twice in one has one gradient, the sum."""
     shared = fb.Linear(2, name="shared")
@@ -380,28 +278,6 @@ def test_frozen_parameters_have_no_gradient() -> None:
     _, expected = full.value_and_grad(EXAMPLES)
     expected.pop("embedding.weight")
     _same(gradients, expected, rtol=1e-13)
-
-
-def test_sparse_gradients_equal_dense_ones() -> None:
-    """Rows ascend, each once, also when the batch runs in parts or one by one."""
-    table = fb.Embedding(50, N, dtype="float64")
-    program = fb.compile(_tree_model(embed=table))
-    weight = fb.Parameter([50, N, "float64"], program.params["embedding.weight"].copy(), "weight")
-    one_hot = fb.Function(lambda i: ops.one_hot(i, 50, "float64") @ weight)
-    dense = fb.compile(_tree_model(embed=one_hot))
-    for name in dense.params:
-        if name != "weight":
-            dense.params[name] = program.params[name]
-    expected = dense.value_and_grad(EXAMPLES)[1]["weight"]
-    assert not isinstance(expected, fb.params.SparseRows)
-    for options in ({}, {"batched": False}, {"policy": "by_depth"}, {"threads": 2}):
-        other = fb.compile(_tree_model(embed=table), **knobs(options))
-        for name in other.params:
-            other.params[name] = program.params[name]
-        found = other.value_and_grad(EXAMPLES)[1]["embedding.weight"]
-        assert isinstance(found, fb.params.SparseRows)
-        assert found.rows.tolist() == list(range(7))
-        np.testing.assert_allclose(found.dense(), expected, rtol=1e-10, atol=1e-13)
 
 
 def test_a_gradient_is_of_one_kind_whatever_the_batch() -> None:
@@ -525,25 +401,6 @@ def test_threads_may_call_one_program_at_once() -> None:
     assert not failures
 
 
-def test_a_generator_of_examples_may_use_the_program() -> None:
-    """Nothing is locked while examples are drawn."""
-    program = fb.compile(_tree_model())
-
-    def examples() -> Any:
-        for example in EXAMPLES:
-            yield int(np.argmax(program.run([example])[0]))
-
-    assert len(program.run(examples())) == len(EXAMPLES)
-
-
-def test_a_users_function_may_use_the_program_while_it_traces() -> None:
-    """An example's own data may be the result of an example; nothing waits for itself."""
-    programs: list[fb.Program] = []
-    nested = fb.InputTransform(lambda x: float(programs[0].run([x[0]])[0]) if isinstance(x, list) else x)
-    programs.append(fb.compile(nested >> fb.Scalar("float64") >> fb.Function(lambda x: x + 1)))
-    assert programs[0].run([1, [[2]], 3, [4]]) == [2, 5, 4, 6]
-
-
 # -- reports
 
 
@@ -558,17 +415,6 @@ def test_describe_takes_one_example_or_many() -> None:
     assert many.lower_bound <= many.steps
     assert {name: value.tobytes() for name, value in program.params.items()} == before
     assert str(many).startswith("5 examples: ")
-
-
-def test_kernels_show_all_that_was_generated() -> None:
-    """The tracing program, and every cell's kernels under its name."""
-    program = fb.compile(_tree_model(), "numpy")
-    text = program.kernels()
-    assert text.startswith("def ")
-    for cell in program.model.cells:
-        for phase in (cell.training, cell.inference):
-            for stage in (*phase.forward.values(), *phase.backward.values()):
-                assert f"# {cell.name} {stage.name}\ndef {stage.name}(" in text
 
 
 def test_kernels_of_many_cells_are_listed_and_chosen_by_name() -> None:
@@ -602,13 +448,6 @@ def test_a_program_prints_in_a_line() -> None:
     )
     expected = "Step(loss 0, losses {'near': 0.0}, gradients of 2 parameters, 1 result, Metrics({}))"
     assert repr(made) == expected
-
-
-def test_depth_counts_levels_that_compute() -> None:
-    """Of one example; what a loss takes is computed too, the loss itself counts nothing."""
-    program = fb.compile(_tree_model())
-    assert [depth(program.model, *program._trace_all([x])) for x in EXAMPLES] == [2, 3, 5, 4, 2]
-    assert fb.Identity().max_depth(3) == 0
 
 
 @pytest.mark.parametrize(
@@ -690,21 +529,6 @@ def test_large_gradients_are_finite_though_their_sum_is_not() -> None:
     program = fb.compile(large, "numpy")
     program.params["linear.weight"] = np.zeros((2, 2))
     assert np.isfinite(program.value_and_grad([[1, 1]])[1]["linear.weight"]).all()
-
-
-def test_kernels_in_threads_are_silent_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each part of a batch runs without NumPy's warnings."""
-    monkeypatch.setattr(threads, "CALLS_PER_PART", 1)
-    monkeypatch.setattr(threads, "MULTIPLICATIONS_PER_PART", 1)
-    program = fb.compile(
-        _inverse(fb.Vector(1) >> fb.Linear(1, init="ones") >> fb.Function(ops.sum)), "numpy", threads=2
-    )
-    assert len(program.plan([[0]] * 8).parts) == 2
-    with pytest.warns(NotFiniteWarning) as record:
-        loss, _ = program.value_and_grad([[0]] * 8)
-    assert loss == np.inf
-    assert len(record) == 1
-    program.describe([[0]] * 8)
 
 
 def test_training_a_model_without_a_loss_is_told_once() -> None:

@@ -40,26 +40,10 @@ def test_models_of_trees(name):
     assert program.params["words.weight"].shape == (3, 4)
 
 
-def test_a_syntax_tree_has_kinds_and_subwords():
-    configuration = configured(model__name="child_sum", words__split="subwords", words__size=4)
-    program = built(configuration, [(FUNCTION, 0)], "class")
-    assert program.run([(FUNCTION, None)])[0].shape == (2,)
-    assert program.params["words.weight"].shape == (1 + len({"f", "read", "line", "it"}), 4)
-    assert program.params["kinds.weight"].shape == (1 + len(set(FUNCTION.labels)), 4)
-
-
 def test_rare_words_are_unknown():
     once = fb.trees.parse_brackets("(1 (0 dull) (1 film))", labels=int)
     program = built(configured(words__minimum=2, words__size=4, model__hidden=2), [TREE, once])
     assert program.params["words.weight"].shape == (2, 4)  # only film is in two examples
-
-
-def test_vectors_are_read(tmp_path):
-    (tmp_path / "v.txt").write_text("good 1 2 3\nother 4 5 6\nnew 7 8 9\n")
-    new = fb.trees.parse_brackets("(1 (0 New) (1 film))", labels=int)
-    configuration = configured(words__vectors=tmp_path / "v.txt", model__hidden=2)
-    rows = built(configuration, [TREE], dev=[new]).params["words.weight"].tolist()
-    assert [1, 2, 3] in rows and [7, 8, 9] in rows and [4, 5, 6] not in rows
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -10,10 +10,8 @@ import pytest
 from foldbatch.errors import FoldbatchError, ReadError, UnknownNameError
 from foldbatch.recipes import configuration as settings
 from foldbatch.recipes.configuration import (
-    MODELS_OF,
     BiLSTM,
     ChildSum,
-    Configuration,
     check_model,
     checked,
     describe_options,
@@ -25,8 +23,7 @@ from foldbatch.recipes.configuration import (
     with_absolute_paths,
 )
 from foldbatch.recipes.data import read_dataset, read_labelled, task_kind
-from foldbatch.trees.formats import FORMATS, TRAINABLE
-from foldbatch.zoo import MODELS
+from foldbatch.trees.formats import TRAINABLE
 from tests.recipes.test_data import configured
 
 CONFIGS = Path(__file__).resolve().parents[2] / "examples" / "configs"
@@ -144,18 +141,9 @@ def test_wrong_arguments_are_named(arguments, message):
     assert message in str(error.value)
 
 
-def test_both_spellings_of_an_option():
-    given = ["--train.epochs=3", "--optimizer.lr", "-1"]
-    assert split_overrides(given) == {"train.epochs": "3", "optimizer.lr": "-1"}
-
-
 def test_names_may_stand_between_commas():
     for text in ("f1,top3", '["f1", "top3"]'):
         assert read_configuration(None, {"train.metrics": text}).train.metrics == ["f1", "top3"]
-
-
-def test_all_defaults_without_a_file():
-    assert read_configuration(None, {}) == Configuration()
 
 
 def test_paths_are_found_from_anywhere(tmp_path, monkeypatch):
@@ -186,10 +174,6 @@ def test_numbers_are_finite(tmp_path, text, place):
         read(tmp_path, text)
 
 
-def test_a_byte_order_mark_is_no_fault(tmp_path):
-    assert read(tmp_path, "\ufeff[train]\nepochs = 3").train.epochs == 3
-
-
 @pytest.mark.parametrize("text", ["x = " + "[" * 5000 + "]" * 5000, "[" + "a." * 3000 + "a]\nb = 1"])
 def test_options_that_nest_too_deep_are_one_error(tmp_path, text):
     path = tmp_path / "deep.toml"
@@ -212,11 +196,6 @@ def test_every_option_is_described():
 def test_defaults_are_within_their_bounds():
     plain = msgspec.to_builtins(settings.Configuration())
     assert msgspec.convert(plain, settings.Configuration) == settings.Configuration()
-
-
-def test_every_format_has_models_of_the_zoo():
-    assert MODELS_OF.keys() == {format_.kind for format_ in FORMATS.values()}
-    assert {name for names in MODELS_OF.values() for name in names} == set(MODELS)
 
 
 @pytest.mark.parametrize("format_", TRAINABLE)

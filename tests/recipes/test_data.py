@@ -68,13 +68,6 @@ def test_the_task_suits_model_and_format():
         task_kind(configured(data__format="functions", task__kind="nodes"))
 
 
-def test_there_must_be_examples_to_train_on():
-    with pytest.raises(
-        FoldbatchError, match=r"data.train: expected examples to train on, found none; set data.fo"
-    ):
-        read_dataset(configured(data__format="sst"))
-
-
 @pytest.mark.parametrize(
     "label, kind, message",
     [

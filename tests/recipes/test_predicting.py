@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.program.predicting import prediction, predictions, probabilities
+from foldbatch.program.predicting import predictions, probabilities
 from foldbatch.recipes.building import metrics_of
 from foldbatch.recipes.predicting import (
     class_figures,
-    class_table,
     drawing,
     evaluate,
-    label_of,
     mean_and_deviation,
 )
 from foldbatch.zoo import Task, Words, tree_lstm
@@ -41,14 +39,6 @@ def test_every_node_of_an_unlabelled_tree_is_told():
     assert drawn.count("\n") == 2 and drawn.splitlines()[0] == f"{root['label']} {root['probability']:.0%}"
 
 
-def test_examples_are_told_in_batches(monkeypatch):
-    monkeypatch.setattr("foldbatch.program.predicting.BATCH", 2)
-    program = fb.compile(fb.GetItem(0) >> fb.Vector(2))
-    told = list(predictions([program], CLASSES, [[0, 9], [9, 0], [0, 9]]))
-    assert [one["label"] for one in told] == ["b", "a", "b"]
-    assert told[0]["probabilities"] == {"a": 0.000123, "b": 0.999877}
-
-
 def test_several_models_tell_their_mean():
     trees = [fb.compile(tree_lstm(WORDS, Task("nodes", 2), hidden=2), seed=seed) for seed in (0, 1)]
     first, second = (next(predictions([program], NOTES, [TREE], nodes=True)) for program in trees)
@@ -58,11 +48,6 @@ def test_several_models_tell_their_mean():
         assert both["probabilities"][name] == pytest.approx(mean, abs=1e-5)
     root = both["nodes"][-1]
     assert root["probability"] == pytest.approx(both["probabilities"][both["label"]], abs=1e-5)
-
-
-def test_a_number_is_told():
-    assert prediction(np.array(2.5, "float32"), []) == {"number": 2.5}
-    assert drawing("x", {"number": 2.5}) == "2.5\nx"
 
 
 def test_nodes_need_a_model_of_nodes():
@@ -119,10 +104,6 @@ def test_numbers_are_averaged():
     assert figures == {"mse": 0.5, "mae": 0.5}
 
 
-def test_the_label_of_an_example():
-    assert label_of(fb.trees.Tree.leaf(3, "x")) == 3 and label_of(("x", 4)) == 4
-
-
 CONFUSION = [[3, 1, 0], [2, 4, 0], [0, 0, 0]]
 REPORTS_CLASSES = ["bad", "good", "never seen"]
 
@@ -131,9 +112,3 @@ def test_precision_is_by_answers_and_recall_by_labels():
     figures = class_figures(CONFUSION, REPORTS_CLASSES)
     assert figures["bad"] == pytest.approx({"examples": 4, "precision": 3 / 5, "recall": 3 / 4, "f1": 2 / 3})
     assert figures["never seen"] == {"examples": 0, "precision": 0.0, "recall": 0.0, "f1": 0.0}
-
-
-def test_a_line_of_the_table_is_a_label():
-    head, *lines = class_table(CONFUSION, REPORTS_CLASSES).splitlines()
-    assert lines[1].split() == ["2", "good", "6", "0.800", "0.667", "0.727", "2", "4", "0"]
-    assert len({len(line) for line in (head, *lines)}) == 1

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.errors import UnknownNameError
-from foldbatch.scheduler.layout import LAYOUTS, Layout, Rows, element_order, find_layout, values_read
+from foldbatch.scheduler.layout import LAYOUTS, Layout, Rows, element_order, values_read
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.schedule import Schedule
@@ -135,10 +133,3 @@ def test_append_numbers_only_values_without_a_row() -> None:
     rows.append(0, np.array([3, 1, 0]))
     assert rows.of_value.tolist() == [7, 5, -1, 6]
     assert rows.used == [8, 0]
-
-
-def test_layouts_are_found_by_name() -> None:
-    """An unknown one names those there are."""
-    assert find_layout("producer") is LAYOUTS["producer"]
-    with pytest.raises(UnknownNameError, match="layout: expected one of consumer, producer, found 'x'"):
-        find_layout("x")

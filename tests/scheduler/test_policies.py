@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.errors import UnknownNameError
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, Costs
 from foldbatch.scheduler.layout import LAYOUTS, Layout, by_consumer
 from foldbatch.scheduler.levels import levels, longest_chains, lower_bound
@@ -21,7 +20,6 @@ from foldbatch.scheduler.policies import (
     Policy,
     auto,
     by_component,
-    find_policy,
 )
 from foldbatch.scheduler.schedule import verify
 from foldbatch.scheduler.tables import build
@@ -291,21 +289,3 @@ def test_a_long_chain_is_levelled_without_recursion(policy: object) -> None:
     calls = (np.stack([numbers + 1, numbers], 1), np.zeros((1, 1), np.int32))
     (found, _) = levels(policy, (cell, start), calls, ((), ()), n + 1)  # type: ignore[arg-type]
     assert np.array_equal(found - found[0], numbers)
-
-
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-def test_a_model_without_cells_has_nothing_to_plan(policy: Policy) -> None:
-    """As of a block that passes its input on."""
-    plan = policy.plan(Trace((), (), (), (), (), 0), (), NUMPY)
-    assert plan.groups == ()
-    assert [turn for phase in plan.phases for turn in phase.turns] == []
-
-
-def test_policies_are_found_by_name() -> None:
-    """An unknown one names those there are."""
-    assert find_policy("by_depth") is POLICIES["by_depth"]
-    with pytest.raises(
-        UnknownNameError,
-        match="policy: expected one of auto, by_component, by_agenda, by_depth, found 'by_luck'",
-    ):
-        find_policy("by_luck")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from foldbatch.scheduler.merge import merge
-from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, form, lengths_of, pack
+from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, lengths_of, pack
 from tests.scheduler.random_traces import Setting, settings_of
 from tests.scheduler.test_merge import assert_same
 
@@ -20,14 +20,6 @@ def test_a_trace_can_be_pickled(setting: Setting) -> None:
     """What comes back has the same numbers, of the same dtypes, and the same labels."""
     for trace in setting.traces:
         assert_same(pickle.loads(pickle.dumps(trace)), trace)
-
-
-def test_a_trace_carries_its_result_along_unread() -> None:
-    """Value numbers in nested tuples and lists, and whatever objects the example passes on."""
-    result = (3, [(1, "word"), (2, None)])
-    trace = Trace((), (), (), (), (), 4, result)
-    assert pickle.loads(pickle.dumps(trace)).result == result
-    assert trace.size == 0
 
 
 @given(settings_of(examples=1))
@@ -91,8 +83,3 @@ def test_a_trace_is_packed_when_its_levels_are_known() -> None:
     one = Trace((np.array([[0]], np.int32),), ((),), (), ((),), ((),), 1)
     with pytest.raises(AssertionError, match="levels are known"):
         pack(one)
-
-
-def test_forms_are_made_once() -> None:
-    """Traces of a program share theirs."""
-    assert form((1,), ((2,),), ((True,),)) is form((1,), ((2,),), ((True,),))

@@ -187,18 +187,6 @@ def test_each_kind_is_embedded():
     assert len({*map(tuple, keys.tolist())}) == 2
 
 
-def test_mixed_values_are_read_by_their_kind():
-    vectors = embed(infer([1, 5, "a", "a", [True], None]).block(3), 1, "a", [True], None, {"a": 1})
-    assert vectors.any(axis=1).tolist() == [True, True, True, False, False]
-
-
-def test_the_gradient_reaches_every_layer():
-    block = infer(SAMPLES).block(4) >> fb.Function(lambda x: fb.ops.sum(x * x)) >> fb.Loss()
-    program = fb.compile(block, backend="numpy", seed=1)
-    _, gradients = program.value_and_grad(SAMPLES)
-    assert len(list(gradients)) == len(program.params)
-
-
 def test_blocks_hold_functions_of_modules_vocabularies_and_numbers_only():
     plain, seen = (str, int, float, tuple, Vocabulary), []
 
@@ -282,11 +270,6 @@ def test_great_depth_and_no_samples_are_refused():
 def test_settings_of_blocks_are_checked(options, message):
     with pytest.raises(BlockValueError, match=message):
         infer([1]).block(**options)
-
-
-def test_a_schema_without_values_has_no_block():
-    with pytest.raises(BlockValueError, match="expected a schema with values, found record"):
-        infer([{"a": None, "b": []}]).block(3)
 
 
 def _deep(levels):

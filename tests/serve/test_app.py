@@ -97,51 +97,6 @@ def test_a_model_that_changes_is_read_anew_and_a_damaged_one_is_not(tmp_path, ca
     assert "the former model answers on" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RecursionError("maximum recursion depth exceeded"),
-        MemoryError(),
-        AttributeError("'str' object has no attribute 'get'"),
-        SystemExit(3),
-        PermissionError(13, "Permission denied"),
-        ValueError("one\ntwo: read anew"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_whatever_reading_raises_the_watch_goes_on(tmp_path, capsys, monkeypatch, error):
-    save_model(tmp_path / "model.safetensors")
-    service = Service(tmp_path / "model.safetensors", "numpy")
-
-    def fail(path, backend):
-        raise error
-
-    async def scenario(opened):
-        async def counted(text):
-            for _ in range(1000):
-                if text in (await opened.get("/metrics")).text:
-                    return
-                await asyncio.sleep(0.01)
-            raise AssertionError(text)
-
-        with monkeypatch.context() as patched:
-            patched.setattr("foldbatch.serve.service.load_models", fail)
-            os.utime(service.path)
-            await counted('foldbatch_reloads_total{outcome="failed"} 1.0')
-            os.kill(os.getpid(), signal.SIGHUP)
-            await counted('foldbatch_reloads_total{outcome="failed"} 2.0')
-        os.kill(os.getpid(), signal.SIGHUP)
-        await counted('foldbatch_reloads_total{outcome="ok"} 1.0')
-        os.utime(service.path)
-        await counted('foldbatch_reloads_total{outcome="ok"} 2.0')
-
-    asked(scenario, service, watch=0.01)
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.rpartition(": ")[2] == "read anew" for line in lines] == [False, False, True, True] or (
-        "\\n" in lines[0] and len(lines) == 4
-    )
-
-
 def test_the_watch_ends_with_the_server_also_while_it_reads():
     reading, free = threading.Event(), threading.Event()
 

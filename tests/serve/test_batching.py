@@ -68,15 +68,6 @@ def test_what_waits_while_a_batch_runs_is_the_next_batch():
     served(scenario)
 
 
-def test_requests_that_come_together_leave_together():
-    async def scenario(engine, batching, ask):
-        engine.free.release(9)
-        assert await asyncio.gather(ask("a"), ask("b"), ask("c", nodes=True)) == [["A"], ["B"], ["C"]]
-        assert engine.batches == [["a", "b"], ["c"]] and engine.nodes == [False, True]
-
-    served(scenario)
-
-
 def test_a_request_is_split_between_batches():
     async def scenario(engine, batching, ask):
         engine.free.release(9)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 import pytest
 
 from foldbatch.recipes.configuration import Configuration, usual_model
-from foldbatch.serve.openapi import document, page
+from foldbatch.serve.openapi import document
 from foldbatch.serve.reading import Ask, ReadExample, read_body
 from foldbatch.serve.service import Limits
 from foldbatch.trees.formats import TRAINABLE
@@ -32,9 +30,3 @@ def test_the_samples_can_be_read(format):
     body = msgspec.json.encode(content["application/json"]["example"])
     ((example,), _) = read_body(body, "application/json", configuration, Limits())
     assert isinstance(example, ReadExample), example
-
-
-def test_the_page_needs_nothing_else():
-    text = page(document("jsonlines", Limits()))
-    assert not re.search(r"<script|<link|src=|href=", text)
-    assert "POST /predict" in text and "Deadline-Seconds" in text and "&quot;ada&quot;" in text

@@ -9,7 +9,7 @@ import pytest
 
 from foldbatch.errors import FoldbatchError, ReadError
 from foldbatch.recipes.configuration import Configuration
-from foldbatch.serve.reading import JSON, LINES, TEXT, MediaTypeError, TooLargeError, numbered, read_body
+from foldbatch.serve.reading import JSON, LINES, TEXT, MediaTypeError, TooLargeError, read_body
 from foldbatch.serve.service import Limits
 
 LIMITS = Limits()
@@ -92,13 +92,6 @@ def test_a_text_of_python_holds_many_functions_with_names():
     assert isinstance(broken, FoldbatchError)
 
 
-def test_sentences_stand_between_blank_lines():
-    word = "1\tfilm\tfilm\tNOUN\t_\t_\t0\troot\t_\t_\n"
-    first, broken, last = read(f"# sent_id = s1\n{word}\n1\tbroken\n\n{word}", TEXT, "conllu", "child_sum")[0]
-    assert first.name == "s1" and first.structure == last.structure
-    assert broken.where == "example 1, lines:1:1"
-
-
 @pytest.mark.parametrize(
     "body, kind, error, message",
     [
@@ -123,7 +116,3 @@ def test_a_bad_line_is_refused_alone():
     bad, deep, good = read(b'{"a"\n' + b"[" * 100_000 + b'\n{"a": 1}', LINES, "jsonlines", "json")[0]
     assert str(bad).startswith("example 0: expected a JSON value") and good.structure == {"a": 1}
     assert "example 1" in str(deep)
-
-
-def test_an_error_of_an_example_that_ran_alone_is_numbered_as_in_its_request():
-    assert numbered(ReadError("predict", "a tree", "a list"), 4).where == "predict at example 4"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import os
 import weakref
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ import foldbatch as fb
 from foldbatch.errors import ExampleError, ReadError
 from foldbatch.serve.service import Service
 from foldbatch.system import files
-from foldbatch.zoo import Task, json
 from tests.serve.conftest import BAD, GOOD, LONG, save_model
 
 TREES = list(fb.trees.read_brackets([GOOD, BAD, LONG]))
@@ -131,31 +128,6 @@ def test_a_file_that_cannot_serve_is_refused_first_and_later(service, change, ca
     assert service.answer(TREES) == before
     with pytest.raises(ReadError):
         Service(service.path, "numpy")
-
-
-def test_what_cannot_be_read_is_one_error(service, tmp_path, monkeypatch):
-    for error in (RecursionError("deep"), MemoryError("much")):
-        with monkeypatch.context() as patched:
-            patched.setattr("foldbatch.serve.service.load_models", Mock(side_effect=error))
-            with pytest.raises(ReadError, match=rf"one that raises {type(error).__name__}: {error}"):
-                service.reload()
-    service.path.unlink()
-    os.mkfifo(service.path)
-    with pytest.raises(ReadError, match="expected a file, found a pipe or a device"):
-        service.reload()
-    service.path.unlink()
-    service.path.mkdir()
-    with pytest.raises(OSError, match="No such file"):
-        service.reload()
-
-
-def test_a_model_of_records_is_taken_without_a_sample(tmp_path):
-    configuration = {"data": {"format": "jsonlines"}, "model": {"name": "json"}}
-    notes = {"task": "number", "classes": [], "configuration": configuration}
-    block = json(fb.GetItem("born") >> fb.Vector(2), Task("number"), hidden=2)
-    fb.compile(block, "numpy").save(tmp_path / "model.safetensors", notes)
-    (answer,) = Service(tmp_path / "model.safetensors", "numpy").answer([{"born": [18, 15]}])
-    assert isinstance(answer["number"], float)
 
 
 def test_a_model_of_another_format_is_refused(service):

@@ -15,7 +15,6 @@ from foldbatch.static.cell import Cell, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds
 from foldbatch.static.graph import Graph, Node, input_node, parameter_node, substitute
 from foldbatch.static.op import UNBATCHED
-from foldbatch.static.ops.random import KEY
 from foldbatch.static.routines import Stage, routine_of
 from foldbatch.static.sides import cotangents
 from foldbatch.static.statements import Binding, Routine, Statement
@@ -24,9 +23,6 @@ from tests.static.routine_text import text
 from tests.static.run_cell import run_cell
 from tests.static.run_kernel import TARGET, interpret, random_rows
 from tests.strategies import Problem, problems
-
-V = TensorType((3,), "float64")
-
 
 # -- the law: staged, both ways = interpreted
 
@@ -218,36 +214,6 @@ def test_the_steps_are_as_they_have_been_read(golden: Callable[[str, str], None]
     golden("tree_lstm_step.txt", "\n".join(text(routine_of(step, TARGET)) for step in steps))
 
 
-def test_inference_keeps_nothing_for_a_backward_pass() -> None:
-    """Only h, which the classifier reads after the levels."""
-    cell, _ = _sst()
-    assert [kept.type.shape for kept in cell.inference.kept] == [(H,)]
-    assert len(cell.training.kept) > 1
-    assert set(cell.inference.forward) == {"step", "after"}
-    assert cell.inference.backward == {}
-    assert cell.phase(training=True) is cell.training
-    assert cell.phase(training=False) is cell.inference
-
-
-def test_frozen_parameters_have_no_gradient_code() -> None:
-    """Cotangents still flow through them."""
-    cell, weights = _sst(trainable=False)
-    assert {kind for kind, _ in _kinds(cell.training.backward)} == {"cotangent"}
-    assert cell.differentiated == {0, 1}
-    assert "sum_outer" not in _ops(cell.training.backward.values())
-    assert set(cell.parameters) == set(weights.values())
-
-
-def test_without_gradients_there_is_no_backward() -> None:
-    """A cell on which no loss depends, or that depends on no weight, has no backward stages."""
-    x = input_node(V)
-    cell = stage_cell(CellGraph("cell", (x,), (), (ops.exp(x),)), Ends())
-    assert cell.training.backward == {}
-    assert cell.training.kept == ()
-    assert cell.differentiated == frozenset()
-    assert cell.backward_graph.outputs == ()
-
-
 def test_embedding_and_input_projection_come_before_the_levels() -> None:
     """In an RNN's cell: the product with x is taken of all elements at once, that with h level by level."""
     table, w, u = (
@@ -267,19 +233,6 @@ def test_embedding_and_input_projection_come_before_the_levels() -> None:
     assert (sums.parameter, sums.ids) == (table, Binding("feed", 0))
     assert cell.training.kept[sums.values.key].type.shape == (H,)
     assert cell.sparse == {table}
-
-
-def test_a_table_read_twice_has_two_sums_of_rows() -> None:
-    """Engines add them; no stage makes them dense."""
-    table = Parameter([1000, 2], "normal", "table")
-    a, b = input_node(TensorType((), "int32")), input_node(TensorType((), "int32"))
-    loss = ops.sum(ops.gather(table, a) * ops.tanh(ops.gather(table, b)))
-    cell = stage_cell(CellGraph("cell", (), (a, b), (), (loss,)), Ends())
-    assert [sums.parameter for sums in cell.sums] == [table, table]
-    assert {sums.ids for sums in cell.sums} == {Binding("feed", 0), Binding("feed", 1)}
-    assert _kinds(cell.training.backward) == []
-    slots = [slot for routine in _routines(cell.training.backward).values() for slot in routine.slots]
-    assert not any(slot.type.shape == (1000, 2) and slot.binding.kind != "parameter" for slot in slots)
 
 
 def test_what_a_sum_of_rows_reads_is_there_when_the_batch_has_run() -> None:
@@ -322,54 +275,6 @@ def test_feed_bounds_see_through_casts_and_take_the_smallest() -> None:
 
 
 # -- training and inference
-
-
-def _noisy(x: Node, weight: Parameter | Node) -> Node:
-    """Return a layer with noise while training."""
-    return ops.tanh(ops.when_training(x * (ops.random((3,), "float64") + 0.5), x) * weight)
-
-
-def test_each_phase_has_kernels_of_its_own_graph() -> None:
-    """Training draws noise, inference does not; gradients are of training."""
-    x, weight = input_node(V), Parameter(V, "normal", "weight")
-    weight.initialize(0, "weight")
-    graph = CellGraph("cell", (x,), (KEY,), (_noisy(x, weight),))
-    cell = stage_cell(graph, Ends(active_operands=frozenset({0}), active_outputs=frozenset({0})))
-    assert "random" in _ops(cell.training.forward.values())
-    assert "random" not in _ops(cell.inference.forward.values())
-    rng = np.random.default_rng(0)
-    rows = random_rows(rng, Graph(graph.inputs, graph.results), 4, below=99)
-    g = rng.normal(size=(4, 3))
-    trained, inferred = run_cell(cell, rows, {0: g}), run_cell(cell, rows, {}, training=False)
-    noise = interpret(Graph(graph.inputs, (ops.when_training(cell.graph.outputs[0], x),)), rows)
-    np.testing.assert_allclose(trained["value", 0], noise[0], rtol=1e-12)
-    np.testing.assert_allclose(inferred["value", 0], np.tanh(rows.values[0] * weight.value), rtol=1e-12)
-    seeds, results = cotangents(cell.graph, cell.ends)
-    backward = Graph((*graph.inputs, *seeds.values()), tuple(node for _, node in results))
-    expected = interpret(backward, type(rows)(4, (*rows.values, g), rows.lengths))
-    assert [what for what, _ in results] == [("cotangent", 0), ("gradient", weight)]
-    for (what, _), value in zip(results, expected, strict=True):
-        np.testing.assert_allclose(trained[what], value, rtol=1e-10)
-
-
-def test_where_nothing_differs_both_phases_share_a_graph() -> None:
-    x = input_node(V)
-    cell = stage_cell(CellGraph("cell", (x,), (), (ops.tanh(x) * 1,)), Ends())
-    assert cell.inference.graph is cell.graph
-    differs = stage_cell(CellGraph("cell", (x,), (), (ops.when_training(-x, x),)), Ends())
-    assert differs.inference.graph is not differs.graph
-    assert differs.inference.graph.outputs == (x,)
-    assert differs.inference.graph.inputs == differs.graph.inputs
-
-
-def test_a_weight_of_one_phase_is_a_parameter_of_the_cell() -> None:
-    """In the order of use, training first; only that of training has a gradient."""
-    x = input_node(V)
-    a, b = Parameter(V, 1.0, "a"), Parameter(V, 1.0, "b")
-    loss = ops.sum(ops.when_training(x * a, x * b))
-    cell = stage_cell(CellGraph("cell", (), (x,), (), (loss,)), Ends())
-    assert cell.parameters == (a, b)
-    assert _kinds(cell.training.backward) == [("gradient", a)]
 
 
 @pytest.mark.parametrize(("trained", "inferred", "checks"), [(5, 5, 0), (9, 5, 1), (5, 9, 0), (None, 5, 1)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -52,17 +50,6 @@ def _text(*results: Node, inputs: tuple[Node, ...]) -> str:
     return "\n".join(lines)
 
 
-def test_a_product_between_parts_them() -> None:
-    """What comes before a GEMM and what comes after it cannot be one loop."""
-    x, w = input_node(V), Parameter(TensorType((3, 3), "float64"), 1.0)
-    y = ops.tanh(x) * 2.0
-    found = _text((y @ w + 1.0) * y, inputs=(x,))
-    assert found == dedent("""\
-        tanh multiply*
-        (linear)
-        add multiply*""")
-
-
 def test_groups_that_would_wait_for_each_other_stay_apart() -> None:
     r"""Two chains that read each other through products.
 
@@ -82,17 +69,6 @@ def test_groups_that_would_wait_for_each_other_stay_apart() -> None:
             assert all(x in seen or x in nodes or x.op in SOURCES for x in node.inputs)
         seen.update(nodes)
     assert _text(left, right, inputs=(a, b)).count("(linear)") == 2
-
-
-def test_views_cost_no_group_its_unity() -> None:
-    """Gates are sliced where they lie; a slice that nobody else reads is not even made."""
-    x, b = input_node(TensorType((6,))), constant(np.ones(6, "float32"))
-    gates = x + b
-    i, o = ops.sigmoid(gates[:3]), ops.tanh(gates[3:])
-    assert _text(i * o, inputs=(x,)) == "add | sigmoid tanh multiply*"
-    (group,) = _units(i * o, inputs=(x,))
-    assert isinstance(group, Group)
-    assert group.passing == {gates}
 
 
 def test_a_view_that_is_a_result_is_made() -> None:
@@ -174,15 +150,6 @@ def test_the_textbook_case_is_one_loop_without_scratch() -> None:
     assert (len(fused.buffers.slots), len(plain.buffers.slots)) == (0, 1)
     fused, plain = _planned(graph)
     assert (len(fused.buffers.slots), len(plain.buffers.slots), plain.buffers.in_place) == (1, 1, 1)
-
-
-def test_registers_hold_what_only_a_loop_reads() -> None:
-    """(p + c) (p - c) / (p c), p = a b: three buffers of NumPy's are one."""
-    a, b, c = (input_node(V) for _ in range(3))
-    product = a * b
-    d = (product + c) * (product - c) / (product * c)
-    fused, plain = _planned(Graph((a, b, c), (d,)))
-    assert len(plain.buffers.slots) - len(fused.buffers.slots) == 2
 
 
 @pytest.mark.parametrize("read_later", [False, True])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from foldbatch.engines.numpy.spelling import OVERWRITES
 from foldbatch.static import ops
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node, apply, constant, input_node
-from foldbatch.static.memory import Buffers, Scratch, Section, plan
+from foldbatch.static.memory import Buffers, Scratch, plan
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.stages import is_view
 from foldbatch.static.strided import access
@@ -137,28 +137,6 @@ def test_a_view_that_must_be_copied_has_a_buffer() -> None:
     assert flat not in _check(Graph((x,), (ops.tanh(flat),))).scratch
 
 
-def test_buffers_of_different_types_or_axes_are_different() -> None:
-    """And their numbers differ within a type, whatever the axis."""
-    x, w = input_node(V), input_node(V, UNBATCHED)
-    made = _check(Graph((x, w), (ops.exp(x), ops.exp(w), ops.exp(x) < 1.0)))
-    assert len(set(made.slots)) == 3
-    assert sorted((slot.type.dtype, slot.number) for slot in made.slots) == [
-        ("bool", 0),
-        ("float64", 0),
-        ("float64", 1),
-    ]
-
-
-def test_parts_of_a_concatenation_are_computed_in_it() -> None:
-    """A view, a part that stands twice and a part that is given are copied."""
-    a, b = input_node(V), input_node(TensorType((2, 2), "float64"))
-    first, second = ops.exp(a), ops.exp(b)
-    whole = ops.concat([first, a, ops.reshape(second, 4), first, first[:2]])
-    made = _check(Graph((a, b), (whole,)))
-    assert made.sections == {first: Section(whole, 0, 3), second: Section(whole, 6, 10)}
-    assert list(made.scratch) == [whole]
-
-
 def test_a_kept_part_is_not_computed_in_the_concatenation() -> None:
     """It has a buffer of its own, and so has a result."""
     a, b, c = (input_node(V) for _ in range(3))
@@ -210,14 +188,6 @@ def test_memory_shared_in_a_roundabout_way(outputs: object, axis: Axis) -> None:
     rows = random_rows(np.random.default_rng(0), graph, 2)
     for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_results_outlive_the_kernel() -> None:
-    """A result is not overwritten by what comes after it, be it only a view of another."""
-    x = input_node(M)
-    y = ops.exp(x)
-    made = _check(Graph((x,), (ops.transpose(y), ops.tanh(y), ops.tanh(x))))
-    assert len(made.slots) == 3
 
 
 def test_the_simulation_notices_a_shared_buffer() -> None:

@@ -12,7 +12,7 @@ from foldbatch.params.parameters import Owner, Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import PARAMETER, Graph, Node, constant, input_node, parameter_node
-from foldbatch.static.op import UNBATCHED, ragged
+from foldbatch.static.op import ragged
 from foldbatch.static.printer import print_graph
 from foldbatch.types import TensorType
 from tests.static.text_graph import read_graph
@@ -64,13 +64,6 @@ def test_a_small_constant_is_written_out(value: object, text: str) -> None:
     assert print_graph(Graph((), (constant(value),))).splitlines()[1].endswith(f"= {text}")
 
 
-def test_an_interior_input_is_not_looked_behind() -> None:
-    x = input_node(VECTOR)
-    y = ops.tanh(x)
-    expected = "(%0: N float32[3])\n%1: N float32[3] = exp(%0)\nreturn (%1, %0)"
-    assert print_graph(Graph((y,), (ops.exp(y), y))) == expected
-
-
 def test_the_text_does_not_depend_on_what_was_built_before() -> None:
     """Neither on constants and parameters met earlier, nor on the order in which operands were built."""
 
@@ -84,12 +77,6 @@ def test_the_text_does_not_depend_on_what_was_built_before() -> None:
         return print_graph(Graph((x,), (left + right,)))
 
     assert built(reverse=False) == built(reverse=True)
-
-
-def test_a_type_that_is_the_same_for_the_whole_batch_shows_the_axis_1() -> None:
-    assert print_graph(Graph((w := input_node(VECTOR, UNBATCHED),), (-w,))).startswith(
-        "(%0: 1 float32[3])\n%1: 1 "
-    )
 
 
 def test_names_that_are_given_stand_for_nodes_and_leave_only_ops_to_be_listed() -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from textwrap import dedent
 
 import numpy as np
-import pytest
 
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node, parameter_node
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
-from foldbatch.static.routines import ON_SEQUENCES, SEGMENTS, Stage, Target, plan_stage, routine_of
+from foldbatch.static.routines import ON_SEQUENCES, SEGMENTS, Stage, Target, routine_of
 from foldbatch.static.statements import Binding, Routine
 from foldbatch.types import TensorType
 from tests.engines.interpret import FUSED
@@ -62,17 +61,6 @@ def test_statements_are_ops_over_whole_rows() -> None:
         ["operand", "feed", "cotangent", "parameter", "constant", "scratch", "scratch"]
     )
     assert {s.axis for s in found.statements} == {CALL}
-
-
-def test_slots_have_the_types_and_axes_of_what_they_hold() -> None:
-    x, w = input_node(V), Parameter([3, 2], 1.0)
-    found = routine({x: Binding("operand", 0)}, x @ w)
-    by_kind = {slot.binding.kind: (slot.type, slot.axis) for slot in found.slots}
-    assert by_kind == {
-        "operand": (V, CALL),
-        "parameter": (TensorType((3, 2)), UNBATCHED),
-        "scratch": (TensorType((2,)), CALL),
-    }
 
 
 def test_views_are_places() -> None:
@@ -147,15 +135,6 @@ def test_ops_on_sequences_read_the_offsets() -> None:
         assert s.axis is (CALL if s.op in ON_SEQUENCES or s.op == "subtract" else axis)
 
 
-def test_rows_along_an_axis_can_be_counted_even_if_no_op_asks() -> None:
-    """Of what is merely written, or passed on."""
-    axis = ragged()
-    e = input_node(V, axis)
-    for result in (e, ops.exp(e)):
-        found = routine({e: Binding("feed", 0)}, result, axes=(axis,))
-        assert found.slots[found.segments[axis]].binding == Binding("segments", 0)
-
-
 def test_ids_known_to_be_in_range_are_not_checked() -> None:
     """Data is checked when it is traced, in Python; only computed ids are checked by kernels."""
     table, ids = constant([[1.0], [2.0]]), input_node(TensorType((), "int32"))
@@ -166,16 +145,6 @@ def test_ids_known_to_be_in_range_are_not_checked() -> None:
     check = careful.statements[0]
     assert (check.attrs, check.write, check.axis) == ({"size": 2}, None, CALL)
     assert [s.op for s in trusting.statements] == ["gather"]
-
-
-def test_a_check_of_ids_of_sequences_knows_whose_they_are() -> None:
-    """It runs along calls and reads the offsets, so that the call to blame can be told."""
-    axis = ragged()
-    ids = input_node(TensorType((), "int32"), axis)
-    found = routine({ids: Binding("feed", 0)}, ops.gather(constant([[1.0], [2.0]]), ids), axes=(axis,))
-    check = found.statements[0]
-    assert (check.op, check.axis, len(check.reads)) == ("check_range", CALL, 2)
-    assert found.slots[check.reads[1].slot].binding.kind == "segments"
 
 
 def test_parts_of_a_concatenation_that_stand_in_place_are_not_read() -> None:
@@ -225,15 +194,6 @@ def test_the_sum_of_rows_that_others_read_is_a_statement() -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_a_parameter_and_a_constant_have_one_slot() -> None:
-    """However often they are read, and each parameter by itself."""
-    x, a, b = input_node(V), Parameter([3], 1.0, "a"), Parameter([3], 2.0, "b")
-    one = constant([1.0, 1.0, 1.0])
-    found = routine({x: Binding("operand", 0)}, x * a * b * a + one + ops.exp(x + one))
-    assert [slot.binding.key for slot in found.slots if slot.binding.kind == "parameter"] == [a, b]
-    assert [slot.binding.kind for slot in found.slots].count("constant") == 1
-
-
 def test_the_routine_does_not_depend_on_what_was_built_before() -> None:
     """Two graphs built alike have one text, so that compiling again is no surprise."""
 
@@ -264,14 +224,6 @@ def test_a_target_says_what_loops_may_hold() -> None:
     assert [narrow.wants_alone(node) for node in (ops.add(x, x), ops.add(x, ops.exp(x), x))] == [False, True]
 
 
-def test_without_ops_for_loops_there_is_no_loop() -> None:
-    x = input_node(V)
-    y = ops.sigmoid(x) * 2.0
-    given = {x: Binding("operand", 0)}
-    assert [s.op for s in routine(given, y).statements] == ["sigmoid", "multiply"]
-    assert [s.op for s in routine(given, y, target=FUSED).statements] == ["loop"]
-
-
 def test_the_buffers_of_a_loop_are_its_slots() -> None:
     """In order, those that it writes said to be; constants of one number are none."""
     x, w = input_node(TensorType((2, 3))), Parameter([3], 1.0)
@@ -291,15 +243,6 @@ def test_the_buffers_of_a_loop_are_its_slots() -> None:
     assert (loop.reads, loop.write) == ((), None)
 
 
-def test_a_loop_over_what_is_the_same_for_all_has_no_rows() -> None:
-    w = Parameter([3], 1.0)
-    x = input_node(V)
-    found = routine(
-        {x: Binding("operand", 0)}, x * (ops.tanh(constant([1.0, 2.0, 3.0]) * w) + w), target=FUSED
-    )
-    assert [(s.axis, s.loop.batched) for s in found.statements if s.loop] == [(UNBATCHED, False)]
-
-
 def test_what_a_later_sweep_alone_reads_takes_one_row() -> None:
     x = input_node(TensorType((6,)))
     gates = x + constant(np.ones(6, "float32"))
@@ -316,16 +259,6 @@ def test_what_a_later_sweep_alone_reads_takes_one_row() -> None:
     assert [p.row for p in stores] == [0, 3]
 
 
-def test_what_it_was_made_from_is_there_to_be_shown() -> None:
-    x = input_node(V)
-    y = ops.exp(x)
-    made = plan_stage(stage({x: Binding("operand", 0)}, [(("value", 0), y)]), TARGET)
-    assert made.graph.outputs == (y,)
-    assert made.units == (y,)
-    assert made.routine == routine({x: Binding("operand", 0)}, y)
-    assert [slot.type for slot in made.buffers.slots] == [V]
-
-
 def test_the_graph_of_a_stage_is_cut_at_what_it_is_given() -> None:
     """What others have computed is an input; what is given and not needed is none."""
     x, other = input_node(V), input_node(V)
@@ -340,20 +273,6 @@ def test_the_graph_of_a_stage_is_cut_at_what_it_is_given() -> None:
     kept = stage({x: Binding("operand", 0), early: Binding("kept", 0)}, [], kept={early: 0})
     assert kept.graph.outputs == (early,)
     assert list(kept.graph.nodes) == [early]
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_a_routine_may_run_level_by_level(fused: bool) -> None:
-    """In any order, and in levels of no call."""
-    axis = ragged()
-    x, e = input_node(V), input_node(V, axis)
-    y = ops.segment_sum(ops.sigmoid(e * 2.0 + apply("repeat", x, axis=axis)))
-    graph = Graph((x, e), (ops.tanh(y) * x, ops.sigmoid(e)))
-    rows = random_rows(np.random.default_rng(3), graph, 5)
-    whole = interpret(graph, rows)
-    for levels in ([(0, 5)], [(0, 1), (1, 1), (1, 4), (4, 5)], [(2, 5), (0, 2)]):
-        for found, expected in zip(run_graph(graph, rows, (), levels, fused=fused), whole, strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_part_of_what_is_the_same_for_all_rows_is_one_row_for_all() -> None:

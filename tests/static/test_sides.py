@@ -10,7 +10,6 @@ from foldbatch.static.graph import Graph, input_node
 from foldbatch.static.sides import (
     Staged,
     backward_side,
-    cotangents,
     forward_side,
     kept_between,
     optimized,
@@ -65,15 +64,6 @@ def test_what_is_computed_again_is_a_node_of_its_own():
     assert again[0] is not tanh
     assert again[0].inputs == tanh.inputs
     assert tanh not in Graph(backward.given, tuple(node for _, node in backward.results)).nodes
-
-
-def test_cotangents_are_derived_for_what_carries_gradients_only():
-    graph = cell_graph()
-    seeds, results = cotangents(graph, RECURSIVE)
-    assert list(seeds) == [0]
-    assert [kind for (kind, _), _ in results] == ["cotangent", "gradient", "gradient"]
-    none = Ends(active_outputs=frozenset({0}), trained=False)
-    assert cotangents(graph, none)[1] == []
 
 
 def test_sums_of_rows_are_told_apart_from_other_gradients():

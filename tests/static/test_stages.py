@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import SOURCES, Node, input_node, reachable
 from foldbatch.static.op import OPS, UNBATCHED
@@ -30,27 +29,6 @@ def test_a_classifier_beside_a_recursion_comes_after_it() -> None:
     assert split([step, after], [state], [step], [word, state]) == {before: BEFORE, step: STEP, after: AFTER}
 
 
-def test_without_recursion_all_is_before() -> None:
-    """One call of one kernel does it all."""
-    x = input_node(V)
-    y = ops.exp(ops.tanh(x))
-    assert set(split([y], [], [], [x]).values()) == {BEFORE}
-
-
-def test_without_a_recursive_result_nothing_is_a_step() -> None:
-    """What reads the recursion but feeds it not comes after."""
-    x = input_node(V)
-    y = ops.exp(x)
-    assert split([y], [x], [], [x]) == {y: AFTER}
-
-
-def test_a_recursive_result_that_needs_no_recursive_input_comes_before() -> None:
-    """It need not wait for anything."""
-    word, state = input_node(V), input_node(V)
-    new, other = ops.exp(word), ops.tanh(state)
-    assert split([new, other], [state], [new, other], [word, state]) == {new: BEFORE, other: STEP}
-
-
 def test_a_result_that_another_needs_is_a_step_only_if_the_recursion_needs_it() -> None:
     """h feeds c's next value, the norm of h nothing."""
     state = input_node(V)
@@ -58,16 +36,6 @@ def test_a_result_that_another_needs_is_a_step_only_if_the_recursion_needs_it() 
     norm = ops.sum(ops.square(hidden))
     found = split([hidden * 2.0, norm], [state], [hidden * 2.0], [state])
     assert found == {hidden: STEP, hidden * 2.0: STEP, ops.square(hidden): AFTER, norm: AFTER}
-
-
-def test_what_is_given_has_no_stage() -> None:
-    """Nor have parameters and constants; the walk does not look behind what is given."""
-    x = input_node(V)
-    inner = ops.exp(x)
-    y = inner * Parameter([3], 1.0) + 1.0
-    assert set(split([y], [inner], [y], [inner])) == {y, *y.inputs} - {
-        n for n in reachable([y]) if n.op in SOURCES
-    }
 
 
 def test_views_are_the_ops_that_move_nothing() -> None:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, apply, input_node
-from foldbatch.static.op import CALL, UNBATCHED
-from foldbatch.static.strided import access, broadcast
+from foldbatch.static.strided import access
 from foldbatch.types import TensorType
 
 
@@ -57,23 +56,3 @@ def test_a_reshape_that_copies_is_a_root() -> None:
     assert access(flat).root is flat
     assert access(flat[2:]).root is flat
     assert access(ops.transpose(x)).root is x
-
-
-def test_rows_are_apart_by_the_size_of_the_root() -> None:
-    """What is the same for all rows has none."""
-    x, w = input_node(TensorType((2, 3))), input_node(TensorType((2, 3)), UNBATCHED)
-    assert access(x[1]).row == 6
-    assert access(apply("batch", w, axis=CALL)).row == 0
-
-
-def test_a_smaller_operand_is_read_again_and_again() -> None:
-    """Along axes that it lacks, or where its extent is 1."""
-    x = input_node(TensorType((3, 1)))
-    found = broadcast(access(x), x.shape, (2, 3, 4))
-    assert found.strides == (0, 1, 0)
-
-
-def test_nothing_lies_anywhere() -> None:
-    """Extents of 0 are legal."""
-    x = input_node(TensorType((0, 3)))
-    assert access(ops.transpose(x)).offset == 0

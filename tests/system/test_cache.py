@@ -94,17 +94,6 @@ def test_what_others_may_write_to_is_not_used(
         assert f"others may write to (mode {mode:o}); remove {directory} if nothing else is in it" in why
 
 
-def test_where_nobody_else_may_enter_modes_of_files_do_not_matter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As of a user whose files others of a group may write to."""
-    directory = filled(tmp_path / "cache")
-    directory.chmod(0o700)
-    for path in (directory / "__pycache__", directory / "a.py"):
-        path.chmod(0o666 | path.stat().st_mode)
-    assert why_not(directory, monkeypatch) == ""
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("owner", [12345, 0])
 @pytest.mark.parametrize("part", [*PARTS, "above/link"])

@@ -47,12 +47,6 @@ def test_what_is_read_is_what_was_written(path):
     assert [entry.name for entry in path.parent.iterdir()] == ["a"]  # nothing else is left
 
 
-def test_the_same_content_is_the_same_file(path):
-    before = path.read_bytes()
-    files.write(path, "numbers", dict(reversed(ARRAYS.items())), HEADER)
-    assert path.read_bytes() == before
-
-
 def test_a_flipped_bit_anywhere_and_a_truncation_are_refused(path):
     data = path.read_bytes()
     for place in range(len(data)):

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from foldbatch.timelines.timeline import _LEFT, _WIDE, MOST, Span, Timeline, rows_of, svg, totals, trace_json
+from foldbatch.timelines.timeline import _LEFT, _WIDE, MOST, Span, Timeline, svg, trace_json
 
 
 def test_a_row_of_many_names_lists_the_longest_and_sums_the_others():
@@ -16,11 +16,6 @@ def test_a_row_of_many_names_lists_the_longest_and_sums_the_others():
     assert len(lines) == 1 + MOST + 1
     assert lines[1].split()[:4] == ["host", "name", "14", "1"]
     assert lines[MOST].split() == ["4", "others", "4", "10.000", "0%"]
-
-
-def test_no_span_takes_no_time():
-    assert Timeline((), "").seconds == 0
-    assert "0.000 ms in all" in repr(Timeline((), ""))
 
 
 def test_files_are_whole_or_not_there(tmp_path):
@@ -94,16 +89,3 @@ def test_many_names_and_none_are_drawn():
     boxes = [box for box in root.iter(BOX) if len(box)]
     assert len({box.get("fill") for box in boxes}) == MOST + 1
     assert len(list(ET.fromstring(svg([], "")).iter(BOX))) == 1
-
-
-SPANS = [Span("host", "plan", 0, 1), Span("copies", "copy_in", 1, 2), Span("host", "plan", 3, 3)]
-
-
-def test_rows_come_in_the_order_of_their_first_spans():
-    assert rows_of(SPANS) == ["host", "copies"]
-    assert rows_of([]) == []
-
-
-def test_totals_are_by_name_the_longest_first():
-    assert totals(SPANS) == [("plan", 4, 2), ("copy_in", 2, 1)]
-    assert SPANS[1].end == 3

@@ -65,20 +65,6 @@ def test_nodes_have_the_gradients_of_a_sum_over_nodes():
         fb.torch.Module(fb.Vector(2), "numpy").nodes([[1, 2]])
 
 
-def test_a_loss_is_scaled_by_what_comes_after_it(dropping):
-    dropping.eval()
-    half = dropping.loss(TREES) / 2
-    half.backward()
-    assert half.item() == pytest.approx(dropping.program.run(TREES, losses=True).loss / 2, rel=1e-5)
-    found = gradients_of(dropping)
-    dropping.zero_grad()
-    dropping.loss(TREES).backward()
-    for name, gradient in gradients_of(dropping).items():
-        torch.testing.assert_close(gradient / 2, found[name])
-    with pytest.raises(BlockTypeError, match="a block with a Loss"):
-        fb.torch.Module(fb.Vector(2), "numpy").loss([[1, 2]])
-
-
 def test_dropout_drops_alike_on_both_ways_and_not_in_eval(dropping):
     dropping.train()
     program = dropping.program
@@ -96,18 +82,6 @@ def test_dropout_drops_alike_on_both_ways_and_not_in_eval(dropping):
     with torch.no_grad():
         quiet = dropping.loss(TREES).item()
     assert dropping.loss(TREES).item() == pytest.approx(quiet, rel=1e-6)  # with gradients, yet nothing drops
-
-
-def test_two_calls_may_wait_for_their_backward_passes(module):
-    module.zero_grad()
-    (module(TREES[:3]) ** 2).sum().backward()
-    (module(TREES[2:]) ** 2).sum().backward()
-    one_by_one = gradients_of(module)
-    module.zero_grad()
-    first, second = module(TREES[:3]), module(TREES[2:])
-    ((first**2).sum() + (second**2).sum()).backward()
-    for name, gradient in gradients_of(module).items():
-        torch.testing.assert_close(gradient, one_by_one[name])
 
 
 def test_a_graph_that_is_retained_can_be_run_backward_twice(module):
@@ -235,18 +209,6 @@ def test_what_only_the_loss_reads_has_no_gradient_of_results():
     assert module.get_parameter("judge.bias").grad is None
     module.loss([[1, 2]]).backward()
     assert module.get_parameter("judge.weight").grad is not None
-
-
-def test_one_module_feeds_another(module):
-    head = fb.torch.Module((fb.Vector(4), fb.Scalar()) >> fb.Concat() >> fb.Linear(1, name="head"), TESTED)
-    module.zero_grad()
-    head([(h, 1.0) for h in module(TREES)]).sum().backward()
-    weight = head.get_parameter("head.weight").detach()[:4, 0]
-    found = gradients_of(module)
-    module.zero_grad()
-    (module(TREES) @ weight).sum().backward()
-    for name, gradient in gradients_of(module).items():
-        torch.testing.assert_close(gradient, found[name])
 
 
 def test_examples_may_be_prepared_by_workers(module):

@@ -34,12 +34,6 @@ def test_what_would_part_a_module_from_its_program_is_refused(model, found):
     assert np.shares_memory(shared, model[0].program.params["join.bias"])
 
 
-def test_moves_to_where_parameters_are_do_nothing(model):
-    addresses = [parameter.data_ptr() for parameter in model[0].parameters()]
-    model.cpu().float().to("cpu", torch.float32)
-    assert [parameter.data_ptr() for parameter in model[0].parameters()] == addresses
-
-
 def test_loading_copies_and_never_assigns(model):
     state = {name: torch.ones_like(value) for name, value in model.state_dict().items()}
     with pytest.raises(ParameterError, match="leave assign out"):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockValueError, ExampleError
+from foldbatch.errors import ExampleError
 from tests.backends import TESTED
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
@@ -38,15 +37,6 @@ def test_gradients_are_those_of_the_same_model_in_pytorch(summed):
         torch.testing.assert_close(result[:2], expected.detach())
         (result**2).sum().backward()
         torch.testing.assert_close(own.grad, encoded.grad)
-
-
-def test_a_row_that_many_visits_read_gathers_their_gradients(summed):
-    one = torch.randn(1, 3, requires_grad=True)
-    (row,) = fb.torch.rows(one)
-    summed([[row] * 3, [[1.0, 2, 3], row]]).sum().backward()
-    many, one.grad = one.grad, None
-    summed([[row]]).sum().backward()
-    torch.testing.assert_close(many, 4 * one.grad)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
@@ -89,14 +79,3 @@ def test_what_does_not_fit_is_refused_as_other_data_are(summed):
         summed([[torch.ones(3, requires_grad=True)], [torch.ones(2, requires_grad=True)]])
     with pytest.raises(ExampleError, match="at example 0 .*found str"):
         summed([[torch.ones(3, requires_grad=True), "x"]])
-
-
-def test_rows_of_more_or_less_axes():
-    x = torch.arange(12.0).reshape(2, 3, 2)
-    assert np.asarray(fb.torch.rows(x)[1][0]).tolist() == [6, 7]
-    assert np.asarray(fb.torch.rows(x, 2)[1]).tolist() == [[6, 7], [8, 9], [10, 11]]
-    assert float(np.asarray(fb.torch.rows(x, 0)[1][2][1])) == 11
-    assert fb.torch.rows(torch.zeros(2, 0, 3)) == [[], []]
-    assert fb.torch.rows(torch.zeros(0, 2, 3)) == []
-    with pytest.raises(BlockValueError, match="more than 1 axes, found"):
-        fb.torch.rows(torch.zeros(3))

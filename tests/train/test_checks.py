@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
+from foldbatch.errors import TrainingError, UnknownNameError
 from foldbatch.train import Accuracy, Callback, Sampler, Trainer
-from foldbatch.train.checks import fitting_examples, sequence_of, several
+from foldbatch.train.checks import fitting_examples
 from tests.train import small
 
 PROGRAM = fb.compile(small.model(), "numpy")
@@ -38,17 +38,6 @@ def test_arguments_are_looked_at_first(options, error, message):
     options = {"program": PROGRAM, "optimizer": fb.SGD(0.1), **options}
     with pytest.raises(error, match=message):
         Trainer(options.pop("program"), options.pop("optimizer"), **options)
-
-
-def test_what_has_a_length_and_items_is_not_copied():
-    for examples in ([1], (1,), range(3)):
-        assert sequence_of("here", examples) is examples
-    assert sequence_of("here", {7}) == [7]
-    assert list(several(x for x in "ab")) == ["a", "b"]
-    with pytest.raises(TrainingError, match="here: expected one example or more, found none"):
-        sequence_of("here", set())
-    with pytest.raises(ExampleTypeError, match="pass a list of one"):
-        several({"a": 1})
 
 
 def small_trainer(**options):

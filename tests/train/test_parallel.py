@@ -15,9 +15,8 @@ from foldbatch.errors import ExampleError, ProcessError, TrainingError
 from foldbatch.params.parameters import SparseRows
 from foldbatch.train import DataParallel, LambdaCallback, TimeLimit
 from foldbatch.train.contents import digests, text_of
-from foldbatch.train.parallel import check_alike, cost, counts_of, deal, stretches, summed
+from foldbatch.train.parallel import check_alike, counts_of, deal, stretches, summed
 from foldbatch.train.resuming import read_state
-from foldbatch.trees import Tree
 from tests.train.small import DEV, EXAMPLES, figures, model, trainer
 
 WORDS = fb.Map(fb.Scalar("int32") >> fb.Embedding(30, 3, name="words") >> fb.Dropout(0.3)) >> fb.Sum()
@@ -230,13 +229,6 @@ def test_ranks_that_drift_apart_are_told_so_at_the_latest_at_the_epochs_end(drif
     assert (read_state(kept)["epoch"] if kept.exists() else 0) == epochs
 
 
-def test_callbacks_that_differ_without_effect_may(tmp_path):
-    def work(communicator):
-        return fitted(communicator, callbacks=[TimeLimit(1e9)] if communicator.rank else [])
-
-    assert_equal(in_threads(work, 2))
-
-
 def test_examples_to_prepare_are_compared():
     def work(communicator):
         parallel = DataParallel(fb.compile(WORDS, "numpy"), communicator)
@@ -381,11 +373,6 @@ def test_rows_that_differ_are_numbered(rows, told):
     assert differences(lambda rank: {}, lambda rank: {"examples": digests(rows(rank))}) == told
 
 
-def test_ranks_that_agree_go_on():
-    in_threads(lambda communicator: check_alike(communicator, {"a": "1"}, {"examples": digests([1])}), 3)
-    check_alike(Alone(), {"a": "1"})
-
-
 COSTS = st.lists(st.integers(0, 60), max_size=40)
 
 
@@ -410,12 +397,6 @@ def test_stretches_follow_each_other_and_are_alike(costs, ranks):
     weights = [max(each, 1) for each in costs]
     fair = sum(weights) / ranks
     assert all(sum(weights[i] for i in part) <= fair + max(weights, default=0) for part in parts)
-
-
-def test_costs_are_nodes_not_examples():
-    small, large = Tree.leaf(), Tree.from_nested(("S", ("NP", "I"), ("VP", "slept")))
-    assert cost(large) == 3 and cost((large, "label")) == 3 and cost(5) == 1 and cost({"tree": large}) == 3
-    assert deal([cost(tree) for tree in (large, small, small, small)], 2) == [[0], [1, 2, 3]]
 
 
 SIZE = 3
@@ -456,12 +437,6 @@ def test_sums_are_those_in_the_order_of_ranks_to_the_bit():
         np.testing.assert_array_equal(sums["words"].dense(), dense[0] + dense[1] + dense[2])
         touched = set().union(*(rows_of(rank).rows for rank in range(SIZE)))
         assert set(sums["words"].rows) == touched
-
-
-def test_a_table_is_dense_where_it_is_on_one_rank():
-    for sums, _ in in_threads(lambda communicator: exchanged(communicator, mixed=True), SIZE):
-        dense = [rows_of(rank).dense() for rank in range(SIZE)]
-        np.testing.assert_array_equal(sums["words"], dense[0] + dense[1] + dense[2])
 
 
 def test_a_rank_sends_less_than_twice_the_dense_gradients():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import pickle
 import tempfile
 import time
 from dataclasses import replace
@@ -19,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.errors import ExampleError, ExampleTypeError, ReadError
+from foldbatch.errors import ExampleError, ExampleTypeError, NotWholeWarning, ReadError
 from foldbatch.system import files
 from foldbatch.train import load_prepared, prepare, prepared
 from tests.knobs import knobs
@@ -124,15 +122,6 @@ def test_plain_labels_are_kept_and_others_refused_before_a_file_is_touched(tmp_p
     assert file_of(tmp_path).read_bytes() == before
 
 
-def test_objects_in_results_are_plain_or_refused(tmp_path):
-    program = fb.compile(fb.AllOf(fb.Identity(), fb.InputTransform(repr)), backend="numpy")
-    examples = ["a", 1, None, -1.5, False]
-    prepare(program, examples, file_of(tmp_path))
-    assert program.run(load_prepared(program, file_of(tmp_path))) == [(x, repr(x)) for x in examples]
-    with pytest.raises(ExampleTypeError, match="result of example 1: expected a str, int.* found tuple of 2"):
-        prepare(program, ["a", (1, 2)], file_of(tmp_path))
-
-
 @pytest.mark.parametrize(
     ("other", "what"),
     [
@@ -211,7 +200,8 @@ def test_other_files_and_other_versions_are_read_errors(tmp_path):
     np.savez(path.with_suffix(".npz"), a=np.zeros(3))
     with pytest.raises(ReadError, match="of another kind"):
         load_prepared(program, path.with_suffix(".npz"))
-    program.save(path)
+    with pytest.warns(NotWholeWarning):
+        program.save(path)
     with pytest.raises(ReadError, match="found a model; give a file of a prepared data set"):
         load_prepared(program, path)
     for header, found in (
@@ -227,53 +217,6 @@ def test_other_files_and_other_versions_are_read_errors(tmp_path):
 
 def text(value: Any) -> Any:
     return prepared._text(value)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"calls0": np.zeros((3, 1), np.int32)},
-        {"calls0": np.zeros(3)},
-        {"levels0": np.zeros(3, np.int64)},
-        {"count0": np.array([1])},
-        {"count0": np.array([-1, 8, 1, 1, 1, 1])},
-        {"values": np.array([1])},
-        {"values": np.full(6, -1)},
-        {"values": np.full(6, 2**31 - 1)},
-        {"results": text([[1]])},
-        {"results": text([[True, "", [], []]] * 6)},
-        {"results": text([[2**70, "", [], []]] * 6)},
-        {"results": text([[0, {}, [], []]] * 6)},
-        {"results": text([[0, "", 5, []]] * 6)},
-        {"results": text({})},
-        {"results": np.frombuffer(b"[" * 10**5, np.uint8)},
-        {"feeds0_0": np.zeros(2, np.int32)},
-        {"more": np.zeros(2, np.int32)},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_arrays_that_do_not_fit_are_a_read_error(tmp_path, change):
-    program = model()
-    prepare(program, EXAMPLES, file_of(tmp_path))
-    rewritten(file_of(tmp_path), **change)
-    with pytest.raises(ReadError) as caught:
-        load_prepared(program, file_of(tmp_path))
-    assert str(caught.value).startswith(str(file_of(tmp_path)))
-    assert str(caught.value).endswith("; prepare it anew")
-
-
-def test_labels_are_plain_and_as_many_as_calls(tmp_path):
-    program = model()
-    prepare(program, EXAMPLES, file_of(tmp_path))
-    whole = file_of(tmp_path).read_bytes()
-    labels = [name for name in arrays_of(tmp_path) if name.startswith("labels")]
-    assert labels
-    for name in labels:
-        for wrong in ([], {}, [["x"]] * len(json.loads(arrays_of(tmp_path)[name].tobytes()))):
-            file_of(tmp_path).write_bytes(whole)
-            rewritten(file_of(tmp_path), **{name: text(wrong)})
-            with pytest.raises(ReadError, match="labels"):
-                load_prepared(program, file_of(tmp_path))
 
 
 @pytest.mark.parametrize("backend", ["numpy", pytest.param("numba", marks=[pytest.mark.numba, NUMBA])])
@@ -359,13 +302,6 @@ def test_writing_is_all_or_nothing(tmp_path):
     assert file_of(tmp_path).read_bytes() == before
     prepare(program, EXAMPLES[:2], file_of(tmp_path))
     assert len(load_prepared(program, file_of(tmp_path))) == 2
-
-
-def test_a_trace_can_be_pickled_whether_traced_or_read(tmp_path):
-    program = model()
-    written = prepare(program, EXAMPLES, file_of(tmp_path))
-    for example in (*written, *load_prepared(program, file_of(tmp_path))):
-        assert_same(pickle.loads(pickle.dumps(example.trace)), example.trace)
 
 
 def test_the_treebank_is_read_in_little_space(tmp_path, sst_dir):

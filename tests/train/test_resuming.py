@@ -99,11 +99,6 @@ def test_changed_data_are_refused(tmp_path, examples, dev, message):
     assert (other.epoch, other.steps) == (0, 0)
 
 
-def test_the_same_data_of_another_form_of_sequence_are_not(tmp_path):
-    trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
-    trainer(tmp_path).fit(iter(EXAMPLES), tuple(DEV), epochs=2, resume=True)
-
-
 @pytest.mark.parametrize("optimizer", [fb.Adam(0.2), fb.Adam(0.1, weight_decay=0.1)])
 def test_another_setting_of_the_optimizer_is_refused(tmp_path, optimizer):
     trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
@@ -189,7 +184,6 @@ IDS = {"good": 0, "film": 1}
 LISTED = ["good", "film"]
 module = types.ModuleType("words_of_mine")
 module.TABLE = {"good": 1, "film": 2}
-NAMES = {"good": 0, "film": 1}, ["good", "film"]
 
 
 class Reader:
@@ -261,12 +255,6 @@ def test_tables_are_found(function):
     assert table.names[-2:] == ["good", "film"]
 
 
-def test_lists_of_blocks_are_found():
-    block = fb.OneHotFromList(["red", "blue"])
-    (table,) = tables(fb.compile(block, "numpy")).values()
-    assert table.names == ["red", "blue"]
-
-
 @pytest.mark.parametrize(
     ("numbers", "names"),
     [
@@ -278,11 +266,6 @@ def test_lists_of_blocks_are_found():
 def test_rows_without_names_are_counted(numbers, names):
     program = fb.compile(fb.InputTransform(numbers.get) >> fb.Scalar("int32") >> fb.Embedding(9, 2), "numpy")
     assert tables(program)["names of rows"].names == names
-
-
-@pytest.mark.parametrize("seen", [[], ["a", "a"], {}, {"a": 0, "b": 0}, {"a": "b"}, {"a": 1.5}, {"a": True}])
-def test_what_names_no_rows_is_none(seen):
-    assert tables(fb.compile(fb.InputTransform(lambda x: (seen, x)[1]) >> fb.Scalar(), "numpy")) == {}
 
 
 def table(*words):

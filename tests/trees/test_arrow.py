@@ -144,17 +144,6 @@ def test_columns_trace_without_python_objects(monkeypatch):
     assert len(program._trace_all(data)) == 600
 
 
-def test_a_trainer_fits_tables_as_it_fits_lists():
-    data, losses = table(60), []
-    for examples in (data, data.to_pylist()):
-        trainer = fb.train.Trainer(fb.compile(loss(), "numpy", seed=1), fb.SGD(0.01), batch=16, seed=2)
-        trainer.fit(examples, epochs=1)
-        losses.append(
-            (trainer.history[0]["loss"], repr(trainer.evaluate(examples)["loss"]), trainer.step(examples))
-        )
-    assert losses[0] == losses[1]
-
-
 WRONG = {
     "a null": lambda row: row.update(items=[{"id": None, "tag": None}]),
     "a null list": lambda row: row.update(items=None),
@@ -231,13 +220,6 @@ def test_tables_of_two_equal_names_are_refused():
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
     with pytest.raises(ExampleError, match="examples"):
         fb.compile(fb.GetItem("a") >> fb.Scalar(), "numpy").run(twice)
-
-
-def test_lists_of_one_size_in_a_slice():
-    array = pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.float32(), 2))
-    for some in (array.slice(1), array.slice(1, 1), array):
-        check(fb.Vector(2), some)
-        check(fb.Map(fb.Scalar()) >> fb.Sum(), some)
 
 
 def test_rows_of_types_that_arrow_cannot_take_are_read_in_any_order():

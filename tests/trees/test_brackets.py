@@ -1,6 +1,5 @@
 """The bracket reader: what it reads, where it finds fault, and that depth and blocks do not matter."""
 
-import gzip
 import itertools
 import re
 from collections import Counter
@@ -86,14 +85,6 @@ def test_escapes_stand_unless_asked_for():
     assert write_brackets(tree, escape=True) == written
     assert list(read_brackets([written], unescape=True)) == [tree]
     assert unescape("and\\/or") == "and/or"
-
-
-def test_a_byte_order_mark_crlf_and_gzip_are_accepted(tmp_path):
-    data = "\ufeff(S\r\n  (NP I)\r\n  (VP slept))\r\n(S ok)\r\n".encode()
-    expected = [parse_brackets("(S (NP I) (VP slept))"), parse_brackets("(S ok)")]
-    for name, packed in (("trees.txt", data), ("trees.txt.gz", gzip.compress(data))):
-        (tmp_path / name).write_bytes(packed)
-        assert list(read_brackets(tmp_path / name)) == expected
 
 
 def test_trees_are_given_out_while_reading():
@@ -206,17 +197,6 @@ def test_sst_needs_labels_from_0_to_4_and_words_in_leaves(tmp_path, malformed, p
         list(read_sst(path))
     assert caught.value.where == f"{path}:{place}"
     assert message in str(caught.value)
-
-
-def test_files_that_cannot_be_read_are_errors(tmp_path):
-    (tmp_path / "trees.gz").write_text("(A b)")
-    for path, message in [
-        (tmp_path, "found a folder"),
-        (tmp_path / "none.txt", "found nothing of that name"),
-        (tmp_path / "trees.gz", "trees.gz:1:1: expected a readable file, found BadGzipFile"),
-    ]:
-        with pytest.raises(ReadError, match=message):
-            list(read_brackets(path))
 
 
 def test_a_string_of_brackets_is_not_taken_for_a_path():

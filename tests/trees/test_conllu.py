@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 
 import pytest
@@ -77,23 +76,6 @@ def test_multiword_tokens_and_empty_nodes_make_no_nodes():
     assert sentence.words[1].features() == {"Case": "Acc", "Number": "Plur"}
     assert (sentence.words[3].misc, sentence.words[3].line) == ("SpaceAfter=No", 10)
     assert sentence.tree(heads="leaf").words() == ("vamos", "nos", "a", "el")
-
-
-def test_an_underscore_may_be_a_word_and_words_may_hold_blanks():
-    (sentence,) = read_sentences(
-        ["1\t_\t_\tSYM\t_\t_\t0\troot\t_\t_", "2\t10 000\t_\tNUM\t_\t_\t1\tdep\t_\t_"]
-    )
-    assert [(word.form, word.lemma) for word in sentence.words] == [("_", "_"), ("10 000", None)]
-
-
-def test_line_ends_gzip_and_a_missing_last_blank_line_are_accepted(tmp_path, monkeypatch):
-    data = ("\ufeff# newdoc\n\n" + FISH + "\n\n" + CROSSED.rstrip("\n")).replace("\n", "\r\n").encode()
-    expected = [parse_conllu(FISH), parse_conllu(CROSSED)]
-    for name, packed in (("a.conllu", data), ("a.conllu.gz", gzip.compress(data))):
-        (tmp_path / name).write_bytes(packed)
-        for block in (1, 7, 10_000):
-            monkeypatch.setattr(text, "BLOCK_BYTES", block)
-            assert list(read_conllu(tmp_path / name)) == expected
 
 
 GOOD = "1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n"

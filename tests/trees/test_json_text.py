@@ -1,6 +1,5 @@
 """JSON, JSON lines, and trees as JSON lines."""
 
-import gzip
 import json
 import re
 
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.errors import ExampleError, ReadError
-from foldbatch.trees import Tree, read_json_trees, text, write_json
+from foldbatch.trees import Tree, read_json_trees, write_json
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
@@ -18,15 +17,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abé"), inner, max_size=3),
     max_leaves=8,
 )  # fmt: skip
-
-
-def test_values_are_read_from_plain_and_packed_files(tmp_path, monkeypatch):
-    data = '\ufeff{"a": [1, 2.5, null,\r\n true, "é"]}\r\n'.encode()
-    for name, packed in (("a.json", data), ("a.json.gz", gzip.compress(data))):
-        (tmp_path / name).write_bytes(packed)
-        for block in (1, 10_000):
-            monkeypatch.setattr(text, "BLOCK_BYTES", block)
-            assert fb.trees.read_json(tmp_path / name) == {"a": [1, 2.5, None, True, "é"]}
 
 
 @given(st.lists(JSON, max_size=3))
@@ -58,15 +48,6 @@ def test_what_is_no_json_is_refused_with_its_place(tmp_path, content, place, mes
         fb.trees.read_json(path)
     assert caught.value.where == f"{path}:{place}"
     assert message in str(caught.value)
-
-
-def test_a_wrong_line_is_refused_after_those_before_it():
-    values = fb.trees.read_jsonlines(["1\n", "\n", '{"a": }\n'])
-    assert next(values) == 1
-    with pytest.raises(ReadError, match="lines:3:7: expected a JSON value on each line, found '}'"):
-        next(values)
-    with pytest.raises(ReadError, match="lines:1:2: expected text that UTF-8 can hold"):
-        fb.trees.read_json(['"\ud800"'])
 
 
 @given(st.from_type(Tree))

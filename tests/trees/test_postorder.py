@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from foldbatch.errors import ExampleError
 from foldbatch.trees import Tree
-from foldbatch.trees.postorder import as_parents, check_post_order, children_csr, flatten, subtree_sizes
+from foldbatch.trees.postorder import as_parents, check_post_order, children_csr, flatten
 
 
 def is_post_order(parents):
@@ -60,14 +60,6 @@ def test_csr_lists_every_child_once_below_its_parent_in_order(tree):
         assert (
             indices[starts[node] : starts[node + 1]].tolist() == np.flatnonzero(tree.parents == node).tolist()
         )
-
-
-@given(st.from_type(Tree))
-def test_a_subtree_is_as_large_as_its_children_and_one(tree):
-    sizes = subtree_sizes(tree.parents)
-    assert sizes[-1] == tree.size
-    for node in tree.nodes():
-        assert sizes[node.index] == 1 + sum(sizes[child.index] for child in node)
 
 
 @pytest.mark.parametrize(

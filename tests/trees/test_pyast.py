@@ -3,7 +3,6 @@
 import ast
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -11,11 +10,6 @@ from foldbatch.errors import ReadError
 from foldbatch.trees import Tree, python_tree
 
 DEPTH = 100_000
-
-
-def expression(source):
-    """The tree of an expression, without the module and statement around it."""
-    return python_tree(ast.parse(source, mode="eval").body)
 
 
 def test_a_function_becomes_a_tree_without_contexts():
@@ -52,13 +46,6 @@ match v:
         ("MatchMapping", "rest"), ("MatchStar", "star"), ("MatchAs", "whole"),
         ("MatchSingleton:NoneType", "None"),
     }  # fmt: skip
-
-
-def test_every_module_node_but_contexts_and_operators_is_a_node():
-    source = Path(ast.__file__).read_text(encoding="utf-8")
-    left_out = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
-    expected = sum(not isinstance(node, left_out) for node in ast.walk(ast.parse(source)))
-    assert python_tree(source).size == expected
 
 
 def test_a_chain_deeper_than_the_recursion_limit_is_flattened():

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.trees import Tree, parse_brackets, tree_statistics
+from foldbatch.trees import Tree, tree_statistics
 
 
 @given(st.lists(st.from_type(Tree), min_size=1, max_size=6))
@@ -28,13 +28,3 @@ def test_the_figures_are_those_of_all_nodes(trees):
     words = [node.token for node in nodes if node.token is not None]
     assert (figures.tokens, figures.words) == (len(words), len(set(words)))
     json.dumps(figures.to_plain())
-
-
-def test_long_lists_are_cut_off():
-    figures = tree_statistics(parse_brackets(f"({i} (a w{i % 150}))", lambda x: x) for i in range(1500))
-    assert len(figures.most_frequent) == 100
-    text = str(figures)
-    assert "'a' (1,500)" in text
-    assert text.splitlines()[-1].startswith("1,500 tokens, 150 distinct words: 'w0' (10), ")
-    assert text.endswith(" and 140 more")
-    assert "1,501 labels: " in text

@@ -66,33 +66,6 @@ def test_malformed_files_are_refused_with_their_place(tmp_path, monkeypatch, blo
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("words", [None, {"b"}])
-@pytest.mark.parametrize(
-    ("format", "content", "place", "message"),
-    [
-        (
-            "glove",
-            "5 2\nthe 1 2\n",
-            "2:1",
-            "found 3 columns; repair the line, or remove the first line if it is word2vec",
-        ),
-        ("word2vec", "", "1:1", "expected word2vec's first line: how many words, and how many numbers each"),
-        ("word2vec", "a 1 2\n", "1:1", "found 'a 1 2'; or pass format='glove'"),
-        ("word2vec", "1 0\na\n", "1:1", "expected one number a word or more, found 0"),
-        ("word2vec", "2 1\n", "2:1", "expected a word and its numbers, found the end of the file"),
-        ("word2vec", "1 1\na 1\nb 2\n", "4:1", "expected 1 words, as the first line says, found 2"),
-        ("word2vec", "2 2\na 1 2\nb 2\n", "3:1", "expected a word and 2 numbers"),
-        ("word2vec", "2 2\na 1 2\nb 2 x\n", "3:5", "expected a finite number, found 'x'"),
-    ],
-)
-def test_first_lines_are_checked(tmp_path, format, content, place, message, words):
-    path = write(tmp_path, content)
-    with pytest.raises(ReadError) as caught:
-        read_vectors(path, words, format=format)
-    assert caught.value.where == f"{path}:{place}"
-    assert message in str(caught.value)
-
-
 GOOD = b"2 2\nab " + struct.pack("<2f", 1, 2) + b"\nc " + struct.pack("<2f", 3, 4) + b"\n"
 
 
@@ -148,22 +121,6 @@ def test_malformed_binary_files_are_refused_with_their_place(
 def test_words_may_hold_any_character_but_a_line_end(tmp_path, word):
     vectors = read_vectors(write(tmp_path, f"the 1 2\n{word} 3 4\n"))
     assert vectors.words == ("the", word)
-
-
-def test_gzip_crlf_trailing_blanks_and_blank_lines_are_accepted(tmp_path):
-    data = "\ufeff\nthe 1 2 \r\n\r\nfilm 3 4\r\n\n"
-    for path in (write(tmp_path, data), write(tmp_path, gzip.compress(data.encode()), "vectors.txt.gz")):
-        vectors = read_vectors(path)
-        assert vectors.words == ("the", "film")
-        assert vectors.matrix.tolist() == [[1, 2], [3, 4]]
-
-
-def test_lines_may_be_spread_over_blocks(tmp_path, monkeypatch):
-    path = write(tmp_path, "\n\nthe 1 2\n\u00a0 3 4\n\n")
-    for block in range(1, 24):
-        monkeypatch.setattr(text, "BLOCK_BYTES", block)
-        assert read_vectors(path).matrix.tolist() == [[1, 2], [3, 4]]
-        assert read_vectors(path, ()).matrix.shape == (0, 2)
 
 
 def test_of_a_repeated_word_the_first_is_kept_or_an_error_raised(tmp_path):
@@ -243,12 +200,6 @@ def test_a_table_takes_a_word_as_it_stands_then_in_lower_case():
     assert table[:2].tolist() == [[0, 1], [0, 1]]
     cased = Vectors(("the", "The"), np.array([[1], [2]], np.float32))
     assert embedding_matrix(["The", "the", "THE"], cased)[0].tolist() == [[2], [1], [1]]
-
-
-def test_a_table_undoes_the_escapes_of_treebanks():
-    table, coverage = embedding_matrix(["-LRB-", "-RRB-", "\\/", "and\\/or", "AND\\/OR"], SMALL)
-    assert table.tolist() == [[2, 3], [6, 7], [8, 9], [4, 5], [4, 5]]
-    assert coverage == Coverage(found=4, lowered=1, missing=0)
 
 
 def test_missing_words_are_drawn_from_the_seed_and_their_row_alone():

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import foldbatch as fb
 from foldbatch.engines.numpy import TARGET
 from foldbatch.static import ops
 from foldbatch.static.cell import Cell, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import input_node
-from foldbatch.static.routine_printer import print_routine
 from foldbatch.static.routines import Target
 from foldbatch.static.stages import is_view
 from foldbatch.types import TensorType
@@ -75,24 +72,6 @@ def test_what_stages_hand_on_is_kept_and_its_readers_are_known():
     }
 
 
-def test_cotangents_written_where_they_belong_are_stores():
-    a = input_node(V)
-    active = Ends(active_operands=frozenset((0,)))
-    cell = stage_cell(CellGraph("c", (a,), (), (), (ops.sum(ops.tanh(a)),)), active)
-    (store,) = [b for b in found_in(cell)["backward_before"] if b.kind == "store"]
-    assert (store.name, store.nbytes, len(store.nodes)) == ("d0", 12, 1)
-
-
-def test_sections_say_which_elements():
-    a, b = input_node(V), input_node(V)
-    graph = CellGraph("c", (a, b), (), (ops.concat([ops.exp(a), ops.tanh(b)]),))
-    cell = stage_cell(graph, Ends())
-    (whole,) = found_in(cell)["forward_before"]
-    assert whole.type == TensorType((6,))
-    assert [(start, stop) for _, start, stop in whole.sections] == [(0, 3), (3, 6)]
-    assert unplanned(staged(cell)) == {"N": 48}
-
-
 def test_bytes_are_counted_by_axis_and_scratch_of_one_type_once():
     parts = staged(tree_node())
     assert {axis: planned(parts)[axis] <= size for axis, size in unplanned(parts).items()} == {
@@ -128,35 +107,11 @@ def test_the_insides_of_a_fused_loop_have_no_place():
     assert (planned(parts), unplanned(parts)) == ({"N": 12}, {"N": 36})
 
 
-def test_buffers_are_called_as_in_the_text_of_routines():
-    """Every buffer that a routine writes, and no scratch that it does not have."""
-    for cell in cells():
-        names = name_nodes(cell, [], {})
-        for parts in (staged(cell), staged(cell, training=False)):
-            for part in parts:
-                own = [b for b in buffers(parts, names) if b.routine == part.name]
-                text = print_routine(part.routine)
-                written = set(re.findall(r"^([skd]\d+)\b.* = ", text, flags=re.MULTILINE))
-                assert {b.name for b in own} == written
-                for buffer in own:
-                    assert f"{buffer.name}: {buffer.axis} {buffer.type}" in text.splitlines()[0]
-
-
 def test_a_plan_never_takes_more_than_a_buffer_each():
     for cell in cells():
         for parts in (staged(cell), staged(cell, training=False)):
             most = unplanned(parts)
             assert all(size <= most[axis] for axis, size in planned(parts).items())
-
-
-def test_rows_of_a_sparse_gradient_need_no_buffer():
-    word = fb.compile(
-        fb.Scalar("int32") >> fb.Embedding(9, 4) >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss(),
-        "numpy",
-    )
-    (cell,) = word.model.cells
-    assert len(cell.sums) == 1
-    assert "1" not in unplanned(staged(cell))
 
 
 def test_views_read_by_two_routines_are_made_twice():

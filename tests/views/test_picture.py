@@ -81,10 +81,6 @@ def test_too_much_to_draw_is_refused():
         draw_schedule(fb.compile(model), [range(3000)])
 
 
-def test_a_block_is_compiled_first():
-    assert draw_schedule(tree_model(), TREES) == draw_schedule(fb.compile(tree_model()), TREES)
-
-
 def calls_in(program: fb.Program, examples: Sequence[Any]) -> tuple[tuple[Call, ...], tuple[DrawnStep, ...]]:
     """Return the calls of a batch and its steps."""
     return calls_of(fb.program.schedule(program, program.prepare(examples)), program.model.signatures)

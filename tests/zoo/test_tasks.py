@@ -30,18 +30,6 @@ def test_nodes_without_a_label_have_no_loss_and_still_scores(labels):
     np.testing.assert_allclose(root.values[0], node.values[-1], rtol=1e-5)
 
 
-def test_the_root_counts_as_often_as_asked():
-    plain, weighted = (over_nodes(Task("nodes", 5, root_weight=w), [TREE]) for w in (1.0, 3.0))
-    root = cross_entropy(plain.metrics["root"].values[0], TREE.label)
-    assert weighted.loss == pytest.approx(plain.loss + 2 * root, rel=1e-5)
-
-
-def test_only_the_root_is_told():
-    results = over_nodes(Task("root", 5), [TREE])
-    assert results.loss == pytest.approx(cross_entropy(results[0], TREE.label), rel=1e-5)
-    assert list(results.metrics) == ["root"]
-
-
 def model(task: Task) -> fb.Block:
     return of_example(fb.Vector(2), scorer(task), task)
 
@@ -81,13 +69,6 @@ def test_a_wrong_class_is_an_error():
     program = fb.compile(model(Task(classes=2)))
     with pytest.raises(fb.errors.ExampleError, match="from 0 to 1"):
         float(program.value_and_grad([([1, 2], 2)])[0])  # a GPU says so to who looks
-
-
-def test_states_are_dropped_in_training():
-    program = fb.compile(model(Task(classes=2, dropout=0.9)))
-    losses = {program.value_and_grad([([1, 2], 0)])[0] for _ in range(8)}
-    assert len(losses) > 1
-    assert len({program.run([([1, 2], None)])[0].tobytes() for _ in range(3)}) == 1
 
 
 @pytest.mark.parametrize(

@@ -43,14 +43,6 @@ def test_votes_add_up():
     assert program.run([TREE])[0].tolist() == [unknown + 10 + 100, 1]
 
 
-def test_features_are_dropped_as_a_whole():
-    loss = fb.Function(fb.ops.sum) >> fb.Loss()
-    program = fb.compile(votes(FEATURES, Task(classes=2), 0.5) >> loss)
-    program.params["votes.weight"] = [[0, 0], [1, 1], [10, 10], [0, 0]]
-    seen = {program.value_and_grad([TREE])[0] for _ in range(60)}
-    assert seen == {0.0, 4.0, 40.0, 44.0}  # twice, for those that are kept
-
-
 def test_a_tree_is_told_with_votes_beside_it():
     kinds = fb.trees.Vocabulary(["Name", "Return"])
     words = Words(fb.trees.Vocabulary(["read"]), 2)

@@ -21,11 +21,6 @@ def test_the_vectors_given_are_the_table():
     ]
 
 
-def test_a_node_without_a_token_has_zeros():
-    block = token_vector(Words(VOCABULARY, 2, TABLE))
-    assert block.eval(fb.trees.Tree.leaf(0, None)).tolist() == [0, 0]
-
-
 def test_subwords_add_up():
     block = token_vector(Words(VOCABULARY, 2, TABLE, split="subwords"))
     read_line_2 = block.eval(fb.trees.Tree.leaf(0, "readLine2"))

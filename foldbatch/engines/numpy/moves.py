@@ -24,12 +24,6 @@ def located(
 ) -> tuple[Array, Ints | None, Array]:
     """Return where the rows of a binding are, for a whole launch.
 
-    Args:
-        fields: of the binding.
-        index: all index arrays of the launch table: ``[*]``.
-        buffers: of the batch, by number.
-        shape: of a row.
-
     Returns:
         ``(rows, at, spare)``. Where the rows follow each other `at` is None, and row i is ``rows[i]``, of the
         given shape. Else it is ``rows[at[i]]``: `rows` is the whole arena then, and `at` is ``[*]``, or

@@ -13,11 +13,6 @@ from foldbatch.params.parameters import Array
 def run(table: LaunchTable, kernels: Sequence[Function], buffers: Sequence[Array]) -> None:
     """Run the launches of a table, in order.
 
-    Args:
-        table: what to run.
-        kernels: the functions, by the numbers that the table has.
-        buffers: by number, ``[height, *shape]`` each and at least as high as ``table.heights`` says.
-
     Raises:
         OutOfRangeError: with the number of the launch in which an id was out of range.
     """

@@ -198,9 +198,10 @@ def _less_share(g: Node, y: Node, x: Node) -> Node:
 
 
 def _jvp_log_softmax(tangents: Tangents, y: Node, x: Node) -> Node:
-    assert tangents[0] is not None
+    tangent: Node | None = tangents[0]
+    assert tangent is not None
     axis = y.attrs["axis"]
-    return tangents[0] - expand(_dot_along(tangents[0], apply("softmax", x, axis=axis), axis), x, (axis,))
+    return tangent - expand(_dot_along(tangent, apply("softmax", x, axis=axis), axis), x, (axis,))
 
 
 define(

@@ -46,7 +46,7 @@ def kept(t):
         (lambda t: (0 < t.size < 9 and t.label) or t.token, "label size token", ""),
         (lambda t: (t.label, -t.size)[1] % 3, "label size", ""),
         (lambda t: t.label if t else t.token, "label token", ""),
-        (lambda t: t["size"], "", "the item 'size'"),
+        (lambda t: t["size"], "size", ""),
     ],
 )
 def test_all_ways_are_followed(function: Any, fields: str, beyond: str) -> None:

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import ReadError, TrainingError, UnknownNameError
+from foldbatch.errors import ReadError, TrainingError
 from foldbatch.program import read_notes
-from foldbatch.train import AverageWeights, Callback, Checkpoints
-from foldbatch.train import trainer as trainer_module
+from foldbatch.train import Callback, Checkpoints
 from foldbatch.train.resuming import read_state
 from tests.train import small
 from tests.train.small import DEV, EXAMPLES, assert_same, trainer
@@ -140,19 +139,6 @@ def test_the_best_program_can_be_loaded_without_the_training(tmp_path):
         other.restore_best()
 
 
-def test_the_best_averages_are_kept_where_their_figure_is_watched(tmp_path):
-    mean = AverageWeights(dev=DEV, keep=False)
-    made = trainer(callbacks=[Checkpoints(tmp_path, best="dev_averaged_loss"), mean])
-    made.fit(EXAMPLES, DEV, epochs=1)
-    mean.averages["out.bias"][:] = 7
-    trained = np.array(made.program.params["out.bias"])
-    made.callbacks[-1].best_figure = None
-    made.callbacks[-1].on_epoch_end(made)
-    np.testing.assert_array_equal(made.program.params["out.bias"], trained)
-    made.restore_best()
-    np.testing.assert_array_equal(made.program.params["out.bias"], [7, 7])
-
-
 @pytest.mark.parametrize(
     ("change", "found"),
     [
@@ -188,38 +174,6 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
         trainer(tmp_path).fit(EXAMPLES, DEV, epochs=2, resume=True)
     with pytest.raises(FileNotFoundError):
         trainer().fit(EXAMPLES, DEV, epochs=2, resume=tmp_path / "none.safetensors")
-
-
-def test_settings_are_looked_at(tmp_path):
-    with pytest.raises(TrainingError, match="every: expected a whole number of 1 or more, found int 0"):
-        Checkpoints(tmp_path, every=0)
-    with pytest.raises(TrainingError, match="'dev_tree'; or give mode="):
-        Checkpoints(tmp_path, best="dev_tree")
-    assert Checkpoints(tmp_path, best="dev_tree", mode="max").mode == "max"
-    with pytest.raises(TrainingError, match="'min' or 'max'"):
-        Checkpoints(tmp_path, best="dev_loss", mode="least")
-    with pytest.raises(UnknownNameError, match="'dev_f1'"):
-        trainer(callbacks=[Checkpoints(tmp_path, best="dev_f1")]).fit(EXAMPLES, DEV, epochs=1)
-    with pytest.raises(TrainingError, match="resume: expected a trainer that keeps checkpoints"):
-        trainer().fit(EXAMPLES, DEV, epochs=1, resume=True)
-    with pytest.raises(TrainingError, match="restore_best: expected a file of the best"):
-        trainer(tmp_path / "empty").restore_best()
-    (tmp_path / "file").write_text("")
-    with pytest.raises(TrainingError, match="a folder, found the file"):
-        trainer(tmp_path / "file").fit(EXAMPLES, DEV, epochs=1)
-
-
-def test_checkpoints_are_written_after_so_many_steps_or_seconds(tmp_path, monkeypatch):
-    steps = []
-    monkeypatch.setattr(trainer_module, "write_state", lambda path, state: steps.append(state["steps"]))
-    trainer(tmp_path, every=2).fit(EXAMPLES, epochs=2, dev=DEV)
-    assert steps == [2, 4, 5, 7, 9, 10]
-    steps.clear()
-    trainer(callbacks=[Checkpoints(tmp_path, seconds=0)]).fit(EXAMPLES, epochs=1, dev=DEV)
-    assert steps == [1, 2, 3, 4, 5, 5]
-    steps.clear()
-    trainer(callbacks=[Checkpoints(tmp_path, seconds=60)]).step(EXAMPLES)  # no fit, no checkpoint
-    assert steps == []
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path):

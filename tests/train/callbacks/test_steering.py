@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import TrainingError, UnknownNameError
+from foldbatch.errors import UnknownNameError
 from foldbatch.train import (
     Accuracy,
     AverageWeights,
@@ -102,15 +102,6 @@ def test_time_is_over_in_both_parts_of_a_run(monkeypatch):
     second.stopped = None
     second.callback.on_fit_start(second)
     assert second.stopped
-
-
-def test_settings_are_checked():
-    with pytest.raises(TrainingError, match="'min' or 'max', found 'auto'"):
-        EarlyStopping("loss", "auto")
-    with pytest.raises(TrainingError, match="1 epoch or more"):
-        EarlyStopping("loss", "min", patience=0)
-    with pytest.raises(TrainingError, match="TimeLimit seconds"):
-        TimeLimit(0)
 
 
 VALUES = np.random.default_rng(4).integers(0, 40, 60) / 8 + np.linspace(9, 0, 60)
