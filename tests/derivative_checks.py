@@ -177,14 +177,11 @@ def assert_input_gradients(engine: Program, program: BlockProgram) -> None:
     assert_near(along, right, 1e-6, abs(found_loss))
     assert_near(found_loss, at(0), 1e-9)
     traces = engine._trace_all(program.examples)
-    derivatives, key = (
-        engine._ready.derivatives,
-        (True, False, False, True, True),
-    )  # from losses, of inputs alone
+    derivatives, key = engine._ready.derivatives, (True, False, True, True, True)  # from losses
     with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         for other in others(derivatives._runners[key]):
             derivatives._runners[key] = other
-            loss, _, same = derivatives.vjp(traces, DRAWN, None, parameters=False, inputs=True)
+            loss, _, same = derivatives.vjp(traces, DRAWN, None, inputs=True)
             assert_near(loss, found_loss, 1e-9)
             for name, gradient in found.items():
                 assert_near(same[name].values, gradient.values, 1e-9)

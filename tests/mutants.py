@@ -27,7 +27,8 @@ COPIED = ("foldbatch", "benchmarks", "tests", "conftest.py", "pyproject.toml")
 LIMIT = 600  # seconds that a run of tests may take
 
 LAWS = "tests/test_laws.py"
-PROGRAMS = (LAWS, "-k", "one_by_one")
+PROGRAMS = (LAWS, "-k", "one_by_one and blocks")
+WALKS = (LAWS, "-k", "one_by_one and functions")
 ONCE = (LAWS, "-k", "once_failed")
 DEEP = (LAWS, "-k", "many_levels")
 ZOO = (LAWS, "-k", "zoo")
@@ -393,6 +394,70 @@ MUTANTS = (
         "for (i8 j = starts[q]; j < starts[q + 1]; j++) total +=",
         "for (i8 j = starts[q]; j < starts[q] + 1; j++) total +=",
         engine="cuda-on-ptx",
+    ),
+    # -- plain functions
+    Mutant(
+        "a wire is not learnt",
+        "functions/tracer.py",
+        "np.flatnonzero(np.bincount(owners)).tolist()} - known",
+        "np.flatnonzero(np.bincount(owners)).tolist()[:1]} - known",
+        tests=WALKS,
+    ),
+    Mutant(
+        "two columns of numbers are swapped where a call reads several values",
+        "functions/cells.py",
+        '*(f"{path}.n" for path, _ in self.operands),',
+        '*(f"{path}.n" for path, _ in self.operands[::-1]),',
+        tests=WALKS,
+    ),
+    Mutant(
+        "a second output's number is off by one",
+        "functions/cells.py",
+        '(f" + {j}" if j else "")',
+        '(f" + {j - 1}" if j else "")',
+        tests=WALKS,
+    ),
+    Mutant(
+        "labels are shifted",
+        "functions/tracer.py",
+        "[] if own is None else [*map(released, own.labels[n])]",
+        "[] if own is None else [*map(released, own.labels[n][1:] + own.labels[n][:1])]",
+        tests=WALKS,
+    ),
+    Mutant(
+        "a loss of a walk is dropped",
+        "functions/cells.py",
+        "losses = [(name, ops.batched(node)) for name, node in found.losses]",
+        "losses = [(name, ops.batched(node)) for name, node in found.losses[:0]]",
+        tests=WALKS,
+    ),
+    Mutant(
+        "numbers are not counted anew where calls are left out",
+        "functions/tracer.py",
+        "numbers = np.cumsum(widths) - widths",
+        "numbers = np.arange(total + 1)",
+        tests=WALKS,
+    ),
+    Mutant(
+        "static arguments that are equal are one",
+        "functions/specs.py",
+        "typed(self.value) == typed(other.value)",
+        "self.value == other.value",
+        tests=WALKS,
+    ),
+    Mutant(
+        "cells that look alike stand in the order in which they were learnt",
+        "functions/tracer.py",
+        "key=lambda signature: signature.key",
+        "key=lambda signature: signature.name",
+        tests=WALKS,
+    ),
+    Mutant(
+        "what was learnt of a batch that is refused stays",
+        "functions/tracer.py",
+        "                setattr(learnt, name, value)",
+        "                pass",
+        tests=WALKS,
     ),
     # -- optimizers, blocks, data, files
     Mutant(

@@ -1,10 +1,11 @@
 """The law above all: batched is one by one is the oracle, in values, metrics, losses and gradients, on every engine.
 
-Random programs (see `programs`) run on random data in float64, under policies, layouts and sharing, in threads and one by
-one, from plans and files, with unused memory poisoned. They are compared to `oracle`, which interprets blocks and knows
-nothing of the compiler; gradients to finite differences of it. ``python -m tests.programs`` tries other programs, for as
-long as one likes. The other laws: the table of ops in `test_edges` and in the engines' rooms, models of the zoo, deep data,
-and the table of errors in `test_errors`.
+Random programs of blocks (see `programs`) and random walks (see `walks`) run on random data in float64, under policies,
+layouts and sharing, in threads and one by one, from plans and files, with unused memory poisoned. They are compared to
+`oracle`, which interprets blocks, and to `walks.exact`, which computes the calls of a walk; both know nothing of the
+compiler; gradients to finite differences of them. ``python -m tests.programs`` tries other programs, for as long as one
+likes. The other laws: the table of ops in `test_edges` and in the engines' rooms, models of the zoo, deep data, and the
+table of errors in `test_errors`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from benchmarks.zoo_models import MODELS
 from foldbatch import ops
 from tests.backends import lawful, running
 from tests.programs import BlockProgram
-from tests.programs.checks import check, check_ways
+from tests.programs.checks import DOORS, check, check_ways
 from tests.programs.comparing import assert_differentiated
 
 PROGRAMS = int(os.environ.get("FOLDBATCH_PROGRAMS") or 100)
@@ -31,15 +32,15 @@ LOT = 5  # programs a test
 
 
 @pytest.mark.parametrize("first", range(0, PROGRAMS, LOT))
+@pytest.mark.parametrize("door", DOORS)
 @lawful
-def test_batched_is_one_by_one_is_the_oracle(engine: str, first: int) -> None:
+def test_batched_is_one_by_one_is_the_oracle(engine: str, door: str, first: int) -> None:
     for number in range(first, min(first + LOT, PROGRAMS)):
         try:
-            check(number, engine, many=False)
+            check(number, engine, door, many=False)
         except Exception as error:
-            error.add_note(
-                f"python -m tests.programs --engine {engine} --seed {number} --count 1 --here --few-ways"
-            )
+            command = f"python -m tests.programs --door {door} --engine {engine} --seed {number} --count 1"
+            error.add_note(f"{command} --here --few-ways")
             raise
 
 

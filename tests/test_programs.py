@@ -93,8 +93,8 @@ def test_a_program_is_checked_in_every_way_on_an_emulated_gpu():
 def test_a_program_that_fails_is_named_and_the_others_are_checked(capsys):
     checked = []
 
-    def fail(number: int, engine: str, *, many: bool) -> None:
-        assert many
+    def fail(number: int, engine: str, door: str, *, many: bool) -> None:
+        assert many and door == "blocks"
         checked.append((number, engine))
         assert number != 8, "wrong"
 
@@ -123,7 +123,7 @@ def test_a_crash_and_a_run_without_end_are_failures_with_a_number(capsys, ending
     printed = capsys.readouterr().out
     assert word in printed
     assert printed.splitlines()[-1] == (
-        "reproduce: python -m tests.programs --engine numba --seed 12 --count 1 --here"
+        "reproduce: python -m tests.programs --door blocks --engine numba --seed 12 --count 1 --here"
     )
 
 

@@ -10,7 +10,7 @@ import inspect
 import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, update_wrapper
 from types import FunctionType
 from typing import Any, Final
@@ -31,6 +31,7 @@ from foldbatch.functions.specs import (
     leaves,
     rebuilt,
     spec_of,
+    typed,
 )
 from foldbatch.functions.values import Label, Value, value_class
 from foldbatch.model.drafts import Draft, Feed
@@ -53,7 +54,7 @@ _numbers = itertools.count()
 
 def name_of(thing: Any) -> str:
     """Return the name of an object among the globals of cells' code."""
-    key = (type(thing), thing)
+    key = typed(thing)
     if key not in _names:
         _names[key] = f"K{len(_names)}"
         GLOBALS[_names[key]] = thing
@@ -82,6 +83,7 @@ class Signature:
 
     Attributes:
         name: of the cell.
+        order: sorts cells that are alike in all that a model shows of them.
         number: its own, in the process.
         specs: the structures of arguments, by name.
         operands: the values that it reads: their paths, inputs of the graph.
@@ -95,6 +97,7 @@ class Signature:
     """
 
     name: str
+    order: tuple[str, int]
     number: int
     specs: dict[str, Spec]
     operands: list[tuple[str, Node]]
@@ -138,6 +141,11 @@ class Signature:
         return f"{self.name}({arguments}) -> {described(self.result)}"
 
     @property
+    def key(self) -> tuple[Any, ...]:
+        """A key that sorts signatures, whatever the order in which they were found."""
+        return self.name, self.digest, [p.order for p in self.parameters()], self.order
+
+    @property
     def width(self) -> int:
         """How many numbers a call takes."""
         return max(len(self.outputs), 1)
@@ -176,7 +184,10 @@ class Signature:
             sequences=[
                 (axis, [(node, flow()) for _, node in members]) for _, axis, members in self.sequences
             ],
-            feeds=list(draft.feeds),
+            feeds=[
+                (node, replace(feed, where=feed.where.replace(self.name, name, 1)))
+                for node, feed in draft.feeds
+            ],
             outputs={node: flow() for node in self.outputs},
             losses=list(draft.losses),
             metrics=list(draft.metrics),
@@ -248,6 +259,7 @@ class Cell:
     Args:
         function: the function.
         name: what reports call it.
+        order: sorts cells that are alike; by default, the order in which they were made.
 
     Attributes:
         call: the function that stands for it in walks.
@@ -255,8 +267,9 @@ class Cell:
         origin: of what no function of the user's is decorated for, what it was made of.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, order: tuple[str, int] | None = None) -> None:
         self.function, self.name = function, name
+        self.order = ("", next(_numbers)) if order is None else order
         self.signatures: list[Signature] = []
         self.origin: tuple[Any, ...] | None = None
         self.signature = inspect.signature(function)
@@ -512,7 +525,18 @@ def _signature(
     }
     paths = [objects[label.number] for _, label in labels]
     return Signature(
-        self.name, next(_numbers), specs, operands, sequences, feeds, paths, outputs, nest, held, draft
+        self.name,
+        self.order,
+        next(_numbers),
+        specs,
+        operands,
+        sequences,
+        feeds,
+        paths,
+        outputs,
+        nest,
+        held,
+        draft,
     )
 
 

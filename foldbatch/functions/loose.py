@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,6 +14,7 @@ from foldbatch.errors import WalkError
 from foldbatch.functions import notes
 from foldbatch.functions.cells import Cell, body
 from foldbatch.functions.notes import running
+from foldbatch.functions.specs import read_as
 from foldbatch.functions.values import Held, Label, Value
 from foldbatch.operators import Hooks
 from foldbatch.static import ops
@@ -44,7 +45,11 @@ NUMBERS = frozenset(
 IDS = frozenset({"cross_entropy", "gather"})  # whose plain numbers are ids of the example
 TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belongs to the cell
 
+# An operand; whether it is data of the call, else it belongs to the cell; and what data are read as.
+Given: TypeAlias = tuple[Any, bool, TensorType | None]
+
 _of_ops: dict[Any, Cell] = {}
+_of_data: dict[TensorType, Cell] = {}
 _of_layers: WeakKeyDictionary[Any, dict[Any, Cell]] = WeakKeyDictionary()
 
 
@@ -55,27 +60,29 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         raise WalkError(
             f"ops.{name}", "values of the walk that runs", "one outside of its walk", notes.OUTSIDE
         )
-    kind = next(x.type for x in _flat(operands) if isinstance(x, Value))
+    types = [x.type for x in _flat(operands) if isinstance(x, Value)]
+    kind = next((type_ for type_ in types if type_.is_float), types[0])
     given = [_given(name, x, kind) for x in operands]
     cell = op_cell(function, given, options)
-    return cell.call(*[x for x, dynamic in given if dynamic])
+    return cell.call(*[x for x, dynamic, _ in given if dynamic])
 
 
-def op_cell(function: Callable[..., Any], given: Sequence[tuple[Any, bool]], options: dict[str, Any]) -> Cell:
+def op_cell(function: Callable[..., Any], given: Sequence[Given], options: dict[str, Any]) -> Cell:
     """Return the cell of a function of tensors.
 
     Args:
         function: of `foldbatch.ops`, as it is written there.
-        given: its operands, each with whether it is data of the call, and then of no matter here.
+        given: its operands; those that are data of the call are of no matter here.
         options: others that it is given by name.
     """
-    static = tuple([None if dynamic else _frozen(x) for x, dynamic in given])
+    static = tuple([read if dynamic else _frozen(x) for x, dynamic, read in given])
     key = (function, static, tuple(sorted((n, _frozen(x)) for n, x in options.items())))
     cell = _of_ops.get(key)
     if cell is None:
-        pattern = [(None, True) if dynamic else (x, False) for x, dynamic in given]
+        pattern = [(None if dynamic else x, dynamic, read) for x, dynamic, read in given]
+        hints = [read for _, dynamic, read in given if dynamic]
         called = partial(_filled, function, pattern, options)
-        cell = _of_ops[key] = _cell(function.__name__, called, sum(d for _, d in given))
+        cell = _of_ops[key] = _cell(function.__name__, called, hints, (repr(key[1:]), 0))
         cell.origin = ("op", function.__name__, pattern, options)
     return cell
 
@@ -84,18 +91,21 @@ def _flat(operands: Sequence[Any]) -> list[Any]:
     return [x for y in operands for x in (y if isinstance(y, list | tuple) else [y])]
 
 
-def _given(name: str, x: Any, kind: TensorType) -> tuple[Any, bool]:
-    """Return an operand as a cell takes it, and whether it is data of the call, not of the cell."""
+def _given(name: str, x: Any, kind: TensorType) -> Given:
+    """Return an operand as a cell takes it, whether it is data of the call, and what these are read as.
+
+    What is no data belongs to the cell. Numbers are read as the dtype of the values beside them.
+    """
     if isinstance(x, list | tuple) and any(isinstance(y, Value) for y in x):
-        return (tuple(x) if name in TOGETHER else x), True
+        return (tuple(x) if name in TOGETHER else x), True, None
     if isinstance(x, bool | int | float) and name in NUMBERS:
-        whole = not kind.is_float and (isinstance(x, float) or kind.dtype == "bool")
-        return (x, False) if whole else (np.dtype(kind.dtype).type(x), True)
+        other = not kind.is_float and (isinstance(x, float) or kind.dtype == "bool")
+        return x, not other, TensorType((), kind.dtype)
+    if isinstance(x, np.ndarray | np.generic) and name in NUMBERS and kind.is_float and x.dtype.kind == "f":
+        return x, True, TensorType(x.shape, kind.dtype)
     if isinstance(x, np.generic) and name not in NUMBERS | IDS:
-        return x, False
-    if name in IDS and type(x) is int:
-        return x, True
-    return x, isinstance(x, Value | np.ndarray | np.generic)
+        return x, False, None
+    return x, (name in IDS and type(x) is int) or isinstance(x, Value | np.ndarray | np.generic), None
 
 
 def _frozen(x: Any) -> Any:
@@ -106,18 +116,23 @@ def _frozen(x: Any) -> Any:
     return type(x), x
 
 
-def _filled(
-    function: Callable[..., Any], given: list[tuple[Any, bool]], options: dict[str, Any], *xs: Any
-) -> Any:
+def _filled(function: Callable[..., Any], given: list[Given], options: dict[str, Any], *xs: Any) -> Any:
     left = iter(xs)
-    return function(*[next(left) if dynamic else x for x, dynamic in given], **options)
+    return function(*[next(left) if dynamic else x for x, dynamic, _ in given], **options)
 
 
-def _cell(name: str, function: Callable[..., Any], arguments: int) -> Cell:
-    """Return a cell of so many arguments."""
-    names = ", ".join(f"x{i}" for i in range(arguments))
-    made = eval(f"lambda {names}: function({names})", {"function": function})  # noqa: S307 - the text is our own
-    return Cell(made, name)
+def _cell(
+    name: str,
+    function: Callable[..., Any],
+    hints: Sequence[TensorType | None],
+    order: tuple[str, int] = ("", 0),
+) -> Cell:
+    """Return a cell of arguments that are read as their hints say, where these are not None."""
+    names = [f"x{i}" for i in range(len(hints))]
+    text = f"lambda {', '.join(names)}: function({', '.join(names)})"
+    made = eval(text, {"function": function})  # noqa: S307 - the text is our own
+    made.__annotations__ = {n: hint for n, hint in zip(names, hints, strict=True) if hint is not None}
+    return Cell(made, name, order)
 
 
 def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
@@ -130,7 +145,9 @@ def layer_cell(layer: Any, arguments: int) -> Cell:
     cells = _of_layers.setdefault(layer, {})
     if arguments not in cells:
         function, kind = layer.called()
-        cells[arguments] = _cell(function or kind or type(layer).__name__, layer.apply, arguments)
+        hints, order = [None] * arguments, ("", layer.owner.number if hasattr(layer, "owner") else 0)
+        name = function or kind or type(layer).__name__
+        cells[arguments] = _cell(name, layer.apply, hints, order)
         cells[arguments].origin = ("layer", layer, arguments)
     return cells[arguments]
 
@@ -274,23 +291,18 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
         raise WalkError("fb.tensor", "numbers", describe_value(values), fix)
     if dtype is None and isinstance(values, bool | int | float | list | tuple):
         dtype = {"f": "float32", "b": "bool"}.get(kind, "int32")
-    if dtype is not None and str(array.dtype).removeprefix("torch.") != dtype:
-        wider = {"f": "fiub", "i": "iub", "b": "b", "u": "ub"}[np.dtype(dtype).kind]
-        if kind not in wider:
-            raise WalkError(
-                "fb.tensor", f"numbers that are {dtype}", describe_value(values), "cast them first"
-            )
-        narrow = np.asarray(array).astype(dtype)
-        if kind in "iu" and not (narrow == array).all():
-            expected = f"numbers in the range of {dtype}"
-            raise WalkError("fb.tensor", expected, describe_value(values), "give dtype=")
-        array = narrow
-    return DATA.call(array)
+    elif dtype is None:
+        dtype = read_as(array)
+    return data_cell(TensorType(tuple(array.shape), dtype)).call(array)
+
+
+def data_cell(type_: TensorType) -> Cell:
+    """Return the cell that brings numbers in, read as a type."""
+    if type_ not in _of_data:
+        _of_data[type_] = _cell("tensor", _same, [type_])
+        _of_data[type_].origin = ("tensor", type_)
+    return _of_data[type_]
 
 
 def _same(x: Any) -> Any:
     return x
-
-
-DATA = Cell(_same, "tensor")
-DATA.origin = ("tensor",)

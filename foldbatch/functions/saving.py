@@ -79,7 +79,7 @@ class WrittenWalk(msgspec.Struct, forbid_unknown_fields=True):
         wires: between them.
         results: the outputs that were part of results.
         result: the structure of results, as data.
-        frozen: the names of the parameters that are not trained.
+        parameters: the names of all, in the order of the program, and whether they are trained.
     """
 
     walk: Any
@@ -87,7 +87,7 @@ class WrittenWalk(msgspec.Struct, forbid_unknown_fields=True):
     wires: list[WrittenWire]
     results: list[tuple[int, int]]
     result: Any
-    frozen: list[str]
+    parameters: list[tuple[str, bool]]
 
 
 # -- writing
@@ -153,8 +153,8 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
 
     wires = [WrittenWire(number[s], i, at, outputs(read)) for (s, i, at), read in learnt.wires.items()]
     result = None if learnt.result is None else to_data(learnt.result, sink)
-    frozen = [name for name, parameter in parameters.items() if not parameter.trainable]
-    plain = WrittenWalk(found, cells, wires, outputs(learnt.results), result, frozen)
+    trained = [(name, parameter.trainable) for name, parameter in parameters.items()]
+    plain = WrittenWalk(found, cells, wires, outputs(learnt.results), result, trained)
     return Written(plain, sink.arrays)
 
 
@@ -190,10 +190,15 @@ def _cell_data(cell: Cell, places: _Places, sink: _Sink) -> Any:
         case ("layer", layer, arguments):
             return {"layer": [places.of(layer, where), arguments]}
         case ("op", name, pattern, options):
-            given = [None if dynamic else [to_data(x, sink)] for x, dynamic in pattern]
+            given = [
+                {"read": None if read is None else to_data(read, sink)} if dynamic else [to_data(x, sink)]
+                for x, dynamic, read in pattern
+            ]
             named = [[key, to_data(x, sink)] for key, x in options.items()]
             _refuse_lost(where, sink)
             return {"op": [name, given, named]}
+        case ("tensor", type_):
+            return {"tensor": [to_data(type_, sink)]}
         case (kind, *rest):
             return {kind: rest}
     raise AssertionError(cell.origin)
@@ -318,8 +323,10 @@ def from_written(
     except Exception as error:
         found = " ".join(f"data that raise {type(error).__name__}: {error}".split())
         raise ModelError("the walk", "data that foldbatch wrote", found, CHANGED) from error
+    if parameters.keys() != dict(plain.parameters).keys():
+        raise refused("parameters that no cell reads")
     learnt.version = 1 if learnt.cells or learnt.result is not None else 0
-    return walk, learnt, parameters
+    return walk, learnt, {name: parameters[name] for name, _ in plain.parameters}
 
 
 def _walk_of(data: Any, source: _Source) -> Any:
@@ -370,19 +377,28 @@ def _cell_of(data: Any, source: _Source) -> Cell:
         case "layer", [path, int(arguments)]:
             return loose.layer_cell(_variable(path, source), arguments)
         case "op", [str(name), list(given), list(named)] if name in FUNCTIONS:
-            pattern = [(None, True) if x is None else (from_data(x[0], source), False) for x in given]
+            pattern = [_operand(x, source) for x in given]
             options = {str(key): from_data(x, source) for key, x in named}
             return loose.op_cell(inspect.unwrap(FUNCTIONS[name]), pattern, options)
         case "aside", ["loss" | "metric" as aside, str(name), float() | int() as weight]:
             return loose.aside_cell(aside, name, float(weight))
-        case "tensor", []:
-            return loose.DATA
+        case "tensor", [type_]:
+            return loose.data_cell(_tensor_type(type_, source))
         case _:
             raise refused(f"the cell {data!r}")
     cell = getattr(function, "__dict__", {}).get("cell")
     if not isinstance(cell, Cell):
         raise ModelError(str(content), "a function with @fb.cell", describe_value(function), CHANGED)
     return cell
+
+
+def _operand(data: Any, source: _Source) -> loose.Given:
+    match data:
+        case {"read": None}:
+            return None, True, None
+        case {"read": type_}:
+            return None, True, _tensor_type(type_, source)
+    return from_data(data[0], source), False, None
 
 
 def _spec_of(data: Any, source: _Source) -> Spec:
@@ -452,13 +468,13 @@ def _read_cell(
     if [p.path for p in read] != [path for path, _ in plain.parameters] or signature in learnt.cells:
         expected = f"the parameters {', '.join(path for path, _ in plain.parameters) or 'of none'}"
         raise ModelError(where, expected, ", ".join(p.path for p in read) or "none", CHANGED)
+    trained = dict(walk.parameters)
     for parameter, (_, name) in zip(read, plain.parameters, strict=True):
         if parameter not in learnt.own:
-            if name in parameters or name not in source.arrays:
+            if name in parameters or name not in source.arrays or name not in trained:
                 raise refused(f"no numbers for {parameter.path}, or those of another one: {name!r}")
-            trains = name not in walk.frozen
             own = Parameter(
-                parameter.type, parameter.init, parameter.name, trainable=trains, owner=parameter.owner
+                parameter.type, parameter.init, parameter.name, trainable=trained[name], owner=parameter.owner
             )
             own.given = parameter.given
             own.assign(source.arrays[name], name)

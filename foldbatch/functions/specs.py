@@ -21,21 +21,12 @@ from foldbatch.types import TensorType, describe_value
 
 Name: TypeAlias = Callable[[Any], str]  # gives an object a name among the globals of a cell's code
 
-_READ = {"float64": "float32"}  # NumPy makes float64 of everything; what models compute in is float32
+# What arrays are read as, where that is not their own dtype. NumPy makes float64 of everything, and what
+# models compute in is float32; narrow integers fit into wider ones.
+_READ = {"float64": "float32", "float16": "float32"}
+_READ |= dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32") | {"uint32": "int64"}
 _SCALARS: dict[type, str] = {bool: "bool", int: "int32", float: "float32"}
-_DTYPES = (
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "float32",
-    "float64",
-    "float16",
-    "uint16",
-    "uint32",
-)
+_DTYPES = ("bool", "int32", "int64", "float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -76,13 +67,16 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class ListSpec:
-    """A list of any length; its elements all have one structure, of values alone.
+    """A list; its elements all have one structure, of values alone.
 
     Attributes:
-        element: their structure; None of a list that has always been empty.
+        element: their structure; None of a list that is empty.
+        hinted: whether an annotation tells the structure: then the list may be empty, too. Else an empty one
+            is a structure of its own, so that nothing depends on which came first.
     """
 
     element: Spec | None
+    hinted: bool = False
 
     def guard(self, code: str, name: Name) -> Iterator[str]:
         """Yield conditions that an argument of the structure meets."""
@@ -91,7 +85,7 @@ class ListSpec:
             yield f"not {code}"
         else:  # the others are looked at when the batch is noted
             first = " and ".join(self.element.guard(f"{code}[0]", name))
-            yield f"(not {code} or {first})"
+            yield f"(not {code} or {first})" if self.hinted else f"{code} and {first}"
 
     @property
     def members(self) -> list[tuple[Path, TensorType]]:
@@ -141,19 +135,39 @@ class NestSpec:
         return self.kind(*items)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StaticSpec:
-    """A value that is the same in all calls of a signature."""
+    """A value that is the same in all calls of a signature; ``1``, ``1.0`` and ``True`` are three."""
 
     value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StaticSpec) and typed(self.value) == typed(other.value)
+
+    def __hash__(self) -> int:
+        return hash(typed(self.value))
 
     def guard(self, code: str, name: Name) -> Iterator[str]:
         """Yield conditions that an argument of the structure meets."""
         if self.value is None:
             yield f"{code} is None"
+            return
+        yield f"{code}.__class__ is {name(type(self.value))}"
+        if type(self.value) is tuple:
+            yield f"len({code}) == {len(self.value)}"
+            for number, item in enumerate(self.value):
+                yield from StaticSpec(item).guard(f"{code}[{number}]", name)
+        elif type(self.value) is float:  # 0.0 == -0.0, and a NaN is not itself
+            yield f"{code}.hex() == {self.value.hex()!r}"
         else:
-            yield f"{code}.__class__ is {name(type(self.value))}"
             yield f"{code} == {name(self.value)}"
+
+
+def typed(value: Any) -> Any:
+    """Return a key that tells values apart as their types do, too."""
+    if type(value) is tuple:
+        return tuple, tuple(map(typed, value))
+    return type(value), value.hex() if type(value) is float else value
 
 
 @dataclass(frozen=True)
@@ -172,6 +186,12 @@ Path: TypeAlias = str  # of a part of an argument, as code behind the argument's
 def form_of(array: Any) -> tuple[tuple[int, ...], str]:
     """Return the shape of an array or of a tensor of PyTorch, and the name of its dtype."""
     return tuple(array.shape), str(array.dtype).removeprefix("torch.")
+
+
+def read_as(array: Any) -> str:
+    """Return the dtype that an array is read as, where nothing else is said."""
+    _, dtype = form_of(array)
+    return _READ.get(dtype, dtype)
 
 
 def _is_array(x: Any) -> bool:
@@ -224,9 +244,10 @@ def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
         return NestSpec(type(x), keys, tuple(found))
     if _is_array(x):
         shape, dtype = form_of(x)
-        if dtype not in _DTYPES:
+        read = read_as(x)
+        if read not in _DTYPES:
             raise WalkError(where, "numbers", f"an array of {dtype}", "convert it first")
-        return DataSpec(TensorType(shape, _READ.get(dtype, dtype)), type(x), (shape, dtype))
+        return DataSpec(TensorType(shape, read), type(x), (shape, dtype))
     return ObjectSpec()
 
 
@@ -241,7 +262,7 @@ def _opened(x: Any) -> tuple[tuple[Any, ...], list[Any]]:
 
 def _list_of(items: list[Any], where: str, hint: Any) -> ListSpec:
     if not items:
-        return ListSpec(None if hint is None else _hinted(hint))
+        return ListSpec(None) if hint is None else ListSpec(_hinted(hint), hinted=True)
     first = spec_of(items[0], f"{where}[0]", hint)
     for number, item in enumerate(items):
         spec = spec_of(item, f"{where}[{number}]", hint)
@@ -256,7 +277,7 @@ def _list_of(items: list[Any], where: str, hint: Any) -> ListSpec:
             raise WalkError(
                 f"{where}[{number}]", f"{described(first)}, as the first one", described(spec), fix
             )
-    return ListSpec(first)
+    return ListSpec(first, hinted=hint is not None and first == _hinted(hint))
 
 
 def _hinted(hint: Any) -> Spec:

@@ -10,7 +10,8 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, is_dataclass
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,7 @@ class FunctionTracer:
     ) -> list[Trace]:
         """Return the traces of the first examples: of all, if they are not very many."""
         with LOCK:
+            undo = self._undo()
             try:
                 with no_garbage():
                     notes, arrays = self._note(examples, numbers, decide)
@@ -210,7 +212,11 @@ class FunctionTracer:
                 linked = self.linked()
                 batched = self._batched(linked, notes, arrays, results, look)
             except (BadDataError, ExampleError) as error:
+                undo()
                 raise self._blamed(error, examples, numbers, decide) from None
+            except BaseException:
+                undo()
+                raise
             cells = linked.model.signatures
             height = levels(
                 self.policy, cells, batched.calls, batched.elements, int(batched.offsets[-1]), self.arithmetic
@@ -225,6 +231,19 @@ class FunctionTracer:
                 batched.offsets,
             )
             return Together(whole, linked.form).traces()
+
+    def _undo(self) -> Callable[[], None]:
+        """Return a function that forgets what is learnt from now on."""
+        learnt, linked = self.learnt, self._linked
+        before = {f.name: copy(getattr(learnt, f.name)) for f in fields(learnt)}
+        before["wires"] = {slot: set(outputs) for slot, outputs in learnt.wires.items()}
+
+        def undo() -> None:
+            for name, value in before.items():
+                setattr(learnt, name, value)
+            self._linked = linked
+
+        return undo
 
     def _blamed(
         self, error: Exception, examples: Sequence[Any], numbers: Sequence[int], decide: Decide | None
@@ -329,10 +348,11 @@ class FunctionTracer:
         look: Look | None,
     ) -> Batched:
         """Return notes as a batch for the model, without levels."""
-        results, owner, outputs = learnt
+        results, owner, _ = learnt
         start, model = notes.start, linked.model
-        new = _renumbering(linked, arrays, owner, outputs)
-        offsets = np.array([start, *notes.ends], np.int64) - start
+        noted = np.array([start, *notes.ends], np.int64) - start
+        new = _renumbering(linked, arrays, len(owner))
+        offsets = noted if new is None else new[noted]
         lists = [notes.lists.get(signature) for signature, _ in linked.cells]
         data = [
             [[] if own is None else own.feeds[i] for i in kept.feeds]
@@ -341,7 +361,7 @@ class FunctionTracer:
         if look is not None:
             look(model, data)
         parts = [
-            _of_cell(signature, kept, arrays.get(signature), own, offsets, start, new)
+            _of_cell(signature, kept, arrays.get(signature), own, (noted, offsets), start, new)
             for own, (signature, kept) in zip(lists, linked.cells, strict=True)
         ]
         bounds, feeds, labels = model.bounds, [], []
@@ -349,11 +369,7 @@ class FunctionTracer:
             columns = []
             for i, feed in enumerate(model.feeds[k]):
                 key = i in model.keys[k]
-                columns.append(
-                    part.relative[:, 0].astype(np.int64)
-                    if key
-                    else bare_column(data[k][i], feed, bounds[k][i])
-                )
+                columns.append(part.keys if key else bare_column(data[k][i], feed, bounds[k][i]))
             feeds.append(tuple(columns))
             labels.append(
                 tuple(
@@ -418,7 +434,7 @@ def learn_wire(
 
 def link_learnt(learnt: Learnt, asides: frozenset[str], kept_bytes: int | None) -> Linked:
     """Link the cells in an order that does not depend on the order in which they were learnt."""
-    cells = sorted(learnt.cells, key=lambda signature: (signature.name, signature.digest))
+    cells = sorted(learnt.cells, key=lambda signature: signature.key)
     number = {signature: k for k, signature in enumerate(cells)}
     drafts = [
         signature.drafted(k, name)
@@ -456,7 +472,8 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], kept_bytes: int | None) 
         flows[source].feed(by_type[type_])
     kept = needed(drafts, results)
     left = [each.draft for each in kept.values()]
-    model = link(left, learnt.result or VOID, results, list(learnt.parameters), kept_bytes)
+    parameters = sorted(learnt.parameters, key=lambda parameter: parameter.order)
+    model = link(left, learnt.result or VOID, results, parameters, kept_bytes)
     return Linked(learnt.version, model, tuple((cells[old], each) for old, each in kept.items()), model.form)
 
 
@@ -482,6 +499,7 @@ class _OfCell:
 
     Attributes:
         relative, relative_elements: with value numbers that count from 0 in each example.
+        keys: ``[calls]``: the numbers of calls as noted, whatever the model leaves out.
         counts: ``[examples]``: calls.
         sizes: per list, ``[examples]``: elements.
     """
@@ -490,6 +508,7 @@ class _OfCell:
     elements: tuple[NDArray[np.int32], ...]
     relative: NDArray[np.int32]
     relative_elements: tuple[NDArray[np.int32], ...]
+    keys: Index
     counts: Index
     sizes: list[Index]
 
@@ -499,19 +518,30 @@ def _of_cell(
     kept: Kept,
     noted: Index | None,
     lists: Lists | None,
-    offsets: Index,
+    ends: tuple[Index, Index],
     start: int,
     new: Index | None,
 ) -> _OfCell:
-    """Return what was noted of a cell, as far as the model reads it."""
+    """Return what was noted of a cell, as far as the model reads it.
+
+    Args:
+        signature: the cell.
+        kept: what is left of it.
+        noted: the rows of calls; None where there are none.
+        lists: what was noted beside them.
+        ends: where examples begin and end, by noted and by new numbers.
+        start: the first number of the run.
+        new: the new number of each value; None where these are the noted ones.
+    """
     rows = np.zeros((0, signature.arguments), np.int64) if noted is None else noted
-    cuts = np.searchsorted(rows[:, 0], offsets)
+    before, offsets = ends
+    cuts = np.searchsorted(rows[:, 0], before)
     counts = np.diff(cuts)
     operands = len(signature.operands)
     numbers = rows[:, [0, *(1 + i for i in kept.arguments if i < operands)]]
-    if new is not None:
-        numbers[:, 1:] = new[numbers[:, 1:]]
     lengths = rows[:, [1 + i for i in kept.arguments if i >= operands]]
+    keys = numbers[:, 0] - np.repeat(before[:-1], counts)
+    numbers = numbers if new is None else new[numbers]
     shift = np.repeat(offsets[:-1], counts)[:, None]
     sizes, elements, relative = [], [], []
     for number, s in enumerate(i - operands for i in kept.arguments if i >= operands):
@@ -526,6 +556,7 @@ def _of_cell(
         tuple(elements),
         _narrow(np.concatenate([numbers - shift, lengths], axis=1)),
         tuple(relative),
+        keys,
         counts,
         sizes,
     )
@@ -535,22 +566,22 @@ def _narrow(numbers: Index) -> NDArray[np.int32]:
     return numbers.astype(np.int32, order="C")
 
 
-def _renumbering(
-    linked: Linked, arrays: dict[Signature, Index], owner: NDArray[np.int32], outputs: list[Output]
-) -> Index | None:
-    """Return the new number of each value where some outputs of cells are left out; None where none moves."""
-    moved = [
-        (signature, old, new)
-        for signature, kept in linked.cells
-        for old, new in kept.outputs.items()
-        if old != new and signature in arrays
-    ]
-    if not moved:
+def _renumbering(linked: Linked, arrays: dict[Signature, Index], total: int) -> Index | None:
+    """Return the new number of each value, and of what comes after the last one; None where none moves.
+
+    Calls and outputs that the model has not take no numbers.
+    """
+    left = {signature: kept for signature, kept in linked.cells if signature in arrays}
+    if len(left) == len(arrays) and all(len(k.outputs) == len(s.outputs) for s, k in left.items()):
         return None
-    numbers = np.arange(len(owner))
-    for signature, old, new in moved:
+    widths = np.zeros(total + 1, np.int64)
+    for signature, kept in left.items():
+        widths[arrays[signature][:, 0]] = max(len(kept.outputs), 1)
+    numbers = np.cumsum(widths) - widths
+    for signature, kept in left.items():
         base = arrays[signature][:, 0]
-        numbers[base + old] = base + new
+        for old, new in kept.outputs.items():
+            numbers[base + old] = numbers[base] + new  # outputs keep their order: where old is 0, so is new
     return numbers
 
 

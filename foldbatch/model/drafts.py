@@ -37,7 +37,7 @@ class Draft:
         labels: the numbers of metrics with labels.
         marks: for metrics that are visited before other calls (`foldbatch.blocks.drafts.MetricVisit`), two
             numbers: the metric's, and that of the feed that holds the visit's place among the calls.
-        keys: the numbers of feeds that hold the call's own number instead of data.
+        keys: the numbers of feeds that hold the call's own number, as it was first counted, instead of data.
         nodes: all nodes that it computes.
     """
 

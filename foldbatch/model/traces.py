@@ -234,7 +234,8 @@ def _check_feed(model: Model, trace: Trace, place: tuple[int, int], calls: _Call
     column, feed = trace.feeds[k][i], model.feeds[k][i]
     number = calls.base - calls.first
     if i in model.keys[k]:
-        _blame(calls, column != number, "the call's own number as its key", column)
+        # calls that a model leaves out have taken numbers, too
+        _blame(calls, column < number, "a key that is not below the call's own number", column)
     elif i in dict(model.marks[k]).values():
         wrong = (column < 0) | (column > number)
         _blame(calls, wrong, "an earlier call's number as the place of a visit", column)

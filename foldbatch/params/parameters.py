@@ -8,6 +8,7 @@ parameters as ``program.params``; see `foldbatch.params.store`.
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -70,6 +71,9 @@ INITIALIZERS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], ArrayLi
 }
 
 
+_numbers = itertools.count()
+
+
 class Owner:
     """The layer that a parameter belongs to, as far as names go; compared by identity.
 
@@ -78,11 +82,12 @@ class Owner:
         given: whether the user gave the name; else it may be changed to make it unique.
     """
 
-    __slots__ = ("given", "name")
+    __slots__ = ("given", "name", "number")
 
     def __init__(self, name: str, *, given: bool = False) -> None:
         self.name = name
         self.given = given
+        self.number = next(_numbers)
 
 
 class Away(Protocol):
@@ -126,7 +131,18 @@ class Parameter(Operators):
     array([0.5, 0.5], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_value", "away", "given", "init", "name", "owner", "trainable", "type")
+    __slots__ = (
+        "__weakref__",
+        "_value",
+        "away",
+        "given",
+        "init",
+        "name",
+        "number",
+        "owner",
+        "trainable",
+        "type",
+    )
 
     def __init__(
         self,
@@ -139,6 +155,7 @@ class Parameter(Operators):
     ) -> None:
         self.name = "parameter" if name is None else name
         self.given = name is not None
+        self.number = next(_numbers)
         if isinstance(init, str) and init not in INITIALIZERS:
             expected = f"an initialiser of {', '.join(INITIALIZERS)}"
             raise UnknownNameError(
@@ -157,6 +174,11 @@ class Parameter(Operators):
         self.away: Away | None = None
         if not isinstance(init, str) and not callable(init) and np.ndim(init) > 0:
             self.assign(init)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """A key that sorts parameters as they, or the layers that own them, were made in this process."""
+        return (self.number if self.owner is None else self.owner.number), self.number
 
     @property
     def is_initialized(self) -> bool:

@@ -92,7 +92,6 @@ class Derivatives:
         seeds: Seeds | None,
         *,
         losses: bool = True,
-        parameters: bool = True,
         inputs: bool = False,
     ) -> Pullback:
         """Return the summed loss, the gradients of parameters by name, and those of inputs.
@@ -102,7 +101,6 @@ class Derivatives:
             step: the step of training.
             seeds: per example, the numbers of values with cotangents; None for none at all.
             losses: whether gradients come from losses.
-            parameters: whether gradients of parameters are wanted.
             inputs: whether gradients of the floats in examples are wanted.
         """
         reads = float_reads(self.runner.model) if inputs else {}
@@ -110,11 +108,9 @@ class Derivatives:
         def gathered(visits: Visits) -> Metrics:
             return Metrics({name: gather(visits, *read) for name, read in reads.items()})
 
-        runner = self.gradients_of(
-            losses=losses, results=seeds is not None, parameters=parameters, inputs=inputs
-        )
+        runner = self.gradients_of(losses=losses, results=seeds is not None, inputs=inputs)
         results, gradients = runner.vjp(traces, step, seeds, gathered)
-        named = {name: gradients[p] for name, p in self.parameters.items() if parameters and p in gradients}
+        named = {name: gradients[p] for name, p in self.parameters.items() if p in gradients}
         return Pullback(results.loss, named, InputGradients(dict(results.metrics)))
 
     def gradients_of(

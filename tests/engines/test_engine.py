@@ -34,7 +34,6 @@ from foldbatch.engines.engine import (
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from tests.engines.cuda.emulated import gpu_answers
-from tests.oracle import meaning
 from tests.programs import BlockProgram, programs
 from tests.programs.comparing import assert_meant, assert_same, gradients_of, many
 
@@ -298,7 +297,7 @@ TOY = {"toy": ("tests.engines.toy", "")}
 def test_a_toy_engine_is_lawful(program: BlockProgram) -> None:
     with mock.patch.dict(ENGINES, TOY):
         engine = fb.compile(program.block, "toy", threads=1, debug=True)
-    meanings = [meaning(program.block, example) for example in program.examples]
+    meanings = [program.meant(example) for example in program.examples]
     assert_meant(engine, program.examples, meanings)
     loss, gradients = gradients_of(engine, program.examples)
     assert_same(np.array(loss), np.array(float(sum(m.loss for m in meanings))))

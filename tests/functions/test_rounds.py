@@ -13,11 +13,24 @@ import foldbatch as fb
 from foldbatch.functions.eager import run
 from tests.backends import lawful, running
 from tests.functions.choices import ChoiceProgram, choice_program
-from tests.functions.test_walks import assert_close
 
 PROGRAMS = int(os.environ.get("FOLDBATCH_CHOICES") or 12)
 LOT = 3  # programs a test
 CLOSE = 1e-3  # a decision closer than this may fall otherwise in float32
+
+
+def assert_close(found: Any, right: Any) -> None:
+    """Check that two results are of one structure, and close in float32."""
+    if isinstance(right, tuple | list):
+        assert type(found) is type(right)
+        assert len(found) == len(right)
+        for a, b in zip(found, right, strict=True):
+            assert_close(a, b)
+    elif isinstance(right, np.ndarray):
+        assert found.shape == right.shape
+        np.testing.assert_allclose(np.asarray(found), right, rtol=1e-3, atol=2e-4)
+    else:
+        assert found == right
 
 
 def dense(gradients: Any) -> dict[str, np.ndarray]:

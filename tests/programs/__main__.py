@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--few-ways", action="store_true", help="run each in fewer ways: more programs an hour"
     )
+    parser.add_argument("--door", default="blocks", choices=["blocks", "functions"], help="of what kind")
     parser.add_argument("--here", action="store_true", help="check in this very process")
     options = parser.parse_args(arguments)
     if not options.seconds > 0:
@@ -49,12 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BackendError as error:
         parser.error(str(error))
     last = options.seed + options.count if options.count else sys.maxsize
-    if options.here:
-        return check_here(options.engine, options.seed, last, options.seconds, options.few_ways)
-    return check_apart(options.engine, options.seed, last, options.seconds, options.few_ways)
+    check = check_here if options.here else check_apart
+    return check(options.engine, options.seed, last, options.seconds, options.few_ways, options.door)
 
 
-def check_here(engine: str, number: int, last: int, seconds: float, few_ways: bool = False) -> int:
+def check_here(
+    engine: str, number: int, last: int, seconds: float, few_ways: bool = False, door: str = "blocks"
+) -> int:
     """Check programs in this process; print a line before each."""
     from tests.programs.checks import check  # noqa: PLC0415 - the parent does not need it
 
@@ -64,7 +66,7 @@ def check_here(engine: str, number: int, last: int, seconds: float, few_ways: bo
     while number < last and time.monotonic() < stop:
         print(f"program {number}", flush=True)
         try:
-            check(number, engine, many=not few_ways)
+            check(number, engine, door, many=not few_ways)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
             failed = 1
             print("".join(traceback.format_exception(error)), flush=True)
@@ -73,27 +75,33 @@ def check_here(engine: str, number: int, last: int, seconds: float, few_ways: bo
     return failed
 
 
-def check_apart(engine: str, number: int, last: int, seconds: float, few_ways: bool = False) -> int:
+def check_apart(
+    engine: str, number: int, last: int, seconds: float, few_ways: bool = False, door: str = "blocks"
+) -> int:
     """Check programs in other processes, one after the other; report what failed."""
     first, stop, failed = number, time.monotonic() + seconds, list[int]()
     while number < last and time.monotonic() < stop:
         count = min(LOT, last - number)
-        number, more = check_lot(engine, number, count, stop - time.monotonic(), few_ways)
+        number, more = check_lot(engine, number, count, stop - time.monotonic(), few_ways, door)
         failed += more
-    print(f"{number - first} programs on {engine}, numbers {first} to {number - 1}: {len(failed)} failed")
+    print(
+        f"{number - first} programs of {door} on {engine}, numbers {first} to {number - 1}: {len(failed)} failed"
+    )
     few = " --few-ways" if few_ways else ""
     for number in failed:
-        print(f"reproduce: python -m tests.programs --engine {engine} --seed {number} --count 1 --here{few}")
+        print(
+            f"reproduce: python -m tests.programs --door {door} --engine {engine} --seed {number} --count 1 --here{few}"
+        )
     return 1 if failed else 0
 
 
 def check_lot(
-    engine: str, number: int, count: int, seconds: float, few_ways: bool = False
+    engine: str, number: int, count: int, seconds: float, few_ways: bool = False, door: str = "blocks"
 ) -> tuple[int, list[int]]:
     """Check some programs in one process; return the number after the last, and those that failed."""
     failed = list[int]()
     lines: Queue[str] = Queue()
-    command = child(engine, number, count, seconds, few_ways)
+    command = child(engine, number, count, seconds, few_ways, door)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         reader = Thread(target=pass_on, args=(process.stdout, lines))
         reader.start()
@@ -115,11 +123,24 @@ def check_lot(
     return number + 1, failed
 
 
-def child(engine: str, number: int, count: int, seconds: float, few_ways: bool = False) -> list[str]:
+def child(
+    engine: str, number: int, count: int, seconds: float, few_ways: bool = False, door: str = "blocks"
+) -> list[str]:
     """Return the command that checks some programs in its own process."""
-    whole = [sys.executable, "-X", "faulthandler", "-m", "tests.programs", "--here", "--engine", engine]
+    whole = [sys.executable, "-X", "faulthandler", "-m", "tests.programs", "--here", "--door", door]
     few = ["--few-ways"] if few_ways else []
-    return [*whole, "--seed", str(number), "--count", str(count), "--seconds", str(seconds), *few]
+    return [
+        *whole,
+        "--engine",
+        engine,
+        "--seed",
+        str(number),
+        "--count",
+        str(count),
+        "--seconds",
+        str(seconds),
+        *few,
+    ]
 
 
 def pass_on(stream: TextIO, lines: Queue[str]) -> None:

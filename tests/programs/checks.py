@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,7 +23,6 @@ from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.sharing import SHARES
 from tests.backends import running
 from tests.derivative_checks import assert_hvp, assert_input_gradients, assert_jvp, assert_vjp
-from tests.oracle import meaning
 from tests.program.test_variants import assert_the_same_without_asides
 from tests.programs import BlockProgram, drawn
 from tests.programs.comparing import (
@@ -30,22 +30,29 @@ from tests.programs.comparing import (
     assert_meant,
     assert_same,
     gradients_of,
+    leave_other_values,
     metrics_of,
     planned_by,
     run_with,
 )
+from tests.walks import WalkProgram, drawn_walk
 
+AnyProgram = BlockProgram | WalkProgram
 KEPT_BYTES = (None, 0, 8, 40)
 SIZES = (15, 15, 30)  # the most blocks, where many programs are to be checked
 STEP = 5  # of training: what dropout draws
 
 
-def check(number: int, engine: str, *, many: bool = True) -> None:
+DOORS = {"blocks": drawn, "functions": drawn_walk}  # what makes a random program
+
+
+def check(number: int, engine: str, door: str = "blocks", *, many: bool = True) -> None:
     """Check the random program of a number on an engine.
 
     Args:
         number: decides everything.
         engine: its name.
+        door: whether the program is of blocks, or a plain function.
         many: run it in six ways with two sets of parameters; else as compiled and in one other way, with one set.
 
     Raises:
@@ -53,7 +60,7 @@ def check(number: int, engine: str, *, many: bool = True) -> None:
     """
     rng = Random(number)
     dropout = rng.random() < 0.2
-    program = drawn(
+    program = DOORS[door](
         rng.randrange(2**32), 10**6, size=rng.choice([15, 30, 45] if many else SIZES), dropout=dropout
     )
     kept_bytes, debug = rng.choice(KEPT_BYTES), rng.random() < 0.7
@@ -61,6 +68,8 @@ def check(number: int, engine: str, *, many: bool = True) -> None:
         compiled = fb.compile(
             program.block, backend, threads=1, debug=debug, options={"kept_bytes": kept_bytes}
         )
+        if isinstance(program, WalkProgram):
+            check_learning(compiled, program, rng)
         check_ways(compiled, program, rng, many)
         if not dropout:
             assert_differentiated(program, compiled)
@@ -70,16 +79,20 @@ def check(number: int, engine: str, *, many: bool = True) -> None:
         else:
             check_draws(compiled, program, rng, many)
         rarely = (4 if engine == "numpy" else 16) * (1 if many else 4)  # each of these compiles other cells
-        for derivative in (assert_jvp, assert_hvp, assert_input_gradients, assert_vjp):
+        narrow = any(feed.type.dtype == "float32" for feeds in compiled.model.feeds for feed in feeds)
+        of_data = (
+            [] if narrow else [assert_input_gradients, assert_vjp]
+        )  # float32 is too coarse for differences
+        for derivative in (assert_jvp, assert_hvp, *of_data):
             if rng.randrange(rarely) == 0:
                 policy = rng.choice(list(POLICIES))
-                derivative(
-                    fb.compile(program.block, backend, options={"policy": policy}, threads=1, debug=debug),
-                    program,
-                )
+                options = {"policy": policy}
+                made = fb.compile(program.block, backend, options=options, threads=1, debug=debug)
+                made.warm(program.examples)
+                derivative(made, program)
         if rng.randrange(rarely) == 0:
             assert_the_same_without_asides(program, backend)
-        for further in (check_evaluation, check_kept, check_order):
+        for further in FURTHER[door]:
             if rng.randrange(4 if many else 8) == 0:
                 further(compiled, program)
 
@@ -103,18 +116,19 @@ def ways(compiled: Program, rng: Random, many: bool) -> Iterator[Program]:
         yield run_with(compiled, backend="reference")
 
 
-def check_ways(compiled: Program, program: BlockProgram, rng: Random, many: bool) -> None:
+def check_ways(compiled: Program, program: AnyProgram, rng: Random, many: bool) -> None:
     """Check values, metrics, losses and gradients in several ways, of examples, plans and prepared files."""
-    meanings = [meaning(program.block, example) for example in program.examples]
-    first: tuple[dict[str, Any], dict[str, Any]] | None = None
+    meanings = [program.meant(example) for example in program.examples]
+    first: tuple[dict[Any, Any], dict[Any, Any]] | None = None
     for engine in ways(compiled, rng, many):
         for trace in engine._trace_all(program.examples):
-            check_trace(engine.model, engine.lowered.tracer.policy, trace)
+            check_trace(engine.model, engine.lowered.policy, trace)
         if not engine.options.debug:
             leave_other_values(engine, program.examples)
         given = rng.choice([given_examples, given_plan, given_file])(engine, program)
         metrics = assert_meant(engine, given, meanings)
-        loss, gradients = gradients_of(engine, given, STEP)
+        loss, named = gradients_of(engine, given, STEP)
+        gradients = {engine.params.parameters[name]: gradient for name, gradient in named.items()}
         if not any(compiled.model.keys):
             assert_same(np.array(loss), np.array(float(sum(m.loss for m in meanings))))
         first = first or (metrics, gradients)
@@ -124,27 +138,17 @@ def check_ways(compiled: Program, program: BlockProgram, rng: Random, many: bool
                 assert_same(value, right[name])
 
 
-def leave_other_values(program: Program, examples: Sequence[Any]) -> None:
-    """Run a step with other parameters, so that a value which is read before it is computed is a wrong one."""
-    origin = {name: program.params[name].copy() for name in program.params}
-    for name, value in origin.items():
-        program.params[name] = 1 - 2 * value
-    program.value_and_grad(examples)
-    for name, value in origin.items():
-        program.params[name] = value
-
-
-def given_examples(engine: Program, program: BlockProgram) -> Any:
+def given_examples(engine: Program, program: AnyProgram) -> Any:
     """Return the examples."""
     return program.examples
 
 
-def given_plan(engine: Program, program: BlockProgram) -> Any:
+def given_plan(engine: Program, program: AnyProgram) -> Any:
     """Return a plan of the examples."""
     return engine.plan(program.examples)
 
 
-def given_file(engine: Program, program: BlockProgram) -> Any:
+def given_file(engine: Program, program: AnyProgram) -> Any:
     """Return the examples from a file; where their objects are not plain, the examples."""
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -154,19 +158,20 @@ def given_file(engine: Program, program: BlockProgram) -> Any:
         return fb.train.load_prepared(engine, Path(folder, "examples"))
 
 
-def check_draws(compiled: Program, program: BlockProgram, rng: Random, many: bool) -> None:
+def check_draws(compiled: Program, program: AnyProgram, rng: Random, many: bool) -> None:
     """Check that what a step draws depends on the step and the call alone."""
     first: dict[int, Any] = {}
     for engine in ways(compiled, rng, many):
         for step in (3, 7, 3):
-            found = gradients_of(engine, program.examples, step)
-            loss, gradients = first.setdefault(step, found)
-            assert_same(np.array(found[0]), np.array(loss))
-            for name, gradient in gradients.items():
-                assert_same(found[1][name], gradient)
+            found, named = gradients_of(engine, program.examples, step)
+            mine = {engine.params.parameters[name]: gradient for name, gradient in named.items()}
+            loss, gradients = first.setdefault(step, (found, mine))
+            assert_same(np.array(found), np.array(loss))
+            for parameter, gradient in gradients.items():
+                assert_same(mine[parameter], gradient)
 
 
-def check_kept(compiled: Program, program: BlockProgram) -> None:
+def check_kept(compiled: Program, program: AnyProgram) -> None:
     """Check that the program, saved and loaded, gives what it gave, and is saved as the same file."""
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder, "first"), Path(folder, "second")
@@ -184,7 +189,7 @@ def check_kept(compiled: Program, program: BlockProgram) -> None:
         assert_same(found[1][name], gradient)
 
 
-def check_evaluation(compiled: Program, program: BlockProgram) -> None:
+def check_evaluation(compiled: Program, program: AnyProgram) -> None:
     """Check that the block, evaluated by itself, gives what the program gives; metrics in the same order, too."""
     results = compiled.run(program.examples[:1], metrics=True)
     found = program.block.eval(program.examples[0], "numpy")
@@ -197,7 +202,7 @@ def check_evaluation(compiled: Program, program: BlockProgram) -> None:
         assert_same(metrics[name], [m.values[place, ...] for place in range(len(m))])
 
 
-def check_order(compiled: Program, program: BlockProgram) -> None:
+def check_order(compiled: Program, program: AnyProgram) -> None:
     """Check that the order and number of examples change nothing, and that an empty batch is nothing."""
     alone = [(compiled.run([x], metrics=True), gradients_of(compiled, [x], STEP)) for x in program.examples]
     order = np.random.default_rng(program.seed).integers(len(alone), size=7).tolist()
@@ -219,6 +224,63 @@ def check_order(compiled: Program, program: BlockProgram) -> None:
     assert list(compiled.run([])) == []
     loss, gradients = gradients_of(compiled, [])
     assert loss == 0.0
-    assert set(gradients) == {name for name, p in compiled.params.parameters.items() if p.trainable}
+    read = {*compiled.model.parameters}
+    of_model = {name for name, p in compiled.params.parameters.items() if p.trainable and p in read}
+    assert set(gradients) == of_model
     for name, gradient in gradients.items():
         assert_same(gradient, np.zeros_like(compiled.params[name]))
+
+
+def check_learning(compiled: Program, program: WalkProgram, rng: Random) -> None:
+    """Check that what a batch yields does not depend on the order in which the walk was learnt, to the bit.
+
+    After it the program has learnt all that its examples show.
+    """
+    options = {"kept_bytes": compiled.model.kept_bytes}
+    other = fb.compile(program.block, compiled.engine.name, threads=1, debug=True, options=options)
+    other.warm(rng.sample(program.examples, len(program.examples)))
+    for example in rng.sample(program.examples, len(program.examples)):
+        compiled.value_and_grad([example])
+    assert [cell.name for cell in compiled.model.cells] == [cell.name for cell in other.model.cells]
+    (loss, found), (same, right) = (
+        one._runner.value_and_grad(one._trace_all(program.examples), STEP) for one in (compiled, other)
+    )
+    assert loss == same
+    for parameter, gradient in right.items():
+        np.testing.assert_array_equal(_dense(found[parameter]), _dense(gradient))
+    for one, twin in zip(compiled.run(program.examples), other.run(program.examples), strict=True):
+        assert_same(one, twin, exact=True)
+
+
+def _dense(gradient: Any) -> Any:
+    return gradient.dense() if isinstance(gradient, fb.params.SparseRows) else np.asarray(gradient)
+
+
+def check_eagerly(compiled: Program, program: WalkProgram) -> None:
+    """Check that each example, run at once by `Program.debug`, gives what a batch gives."""
+    results = compiled.run(program.examples, losses=True, metrics=True)
+    seen = [compiled.debug(example) for example in program.examples]
+    assert_same([one.result for one in seen], list(results))
+    assert_same(np.array(float(sum(one.loss for one in seen))), np.array(float(results.loss)))
+    for name, (values, numbers, _, labels) in metrics_of(results).items():
+        right = [(i, *visit) for i, one in enumerate(seen) for visit in one.metrics.get(name, [])]
+        assert numbers == [i for i, _, _ in right]
+        assert list(map(str, labels)) == [str(label) for _, _, label in right]
+        for value, (_, array, _) in zip(values, right, strict=True):
+            assert_same(np.asarray(value), np.asarray(array))
+
+
+def check_after_an_error(compiled: Program, program: WalkProgram) -> None:
+    """Check that an example that fails leaves nothing behind."""
+    before = compiled.value_and_grad(program.examples, step=STEP)[0]
+    for wrong in (None, object(), [], {"kind": None, "x": 7}):
+        with suppress(Exception):
+            compiled.run([*program.examples[:1], wrong, *program.examples])
+    after, _ = gradients_of(compiled, program.examples, STEP)
+    assert_same(np.array(after), np.array(before))
+
+
+FURTHER: dict[str, Sequence[Any]] = {
+    "blocks": (check_evaluation, check_kept, check_order),
+    "functions": (check_eagerly, check_after_an_error, check_order),
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +17,9 @@ from foldbatch.engines.runner import Runner
 from foldbatch.params.parameters import Remote
 from foldbatch.program.program import Program
 from foldbatch.scheduler.policies import find_policy
-from tests.oracle import Meaning, meaning
+from tests.oracle import Meaning
 from tests.programs import BlockProgram
+from tests.walks import WalkProgram
 
 TOLERANCE = 1e-9
 many = settings(
@@ -40,24 +42,29 @@ def share_kernels(runner: Runner, other: Runner) -> None:
 
 def planned_by(program: Program, policy: str) -> Program:
     """Return a program of the same model that groups calls by another policy, as its tracer does."""
-    tracer = replace(program.lowered.tracer, policy=find_policy(policy))
-    other = Program(replace(program.lowered, tracer=tracer), replace(program.options, policy=policy), 0)
+    lowered: Any = copy(program.lowered)
+    if hasattr(lowered, "tracer"):
+        lowered = replace(lowered, tracer=replace(lowered.tracer, policy=find_policy(policy)))
+    else:
+        lowered.policy = find_policy(policy)
+    other = Program(lowered, replace(program.options, policy=policy), 0)
     share_kernels(program._runner, other._runner)
     return other
 
 
-def assert_same(found: Any, right: Any) -> None:
-    """Check that two results are the same in structure and types, and in numbers to 9 digits."""
+def assert_same(found: Any, right: Any, *, exact: bool = False) -> None:
+    """Check that two results are the same in structure and types, and in numbers to 9 digits or to the bit."""
     if isinstance(right, tuple | list):
         assert type(found) is type(right)
         assert len(found) == len(right)
         for a, b in zip(found, right, strict=True):
-            assert_same(a, b)
+            assert_same(a, b, exact=exact)
     elif isinstance(right, np.ndarray | np.generic | Remote):
         assert type(found) is type(right) or isinstance(found, Remote) or isinstance(right, Remote)
         assert (found.shape, found.dtype) == (right.shape, right.dtype)
         scale = max(1.0, float(np.abs(right).max(initial=0)))
-        np.testing.assert_allclose(found, right, rtol=TOLERANCE, atol=TOLERANCE * scale)
+        tolerance = 0.0 if exact else TOLERANCE
+        np.testing.assert_allclose(found, right, rtol=tolerance, atol=tolerance * scale)
     else:
         assert found is right or found == right
 
@@ -107,7 +114,7 @@ def leave_other_values(program: Program, examples: Sequence[Any]) -> None:
         program.params[name] = value
 
 
-def assert_differentiated(program: BlockProgram, compiled: Program) -> None:
+def assert_differentiated(program: BlockProgram | WalkProgram, compiled: Program) -> None:
     """Check the gradient along a random direction against a difference of the interpreter's losses.
 
     Where numbers are compared a loss may jump, next to the point or at it. A difference of a shorter step
@@ -122,7 +129,7 @@ def assert_differentiated(program: BlockProgram, compiled: Program) -> None:
     def at(distance: float) -> float:
         for name, direction in directions.items():
             compiled.params[name] = origin[name] + distance * direction
-        return sum(meaning(program.block, example).loss for example in program.examples)
+        return sum(program.meant(example).loss for example in program.examples)
 
     def difference(step: float) -> float:
         return (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step)

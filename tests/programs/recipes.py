@@ -14,6 +14,7 @@ import numpy as np
 import foldbatch as fb
 from foldbatch.blocks.block import Block
 from foldbatch.types import ObjectType, TensorType, TupleType, Type
+from tests.oracle import Meaning, meaning
 
 FLOAT = "float64"
 SCALAR, PAIR, TRIPLE, SQUARE = (TensorType(shape, FLOAT) for shape in ((), (2,), (3,), (2, 2)))
@@ -81,6 +82,10 @@ class BlockProgram:
     examples: list[Any]
     seed: int
     poisoned: Sequence[Any] = ()  # the same examples, but what only losses and metrics read cannot be read
+
+    def meant(self, example: Any) -> Meaning:
+        """Return what the oracle makes of an example."""
+        return meaning(self.block, example)
 
     def __repr__(self) -> str:
         examples = "\n  ".join(map(repr, self.examples))

@@ -353,7 +353,8 @@ def cross_entropy(
 
     Args:
         logits: scores of the classes, which need not be normalised.
-        label: the number of the right class.
+        label: the number of the right class. Where it is None there is no entropy but None, which
+            `foldbatch.loss` takes for nothing.
         weights: ``[classes]``, what the loss of each class is multiplied by; an array or a parameter.
         smoothing: from 0 to 1, the share of the loss that is the mean over all classes (each times its
             weight), as if every class were the right one; the rest is that of the label.
@@ -364,6 +365,8 @@ def cross_entropy(
     Source of `smoothing`: Szegedy et al. 2016, section 7, in the form of torch.nn.functional.cross_entropy
     for one item.
     """
+    if label is None:
+        return None
     node = as_node(label, "cross_entropy")
     given: object = smoothing
     if not isinstance(given, int | float) or not 0 <= given <= 1:
