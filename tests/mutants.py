@@ -345,9 +345,9 @@ MUTANTS = (
     ),
     Mutant(
         "a compiled maximum of no elements is what lies there",
-        "engines/numba/row_texts.py",
-        "{k}(0) if lower == upper else a[lower * u8(s[2]) + k * {p}]",
-        "a[lower * u8(s[2]) + k * {p}]",
+        "engines/numba/line_texts.py",
+        "{{x}}(0) if lower == upper else a[lower * u8(s[2]) + k * {{p}}]",
+        "a[lower * u8(s[2]) + k * {{p}}]",
         engine="numba",
     ),
     Mutant(

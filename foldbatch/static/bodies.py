@@ -10,7 +10,7 @@ and result, for each k in order; ``x`` and ``y`` those of one that has no such a
 
 ==============================  =======================================================================
 ``y[k] = e``, ``y = e``         an expression, for all k; ``y[label] = e`` unless there is no such element
-``total = sum(e)``              over all k, in order; floats in float64, whole numbers wrap around
+``total = sum(e)``              over all k, in order; floats in float64; whole numbers wrap, truths are joined
 ``top = greatest(e)``           over all k, NaN where there is one; ``at, top =`` with the last k of equals
 ``at, top = first(e)``          the same with the first k
 ``name = e``                    once a line
@@ -27,6 +27,7 @@ floor, fmod, log, log1p, pow, rint, sin, sqrt, tanh; and ``sigmoid``, which does
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -34,7 +35,6 @@ from foldbatch.static.places import Place, without
 from foldbatch.static.statements import Statement
 
 CONVERSIONS = frozenset({"t", "f8"})
-REDUCTIONS = frozenset({"sum", "greatest", "first"})
 _OPERANDS = {"a": "x0", "b": "x1", "c": "x2"}
 
 
@@ -56,11 +56,26 @@ def called(body: str) -> frozenset[str]:
 
 
 class _Renamed(ast.NodeTransformer):
-    def __init__(self, names: dict[str, ast.expr]) -> None:
+    """Puts other expressions in the place of names and elements."""
+
+    def __init__(self, names: Mapping[str, ast.expr]) -> None:
         self.names = names
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:
+    def visit_Name(self, node: ast.Name) -> ast.AST:
         return self.names.get(node.id, node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        return self.names.get(ast.unparse(node)) or self.generic_visit(node)
+
+
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return lines of Python with other expressions in the place of names and elements.
+
+    >>> renamed("y[k] = x[k] - top", {"x[k]": "x", "y[k]": "b[k * q]"})
+    'b[k * q] = x - top'
+    """
+    found = {name: ast.parse(to, mode="eval").body for name, to in names.items()}
+    return ast.unparse(_Renamed(found).visit(ast.parse(text)))
 
 
 @cache
@@ -74,8 +89,8 @@ def applied(body: str, count: int) -> tuple[ast.stmt, ...]:
     names = {node.id for line in lines_of(body) for node in ast.walk(line) if isinstance(node, ast.Name)}
     arity = len(names & _OPERANDS.keys())
     if count == arity:
-        renamed = _Renamed(dict(zip(_OPERANDS, xs, strict=False)))
-        return tuple(renamed.visit(line) for line in ast.parse(body).body)
+        operands = _Renamed(dict(zip(_OPERANDS, xs, strict=False)))
+        return tuple(operands.visit(line) for line in ast.parse(body).body)
     total = xs[0]
     for x in xs[1:]:
         (line,) = ast.parse(body).body
@@ -96,9 +111,13 @@ def template(body: str, count: int) -> tuple[tuple[str, ...], str]:
     *before, last = applied(body, count)
     assert isinstance(last, ast.Expr), f"{body} has no result"
     own = {ast.unparse(target) for line in before if isinstance(line, ast.Assign) for target in line.targets}
-    names = {name: f"{name}{{mark}}" for name in own} | {f"x{i}": f"{{x{i}}}" for i in range(count)}
-    renamed = _Renamed({name: ast.Name(text) for name, text in ({"t": "{t}"} | names).items()})
-    texts = [ast.unparse(renamed.visit(ast.parse(ast.unparse(line)).body[0])) for line in (*before, last)]
+    names = (
+        {name: f"{name}{{mark}}" for name in own}
+        | {f"x{i}": f"{{x{i}}}" for i in range(count)}
+        | {"t": "{t}"}
+    )
+    inside = _Renamed({name: ast.Name(text) for name, text in names.items()})
+    texts = [ast.unparse(inside.visit(ast.parse(ast.unparse(line)).body[0])) for line in (*before, last)]
     return tuple(texts[:-1]), texts[-1]
 
 
@@ -109,7 +128,7 @@ class Line:
     Attributes:
         length: elements of a line.
         places: of ``x``, ``y`` and ``label``, as far as the body names them, without the axis along the line.
-        steps: of each, elements from one to the next along the line; 0 where it has one element.
+        steps: of each, elements from one to the next along the line; 1 where it has one element.
     """
 
     length: int
@@ -128,10 +147,5 @@ def line_of(body: str, statement: Statement) -> Line:
     return Line(
         longest.shape[axis],
         {name: without(place, axis) if name in along else place for name, place in given.items()},
-        {name: place.strides[axis] if name in along else 0 for name, place in given.items()},
+        {name: place.strides[axis] if name in along else 1 for name, place in given.items()},
     )
-
-
-def stores_along(body: str) -> bool:
-    """Whether an op's result has an element for each of a line."""
-    return "y[" in body

@@ -14,10 +14,11 @@ from math import prod
 from foldbatch.engines.cuda.matrices import Multiplied, multiplied
 from foldbatch.engines.cuda.texts import elements, moves, rows, sums
 from foldbatch.engines.cuda.texts.kernel_text import KernelText
-from foldbatch.engines.cuda.texts.lines import PIECES as ALONG
-from foldbatch.engines.cuda.texts.lines import SHARED, line_lines, long_phases, sum_lines
+from foldbatch.engines.cuda.texts.lines import SHARED, line_lines, long_phases, segment_lines, sum_lines
+from foldbatch.static.bodies import line_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis
 from foldbatch.static.places import Place, contiguous
+from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Routine, Statement, axis_of
 
 Lines = Callable[[KernelText], list[str]]
@@ -160,17 +161,13 @@ class Cut:
         elif name in ALONE:
             lines = partial(ALONE[name], statement=statement)
             yield self._part(statement, lines, prod(statement.result.shape))
-        elif name in ALONG:
-            count = prod(statement.result.shape)
-            if name in ("softmax", "log_softmax"):
-                count //= max(1, statement.result.shape[statement.attrs["axis"]])
-            elif name == "one_hot":
-                count = prod(reads[0].shape)
+        elif name in ON_SEQUENCES:
+            lines = partial(segment_lines, statement=statement)
+            yield self._part(statement, lines, prod(reads[0].shape), CALL)
+        elif name in OPS and OPS[name].body:
+            line = line_of(OPS[name].body, statement)
+            count = prod(next(iter(line.places.values())).shape)
             yield self._part(statement, partial(line_lines, statement=statement), count)
-        elif name in rows.ON_SEGMENTS:
-            yield self._part(
-                statement, partial(rows.segment_lines, statement=statement), prod(reads[0].shape), CALL
-            )
         elif name in PRODUCTS:
             yield from PRODUCTS[name](self, statement)
         else:

@@ -22,9 +22,12 @@ from foldbatch.engines.numba.cuts import by_columns
 from foldbatch.engines.numba.element_texts import OF_BYTES
 from foldbatch.engines.numba.loop_texts import KINDS, MEMORY
 from foldbatch.engines.numba.visits import copied, visit, zeroed
+from foldbatch.static.bodies import line_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Op
 from foldbatch.static.ops.random import GAMMA, WORD
-from foldbatch.static.places import Place, aligned, contiguous, without
+from foldbatch.static.ops.rows import REPEATED
+from foldbatch.static.places import Place, aligned, contiguous
+from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Statement, axis_of
 
 
@@ -32,8 +35,12 @@ def encode_op(coder: Coder, statement: Statement) -> None:
     """Append the instructions of a statement that is no fused loop."""
     if statement.op in ENCODERS:
         ENCODERS[statement.op](coder, statement)
-    else:
+    elif OPS[statement.op].elementwise:
         _elementwise(coder, statement, OPS[statement.op])
+    elif statement.op in ON_SEQUENCES:
+        _segments(coder, statement)
+    else:
+        _along(coder, statement)
 
 
 def _elementwise(coder: Coder, statement: Statement, op: Op) -> None:
@@ -105,50 +112,21 @@ def _add_up(
         coder.add(native(text), axis_of(statement, [read]), pointers, statics)
 
 
-def _along(
-    coder: Coder, statement: Statement, line: int, places: Sequence[Place], lines: Sequence[int | None]
-) -> None:
-    """Append a function of `line_texts`.
-
-    Args:
-        coder: the code.
-        statement: what is done.
-        line: elements along a line.
-        places: operand, result, and labels if there are any.
-        lines: of each, the axis that lines run along, or None where it has none.
-    """
-    kinds = [MEMORY[coder.dtype(place)] for place in places]
-    text = line_texts.along_lines(statement.op, kinds)
-    steps = [1 if at is None else place.strides[at] for place, at in zip(places, lines, strict=True)]
-    others = [place if at is None else without(place, at) for place, at in zip(places, lines, strict=True)]
-    axes = merged(others[0].shape, [Strides(place.row, place.strides) for place in others])
-    for part in parts(axes, line_texts.AXES, len(places)):
-        told = zip(others, part.strides, steps, strict=True)
+def _along(coder: Coder, statement: Statement) -> None:
+    body = OPS[statement.op].body
+    line = line_of(body, statement)
+    places = line.places.values()
+    text = line_texts.along_lines(body, {name: MEMORY[coder.dtype(at)] for name, at in line.places.items()})
+    shape = next(iter(places)).shape
+    for part in parts(
+        merged(shape, [Strides(place.row, place.strides) for place in places]), line_texts.AXES, len(places)
+    ):
+        told = zip(places, part.strides, line.steps.values(), strict=True)
         strides = [s for place, along, step in told for s in (place.row, *along, step)]
-        pointers = [coder.at(place, offset) for place, offset in zip(others, part.offsets, strict=True)]
-        coder.add(native(text), axis_of(statement, places), pointers, [*part.extents, line, *strides])
-
-
-def _reduced(coder: Coder, statement: Statement) -> None:
-    (read,), write, at = statement.reads, statement.result, statement.attrs["axis"]
-    _along(coder, statement, read.shape[at], [read, write], [at, None])
-
-
-def _softmax(coder: Coder, statement: Statement) -> None:
-    (read,), write, at = statement.reads, statement.result, statement.attrs["axis"]
-    _along(coder, statement, read.shape[at], [read, write], [at, at])
-
-
-def _cross_entropy(coder: Coder, statement: Statement) -> None:
-    (logits, labels), write = statement.reads, statement.result
-    at = len(logits.shape) - 1
-    _along(coder, statement, logits.shape[at], [logits, write, labels], [at, None, None])
-
-
-def _one_hot(coder: Coder, statement: Statement) -> None:
-    (ids,), write = statement.reads, statement.result
-    at = len(write.shape) - 1
-    _along(coder, statement, write.shape[at], [ids, write], [None, at])
+        pointers = [coder.at(place, offset) for place, offset in zip(places, part.offsets, strict=True)]
+        coder.add(
+            native(text), axis_of(statement, [*places]), pointers, [*part.extents, line.length, *strides]
+        )
 
 
 def _by_ids(coder: Coder, statement: Statement, text: str, table: Place, ids: Place, rows: Place) -> None:
@@ -184,12 +162,12 @@ def _sum_rows(coder: Coder, statement: Statement) -> None:
 
 def _segments(coder: Coder, statement: Statement) -> None:
     read, segments = statement.reads
-    write, name = statement.result, statement.op
-    dtype = coder.dtype(read)
-    kind = OF_BYTES[dtype] if name == "repeat" else MEMORY[dtype]
-    result = {"segment_is_max": "u1", "segment_position": "i8"}.get(name, kind)
+    write, body = statement.result, OPS[statement.op].body
+    dtype = coder.dtype(write)
+    kind = OF_BYTES[dtype] if body == REPEATED else MEMORY[dtype]
+    read_as = kind if body == REPEATED else MEMORY[coder.dtype(read)]
     plus = "|" if dtype == "bool" else "+"  # as NumPy adds them
-    text = row_texts.on_segments(name, kind, result, plus)
+    text = line_texts.along_segments(body, read_as, kind, plus)
     places = [read, write]
     axes = merged(read.shape, [Strides(place.row, place.strides) for place in places])
     for part in parts(axes, 2, 2):
@@ -302,16 +280,8 @@ ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
     "zero": lambda coder, statement: zeroed(coder, statement.result),
     "sum": _sum,
     "sum_batch": _sum_batch,
-    "max": _reduced,
-    "argmax": _reduced,
-    "logsumexp": _reduced,
-    "softmax": _softmax,
-    "log_softmax": _softmax,
-    "cross_entropy": _cross_entropy,
-    "one_hot": _one_hot,
     "gather": _gather,
     "sum_rows": _sum_rows,
-    **dict.fromkeys(row_texts.ON_SEGMENTS, _segments),
     "random": _random,
     "check_range": _check_range,
     "linear": _linear,

@@ -13,6 +13,17 @@ from foldbatch.types import TensorType
 
 _V, _M = TensorType((3,)), TensorType((2, 3))
 _LABEL = TensorType((), "int32")
+GREATEST = "top = greatest(x[k])\ny = top"
+SOFTMAX = """\
+top = greatest(x[k])
+y[k] = exp(x[k] - top)
+total = sum(y[k])
+y[k] = y[k] / t(total)"""
+_REST = """\
+at, top = greatest(x[k])
+rest = sum(0 if k == at else exp(0 if x[k] == top else x[k] - top))
+rest = log1p(rest)
+"""  # as `top_and_rest`
 
 
 def kept(x: Node, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -83,6 +94,7 @@ define(
         _vjp_max,
         _jvp_max,
         (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
+        body=GREATEST,
     )
 )
 
@@ -99,6 +111,7 @@ define(
         None,
         None,
         (Sample((_M,), {"axis": 1}),),
+        body="at, top = first(x[k])\ny = at",
     )
 )
 
@@ -118,6 +131,7 @@ define(
         None,
         (Sample((_LABEL,), {"size": 4, "dtype": "float64"}),),
         bound=lambda types, attrs: (0, attrs["size"]),
+        body="y[k] = 0\ny[label] = 1",
     )
 )
 
@@ -187,6 +201,7 @@ define(
         lambda g, y, x: (_softmax_product(g, y, x),),
         _jvp_softmax,
         (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
+        body=SOFTMAX,
     )
 )
 
@@ -212,6 +227,7 @@ define(
         lambda g, y, x: (_less_share(g, y, x),),
         _jvp_log_softmax,
         (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
+        body=_REST + "y[k] = t(f8(x[k]) - f8(top) - rest)",
     )
 )
 
@@ -235,6 +251,7 @@ define(
         _vjp_logsumexp,
         _jvp_logsumexp,
         (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
+        body=_REST + "y = t(f8(top) + rest)",
     )
 )
 
@@ -281,5 +298,6 @@ define(
         _jvp_cross_entropy,
         (Sample((_V, _LABEL), {}), Sample((_M, TensorType((2,), "int32")), {})),
         bound=lambda types, attrs: (1, types[0].shape[-1]),
+        body=_REST + "y = t(f8(top) - f8(x[label]) + rest)",
     )
 )

@@ -19,6 +19,7 @@ from foldbatch.types import TensorType
 
 _V, _T, _ID = TensorType((3,)), TensorType((4, 3)), TensorType((), "int32")
 _ELEMENTS = ragged()
+REPEATED, TOTAL = "y[k] = x", "total = sum(x[k])\ny = t(total)"
 
 
 def _same_type(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
@@ -83,6 +84,7 @@ define(
         linear_jvp,
         (Sample((_V,), {"axis": _ELEMENTS}),),
         axis=_axis_repeat,
+        body=REPEATED,
     )
 )
 
@@ -107,6 +109,7 @@ define(
         linear_jvp,
         (Sample((_V,), {}, (_ELEMENTS,)),),
         axis=_axis_segment_sum,
+        body=TOTAL,
     )
 )
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from foldbatch.static.graph import Node, apply, constant
 from foldbatch.static.op import CALL, Attrs, Axis, Op, Sample, Tangents, define, fail, ragged
+from foldbatch.static.ops.reduce import GREATEST, SOFTMAX
 from foldbatch.types import TensorType
 
 _ELEMENTS = ragged()
@@ -60,6 +61,7 @@ define(
         _SAMPLES,
         axis=_along("segment_max", "use ops.max for instance axes", CALL),
         whole=True,
+        body=GREATEST,
     )
 )
 
@@ -80,6 +82,7 @@ define(
         _SAMPLES,
         axis=_along("segment_is_max", "use ops.argmax for instance axes"),
         whole=True,
+        body="at, top = first(x[k])\ny[k] = k == at",
     )
 )
 
@@ -94,6 +97,7 @@ define(
         _SAMPLES,
         axis=_along("segment_position", "use np.arange for instance axes"),
         whole=True,
+        body="y[k] = k",
     )
 )
 
@@ -131,5 +135,6 @@ define(
         _SAMPLES,
         axis=_along("segment_softmax", "use ops.softmax for instance axes"),
         whole=True,
+        body=SOFTMAX,
     )
 )

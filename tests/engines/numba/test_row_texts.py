@@ -9,12 +9,9 @@ from foldbatch.engines.numba.row_texts import (
     CHECK,
     CHECK_ELEMENTS,
     GATHER,
-    ON_SEGMENTS,
     RANDOM,
     SUM_ROWS,
-    on_segments,
 )
-from foldbatch.static.op import OPS
 from foldbatch.static.ops.random import GAMMA, WORD, random_bits
 from tests.engines.numba.walking import run_native
 
@@ -45,34 +42,6 @@ def test_rows_are_summed_by_id_in_order() -> None:
     for id_, row in zip(ids, rows, strict=True):
         right[id_] += row
     np.testing.assert_array_equal(table, right)
-
-
-@pytest.mark.parametrize("side_by_side", [True, False])
-@pytest.mark.parametrize("name", [name for name in ON_SEGMENTS if name not in ("repeat", "segment_position")])
-def test_sequences_of_any_length(name: str, side_by_side: bool) -> None:
-    """Empty ones too; a NaN is the greatest. Segments count from the first call of the batch."""
-    offsets, step = np.array([7, 9, 9, 12]), 1 if side_by_side else 2
-    x = np.random.default_rng(0).normal(size=(5, 2 * step))[:, ::step]
-    x[3, 0] = np.nan
-    whole = np.zeros((5, 2 * step))
-    whole[:, ::step] = x
-    along = "segment_is_max", "segment_softmax"
-    out = np.zeros((5 if name in along else 3, 2), bool if name == "segment_is_max" else float)
-    text = on_segments(name, "f8", "u1" if name == "segment_is_max" else "f8")
-    run_native(text, 3, [offsets, whole, out], [1, 2, 2 * step, 0, step, 2, 0, 1])
-    evaluated = (
-        [np.asarray(OPS[name].evaluate({}, part)) for part in np.split(x, [2, 2])]
-        if name != "segment_sum"
-        else [part.sum(0) for part in np.split(x, [2, 2])]
-    )
-    right = np.concatenate(evaluated) if name in along else np.array(evaluated)
-    np.testing.assert_allclose(out, right, rtol=1e-12)
-
-
-def test_rows_are_repeated_for_elements() -> None:
-    offsets, x, out = np.array([7, 9, 9, 12]), np.arange(6).reshape(3, 2), np.zeros((5, 2), np.int64)
-    run_native(on_segments("repeat", "i8", "i8"), 3, [offsets, x, out], [1, 2, 2, 0, 1, 2, 0, 1])
-    np.testing.assert_array_equal(out, x[[0, 0, 2, 2, 2]])
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("f4", "float32"), ("f8", "float64")])

@@ -1,172 +1,195 @@
-"""Texts that go along one axis for each of the others: sums, maxima, softmax and its losses, one-hot rows.
+"""Texts that go along lines: of an axis, for each of the others, and of the elements of sequences; sums.
 
-A thread computes a whole line. Where each row has one line, and that is long, the threads of the row share
-it: each goes along every so many elements and leaves what it found in memory that the block shares. After a
-barrier all threads put these together, in the order of threads. So there are two or three *phases*. Sums are
-of float64.
+What they do stands in the bodies of ops. A thread computes a whole line. Where each row has one line of an
+axis, and that is long, the threads of the row share it: each goes along every so many elements and leaves
+what it found in memory that the block shares. After a barrier all threads put these together, in the order
+of threads. So there is a *phase* for each sum or greatest number, and one more. Sums are of float64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ast
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import NamedTuple
 
 from foldbatch.engines.cuda.texts.elements import each, index_lines, zero_lines
-from foldbatch.engines.cuda.texts.expressions import SUFFIX
+from foldbatch.engines.cuda.texts.expressions import SUFFIX, Term, converted, term
 from foldbatch.engines.cuda.texts.kernel_text import KernelText, indented, offset_of
 from foldbatch.engines.nests import Strides, merged
-from foldbatch.static.places import Place, without
+from foldbatch.static.bodies import line_of, lines_of
+from foldbatch.static.op import OPS
+from foldbatch.static.places import Place
+from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Statement
 
 LONG = 64  # elements from which on threads share a line
 SHARED = -1  # stands for the memory that a block shares, where slots are told apart
 HERE = "LANE_Y * LANES_X + LANE_X"
 
+# Whether an element is greater than those before: of equal ones the last is, and so is a NaN; or the first.
+# What threads left is joined in their order, so that the first may come later.
+_GREATER = {
+    "greatest": "(v >= {top}) | (v != v)",
+    "first": "(v > {top}) | ((v != v) & ({top} == {top}))",
+}
+_JOINED = {
+    "greatest": _GREATER["greatest"],
+    "first": _GREATER["first"] + " | (((v == {top}) | ((v != v) & ({top} != {top}))) & (k < {at}))",
+}
+_TAKEN = "if ({new} | {greater}) {{ {at} = k; {top} = v; }}"
+
 
 class Piece(NamedTuple):
-    """What is found along a line: lines that find it, leave it to other threads, join what these left.
+    """Lines of a body up to a sum or a greatest number: to find it, leave it to other threads, join these.
 
-    A line's elements are A(k), of its result B(k), its label is C. A loop that begins with EACH goes along
-    all elements, or those of a thread; what follows ONCE is done by one thread.
+    ``EACH`` goes along all elements, or those of a thread, from ``BEGIN`` on; the line begins at ``FIRST``,
+    and has ``LENGTH``. What follows ``ONCE`` is done by one thread.
     """
 
-    find: str
-    leave: str = ""
-    join: str = ""
+    find: list[str]
+    leave: list[str]
+    join: list[str]
 
 
-# The greatest, the last one of equal ones; or NaN, if there is one.
-_TOP = Piece(
-    """\
-i8 best = -1;
-{a} top = 0;
-EACH {{
-  const {a} x = A(k);
-  if ((best < 0) | (x >= top) | (x != x)) {{ best = k; top = x; }}
-}}
-""",
-    "{top}[HERE] = ({wide})top;\nshared_best[HERE] = best;\n",
-    """\
-i8 best = -1;
-{a} top = 0;
-for (i8 i = 0; i < LANES_X; i++) {{
-  const i8 at = LANE_Y * LANES_X + i;
-  const {a} x = ({a}){top}[at];
-  if (shared_best[at] >= 0 && ((best < 0) | (x >= top) | (x != x))) {{ best = shared_best[at]; top = x; }}
-}}
-""",
-)
-# The first of the greatest, or the first NaN.
-_FIRST = Piece(
-    """\
-i8 best = -1;
-{a} top = 0;
-EACH {{
-  const {a} x = A(k);
-  if ((best < 0) | (x > top) | ((x != x) & (top == top))) {{ best = k; top = x; }}
-}}
-""",
-    _TOP.leave,
-    """\
-i8 best = -1;
-{a} top = 0;
-for (i8 i = 0; i < LANES_X; i++) {{
-  const i8 at = LANE_Y * LANES_X + i, k = shared_best[at];
-  const {a} x = ({a}){top}[at];
-  const int same = (x == top) | ((x != x) & (top != top));
-  const int greater = (x > top) | ((x != x) & (top == top));
-  if (k >= 0 && ((best < 0) | greater | (same & (k < best)))) {{ best = k; top = x; }}
-}}
-""",
-)
-_ADDED = """\
-f8 total = 0;
-for (i8 i = 0; i < LANES_X; i++) total += shared_sum[LANE_Y * LANES_X + i];
-"""
-# The sum of exp without its greatest term: the logarithm of the whole sum is more by log1p of it.
-_REST = Piece(
-    """\
-f8 total = 0;
-EACH
-  if (k != best) total += (f8)exp{f}(A(k) == top ? 0 : A(k) - top);
-""",
-    "shared_sum[HERE] = total;\n",
-    _ADDED,
-)
-_EXP = Piece(
-    """\
-f8 total = 0;
-EACH {{
-  const {a} x = exp{f}(A(k) - top);
-  B(k) = x;
-  total += (f8)x;
-}}
-""",
-    _REST.leave,
-    _ADDED,
-)
-_LABEL = "min_i8(max_i8(C, 0), {length} - 1)"
-PIECES: dict[str, tuple[Piece, ...]] = {
-    "softmax": (_TOP, _EXP, Piece("EACH B(k) = B(k) / ({a})total;\n")),
-    "log_softmax": (_TOP, _REST, Piece("EACH B(k) = ({b})((f8)A(k) - (f8)top - log1p(total));\n")),
-    "logsumexp": (_TOP, _REST, Piece("ONCE B(0) = ({b})((f8)top + log1p(total));\n")),
-    "cross_entropy": (
-        _TOP,
-        _REST,
-        Piece(f"ONCE B(0) = ({{b}})((f8)top - (f8)A({_LABEL}) + log1p(total));\n"),
-    ),
-    "max": (_TOP, Piece("ONCE B(0) = top;\n")),
-    "argmax": (_FIRST, Piece("ONCE B(0) = best;\n")),
-    "one_hot": (Piece("EACH B(k) = k == (i8)A(0);\n"),),
-}
-LABELLED = {"cross_entropy"}
-Phase = Callable[[KernelText], list[str]]  # writes the lines of one phase
+def _pieces(body: str, x: str, y: str) -> list[Piece]:
+    """Return a body in pieces. A line's elements are A(k), of its result B(k), its label is C."""
+    names = {"x": Term("A(0)", x), "x[k]": Term("A(k)", x), "y[k]": Term("B(k)", y)}
+    names |= {"t": Term("", y), "x[label]": Term("A(min_i8(max_i8(C, 0), LENGTH - 1))", x)}
+    names["k"] = Term("(k - FIRST)", "i8")
+    top, wide = ("shared_top", "f8") if x in SUFFIX else ("shared_whole", "i8")  # a double has too few digits
+    pieces: list[Piece] = []
+    before: list[str] = []
+    along: list[str] = []
+    after: list[str] = []
+
+    def finish(declared: Sequence[str], leave: Sequence[str], join: Sequence[str]) -> None:
+        loop = ["EACH {", *indented(along), "}"] if along else []
+        pieces.append(Piece([*before, *declared, *loop, *after], [*leave], [*before, *join]))
+        for lines in (before, along, after):
+            lines.clear()
+
+    for line in lines_of(body):
+        assert isinstance(line, ast.Assign), f"{body} has a line that is no assignment"
+        target = ast.unparse(line.targets[0]).strip("()")
+        match line.value, target:
+            case ast.Call(func=ast.Name(id="sum"), args=[inner]), _:
+                value = term(inner, names)
+                total = total_of(value.kind)
+                names[target] = Term(target, total)
+                declared = f"{total} {target} = 0;"
+                along.append(added(value.kind, value.text, target))
+                part = f"{_place(total)}[LANE_Y * LANES_X + i]"
+                plus = "|=" if total == "b1" else "+="
+                joined = f"for (i8 i = 0; i < LANES_X; i++) {target} {plus} ({total}){part};"
+                finish([declared], [f"{_place(total)}[HERE] = {target};"], [declared, joined])
+            case ast.Call(func=ast.Name(id="greatest" | "first" as name), args=[inner]), _:
+                *found, best = target.split(", ")
+                at = found[0] if found else f"{best}_at"
+                names |= {best: Term(best, x), at: Term(f"({at} - FIRST)", "i8")}
+                declared = f"i8 {at} = -1; {x} {best} = 0;{'' if found else f' (void){at};'}"
+                taken, join = (
+                    _TAKEN.format(new=new, greater=way[name].format(at=at, top=best), at=at, top=best)
+                    for new, way in (("(k == BEGIN)", _GREATER), (f"({at} < 0)", _JOINED))
+                )
+                along += [f"const {x} v = {term(inner, names).text};", taken]
+                shared = [
+                    declared,
+                    "for (i8 i = 0; i < LANES_X; i++) {",
+                    "  const i8 place = LANE_Y * LANES_X + i, k = shared_best[place];",
+                    f"  const {x} v = ({x}){top}[place];",
+                    f"  if (k >= 0) {join}",
+                    "}",
+                ]
+                finish([declared], [f"{top}[HERE] = ({wide}){best};", f"shared_best[HERE] = {at};"], shared)
+            case value, "y[k]":
+                along.append(f"B(k) = {converted(term(value, names), y).text};")
+            case value, "y[label]":
+                after.append(f"ONCE if ((u8)C < (u8)LENGTH) B(C) = {converted(term(value, names), y).text};")
+            case value, "y":
+                after.append(f"ONCE B(0) = {converted(term(value, names), y).text};")
+            case value, _:
+                made = term(value, names)
+                before.append(f"{'' if target in names else f'{made.kind} '}{target} = {made.text};")
+                names[target] = Term(target, made.kind)
+    finish([], [], [])
+    return pieces
 
 
-def _body(text: str, a: str, b: str, length: int, first: str, step: str) -> list[str]:
+def _body(lines: Sequence[str], first: str, end: str, begin: str = "", step: str = "1") -> list[str]:
     """Return the lines of pieces, for a thread that begins with one element and goes on in steps."""
-    top, wide = ("shared_top", "f8") if a in SUFFIX else ("shared_whole", "i8")  # a double has too few digits
-    made = text.format(a=a, b=b, f=SUFFIX.get(a, ""), length=length, top=top, wide=wide)
-    made = made.replace("EACH", f"for (i8 k = {first}; k < {length}; k += {step})")
-    return made.replace("ONCE ", "if (lane == 0) " if first == "lane" else "").splitlines()
+    words = {"EACH": f"for (i8 k = BEGIN; k < {end}; k += {step})", "BEGIN": begin or first}
+    words |= {" - FIRST": f" - {first}" if first != "0" else "", "LENGTH": end}
+    words["ONCE "] = "if (lane == 0) " if begin else ""
+    found = []
+    for line in lines:
+        for word, text in words.items():
+            line = line.replace(word, text)  # noqa: PLW2901 - word by word
+        found.append(line)
+    return found
 
 
 def line_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return the lines of an op of `PIECES`, a thread a line."""
-    reads, write, name = statement.reads, statement.result, statement.op
-    if name == "one_hot":
-        axis, length = None, write.shape[-1]
-    elif name in LABELLED:
-        axis, length = len(reads[0].shape) - 1, reads[0].shape[-1]
-    else:
-        axis, length = statement.attrs["axis"], reads[0].shape[statement.attrs["axis"]]
-    along = len(write.shape) - 1 if name == "one_hot" else axis
-    kept = name in ("softmax", "log_softmax", "one_hot")
-    places, steps = _without_line([(reads[0], axis), (write, along if kept else None)])
-    if name in LABELLED:
-        places, steps = [*places, reads[1]], [*steps, 0]
+    """Return the lines of an op along lines, a thread a line."""
+    body = OPS[statement.op].body
+    line = line_of(body, statement)
+    places = list(line.places.values())
     shape = places[0].shape
-    if 0 in shape or length == 0:
+    if 0 in shape or line.length == 0:
         return []
     axes = merged(shape, [Strides(place.row, place.strides) for place in places]) or [(1, (0,) * len(places))]
     names, lines = index_lines("e", [extent for extent, _ in axes])
-    for i, (place, step) in enumerate(zip(places, steps, strict=True)):
+    pointers = {}
+    for i, (name, place) in enumerate(line.places.items()):
         at = offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
-        element = f"{text.here(place.slot)}[{at} + (k) * {step}]"
-        lines.append(f"#define {'ABC'[i]}{'(k)' if i < 2 else ''} {element.replace(' + (k) * 0', '')}")
-    a, b = text.kind(places[0].slot), text.kind(places[1].slot)
-    lines += _body("".join(piece.find for piece in PIECES[name]), a, b, length, "0", "1")
-    lines += [f"#undef {'ABC'[i]}" for i in range(len(places))]
-    return each(prod(shape), lines)
+        pointers[name] = f"{text.here(place.slot)}[{at} + (k) * {line.steps[name]}]"
+    found = [line for piece in _pieces(body, *_kinds(text, line.places)) for line in piece.find]
+    return each(prod(shape), [*lines, *_defined(pointers, _body(found, "0", str(line.length)))])
 
 
-def _without_line(given_places: Sequence[tuple[Place, int | None]]) -> tuple[list[Place], list[int]]:
-    """Return places without the axis that lines run along, and the stride of each along it; 0 where none."""
-    places = [place if axis is None else without(place, axis) for place, axis in given_places]
-    steps = [0 if axis is None else place.strides[axis] for place, axis in given_places]
-    return places, steps
+def _kinds(text: KernelText, places: Mapping[str, Place]) -> tuple[str, str]:
+    """Return the kinds of the elements of operand and result."""
+    return text.kind(places.get("x", places["y"]).slot), text.kind(places["y"].slot)
+
+
+def _defined(elements: Mapping[str, str], lines: Sequence[str]) -> list[str]:
+    """Return lines, and what A, B and C are in them: ``x``, ``y`` and ``label``, at place ``k``."""
+    letters = {"x": "A(k)", "y": "B(k)", "label": "C"}
+    defined = []
+    for name, element in elements.items():
+        whole = element.replace("(k)", "0") if name == "label" else element
+        defined.append(f"#define {letters[name]} {f'(i8){whole}' if name == 'label' else whole}")
+    return [*defined, *lines, *(f"#undef {letters[name][0]}" for name in elements)]
+
+
+def segment_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return the lines of an op on the elements of call ``r``'s sequence, a thread a line of these."""
+    read, segments = statement.reads
+    places, body = {"x": read, "y": statement.result}, OPS[statement.op].body
+    if 0 in read.shape:
+        return []
+    strides = [Strides(place.row, place.strides) for place in places.values()]
+    axes = merged(read.shape, strides) or [(1, (0, 0))]
+    names, lines = index_lines("e", [extent for extent, _ in axes])
+    elements = {}
+    for i, (name, place) in enumerate(places.items()):
+        at = offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
+        row = "(k)" if f"{name}[k]" in body else "r"
+        elements[name] = f"({text.row(place.slot, row)}[{at}])"
+    found = [line for piece in _pieces(body, *_kinds(text, places)) for line in piece.find]
+    lines += _defined(elements, _body(found, "lower", "upper"))
+    return [*bounds(text, segments), *each(prod(read.shape), lines)]
+
+
+def bounds(text: KernelText, segments: Place) -> list[str]:
+    """Return what says which rows of the level are the elements of call ``r``."""
+    axis = text.routine.slots[segments.slot].axis
+    g = f"g{text.ragged(axis)}"
+    return [f"const i8 lower = {g}[r] - {g}[0], upper = {g}[r + 1] - {g}[0];"]
+
+
+Phase = Callable[[KernelText], list[str]]  # writes the lines of one phase
 
 
 def sum_lines(text: KernelText, statement: Statement) -> list[str]:
@@ -199,36 +222,32 @@ def sum_lines(text: KernelText, statement: Statement) -> list[str]:
 
 def long_phases(statement: Statement) -> list[Phase]:
     """Return the phases of an op along one long line of each row; none where lines are short, or many."""
-    name = statement.op
-    if name != "sum" and (name not in PIECES or name == "one_hot"):
-        return []
-    shape, write = statement.reads[0].shape, statement.result
-    if name == "sum":
-        kept = [extent for i, extent in enumerate(shape) if i not in statement.attrs["axes"]]
-        if prod(kept) != 1 or prod(shape) < LONG:
+    if statement.op == "sum":
+        (read,) = statement.reads
+        kept = [extent for i, extent in enumerate(read.shape) if i not in statement.attrs["axes"]]
+        if prod(kept) != 1 or prod(read.shape) < LONG:
             return []
         return [partial(_sum_part, statement=statement), partial(_sum_end, statement=statement)]
-    axis = len(shape) - 1 if name in LABELLED else statement.attrs["axis"]
-    if shape[axis] < LONG or prod(shape) != shape[axis] or not prod(write.shape):
+    body = OPS[statement.op].body if statement.op in OPS and statement.op not in ON_SEQUENCES else ""
+    if "x[k]" not in body:
         return []
-    return [partial(_phase, statement=statement, axis=axis, number=n) for n in range(len(PIECES[name]))]
+    shape, length = statement.reads[0].shape, line_of(body, statement).length
+    if length < LONG or prod(shape) != length or not prod(statement.result.shape):
+        return []
+    return [partial(_phase, statement=statement, number=n) for n in range(len(_pieces(body, "f4", "f4")))]
 
 
-def _phase(text: KernelText, statement: Statement, axis: int, number: int) -> list[str]:
-    reads, write, pieces = statement.reads, statement.result, PIECES[statement.op]
-    a, b = text.kind(reads[0].slot), text.kind(write.slot)
-    step = write.strides[axis] if len(write.shape) == len(reads[0].shape) else 0
-    places = [(reads[0], reads[0].strides[axis]), (write, step)]
-    lines = [
-        f"#define {name}(k) {text.here(place.slot)}[{offset_of(place.offset, [('(k)', stride)])}]"
-        for name, (place, stride) in zip("AB", places, strict=True)
-    ]
-    if statement.op in LABELLED:
-        lines.append(f"#define C {text.here(reads[1].slot)}[{reads[1].offset}]")
-    body = "".join(piece.join for piece in pieces[:number]) + pieces[number].find + pieces[number].leave
-    lines += _body(body, a, b, reads[0].shape[axis], "lane", "lanes")
-    lines += ["#undef A", "#undef B", *(["#undef C"] if statement.op in LABELLED else [])]
-    return _sharing(text, lines)
+def _phase(text: KernelText, statement: Statement, number: int) -> list[str]:
+    body = OPS[statement.op].body
+    line = line_of(body, statement)
+    elements = {
+        name: f"{text.here(place.slot)}[{offset_of(place.offset, [('(k)', line.steps[name])])}]"
+        for name, place in line.places.items()
+    }
+    pieces = _pieces(body, *_kinds(text, line.places))
+    joined = [line for piece in pieces[:number] for line in piece.join]
+    found = [*joined, *pieces[number].find, *pieces[number].leave]
+    return _sharing(text, _defined(elements, _body(found, "0", str(line.length), "lane", "lanes")))
 
 
 def _sum_part(text: KernelText, statement: Statement) -> list[str]:
@@ -286,9 +305,9 @@ def total_of(kind: str) -> str:
     return {"f4": "f8", "f8": "f8", "b1": "b1"}.get(kind, "u8")
 
 
-def added(kind: str, value: str) -> str:
-    """Return the statement that adds a value to ``total``; bools are joined by "or", as NumPy has it."""
-    return f"total |= {value} != 0;" if kind == "b1" else f"total += ({total_of(kind)}){value};"
+def added(kind: str, value: str, total: str = "total") -> str:
+    """Return the statement that adds a value to a total; bools are joined by "or", as NumPy has it."""
+    return f"{total} |= {value} != 0;" if kind == "b1" else f"{total} += ({total_of(kind)}){value};"
 
 
 def increased(kind: str, element: str, value: str) -> str:

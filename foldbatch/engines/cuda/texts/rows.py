@@ -1,13 +1,12 @@
-"""Texts of rows: looked up by id, repeated for elements of sequences, reduced over them, drawn, checked."""
+"""Texts of rows: looked up by id, drawn, checked."""
 
 from __future__ import annotations
 
 from math import prod
 
 from foldbatch.engines.cuda.texts.elements import each, index_lines
-from foldbatch.engines.cuda.texts.expressions import SUFFIX
 from foldbatch.engines.cuda.texts.kernel_text import STATUS_AT, KernelText, indented, offset_of
-from foldbatch.engines.cuda.texts.lines import added, total_of
+from foldbatch.engines.cuda.texts.lines import bounds
 from foldbatch.engines.nests import Strides, merged
 from foldbatch.static.ops.random import BITS, GAMMA, WORD
 from foldbatch.static.places import Place, contiguous
@@ -77,75 +76,7 @@ def check_lines(text: KernelText, statement: Statement) -> list[str]:
     checks = each(prod(ids.shape), lines)
     if not segments:
         return checks
-    return [*_bounds(text, segments[0]), "for (i8 q = lower; q < upper; q++) {", *indented(checks), "}"]
-
-
-def _bounds(text: KernelText, segments: Place) -> list[str]:
-    """Return what says which rows of the level are the elements of call ``r``."""
-    axis = text.routine.slots[segments.slot].axis
-    g = f"g{text.ragged(axis)}"
-    return [f"const i8 lower = {g}[r] - {g}[0], upper = {g}[r + 1] - {g}[0];"]
-
-
-# X(q) is an element of row q of the operand, Y(q) of the result; a call's elements are rows lower to upper.
-ON_SEGMENTS = {
-    "repeat": "for (i8 q = lower; q < upper; q++) Y(q) = X(r);\n",
-    "segment_sum": """\
-{total} total = 0;
-for (i8 q = lower; q < upper; q++) {{ {add} }}
-Y(r) = ({y})total;
-""",
-    "segment_max": """\
-{x} top = lower < upper ? X(lower) : 0;
-for (i8 q = lower + 1; q < upper; q++) {{
-  const {x} v = X(q);
-  top = (v >= top) | (v != v) ? v : top;
-}}
-Y(r) = top;
-""",
-    "segment_is_max": """\
-i8 best = lower;
-for (i8 q = lower + 1; q < upper; q++) {{
-  const {x} v = X(q), top = X(best);
-  if ((v > top) | ((v != v) & (top == top))) best = q;
-}}
-for (i8 q = lower; q < upper; q++) Y(q) = q == best;
-""",
-    "segment_position": "for (i8 q = lower; q < upper; q++) Y(q) = q - lower;\n",
-    "segment_softmax": """\
-{x} top = -{inf};
-for (i8 q = lower; q < upper; q++) {{
-  const {x} v = X(q);
-  top = (v >= top) | (v != v) ? v : top;
-}}
-f8 total = 0;
-for (i8 q = lower; q < upper; q++) {{
-  const {x} v = exp{f}(X(q) - top);
-  Y(q) = v;
-  total += (f8)v;
-}}
-for (i8 q = lower; q < upper; q++) Y(q) = Y(q) / ({x})total;
-""",
-}
-
-
-def segment_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return the lines of an op on the elements of call ``r``'s sequence."""
-    (read, segments), write = statement.reads, statement.result
-    if 0 in read.shape:
-        return []
-    places = [read, write]
-    axes = merged(read.shape, [Strides(place.row, place.strides) for place in places]) or [(1, (0, 0))]
-    names, lines = index_lines("e", [extent for extent, _ in axes])
-    for i, place in enumerate(places):
-        at = offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
-        lines.append(f"#define {'XY'[i]}(q) ({text.row(place.slot, '(q)')}[{at}])")
-    x, y = text.kind(read.slot), text.kind(write.slot)
-    body = ON_SEGMENTS[statement.op].format(
-        x=x, y=y, total=total_of(x), add=added(x, "X(q)"), f=SUFFIX.get(x, ""), inf=f"{x.upper()}_INF"
-    )
-    lines += [*body.splitlines(), "#undef X", "#undef Y"]
-    return [*_bounds(text, segments), *each(prod(read.shape), lines)]
+    return [*bounds(text, segments[0]), "for (i8 q = lower; q < upper; q++) {", *indented(checks), "}"]
 
 
 def product_lines(

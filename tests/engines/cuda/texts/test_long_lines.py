@@ -9,7 +9,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.texts.lines import LONG, PIECES, long_phases
+from foldbatch.engines.cuda.texts.lines import LONG, long_phases
 from foldbatch.static.op import CALL
 from foldbatch.static.places import Place
 from foldbatch.static.statements import Statement
@@ -62,7 +62,6 @@ def test_lines_of_any_length_are_those_of_the_reference(width):
 def test_threads_share_long_lines_only():
     texts = [fb.compile(model(width), "cuda-on-cpu").kernels(whole=True) for width in (LONG - 1, LONG)]
     assert ["shared_top" in text for text in texts] == [False, True]
-    assert set(PIECES) - {"one_hot"} < set(FUNCTIONS)
 
 
 @needs_ptx

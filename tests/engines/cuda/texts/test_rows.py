@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.texts.rows import ON_SEGMENTS
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, apply, constant, input_node
-from foldbatch.static.op import CALL, OPS, UNBATCHED, ragged
+from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.static.ops.random import random_bits
 from foldbatch.static.places import Place
+from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Binding, Routine, Slot, Statement
 from foldbatch.types import TensorType
 from tests.engines.cuda.emulated import needs_compiler
@@ -23,7 +23,7 @@ from tests.static.run_kernel import Rows, interpret, random_rows, run_graph
 
 pytestmark = needs_compiler
 M = ragged()
-WHOLE = [name for name in ON_SEGMENTS if name not in ("repeat", "segment_position")]
+WHOLE = [name for name in sorted(ON_SEQUENCES) if name not in ("repeat", "segment_position")]
 
 
 def on_sequences() -> Graph:
@@ -121,7 +121,3 @@ def test_rows_are_repeated_for_elements() -> None:
     graph = Graph((x, input_node(TensorType((), "bool"), M)), (apply("repeat", x, axis=M),))
     rows = random_rows(np.random.default_rng(0), graph, 3, lengths=[2, 0, 3])
     np.testing.assert_array_equal(run_graph(graph, rows)[0], interpret(graph, rows)[0])
-
-
-def test_every_op_on_segments_is_one() -> None:
-    assert set(ON_SEGMENTS) <= set(OPS)
