@@ -53,7 +53,7 @@ class Piece(NamedTuple):
     join: list[str]
 
 
-def _pieces(body: str, x: str, y: str) -> list[Piece]:
+def _pieces(body: str, x: str, y: str, *, shared: bool) -> list[Piece]:
     """Return a body in pieces. A line's elements are A(k), of its result B(k), its label is C."""
     names = {"x": Term("A(0)", x), "x[k]": Term("A(k)", x), "y[k]": Term("B(k)", y)}
     names |= {"t": Term("", y), "x[label]": Term("A(min_i8(max_i8(C, 0), LENGTH - 1))", x)}
@@ -82,19 +82,20 @@ def _pieces(body: str, x: str, y: str) -> list[Piece]:
                 along.append(added(value.kind, value.text, target))
                 part = f"{_place(total)}[LANE_Y * LANES_X + i]"
                 plus = "|=" if total == "b1" else "+="
-                joined = f"for (i8 i = 0; i < LANES_X; i++) {target} {plus} ({total}){part};"
-                finish([declared], [f"{_place(total)}[HERE] = {target};"], [declared, joined])
+                others = f"for (i8 i = 0; i < LANES_X; i++) {target} {plus} ({total}){part};"
+                finish([declared], [f"{_place(total)}[HERE] = {target};"], [declared, others])
             case ast.Call(func=ast.Name(id="greatest" | "first" as name), args=[inner]), _:
                 *found, best = target.split(", ")
                 at = found[0] if found else f"{best}_at"
                 names |= {best: Term(best, x), at: Term(f"({at} - FIRST)", "i8")}
-                declared = f"i8 {at} = -1; {x} {best} = 0;{'' if found else f' (void){at};'}"
+                declared = f"{f'i8 {at} = -1; ' * (shared or bool(found))}{x} {best} = 0;"
                 taken, join = (
                     _TAKEN.format(new=new, greater=way[name].format(at=at, top=best), at=at, top=best)
                     for new, way in (("(k == BEGIN)", _GREATER), (f"({at} < 0)", _JOINED))
                 )
+                taken = taken if shared or found else taken.replace(f"{at} = k; ", "")
                 along += [f"const {x} v = {term(inner, names).text};", taken]
-                shared = [
+                joined = [
                     declared,
                     "for (i8 i = 0; i < LANES_X; i++) {",
                     "  const i8 place = LANE_Y * LANES_X + i, k = shared_best[place];",
@@ -102,7 +103,7 @@ def _pieces(body: str, x: str, y: str) -> list[Piece]:
                     f"  if (k >= 0) {join}",
                     "}",
                 ]
-                finish([declared], [f"{top}[HERE] = ({wide}){best};", f"shared_best[HERE] = {at};"], shared)
+                finish([declared], [f"{top}[HERE] = ({wide}){best};", f"shared_best[HERE] = {at};"], joined)
             case value, "y[k]":
                 along.append(f"B(k) = {converted(term(value, names), y).text};")
             case value, "y[label]":
@@ -144,7 +145,7 @@ def line_lines(text: KernelText, statement: Statement) -> list[str]:
     for i, (name, place) in enumerate(line.places.items()):
         at = offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
         pointers[name] = f"{text.here(place.slot)}[{at} + (k) * {line.steps[name]}]"
-    found = [line for piece in _pieces(body, *_kinds(text, line.places)) for line in piece.find]
+    found = [line for piece in _pieces(body, *_kinds(text, line.places), shared=False) for line in piece.find]
     return each(prod(shape), [*lines, *_defined(pointers, _body(found, "0", str(line.length)))])
 
 
@@ -177,7 +178,7 @@ def segment_lines(text: KernelText, statement: Statement) -> list[str]:
         at = offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
         row = "(k)" if f"{name}[k]" in body else "r"
         elements[name] = f"({text.row(place.slot, row)}[{at}])"
-    found = [line for piece in _pieces(body, *_kinds(text, places)) for line in piece.find]
+    found = [line for piece in _pieces(body, *_kinds(text, places), shared=False) for line in piece.find]
     lines += _defined(elements, _body(found, "lower", "upper"))
     return [*bounds(text, segments), *each(prod(read.shape), lines)]
 
@@ -234,7 +235,10 @@ def long_phases(statement: Statement) -> list[Phase]:
     shape, length = statement.reads[0].shape, line_of(body, statement).length
     if length < LONG or prod(shape) != length or not prod(statement.result.shape):
         return []
-    return [partial(_phase, statement=statement, number=n) for n in range(len(_pieces(body, "f4", "f4")))]
+    return [
+        partial(_phase, statement=statement, number=n)
+        for n in range(len(_pieces(body, "f4", "f4", shared=True)))
+    ]
 
 
 def _phase(text: KernelText, statement: Statement, number: int) -> list[str]:
@@ -244,7 +248,7 @@ def _phase(text: KernelText, statement: Statement, number: int) -> list[str]:
         name: f"{text.here(place.slot)}[{offset_of(place.offset, [('(k)', line.steps[name])])}]"
         for name, place in line.places.items()
     }
-    pieces = _pieces(body, *_kinds(text, line.places))
+    pieces = _pieces(body, *_kinds(text, line.places), shared=True)
     joined = [line for piece in pieces[:number] for line in piece.join]
     found = [*joined, *pieces[number].find, *pieces[number].leave]
     return _sharing(text, _defined(elements, _body(found, "0", str(line.length), "lane", "lanes")))
