@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # the functions of `foldbatch.ops` by name
+TAKEN: set[str] = set()  # those that take the arguments of the NumPy function of their name
 
 # NumPy's names for ops of the same meaning.
 RENAMED = {
@@ -42,61 +43,6 @@ HINTS = {
     "flip": "use a slice, as in x[::-1]",
     "take": "use ops.gather",
 }
-# Ops that take the arguments of the NumPy function of their name.
-TAKEN = frozenset(
-    [
-        "abs",
-        "add",
-        "argmax",
-        "argsort",
-        "broadcast_to",
-        "clip",
-        "concat",
-        "cos",
-        "cumsum",
-        "divide",
-        "dot",
-        "einsum",
-        "equal",
-        "exp",
-        "expand_dims",
-        "floor",
-        "floor_divide",
-        "greater",
-        "greater_equal",
-        "less",
-        "less_equal",
-        "log",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "matmul",
-        "max",
-        "maximum",
-        "mean",
-        "min",
-        "minimum",
-        "mod",
-        "multiply",
-        "negative",
-        "not_equal",
-        "reshape",
-        "round",
-        "sign",
-        "sin",
-        "sort",
-        "split",
-        "sqrt",
-        "square",
-        "squeeze",
-        "stack",
-        "subtract",
-        "sum",
-        "tanh",
-        "transpose",
-        "where",
-    ]
-)
 
 
 class _Functions(threading.local):
@@ -394,6 +340,18 @@ def deferring(function: F) -> F:
 
     called.__module__ = "foldbatch.static.ops"  # where pickle finds it
     return called  # type: ignore[return-value]
+
+
+def public(function: F) -> F:
+    """Enter a function into `FUNCTIONS`; return it as users call it, see `deferring`."""
+    FUNCTIONS[function.__name__] = deferring(function)
+    return FUNCTIONS[function.__name__]  # type: ignore[return-value]
+
+
+def numpys(function: F) -> F:
+    """Do the same with a function that takes what NumPy's of its name takes: users may call that one, too."""
+    TAKEN.add(function.__name__)
+    return public(function)
 
 
 def is_symbolic() -> bool:

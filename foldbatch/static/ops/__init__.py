@@ -4,8 +4,8 @@ Importing this package fills `foldbatch.static.graph.OPS`; its names are what us
 ``fb.ops``.
 """
 
-from foldbatch.operators import FUNCTIONS, deferring
-from foldbatch.static.graph import matmul
+from foldbatch.operators import FUNCTIONS, numpys
+from foldbatch.static import graph
 from foldbatch.static.ops import (  # noqa: F401 - they fill the table
     elementwise,
     linalg,
@@ -15,160 +15,17 @@ from foldbatch.static.ops import (  # noqa: F401 - they fill the table
     segments,
     shape,
 )
-from foldbatch.static.ops.batch_functions import (
-    batched,
-    random,
-    segment_max,
-    segment_mean,
-    segment_min,
-    segment_softmax,
-    segment_sum,
-    when_training,
-)
-from foldbatch.static.ops.contraction import einsum
-from foldbatch.static.ops.functions import (
-    abs,
-    add,
-    argmax,
-    cast,
-    clip,
-    cos,
-    cross_entropy,
-    divide,
-    dot,
-    equal,
-    exp,
-    floor,
-    floor_divide,
-    gelu,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    log,
-    log_sigmoid,
-    log_softmax,
-    logical_and,
-    logical_not,
-    logical_or,
-    logsumexp,
-    max,
-    maximum,
-    mean,
-    min,
-    minimum,
-    mod,
-    multiply,
-    negative,
-    not_equal,
-    one_hot,
-    power,
-    relu,
-    round,
-    sigmoid,
-    sign,
-    sin,
-    softmax,
-    softplus,
-    sqrt,
-    square,
-    subtract,
-    sum,
-    tanh,
-    where,
-)
-from foldbatch.static.ops.indexing import gather, getitem, segment_argmax, segment_position
-from foldbatch.static.ops.shape_functions import (
-    broadcast_to,
-    concat,
-    expand_dims,
-    pad,
-    reshape,
-    split,
-    squeeze,
-    stack,
-    transpose,
-)
-from foldbatch.static.ops.sorting import argsort, cumsum, norm, sort, topk
+from foldbatch.static.ops.batch_functions import *  # noqa: F403
+from foldbatch.static.ops.contraction import *  # noqa: F403
+from foldbatch.static.ops.functions import *  # noqa: F403
+from foldbatch.static.ops.indexing import *  # noqa: F403
+from foldbatch.static.ops.shape_functions import *  # noqa: F403
+from foldbatch.static.ops.sorting import *  # noqa: F403
 
-__all__ = [
-    "abs",
-    "add",
-    "argmax",
-    "argsort",
-    "batched",
-    "broadcast_to",
-    "cast",
-    "clip",
-    "concat",
-    "cos",
-    "cross_entropy",
-    "cumsum",
-    "divide",
-    "dot",
-    "einsum",
-    "equal",
-    "exp",
-    "expand_dims",
-    "floor",
-    "floor_divide",
-    "gather",
-    "gelu",
-    "greater",
-    "greater_equal",
-    "less",
-    "less_equal",
-    "log",
-    "log_sigmoid",
-    "log_softmax",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logsumexp",
-    "matmul",
-    "max",
-    "maximum",
-    "mean",
-    "min",
-    "minimum",
-    "mod",
-    "multiply",
-    "negative",
-    "norm",
-    "not_equal",
-    "one_hot",
-    "pad",
-    "power",
-    "random",
-    "relu",
-    "reshape",
-    "round",
-    "segment_argmax",
-    "segment_max",
-    "segment_mean",
-    "segment_min",
-    "segment_position",
-    "segment_softmax",
-    "segment_sum",
-    "sigmoid",
-    "sign",
-    "sin",
-    "softmax",
-    "softplus",
-    "sort",
-    "split",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
-    "subtract",
-    "sum",
-    "tanh",
-    "topk",
-    "transpose",
-    "when_training",
-    "where",
-]
+matmul = numpys(graph.matmul)
 
-globals().update({name: deferring(globals()[name]) for name in __all__})
-FUNCTIONS |= {name: globals()[name] for name in __all__} | {"getitem": deferring(getitem)}
+__all__ = sorted(FUNCTIONS.keys() - {"getitem"})  # noqa: PLE0605 - each is marked where it stands
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foldbatch.operators import public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift
 from foldbatch.static.op import CALL, fail
 from foldbatch.static.ops.random import KEY, SITES
 from foldbatch.types import TensorType
 
 
+@public
 def segment_sum(x: TensorLike) -> Node:
     """Return, per call, the sum over the elements of its sequence; zero for an empty one."""
     return apply("segment_sum", x)
 
 
+@public
 def segment_max(x: TensorLike) -> Node:
     """Return, per call, the maximum over the elements of its sequence; zero for an empty one.
 
@@ -27,6 +30,7 @@ def segment_max(x: TensorLike) -> Node:
     return apply("segment_max", x)
 
 
+@public
 def segment_min(x: TensorLike) -> Node:
     """Return, per call, the minimum over the elements of its sequence; zero for an empty one.
 
@@ -40,6 +44,7 @@ def segment_min(x: TensorLike) -> Node:
     return apply("where", filled, least, constant(0, node.dtype))
 
 
+@public
 def segment_mean(x: TensorLike) -> Node:
     """Return, per call, the mean over the elements of its sequence; zero for an empty one."""
     (node,) = lift("segment_mean", (x,))
@@ -50,6 +55,7 @@ def segment_mean(x: TensorLike) -> Node:
     return total / apply("maximum", count, 1)
 
 
+@public
 def segment_softmax(x: TensorLike) -> Node:
     """Return exp(x) normalised to sum to 1 over the elements of each call's sequence, stable for large x.
 
@@ -66,6 +72,7 @@ def segment_softmax(x: TensorLike) -> Node:
     return apply("segment_softmax", x)
 
 
+@public
 def random(shape: int | Sequence[int], dtype: str = "float32") -> Node:
     """Return uniform numbers in [0, 1) of a shape, other ones for each call of the block and each `random`.
 
@@ -83,6 +90,7 @@ def random(shape: int | Sequence[int], dtype: str = "float32") -> Node:
     return apply("random", KEY, shape=type_.shape, site=next(SITES), dtype=type_.dtype)
 
 
+@public
 def when_training(a: TensorLike, b: TensorLike) -> Node:
     """Return `a` while training and `b` in inference; both are of one type.
 
@@ -99,6 +107,7 @@ def when_training(a: TensorLike, b: TensorLike) -> Node:
     return apply("when_training", a, b)
 
 
+@public
 def batched(x: TensorLike) -> Node:
     """Return `x` with a row per call; a single value for the whole batch is repeated."""
     (node,) = lift("batched", (x,))

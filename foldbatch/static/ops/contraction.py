@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from foldbatch.operators import numpys
 from foldbatch.static.graph import Node, TensorLike, apply, lift, matmul
 from foldbatch.static.op import UNBATCHED, fail
 
 
+@numpys
 def einsum(subscripts: str, *operands: TensorLike) -> Node:
     """Return the sum of products that Einstein's notation says, over instance axes.
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch.operators import numpys, public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, matmul
 from foldbatch.static.op import fail
 from foldbatch.static.ops.indexing import gather
@@ -57,81 +58,97 @@ def _compared(name: str, a: TensorLike, b: TensorLike) -> Node:
     return apply(name, x, y)
 
 
+@numpys
 def add(*xs: TensorLike) -> Node:
     """Return the sum of any number of tensors."""
     return apply("add", *xs)
 
 
+@numpys
 def subtract(a: TensorLike, b: TensorLike) -> Node:
     """Return a - b."""
     return apply("subtract", a, b)
 
 
+@numpys
 def multiply(a: TensorLike, b: TensorLike) -> Node:
     """Return a * b, elementwise."""
     return apply("multiply", a, b)
 
 
+@numpys
 def divide(a: TensorLike, b: TensorLike) -> Node:
     """Return a / b."""
     return apply("divide", a, b)
 
 
+@numpys
 def negative(x: TensorLike) -> Node:
     """Return -x."""
     return apply("negative", x)
 
 
+@numpys
 def abs(x: TensorLike) -> Node:
     """Return the absolute value."""
     return apply("abs", x)
 
 
+@numpys
 def sign(x: TensorLike) -> Node:
     """Return -1, 0 or 1; no gradient flows through it."""
     return apply("sign", x)
 
 
+@numpys
 def square(x: TensorLike) -> Node:
     """Return x * x."""
     return apply("square", x)
 
 
+@numpys
 def sqrt(x: TensorLike) -> Node:
     """Return the square root."""
     return apply("sqrt", x)
 
 
+@numpys
 def exp(x: TensorLike) -> Node:
     """Return e to the x."""
     return apply("exp", x)
 
 
+@numpys
 def log(x: TensorLike) -> Node:
     """Return the natural logarithm."""
     return apply("log", x)
 
 
+@numpys
 def sin(x: TensorLike) -> Node:
     """Return the sine of an angle in radians."""
     return apply("sin", x)
 
 
+@numpys
 def cos(x: TensorLike) -> Node:
     """Return the cosine of an angle in radians."""
     return apply("cos", x)
 
 
+@numpys
 def tanh(x: TensorLike) -> Node:
     """Return the hyperbolic tangent."""
     return apply("tanh", x)
 
 
+@public
 def sigmoid(x: TensorLike) -> Node:
     """Return 1 / (1 + exp(-x)), computed without overflow."""
     return apply("sigmoid", x)
 
 
+@public
 def log_sigmoid(x: TensorLike) -> Node:
     """Return log(sigmoid(x)), finite wherever x is: -log(1 + exp(-x)).
 
@@ -141,11 +158,13 @@ def log_sigmoid(x: TensorLike) -> Node:
     return apply("log_sigmoid", x)
 
 
+@public
 def relu(x: TensorLike) -> Node:
     """Return max(x, 0); the gradient at 0 is 0."""
     return apply("relu", x)
 
 
+@public
 def gelu(x: TensorLike) -> Node:
     """Return the Gaussian error linear unit in its tanh form, within 5e-4 of ``x * Phi(x)``.
 
@@ -157,11 +176,13 @@ def gelu(x: TensorLike) -> Node:
     return 0.5 * node * (1.0 + tanh((2 / pi) ** 0.5 * (node + 0.044715 * (node * square(node)))))
 
 
+@public
 def softplus(x: TensorLike) -> Node:
     """Return log(1 + exp(x)), computed without overflow."""
     return apply("softplus", x)
 
 
+@public
 def power(x: TensorLike, exponent: TensorLike) -> Node:
     """Return x to a power; of the two, one is a number or a constant array of no axes."""
     if isinstance(exponent, Node):
@@ -182,26 +203,31 @@ def power(x: TensorLike, exponent: TensorLike) -> Node:
     return apply("power", as_node(x, "power"), exponent=float(exponent))
 
 
+@numpys
 def floor(x: TensorLike) -> Node:
     """Return the largest whole number that is not above x, as a float; no gradient flows through it."""
     return apply("floor", x)
 
 
+@numpys
 def round(x: TensorLike) -> Node:
     """Return the nearest whole number as a float, of two the even one; no gradient flows through it."""
     return apply("round", x)
 
 
+@numpys
 def floor_divide(a: TensorLike, b: TensorLike) -> Node:
     """Return the floor of the exact quotient of floats; no gradient flows through it."""
     return apply("floor_divide", a, b)
 
 
+@numpys
 def mod(a: TensorLike, b: TensorLike) -> Node:
     """Return what ``floor_divide(a, b) * b`` leaves of floats `a`, with the sign of `b`."""
     return apply("mod", a, b)
 
 
+@numpys
 def clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None = None) -> Node:
     """Return x with its elements held between two bounds, either of which may be left out.
 
@@ -213,66 +239,79 @@ def clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None =
     return node if high is None else minimum(node, high)
 
 
+@numpys
 def minimum(a: TensorLike, b: TensorLike) -> Node:
     """Return the smaller of each pair; at a tie the gradient goes to `a`."""
     return apply("minimum", a, b)
 
 
+@numpys
 def maximum(a: TensorLike, b: TensorLike) -> Node:
     """Return the larger of each pair; at a tie the gradient goes to `a`."""
     return apply("maximum", a, b)
 
 
+@numpys
 def less(a: TensorLike, b: TensorLike) -> Node:
     """Return a < b as bool."""
     return _compared("less", a, b)
 
 
+@numpys
 def less_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a <= b as bool."""
     return _compared("less_equal", a, b)
 
 
+@numpys
 def equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a == b as bool."""
     return _compared("equal", a, b)
 
 
+@numpys
 def not_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a != b as bool."""
     return logical_not(equal(a, b))
 
 
+@numpys
 def greater(a: TensorLike, b: TensorLike) -> Node:
     """Return a > b as bool."""
     return _compared("less", b, a)
 
 
+@numpys
 def greater_equal(a: TensorLike, b: TensorLike) -> Node:
     """Return a >= b as bool."""
     return _compared("less_equal", b, a)
 
 
+@numpys
 def logical_not(x: TensorLike) -> Node:
     """Return whether a bool is False."""
     return apply("equal", _as_bool(x, "logical_not"), False)  # noqa: FBT003 - the number 0 of bools
 
 
+@numpys
 def logical_and(a: TensorLike, b: TensorLike) -> Node:
     """Return whether both bools are True."""
     return apply("where", _as_bool(a, "logical_and"), _as_bool(b, "logical_and"), constant(value=False))
 
 
+@numpys
 def logical_or(a: TensorLike, b: TensorLike) -> Node:
     """Return whether at least one of two bools is True."""
     return apply("where", _as_bool(a, "logical_or"), constant(value=True), _as_bool(b, "logical_or"))
 
 
+@numpys
 def where(condition: TensorLike, a: TensorLike, b: TensorLike) -> Node:
     """Return `a` where the condition holds, else `b`."""
     return apply("where", condition, *lift("where", (a, b)))  # numbers must not take the condition's dtype
 
 
+@public
 def cast(x: TensorLike, dtype: Any) -> Node:
     """Return `x` in another dtype; gradients flow between float dtypes.
 
@@ -283,11 +322,13 @@ def cast(x: TensorLike, dtype: Any) -> Node:
     return node if node.dtype == name else apply("cast", node, dtype=name)
 
 
+@numpys
 def sum(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
     """Return the sum over instance axes (all of them by default)."""
     return _reduced("sum", x, axis, keepdims)
 
 
+@numpys
 def mean(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
     """Return the mean over instance axes (all of them by default)."""
     node = as_node(x, "mean")
@@ -301,6 +342,7 @@ def mean(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bo
     return _reduced("mean", node, axis, keepdims) * (1.0 / count)
 
 
+@numpys
 def max(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> Node:
     """Return the maximum along one axis, or of all elements; at a tie the gradient goes to the first."""
     node = as_node(x, "max")
@@ -312,6 +354,7 @@ def max(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> No
     return _keep(result, node, (place,)) if keepdims else result
 
 
+@numpys
 def min(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> Node:
     """Return the minimum over an instance axis (all of them by default); the gradient goes to the first."""
     node = as_node(x, "min")
@@ -320,6 +363,7 @@ def min(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> No
     return -1 - max(-1 - node, axis, keepdims=keepdims)  # the least integer has no negative
 
 
+@numpys
 def argmax(x: TensorLike, axis: int | None = None) -> Node:
     """Return the index (int64) of the first maximum along an axis, or among all elements in order."""
     node = as_node(x, "argmax")
@@ -328,24 +372,28 @@ def argmax(x: TensorLike, axis: int | None = None) -> Node:
     return apply("argmax", node, axis=axis_of(node, axis, "argmax"))
 
 
+@public
 def softmax(x: TensorLike, axis: int = -1) -> Node:
     """Return exp(x) normalised to sum to 1 along an axis, stable for large x."""
     node = as_node(x, "softmax")
     return apply("softmax", node, axis=axis_of(node, axis, "softmax"))
 
 
+@public
 def log_softmax(x: TensorLike, axis: int = -1) -> Node:
     """Return log(softmax(x)) along an axis, finite wherever x is."""
     node = as_node(x, "log_softmax")
     return apply("log_softmax", node, axis=axis_of(node, axis, "log_softmax"))
 
 
+@public
 def logsumexp(x: TensorLike, axis: int = -1) -> Node:
     """Return log(sum(exp(x))) along an axis, stable for large x."""
     node = as_node(x, "logsumexp")
     return apply("logsumexp", node, axis=axis_of(node, axis, "logsumexp"))
 
 
+@public
 def cross_entropy(
     logits: TensorLike, label: TensorLike, *, weights: TensorLike | None = None, smoothing: float = 0.0
 ) -> Node:
@@ -387,6 +435,7 @@ def cross_entropy(
     return (1 - smoothing) * loss - smoothing * all_classes
 
 
+@numpys
 def dot(a: TensorLike, b: TensorLike) -> Node:
     """Return the inner product of two vectors, or the product of matrices as `matmul` does."""
     x, y = lift("dot", (a, b))
@@ -395,6 +444,7 @@ def dot(a: TensorLike, b: TensorLike) -> Node:
     return matmul(x, y)
 
 
+@public
 def one_hot(ids: TensorLike, size: int, dtype: str = "float32") -> Node:
     """Return vectors of `size` that are 1 at the id; an id out of range is an error."""
     return apply("one_hot", ids, size=int(size), dtype=TensorType((), dtype).dtype)

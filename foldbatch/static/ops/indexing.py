@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch.operators import public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift
 from foldbatch.static.op import UNBATCHED, fail
 
 
+@public
 def getitem(x: Node, key: Any) -> Node:
     """Return ``x[key]`` for ints, slices, ``...`` and None; for one tensor or array of ids, rows of `x`."""
     if isinstance(key, Node | np.ndarray | list):
@@ -70,6 +72,7 @@ def _stepped(x: Node, axis: int, key: slice) -> Node:
     return x
 
 
+@public
 def gather(table: TensorLike, ids: TensorLike) -> Node:
     """Return rows of a table by ids that may be computed; an id out of range is an error.
 
@@ -120,6 +123,7 @@ def _of_sequence(x: Node, ids: Node) -> Node:
     return apply("where", apply("reshape", inside, shape=column), rows, constant(0, x.dtype))
 
 
+@public
 def segment_position(x: TensorLike) -> Node:
     """Return, for each element of a call's sequence, how many stand before it, as int64.
 
@@ -141,6 +145,7 @@ def segment_position(x: TensorLike) -> Node:
     return apply("segment_position", one)
 
 
+@public
 def segment_argmax(x: TensorLike) -> Node:
     """Return, per call, which element of its sequence is the (first) maximum, as int64; 0 for an empty one.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foldbatch.operators import numpys, public
 from foldbatch.static.graph import Node, TensorLike, apply, lift
 from foldbatch.static.op import fail
 
@@ -23,6 +24,7 @@ def axis_of(x: Node, axis: int, op: str, *, extra: int = 0) -> int:
     return axis % rank
 
 
+@numpys
 def reshape(x: TensorLike, shape: int | Sequence[int]) -> Node:
     """Return the elements in another shape; one extent may be -1."""
     node = as_node(x, "reshape")
@@ -37,6 +39,7 @@ def reshape(x: TensorLike, shape: int | Sequence[int]) -> Node:
     return node if tuple(sizes) == node.shape else apply("reshape", node, shape=tuple(sizes))
 
 
+@numpys
 def transpose(x: TensorLike, axes: Sequence[int] | None = None) -> Node:
     """Return the tensor with its axes permuted, reversed by default."""
     node = as_node(x, "transpose")
@@ -45,6 +48,7 @@ def transpose(x: TensorLike, axes: Sequence[int] | None = None) -> Node:
     return apply("transpose", node, axes=tuple(axis_of(node, a, "transpose") for a in axes))
 
 
+@numpys
 def expand_dims(x: TensorLike, axis: int) -> Node:
     """Return the tensor with a new axis of extent 1."""
     node = as_node(x, "expand_dims")
@@ -52,6 +56,7 @@ def expand_dims(x: TensorLike, axis: int) -> Node:
     return reshape(node, (*node.shape[:place], 1, *node.shape[place:]))
 
 
+@numpys
 def squeeze(x: TensorLike, axis: int) -> Node:
     """Return the tensor without one axis of extent 1."""
     node = as_node(x, "squeeze")
@@ -61,6 +66,7 @@ def squeeze(x: TensorLike, axis: int) -> Node:
     return node[(slice(None),) * place + (0,)]
 
 
+@numpys
 def broadcast_to(x: TensorLike, shape: Sequence[int]) -> Node:
     """Return the tensor repeated along axes of extent 1 to `shape`."""
     node = as_node(x, "broadcast_to")
@@ -68,12 +74,14 @@ def broadcast_to(x: TensorLike, shape: Sequence[int]) -> Node:
     return node if sizes == node.shape else apply("broadcast_to", node, shape=sizes)
 
 
+@public
 def pad(x: TensorLike, before: int, after: int, axis: int = 0) -> Node:
     """Return `x` with zeros before and after it along an instance axis."""
     node = as_node(x, "pad")
     return apply("pad", node, axis=axis_of(node, axis, "pad"), before=int(before), after=int(after))
 
 
+@numpys
 def concat(xs: Sequence[TensorLike], axis: int = 0) -> Node:
     """Return tensors joined along an existing axis."""
     nodes = [as_node(x, "concat") for x in xs]
@@ -82,6 +90,7 @@ def concat(xs: Sequence[TensorLike], axis: int = 0) -> Node:
     return nodes[0] if len(nodes) == 1 else apply("concat", *nodes, axis=axis_of(nodes[0], axis, "concat"))
 
 
+@numpys
 def stack(xs: Sequence[TensorLike], axis: int = 0) -> Node:
     """Return tensors of one type joined along a new axis."""
     nodes = [as_node(x, "stack") for x in xs]
@@ -90,6 +99,7 @@ def stack(xs: Sequence[TensorLike], axis: int = 0) -> Node:
     return apply("stack", *nodes, axis=axis_of(nodes[0], axis, "stack", extra=1))
 
 
+@numpys
 def split(x: TensorLike, parts: int, axis: int = 0) -> tuple[Node, ...]:
     """Return equal slices along an axis."""
     node = as_node(x, "split")

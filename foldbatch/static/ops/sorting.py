@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from foldbatch.operators import numpys, public
 from foldbatch.static.graph import Node, TensorLike, constant
 from foldbatch.static.op import fail
 from foldbatch.static.ops import functions as f
@@ -17,6 +18,7 @@ from foldbatch.static.ops.shape_functions import as_node, axis_of, expand_dims, 
 from foldbatch.types import describe_value
 
 
+@numpys
 def argsort(x: TensorLike, axis: int = -1) -> Node:
     """Return the indices that sort an axis: ``x: [..., n]`` to ``int64[..., n]``.
 
@@ -31,6 +33,7 @@ def argsort(x: TensorLike, axis: int = -1) -> Node:
     return _back(f.argmax(f.cast(_places(last, descending=False), "int32"), axis=-1), node, axis)
 
 
+@numpys
 def sort(x: TensorLike, axis: int = -1) -> Node:
     """Return a tensor whose elements ascend along an axis, NaN last, as ``np.sort`` does.
 
@@ -44,6 +47,7 @@ def sort(x: TensorLike, axis: int = -1) -> Node:
     return _back(_picked(_places(last, descending=False), last), node, axis)
 
 
+@public
 def topk(x: TensorLike, k: int, axis: int = -1) -> tuple[Node, Node]:
     """Return the `k` greatest elements of an axis, greatest first, and their indices (int64).
 
@@ -61,6 +65,7 @@ def topk(x: TensorLike, k: int, axis: int = -1) -> tuple[Node, Node]:
     return _back(_picked(places, last), node, axis), _back(f.argmax(f.cast(places, "int32"), -1), node, axis)
 
 
+@numpys
 def cumsum(x: TensorLike, axis: int | None = None) -> Node:
     """Return running sums along an axis, or over all elements, as ``np.cumsum`` does.
 
@@ -79,6 +84,7 @@ def cumsum(x: TensorLike, axis: int | None = None) -> Node:
     return total
 
 
+@public
 def norm(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
     """Return the Euclidean norm over instance axes, all by default; at zero its gradient is zero.
 
