@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.collected import sum_losses
 from foldbatch.engines.engine import Cotangents
-from foldbatch.engines.parts import Begun
+from foldbatch.engines.parts import Begun, sum_losses
 from foldbatch.engines.results import walk
 from foldbatch.engines.runner import Runner, Work
 from foldbatch.engines.visits import Visits

@@ -19,11 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.batch import Batch, schedule_batch, traced_for
-from foldbatch.engines.collected import collect, nothing, sum_losses
 from foldbatch.engines.engine import Cotangents, Run, Settings, choose_engine, load_engine
 from foldbatch.engines.keys import example_numbers, keyed
-from foldbatch.engines.naming import Naming
-from foldbatch.engines.parts import Begun, Derived, Seeds
+from foldbatch.engines.parts import Begun, Derived, Naming, Seeds, collect, nothing, sum_losses
 from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.report import Alternative, Report, report_on, worth_trying
 from foldbatch.engines.results import Losses, Metrics, Results, join

@@ -17,8 +17,7 @@ from foldbatch.static.graph import SOURCES, Graph, constant, input_node, paramet
 from foldbatch.static.printer import expression, print_graph
 from foldbatch.static.routines import Target
 from foldbatch.types import TensorType
-from foldbatch.views.explain import Placed, Weight, joined, name_nodes, ops_in, place, weights
-from foldbatch.views.parts import parts_of
+from foldbatch.views.explain import Placed, Weight, joined, name_nodes, ops_in, parts_of, place, weights
 from tests.programs import BlockProgram, programs
 from tests.views.explained import explained, textbook, tree_node
 
