@@ -28,7 +28,7 @@ from foldbatch.static import passes, sides
 from foldbatch.static.graph import Node
 from foldbatch.static.stages import STEP, split
 from foldbatch.trees import Tree, Vocabulary
-from foldbatch.views.explain import parts_of
+from foldbatch.views.explain import parts_of, planned, unplanned
 
 BACKENDS = "numpy", "numba"
 EXECUTOR, UPDATE = "executor and schedule", "update of parameters"
