@@ -45,6 +45,11 @@ PLANS = ("tests/scheduler/test_policies.py",)
 TABLES = ("tests/scheduler/test_tables.py", "-k", "cotangent")
 SHARING = ("tests/scheduler/test_sharing.py",)
 TRACES = ("tests/model/test_traces.py",)
+FILES = ("tests/system/test_files.py",)
+SAMPLERS = ("tests/train/test_samplers.py",)
+CLIPPING = ("tests/train/test_gradients.py",)
+PATIENCE = ("tests/train/callbacks/test_steering.py",)
+DRAWINGS = ("tests/views/test_drawing.py",)
 
 
 class Mutant(NamedTuple):
@@ -473,6 +478,41 @@ MUTANTS = (
         "self.eps * correction",
         "self.eps",
         tests=BY_THE_BOOK,
+    ),
+    Mutant(
+        "gradients are clipped one by one, not together",
+        "train/gradients.py",
+        "norm = math.sqrt(sum(_square_sum(_numbers(gradient)) for gradient in grads.values()))",
+        "norm = math.sqrt(max(_square_sum(_numbers(gradient)) for gradient in grads.values()))",
+        tests=CLIPPING,
+    ),
+    Mutant(
+        "patience is counted from the first epoch",
+        "train/callbacks/steering.py",
+        "self.best, self.best_epoch, self._waited = value, trainer.epoch, 0",
+        "self.best, self.best_epoch = value, trainer.epoch",
+        tests=PATIENCE,
+    ),
+    Mutant(
+        "a batch may be one example above its limit",
+        "train/samplers.py",
+        "if not batches or cost > room:",
+        "if not batches or room < 0:",
+        tests=SAMPLERS,
+    ),
+    Mutant(
+        "a file that was changed is taken for whole",
+        "system/files.py",
+        "if cover.digest != _digest(kind, bytes(cover.header), arrays):",
+        "if not cover.digest:",
+        tests=FILES,
+    ),
+    Mutant(
+        "a rail ends at its first reader",
+        "views/drawing.py",
+        'ending = [i for i in read if left[rails[i] or ""] == 0]',
+        "ending = list(read)",
+        tests=DRAWINGS,
     ),
     Mutant(
         "functions that are not known to be pure are taken for pure",
