@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from foldbatch.engines.batch import Batch
+from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.engine import Run
 from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.ranges import OutOfRangeError
@@ -20,7 +20,7 @@ from foldbatch.engines.results import (
     decode,
     no_values,
 )
-from foldbatch.engines.visits import Visits
+from foldbatch.engines.visits import DataGradients
 from foldbatch.errors import ExampleError
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
@@ -37,7 +37,7 @@ class Derived:
 
     losses: Losses  # the part's losses
     gradients: dict[Parameter, Gradient]  # the gradients, by parameter
-    visits: Visits  # the gradients of data, where the model's cells yield them
+    visits: DataGradients  # the gradients of data, where the model's cells yield them
     size: int  # how many examples the part has
     results: Results | None = None  # its results and metrics, where they are asked for
 
@@ -47,7 +47,7 @@ class Begun:
     """A part that has run forward, for training; its backward pass may follow."""
 
     part: SubBatch
-    batch: Batch  # it scheduled
+    batch: ScheduledBatch  # it scheduled
     run: Run  # what ran it
 
     def batch_seeds(self, seeds: Seeds) -> list[list[tuple[int, Array]]]:
@@ -59,7 +59,7 @@ class Begun:
         ]
 
 
-def collect(model: Model, batch: Batch, run: Run, asides: Collection[str]) -> Results:
+def collect(model: Model, batch: ScheduledBatch, run: Run, asides: Collection[str]) -> Results:
     """Return the results of a batch that has run forward."""
     items = decode(model.result, batch.results, batch.merged.offsets.tolist(), run.fetch)
     metrics = _metrics(model, _by_name(model, batch, run)) if "metrics" in asides else None
@@ -88,7 +88,7 @@ def _loss_names(model: Model) -> list[str]:
     return [name for names in model.losses for name in names]
 
 
-def _by_name(model: Model, batch: Batch, run: Run) -> dict[str, list[Any]]:
+def _by_name(model: Model, batch: ScheduledBatch, run: Run) -> dict[str, list[Any]]:
     """Return what cells collected under each name: values, places of visits, examples and labels."""
     merged, schedule = batch.merged, batch.schedule
     collected: dict[str, list[Any]] = {}
@@ -131,7 +131,7 @@ class Naming:
     """
 
     model: Model
-    batch: Batch  # what runs
+    batch: ScheduledBatch  # what runs
     first: int  # the example that it begins with
 
     def __call__(self) -> Naming:

@@ -138,7 +138,7 @@ class Results(Sequence[Any]):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Step:
+class StepResult:
     """What one training pass over a batch yields."""
 
     loss: float  # the float sum of all losses
@@ -150,7 +150,7 @@ class Step:
     def __repr__(self) -> str:
         gradients = f"gradients of {counted(len(self.gradients), 'parameter')}"
         results = counted(len(self.results), "result")
-        return f"Step(loss {self.loss:g}, losses {self.losses}, {gradients}, {results}, {self.metrics})"
+        return f"StepResult(loss {self.loss:g}, losses {self.losses}, {gradients}, {results}, {self.metrics})"
 
 
 def _not_asked(what: str, option: str) -> NotAskedError:

@@ -269,7 +269,7 @@ Reached = defaultdict[Node, set[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class StagedNode:
     """A node that a routine computes: its name and expression, when it runs, and why then."""
 
     name: str
@@ -279,7 +279,7 @@ class Placed:
     reason: str
 
 
-def place(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterator[Placed]:
+def place(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterator[StagedNode]:
     """Return every node of every part, part by part in the order in which they run."""
     for direction, words in _RESULTS.items():
         of_side = [part for part in parts if part.direction == direction]
@@ -289,7 +289,7 @@ def place(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterator[
         for part in of_side:
             for node in part.computed:
                 reason = _reason(node, part.when, reads[node], needed[node], words)
-                yield Placed(names[node], expression(node, names), direction, part.when, reason)
+                yield StagedNode(names[node], expression(node, names), direction, part.when, reason)
 
 
 def _recursive_ends(cell: Cell, direction: str) -> tuple[Reached, Reached]:
@@ -411,7 +411,7 @@ class CellExplanation:
     graph_after: Graph
     parts: StageParts
     inference: StageParts
-    stages: tuple[Placed, ...]
+    stages: tuple[StagedNode, ...]
     buffers: tuple[NamedBuffer, ...]
     unplaced: tuple[str, ...]
     recomputed: tuple[Recomputed, ...]
