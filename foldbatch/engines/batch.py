@@ -33,7 +33,7 @@ class ScheduledBatch:
 
     def __repr__(self) -> str:
         calls, steps = counted(self.merged.trace.size, "call"), counted(self.schedule.groups, "step")
-        return f"ScheduledBatch({counted(len(self.results), 'example')}, {calls} in {steps})"
+        return f"Batch({counted(len(self.results), 'example')}, {calls} in {steps})"
 
 
 def arenas_of(batch: ScheduledBatch, cells: Sequence[CellSignature]) -> Index:

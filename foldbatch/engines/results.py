@@ -150,7 +150,7 @@ class StepResult:
     def __repr__(self) -> str:
         gradients = f"gradients of {counted(len(self.gradients), 'parameter')}"
         results = counted(len(self.results), "result")
-        return f"StepResult(loss {self.loss:g}, losses {self.losses}, {gradients}, {results}, {self.metrics})"
+        return f"Step(loss {self.loss:g}, losses {self.losses}, {gradients}, {results}, {self.metrics})"
 
 
 def _not_asked(what: str, option: str) -> NotAskedError:
