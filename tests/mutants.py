@@ -46,6 +46,8 @@ TABLES = ("tests/scheduler/test_tables.py", "-k", "cotangent")
 SHARING = ("tests/scheduler/test_sharing.py",)
 TRACES = ("tests/model/test_traces.py",)
 FILES = ("tests/system/test_files.py",)
+DERIVATIVES = ("tests/program/test_derivatives.py",)
+PASSES = ("tests/static/passes/test_widen.py", "tests/static/passes/test_matmuls.py")
 SAMPLERS = ("tests/train/test_samplers.py",)
 CLIPPING = ("tests/train/test_gradients.py",)
 PATIENCE = ("tests/train/callbacks/test_steering.py",)
@@ -123,7 +125,7 @@ MUTANTS = (
         "engines/runner.py",
         "values[np.argsort(tables[k].order)]",
         "values[tables[k].order]",
-        tests=DEEP,
+        tests=DERIVATIVES,
     ),
     Mutant(
         "cotangents of results belong to another example",
@@ -174,6 +176,7 @@ MUTANTS = (
         "static/passes/widen.py",
         "parts = [member.node.inputs[i] for member in run]",
         "parts = [member.node.inputs[i] for member in reversed(run)]",
+        tests=PASSES,
     ),
     Mutant(
         "merged products are cut at the wrong column",
