@@ -19,7 +19,7 @@ from foldbatch import Program
 from foldbatch.engines.arrays import ArrayEngine, Kernels
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.launch import LaunchTable
-from foldbatch.engines.memory import Memory
+from foldbatch.engines.memory import BatchMemory
 from foldbatch.engines.numpy import kernel as numpy_kernel
 from foldbatch.engines.numpy import text as numpy_text
 from foldbatch.engines.numpy.spelling import SPELLINGS
@@ -59,7 +59,7 @@ def timed(program: Program, spent: Seconds) -> Program:
         with INSERTED[engine.name](clock):
             kernels = engine._make(bound)
 
-        def walk(table: LaunchTable, memory: Memory) -> None:
+        def walk(table: LaunchTable, memory: BatchMemory) -> None:
             clock.start()
             kernels.walk(table, memory)
             clock.lap(OTHER)

@@ -28,8 +28,7 @@ from foldbatch.static import passes, sides
 from foldbatch.static.graph import Node
 from foldbatch.static.stages import STEP, split
 from foldbatch.trees import Tree, Vocabulary
-from foldbatch.views import parts as footprint
-from foldbatch.views.parts import parts_of
+from foldbatch.views.explain import parts_of, planned, unplanned
 
 BACKENDS = "numpy", "numba"
 EXECUTOR, UPDATE = "executor and schedule", "update of parameters"
@@ -149,14 +148,14 @@ def _engine(program: Program) -> ArrayEngine:
 def memory(program: Program, trees: Sequence[Tree]) -> Memory:
     """Return the bytes of a batch's buffers, of a program without sequences."""
     tables, target = schedule(program, trees).schedule.cells, _engine(program).target
-    unplanned = planned = kept = 0
+    whole = used = kept = 0
     for cell, table in zip(program.model.cells, tables, strict=True):
         rows = {"N": len(table.order), "1": 1}
         parts = parts_of(cell.training, target)
-        unplanned += sum(size * rows[axis] for axis, size in footprint.unplanned(parts).items())
-        planned += sum(size * rows[axis] for axis, size in footprint.planned(parts).items())
+        whole += sum(size * rows[axis] for axis, size in unplanned(parts).items())
+        used += sum(size * rows[axis] for axis, size in planned(parts).items())
         kept += sum(buffer.type.nbytes * rows[buffer.axis.name] for buffer in cell.training.kept)
-    return Memory(unplanned, planned, kept, program.describe(list(trees)).buffer_bytes)
+    return Memory(whole, used, kept, program.describe(list(trees)).buffer_bytes)
 
 
 # -- timing

@@ -66,8 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def report(options: argparse.Namespace) -> None:
     """Measure every size of batch, and print a line for each."""
-    from foldbatch.exporting.checking import largest_difference, session_of  # noqa: PLC0415 - an extra
-    from foldbatch.exporting.exporter import Exporter  # noqa: PLC0415
+    from foldbatch.exporting.exporter import Exporter, largest_difference, session_of  # noqa: PLC0415 - an extra
 
     trees, what = trees_of(options, options.trees)
     vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())

@@ -32,7 +32,7 @@ WALKS = (LAWS, "-k", "one_by_one and functions")
 ONCE = (LAWS, "-k", "once_failed")
 DEEP = (LAWS, "-k", "many_levels")
 ZOO = (LAWS, "-k", "zoo")
-DRAWS = (LAWS, "-k", "draws")
+DRAWS = ("tests/blocks/layers/test_dropout.py", "tests/engines/test_keys.py")
 EDGES = ("tests/test_edges.py", "-k", "edges_are_numpys and {engine}")
 EXACT = ("tests/test_exactness.py",)
 BY_THE_BOOK = ("tests/train/test_optimizers.py",)
@@ -45,6 +45,13 @@ PLANS = ("tests/scheduler/test_policies.py",)
 TABLES = ("tests/scheduler/test_tables.py", "-k", "cotangent")
 SHARING = ("tests/scheduler/test_sharing.py",)
 TRACES = ("tests/model/test_traces.py",)
+FILES = ("tests/system/test_files.py",)
+DERIVATIVES = ("tests/program/test_derivatives.py",)
+PASSES = ("tests/static/passes/test_widen.py", "tests/static/passes/test_matmuls.py")
+SAMPLERS = ("tests/train/test_samplers.py",)
+CLIPPING = ("tests/train/test_gradients.py",)
+PATIENCE = ("tests/train/callbacks/test_steering.py",)
+DRAWINGS = ("tests/views/test_drawing.py",)
 
 
 class Mutant(NamedTuple):
@@ -118,7 +125,7 @@ MUTANTS = (
         "engines/runner.py",
         "values[np.argsort(tables[k].order)]",
         "values[tables[k].order]",
-        tests=DEEP,
+        tests=DERIVATIVES,
     ),
     Mutant(
         "cotangents of results belong to another example",
@@ -169,6 +176,7 @@ MUTANTS = (
         "static/passes/widen.py",
         "parts = [member.node.inputs[i] for member in run]",
         "parts = [member.node.inputs[i] for member in reversed(run)]",
+        tests=PASSES,
     ),
     Mutant(
         "merged products are cut at the wrong column",
@@ -473,6 +481,41 @@ MUTANTS = (
         "self.eps * correction",
         "self.eps",
         tests=BY_THE_BOOK,
+    ),
+    Mutant(
+        "gradients are clipped one by one, not together",
+        "train/gradients.py",
+        "norm = math.sqrt(sum(_square_sum(_numbers(gradient)) for gradient in grads.values()))",
+        "norm = math.sqrt(max(_square_sum(_numbers(gradient)) for gradient in grads.values()))",
+        tests=CLIPPING,
+    ),
+    Mutant(
+        "patience is counted from the first epoch",
+        "train/callbacks/steering.py",
+        "self.best, self.best_epoch, self._waited = value, trainer.epoch, 0",
+        "self.best, self.best_epoch = value, trainer.epoch",
+        tests=PATIENCE,
+    ),
+    Mutant(
+        "a batch may be one example above its limit",
+        "train/samplers.py",
+        "if not batches or cost > room:",
+        "if not batches or room < 0:",
+        tests=SAMPLERS,
+    ),
+    Mutant(
+        "a file that was changed is taken for whole",
+        "system/files.py",
+        "if cover.digest != _digest(kind, bytes(cover.header), arrays):",
+        "if not cover.digest:",
+        tests=FILES,
+    ),
+    Mutant(
+        "a rail ends at its first reader",
+        "views/drawing.py",
+        'ending = [i for i in read if left[rails[i] or ""] == 0]',
+        "ending = list(read)",
+        tests=DRAWINGS,
     ),
     Mutant(
         "functions that are not known to be pure are taken for pure",

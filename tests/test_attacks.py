@@ -81,7 +81,7 @@ def test_what_is_listed_does_no_harm_whatever_it_is_given(tmp_path):
     [
         ([*(f"foldbatch.commands.{name}" for name in PLAIN), "foldbatch.gain.command"], "numpy"),
         (["foldbatch.commands.serve", "foldbatch.serve.running", "foldbatch.serve.service"], "uvicorn"),
-        (["foldbatch.commands.export", "foldbatch.exporting.checking"], "onnxruntime"),
+        (["foldbatch.commands.export", "foldbatch.exporting.exporter"], "onnxruntime"),
     ],
     ids=["commands", "serve", "export"],
 )

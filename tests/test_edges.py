@@ -279,8 +279,11 @@ def results(block: fb.Block, engine: str, examples: list[Any]) -> list[Any]:
     if engine != "onnx":
         with mock.patch.dict(ENGINES, unfused=("tests.engines.unfused", "numba")):
             return list(fb.compile(block, engine, threads=1).run(examples))
-    from foldbatch.exporting.checking import run, session_of  # noqa: PLC0415 - it needs onnxruntime
-    from foldbatch.exporting.exporter import Exporter  # noqa: PLC0415
+    from foldbatch.exporting.exporter import (  # noqa: PLC0415 - it needs onnxruntime
+        Exporter,
+        run,
+        session_of,
+    )
 
     exporter = Exporter(fb.compile(block, "numpy"))
     return list(run(exporter, session_of(exporter.proto().SerializeToString(), threads=1), examples))

@@ -21,7 +21,7 @@ from foldbatch.engines.cuda.drivers import cupy_driver
 from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver
 from foldbatch.engines.cuda.drivers.driver import HEADER
 from foldbatch.engines.cuda.engine import CudaEngine
-from foldbatch.engines.engine import DEFAULTS, ENGINES, LAUNCHES, Backend, Settings
+from foldbatch.engines.engine import DEFAULTS, ENGINES, LAUNCHES, Backend, EngineSettings
 from foldbatch.model.model import Model
 
 NAME = "cuda-on-nothing"
@@ -109,7 +109,7 @@ def device() -> Device:
         return Device(CupyDriver(_cupy(loaded), "fp32"))
 
 
-def load(model: Model, settings: Settings = DEFAULTS) -> CudaEngine:
+def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; see `foldbatch.engines.cuda.load`."""
     return CudaEngine(NAME, model, device(), launch=settings.launch, debug=settings.debug)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from foldbatch.blocks.drafts import Line, Procedure
 from foldbatch.model.drafts import Draft
-from foldbatch.model.needed import Kept
+from foldbatch.model.needed import PrunedDraft
 
 APPENDS = re.compile(r"(row|feed|elements|label)(\d+)(?:_(\d+))?")  # what a call of a cell is recorded with
 STEP = "    "
@@ -91,7 +91,7 @@ class Renamed(ast.NodeTransformer):
     The number of an output that is not computed becomes None.
     """
 
-    def __init__(self, drafts: Sequence[Draft], kept: Mapping[int, Kept]) -> None:
+    def __init__(self, drafts: Sequence[Draft], kept: Mapping[int, PrunedDraft]) -> None:
         self.kept = kept
         self.numbers = {draft.variable: draft.number for draft in drafts}
 

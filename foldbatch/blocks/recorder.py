@@ -17,7 +17,7 @@ from foldbatch.blocks.endless import call_numbers
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
-from foldbatch.scheduler.record import Record
+from foldbatch.scheduler.record import TraceColumns
 from foldbatch.scheduler.trace import Ints
 
 MANY = 1_000_000  # value numbers, after which a record is full
@@ -137,7 +137,7 @@ class Recorder:
             bounds = self._bounds_of_calls(k)
             return np.concatenate([self._column(k, i, items[a:b]) for a, b in pairwise(bounds)])
 
-    def record(self) -> Record:
+    def record(self) -> TraceColumns:
         """Return what was noted of the examples that have ended.
 
         Raises:
@@ -156,7 +156,7 @@ class Recorder:
         counts = sizes[:, :cells] // np.array(self._row_widths, np.int64)
         labels = tuple(map(tuple, self._labels))
         values = np.array(self._values, np.int64)
-        return Record(
+        return TraceColumns(
             tuple(calls),
             tuple(elements),
             tuple(feeds),

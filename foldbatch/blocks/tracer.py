@@ -37,7 +37,7 @@ from foldbatch.model.tracer import MAX_CALLS, Look
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
-from foldbatch.scheduler.record import Record, Together, renumbered
+from foldbatch.scheduler.record import Together, TraceColumns, renumbered
 from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.system.garbage import no_garbage
 from foldbatch.types import describe_value
@@ -129,7 +129,7 @@ class Tracer:
             traces += self.traces_of(record)
         return traces
 
-    def traces_of(self, record: Record) -> list[Trace]:
+    def traces_of(self, record: TraceColumns) -> list[Trace]:
         """Return the traces of the examples of a record, with the levels of their calls."""
         cells = self.model.signatures
         batched = renumbered(record, [cell.arguments for cell in cells])
@@ -137,7 +137,9 @@ class Tracer:
         height = levels(self.policy, cells, batched.calls, batched.elements, values, self.arithmetic)
         return Together(replace(batched, levels=height), self.form).traces()
 
-    def record(self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None) -> Record:
+    def record(
+        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
+    ) -> TraceColumns:
         """Return the record of examples, or of the first ones where there are very many calls.
 
         Arguments and errors are those of `trace_all`.

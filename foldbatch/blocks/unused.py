@@ -17,7 +17,7 @@ from typing import TypeAlias
 from foldbatch.blocks.drafts import Line, Procedure
 from foldbatch.blocks.parsed import APPENDS, STEP, Atom, Renamed, Row, take_apart
 from foldbatch.model.drafts import Draft
-from foldbatch.model.needed import Kept
+from foldbatch.model.needed import PrunedDraft
 
 # An atom that stays; or ("name", function, variable), ("result", function, number), ("run", function), or
 # ("effect", function): something is changed that callers can see.
@@ -26,7 +26,7 @@ Name: TypeAlias = tuple[str, str, str]
 
 
 def without_unused(
-    functions: Sequence[Procedure], drafts: Sequence[Draft], kept: Mapping[int, Kept]
+    functions: Sequence[Procedure], drafts: Sequence[Draft], kept: Mapping[int, PrunedDraft]
 ) -> list[Procedure]:
     """Return the functions of a tracing program without the lines whose outcome nobody uses.
 

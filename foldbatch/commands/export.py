@@ -64,7 +64,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     print(f"takes {tables}\nyields {outputs}")
     if not examples:
         return 0
-    from foldbatch.exporting.checking import largest_difference  # noqa: PLC0415
+    from foldbatch.exporting.exporter import largest_difference  # noqa: PLC0415
 
     difference = largest_difference(program, exporter, data, examples)
     print(f"largest difference on {len(examples)} examples: {difference:.2g}")

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.batch import Batch, arenas_of
-from foldbatch.engines.bindings import Bound, Key, bind
+from foldbatch.engines.batch import ScheduledBatch, arenas_of
+from foldbatch.engines.bindings import Bound, KernelKey, bind
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.facts import Fact
 from foldbatch.engines.launch import HEAD, LaunchTable
 from foldbatch.engines.launches import Directions, launch_tables
-from foldbatch.engines.memory import Memory
+from foldbatch.engines.memory import BatchMemory
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Launched
 from foldbatch.engines.sums import sum_rows, total
@@ -32,7 +32,7 @@ from foldbatch.static.statements import Binding
 from foldbatch.timelines.timeline import Span
 
 # Runs the launches of a table; the buffers are those of the memory.
-Walk = Callable[[LaunchTable, Memory], None]
+Walk = Callable[[LaunchTable, BatchMemory], None]
 
 
 # Changes what a batch runs to what yields the same faster.
@@ -55,11 +55,11 @@ class Kernels:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ReadyBatch:
     """A schedule made ready for an engine: for training or for inference."""
 
     kernels: Kernels
-    batch: Batch
+    batch: ScheduledBatch
     tables: Directions
 
 
@@ -114,11 +114,11 @@ class ArrayEngine:
         """The kernels that infer, made when they are first needed."""
         return self._make(bind(self.model, self.target, training=False))
 
-    def memory(self) -> dict[bool, Memory]:
+    def memory(self) -> dict[bool, BatchMemory]:
         """Return memory for batches that run one after the other: by phase, made when first needed."""
         return {}
 
-    def nbytes(self, ready: Ready) -> int:
+    def nbytes(self, ready: ReadyBatch) -> int:
         """Return the bytes of the buffers that a batch needs, apart from what it brings."""
         tables = [table for table in (ready.tables.forward, ready.tables.backward) if table is not None]
         heights = np.maximum.reduce([table.heights for table in tables]).tolist()
@@ -135,13 +135,13 @@ class ArrayEngine:
         ]
         return "\n\n".join(text for cell, text in texts if cell in cells)
 
-    def ready(self, batch: Batch, *, training: bool) -> Ready:
+    def ready(self, batch: ScheduledBatch, *, training: bool) -> ReadyBatch:
         """Return a batch's launch tables, with the kernels that they launch."""
         kernels = self.training if training else self.inference
         tables = launch_tables(kernels.bound, batch.schedule)
-        return Ready(kernels, batch, kernels.adapt(batch.schedule, tables))
+        return ReadyBatch(kernels, batch, kernels.adapt(batch.schedule, tables))
 
-    def launched(self, ready: Ready) -> list[Launched]:
+    def launched(self, ready: ReadyBatch) -> list[Launched]:
         """Return the launch table of a batch for a report, without what an engine does between kernels."""
         return launched_of(ready.kernels.bound.keys, ready.tables)
 
@@ -155,11 +155,13 @@ class ArrayEngine:
     def launcher(self, *, training: bool) -> None:
         """Return nothing: kernels are called one by one."""
 
-    def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: dict[bool, Memory]) -> ArrayRun:
+    def forward(
+        self, ready: ReadyBatch, feeds: Sequence[Sequence[Array]], memory: dict[bool, BatchMemory]
+    ) -> ArrayRun:
         """Compute all values, losses and metrics of a batch; see `Engine.forward`."""
         bound = ready.kernels.bound
         if bound.training not in memory:
-            memory[bound.training] = Memory(bound.types, poisoned=self.debug)
+            memory[bound.training] = BatchMemory(bound.types, poisoned=self.debug)
             for constant, number in bound.brought["constant"]:
                 memory[bound.training].bring(number, _stacked(constant.array))
         memory[bound.training].helped = self.helped
@@ -168,7 +170,7 @@ class ArrayEngine:
         return run
 
 
-def launched_of(keys: Sequence[Key], tables: Directions) -> list[Launched]:
+def launched_of(keys: Sequence[KernelKey], tables: Directions) -> list[Launched]:
     """Return the launches of kernels with these keys, forward and backward."""
     launches: list[Launched] = []
     for table in (tables.forward, tables.backward):
@@ -187,8 +189,8 @@ class ArrayRun:
     """A batch under way; see `foldbatch.engines.engine.Run`."""
 
     engine: ArrayEngine
-    ready: Ready
-    memory: Memory
+    ready: ReadyBatch
+    memory: BatchMemory
     losses: dict[tuple[int, int], Array] = field(default_factory=dict)
     metrics: dict[tuple[int, int], Array] = field(default_factory=dict)
     inputs: dict[tuple[int, int], Array] = field(default_factory=dict)
@@ -370,12 +372,12 @@ class LevelsWatched:
     def __init__(self) -> None:
         self._spans: list[Span] = []  # appended to by all threads
 
-    def watched(self, ready: Ready, part: int) -> Ready:
+    def watched(self, ready: ReadyBatch, part: int) -> ReadyBatch:
         """Return a part of a batch whose walk is timed."""
         walk = partial(self._walk, ready.kernels, f"part {part + 1}")
         return replace(ready, kernels=replace(ready.kernels, walk=walk))
 
-    def _walk(self, kernels: Kernels, row: str, table: LaunchTable, memory: Memory) -> None:
+    def _walk(self, kernels: Kernels, row: str, table: LaunchTable, memory: BatchMemory) -> None:
         for number, launch in enumerate(table.launches):
             kernel, first, stop = launch[:HEAD].tolist()
             name, cell = named(kernels.bound, kernel)

@@ -22,7 +22,7 @@ from foldbatch.scheduler.trace import CellSignature, Trace, pack
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Batch:
+class ScheduledBatch:
     """A scheduled batch."""
 
     merged: Merged  # the joined traces
@@ -36,7 +36,7 @@ class Batch:
         return f"Batch({counted(len(self.results), 'example')}, {calls} in {steps})"
 
 
-def arenas_of(batch: Batch, cells: Sequence[CellSignature]) -> Index:
+def arenas_of(batch: ScheduledBatch, cells: Sequence[CellSignature]) -> Index:
     """Return the arena of each value, -1 where a number stands for none: ``[values] int64``."""
     trace = batch.merged.trace
     arenas = np.full(trace.values, -1, np.int64)
@@ -73,7 +73,7 @@ def schedule_batch(
     arenas: int,
     share: Share = leaves,
     arithmetic: Arithmetic = NUMPY,
-) -> Batch:
+) -> ScheduledBatch:
     """Merge traces and build their control tables; arguments are those of `merge` and `build`."""
     start = time.perf_counter()
     merged = merge(traces, cells, arithmetic)
@@ -86,4 +86,4 @@ def schedule_batch(
         ]
     )
     seconds = {"merge": middle - start, "tables": time.perf_counter() - middle}
-    return Batch(merged, schedule, feeds, tuple([trace.result for trace in traces]), seconds)
+    return ScheduledBatch(merged, schedule, feeds, tuple([trace.result for trace in traces]), seconds)

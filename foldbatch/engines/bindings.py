@@ -25,7 +25,7 @@ from foldbatch.static.statements import Binding, Routine
 from foldbatch.types import TensorType
 
 
-class Key(NamedTuple):
+class KernelKey(NamedTuple):
     """A kernel: which cell's, in which direction, and which stage.
 
     A kernel of a `variant` computes the same in another way; an engine may launch it instead.
@@ -53,9 +53,9 @@ class Bound:
     model: Model
     target: Target  # what the routines were made for
     training: bool  # whether it is trained, or infers
-    keys: tuple[Key, ...]  # of the kernels
+    keys: tuple[KernelKey, ...]  # of the kernels
     routines: tuple[Routine, ...]  # of the kernels
-    numbers: Mapping[Key, int]  # of the kernels, by key
+    numbers: Mapping[KernelKey, int]  # of the kernels, by key
     # by direction ``[cells, stages] int64``: the kernel of each stage, -1 where there is none
     stages: Mapping[str, Ints]
     buffers: Mapping[Fact, int]  # what each buffer is
@@ -76,13 +76,13 @@ class Bound:
 BROUGHT = ("feed", "parameter", "constant", "gradient", "input", "metric")
 
 
-def stages_of(model: Model, *, training: bool) -> Iterator[tuple[Key, Stage]]:
+def stages_of(model: Model, *, training: bool) -> Iterator[tuple[KernelKey, Stage]]:
     """Yield what each kernel of a phase of a model computes."""
     for k, cell in enumerate(model.cells):
         phase = cell.phase(training=training)
         for direction, stages in (("forward", phase.forward), ("backward", phase.backward)):
             for name, stage in stages.items():
-                yield Key(k, direction, name), stage
+                yield KernelKey(k, direction, name), stage
 
 
 def bind(model: Model, target: Target, *, training: bool) -> Bound:
@@ -93,7 +93,7 @@ def bind(model: Model, target: Target, *, training: bool) -> Bound:
 
 
 def bind_routines(
-    model: Model, target: Target, keys: Sequence[Key], routines: Sequence[Routine], *, training: bool
+    model: Model, target: Target, keys: Sequence[KernelKey], routines: Sequence[Routine], *, training: bool
 ) -> Bound:
     """Return routines with what is fixed of their launches."""
     gradients = tuple(
@@ -144,10 +144,10 @@ def bind_routines(
     )
 
 
-def _stages(model: Model, numbers: Mapping[Key, int], direction: str) -> Ints:
+def _stages(model: Model, numbers: Mapping[KernelKey, int], direction: str) -> Ints:
     """Return the kernel of each cell's stages, -1 where there is none: ``[cells, stages]``."""
     cells = range(len(model.cells))
-    kernels = [[numbers.get(Key(k, direction, stage), -1) for stage in ALL] for k in cells]
+    kernels = [[numbers.get(KernelKey(k, direction, stage), -1) for stage in ALL] for k in cells]
     return np.array(kernels, np.int64).reshape(-1, len(ALL))
 
 
@@ -178,7 +178,7 @@ class _Binder:
             self.uses.add(Use(self.buffers[name], extent, width, gate))
         return self.buffers[name]
 
-    def row(self, key: Key, routine: Routine) -> list[list[int | Fact]]:
+    def row(self, key: KernelKey, routine: Routine) -> list[list[int | Fact]]:
         """Return the fields of each binding of a routine: numbers, or names of facts."""
         slots = [self._slot(key, slot.binding, slot.type, slot.axis) for slot in routine.slots]
         results = [
@@ -187,7 +187,7 @@ class _Binder:
         ]
         return slots + results
 
-    def _extent(self, key: Key, axis: Axis) -> Fact:
+    def _extent(self, key: KernelKey, axis: Axis) -> Fact:
         """Return the name of the rows that a level may have along an axis."""
         if axis is UNBATCHED:
             return ("one",)
@@ -196,7 +196,7 @@ class _Binder:
             return (which, key.cell)
         return (which, key.cell, self.model.cells[key.cell].training.graph.axes.index(axis))
 
-    def _slot(self, key: Key, binding: Binding, type_: TensorType, axis: Axis) -> list[int | Fact]:
+    def _slot(self, key: KernelKey, binding: Binding, type_: TensorType, axis: Axis) -> list[int | Fact]:
         kind, number = binding
         k = key.cell
         match kind:
@@ -226,7 +226,9 @@ class _Binder:
                 assert kind == "constant", kind
                 return _fields(self.buffer((kind, Constant(number)), type_, ("one",)))
 
-    def _operand(self, key: Key, kind: str, number: int, axis: Axis, type_: TensorType) -> list[int | Fact]:
+    def _operand(
+        self, key: KernelKey, kind: str, number: int, axis: Axis, type_: TensorType
+    ) -> list[int | Fact]:
         """Return the fields of what is read or written where an operand's rows lie."""
         k = key.cell
         operand = self.model.signatures[k].operands[number]
@@ -246,7 +248,7 @@ class _Binder:
         place: tuple[Fact, Fact] = ("first", k, number), ("rows", k, number)
         return _fields(self.buffers[where, operand.arena], *place, width=width, stores=stores, spare=spare)
 
-    def _result(self, key: Key, binding: Binding, type_: TensorType) -> list[int | Fact]:
+    def _result(self, key: KernelKey, binding: Binding, type_: TensorType) -> list[int | Fact]:
         kind, number = binding
         k = key.cell
         match kind:

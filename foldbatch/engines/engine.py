@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.batch import Batch
+from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.report import Captures, Launched
 from foldbatch.engines.watching import Watch
 from foldbatch.errors import BackendError, UnknownNameError
@@ -108,7 +108,7 @@ class Engine(Protocol):
         """Return memory for batches that run one after the other."""
         ...
 
-    def ready(self, batch: Batch, *, training: bool) -> Any:
+    def ready(self, batch: ScheduledBatch, *, training: bool) -> Any:
         """Return what running a batch takes besides parameters, data and memory."""
         ...
 
@@ -151,7 +151,7 @@ class Engine(Protocol):
         ...
 
 
-class Settings(NamedTuple):
+class EngineSettings(NamedTuple):
     """What an engine is asked for.
 
     Attributes:
@@ -165,7 +165,7 @@ class Settings(NamedTuple):
     launch: str = "auto"
 
 
-DEFAULTS = Settings()
+DEFAULTS = EngineSettings()
 
 
 def fastest_arithmetic() -> Arithmetic:
@@ -177,7 +177,7 @@ def fastest_arithmetic() -> Arithmetic:
 class Backend:
     """How engines of one kind are made, and what they can do."""
 
-    load: Callable[[Model, Settings], Engine]  # makes the engine of a model
+    load: Callable[[Model, EngineSettings], Engine]  # makes the engine of a model
     # raises a `BackendError` that says what the machine lacks, where that is more than a package
     check: Callable[[], object] | None = None
     precisions: tuple[str, ...] = ("fp32",)  # those that it has, of `PRECISIONS`
@@ -256,7 +256,7 @@ def _refuse_missing(what: str, asked: str, has: Sequence[str], name: str) -> Non
         raise BackendError(what, f"{has[0]}, the only one of the backend {name}", repr(asked), fix)
 
 
-def load_engine(name: str, model: Model, settings: Settings = DEFAULTS) -> Engine:
+def load_engine(name: str, model: Model, settings: EngineSettings = DEFAULTS) -> Engine:
     """Return an engine for a model, by its name; its kernels are made now, or when they are first needed."""
     _import(name)
     return _backend(name).load(model, settings)

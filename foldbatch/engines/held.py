@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.collected import sum_losses
 from foldbatch.engines.engine import Cotangents
-from foldbatch.engines.parts import Begun
+from foldbatch.engines.parts import Begun, sum_losses
 from foldbatch.engines.results import walk
 from foldbatch.engines.runner import Runner, Work
-from foldbatch.engines.visits import Visits
+from foldbatch.engines.visits import DataGradients
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.system.forks import start_in_each_process
 
@@ -29,7 +28,7 @@ class Gradients:
     """What the backward pass of a held batch yields."""
 
     parameters: dict[Parameter, Gradient]  # by parameter
-    visits: list[Visits]  # per part of the batch, of data, where the runner's cells yield them
+    visits: list[DataGradients]  # per part of the batch, of data, where the runner's cells yield them
 
     def of_data(self, cell: int, feed: int) -> Array:
         """Return the gradients of a cell's data over all parts: ``[n, *shape]``, in the order of calls."""
@@ -47,7 +46,7 @@ class Pool:
     def _start(self) -> None:
         self._free: list[list[Any]] = []
 
-    def hold(self, batch: Work, step: int, *, results: bool = False, training: bool = True) -> Held:
+    def hold(self, batch: Work, step: int, *, results: bool = False, training: bool = True) -> WaitingBatch:
         """Run a batch forward, and hold it.
 
         Args:
@@ -61,14 +60,14 @@ class Pool:
         except IndexError:
             memories = []
         parts = self.runner.forward(batch, step, memories, seeded_results=results, training=training)
-        return Held(self, parts, partial(self.hold, batch, step, results=results), memories)
+        return WaitingBatch(self, parts, partial(self.hold, batch, step, results=results), memories)
 
     def take_back(self, memories: list[Any]) -> None:
         """Let other batches use memory."""
         self._free.append(memories)
 
 
-class Held:
+class WaitingBatch:
     """A batch that has run forward, and may wait for its backward pass.
 
     Args:
@@ -82,7 +81,7 @@ class Held:
     """
 
     def __init__(
-        self, pool: Pool, parts: Sequence[Begun], again: Callable[[], Held], memories: list[Any]
+        self, pool: Pool, parts: Sequence[Begun], again: Callable[[], WaitingBatch], memories: list[Any]
     ) -> None:
         self.pool = pool
         self.parts = parts

@@ -17,7 +17,7 @@ from foldbatch.params.parameters import Array
 from foldbatch.types import TensorType
 
 
-class Memory:
+class BatchMemory:
     """Arrays by number; one memory serves one batch at a time.
 
     Args:

@@ -16,7 +16,7 @@ import numpy as np
 
 from foldbatch.engines.keys import keyed
 from foldbatch.engines.nonfinite import NotFinite, has_nan, is_finite, shown
-from foldbatch.engines.reference import Reference
+from foldbatch.engines.reference import Evaluation
 from foldbatch.engines.results import walk
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
@@ -54,7 +54,7 @@ def find_nonfinite(
         for number, trace in enumerate(traces):
             examples = [np.full(len(rows), number) for rows in trace.calls]
             feeds = keyed(trace.feeds, model.keys, seed, step, examples)
-            reference = Reference(model.cells, model.signatures, replace(trace, feeds=feeds))
+            reference = Evaluation(model.cells, model.signatures, replace(trace, feeds=feeds))
             walks.append(_Walk(model, cells, reference, number, names, dtype))
             walks[-1].forward()
         losses = (walk.sinks.get("the loss") for walk in walks)
@@ -90,7 +90,7 @@ class _Walk:
 
     model: Model
     cells: Sequence[_Directions]  # the graphs of its cells
-    reference: Reference  # holds the example, and the values so far by number
+    reference: Evaluation  # holds the example, and the values so far by number
     example: int  # the number of the example
     names: Mapping[Parameter, str]  # the parameters' names
     dtype: str | None  # the precision, or None for that of each tensor

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from foldbatch.engines.batch import Batch
+from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.scheduler.trace import Trace
 
 
@@ -16,7 +16,7 @@ class SubBatch:
 
     first: int  # the number of its first example in the whole batch
     traces: Sequence[Trace]  # its examples
-    batch: Batch | None = None  # they scheduled, or None where that is done when the part runs
+    batch: ScheduledBatch | None = None  # they scheduled, or None where that is done when the part runs
     # for training and for inference, what the engine has made ready of the batch
     ready: dict[bool, Any] = field(default_factory=dict, compare=False, repr=False)
 

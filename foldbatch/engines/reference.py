@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.batch import Batch
+from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.engine import Backend, Cotangents
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Launched
@@ -30,7 +30,7 @@ from foldbatch.static.sides import cotangents as derivative
 
 
 @dataclass(slots=True)
-class Reference:
+class Evaluation:
     """One example, evaluated call by call."""
 
     cells: Sequence[Cell]  # the cells; only their graphs are read
@@ -163,11 +163,11 @@ class ReferenceEngine:
     def memory(self) -> None:
         """Return nothing: every value is an array of its own."""
 
-    def launched(self, ready: tuple[Batch, bool]) -> tuple[Launched, ...]:
+    def launched(self, ready: tuple[ScheduledBatch, bool]) -> tuple[Launched, ...]:
         """Return nothing: there is no launch table."""
         return ()
 
-    def nbytes(self, ready: tuple[Batch, bool]) -> int:
+    def nbytes(self, ready: tuple[ScheduledBatch, bool]) -> int:
         """Return 0: there are no buffers."""
         return 0
 
@@ -175,7 +175,7 @@ class ReferenceEngine:
         """Return nothing: there is no kernel."""
         return ""
 
-    def ready(self, batch: Batch, *, training: bool) -> tuple[Batch, bool]:
+    def ready(self, batch: ScheduledBatch, *, training: bool) -> tuple[ScheduledBatch, bool]:
         """Return the batch, and whether it is trained on."""
         return batch, training
 
@@ -190,7 +190,7 @@ class ReferenceEngine:
         """Return nothing: there is no kernel."""
 
     def forward(
-        self, ready: tuple[Batch, bool], feeds: Sequence[Sequence[Array]], memory: None
+        self, ready: tuple[ScheduledBatch, bool], feeds: Sequence[Sequence[Array]], memory: None
     ) -> ReferenceRun:
         """Evaluate every call, in the order of the traces. Shapes: feeds, each ``[n, *shape]``, by rank."""
         batch, training = ready
@@ -204,7 +204,7 @@ class ReferenceEngine:
             )
         )
         trace = replace(batch.merged.trace, feeds=ordered)
-        reference = Reference(self.model.cells, self.model.signatures, trace, training=training)
+        reference = Evaluation(self.model.cells, self.model.signatures, trace, training=training)
         reference.forward()
         return ReferenceRun(reference, tuple(table.order for table in tables))
 
@@ -213,7 +213,7 @@ class ReferenceEngine:
 class ReferenceRun:
     """A batch that the oracle evaluates; see `foldbatch.engines.engine.Run`."""
 
-    reference: Reference
+    reference: Evaluation
     orders: tuple[Index, ...]
     launches: int = 0
     within: Callable[[], AbstractContextManager[Any]] = nullcontext

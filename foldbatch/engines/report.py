@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import NamedTuple, Protocol, TypeVar
 
-from foldbatch.engines.batch import Batch
+from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.errors import counted
 from foldbatch.model.model import Model
 from foldbatch.scheduler.levels import lower_bound
@@ -202,7 +202,7 @@ def _hit_rate(calls: int, distinct: int) -> float:
 
 
 def report_on(
-    batch: Batch,
+    batch: ScheduledBatch,
     model: Model,
     launches: Sequence[Launched],
     buffer_bytes: int,

@@ -138,7 +138,7 @@ class Results(Sequence[Any]):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Step:
+class StepResult:
     """What one training pass over a batch yields."""
 
     loss: float  # the float sum of all losses

@@ -18,18 +18,16 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.batch import Batch, schedule_batch, traced_for
-from foldbatch.engines.collected import collect, nothing, sum_losses
-from foldbatch.engines.engine import Cotangents, Run, Settings, choose_engine, load_engine
+from foldbatch.engines.batch import ScheduledBatch, schedule_batch, traced_for
+from foldbatch.engines.engine import Cotangents, EngineSettings, Run, choose_engine, load_engine
 from foldbatch.engines.keys import example_numbers, keyed
-from foldbatch.engines.naming import Naming
-from foldbatch.engines.parts import Begun, Derived, Seeds
+from foldbatch.engines.parts import Begun, Derived, Naming, Seeds, collect, nothing, sum_losses
 from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.report import Alternative, Report, report_on, worth_trying
 from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, single_threaded_blas, split
-from foldbatch.engines.visits import Visits
+from foldbatch.engines.visits import DataGradients
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows
@@ -64,7 +62,7 @@ class Options:
 class _Timed:
     """A batch that has run: how it was planned, and the seconds of each phase."""
 
-    batch: Batch
+    batch: ScheduledBatch
     ready: Any
     phases: dict[str, float]
 
@@ -76,7 +74,7 @@ class Runner:
         self.model = model
         self.options = options
         self.seed = seed
-        settings = Settings(options.debug, options.precision, options.launch)
+        settings = EngineSettings(options.debug, options.precision, options.launch)
         self.engine = load_engine(choose_engine(options.backend), model, settings)
         if isinstance(self.engine.updates, Updates):
             self.engine.updates.helped = options.threads > 1
@@ -93,7 +91,7 @@ class Runner:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this runner."""
         return tuple([replace(part, batch=self.scheduled(part.traces)) for part in self._cut(traces)])
 
-    def scheduled(self, traces: Sequence[Trace], options: Options | None = None) -> Batch:
+    def scheduled(self, traces: Sequence[Trace], options: Options | None = None) -> ScheduledBatch:
         """Return a batch merged and scheduled, whole."""
         model, options = self.model, options or self.options
         batch = schedule_batch(
@@ -133,7 +131,7 @@ class Runner:
         return join(results) if results else nothing(self.model, ASIDES), self._summed(parts)
 
     def vjp(
-        self, traces: list[Trace], step: int, seeds: Seeds | None, gather: Callable[[Visits], Metrics]
+        self, traces: list[Trace], step: int, seeds: Seeds | None, gather: Callable[[DataGradients], Metrics]
     ) -> tuple[Results, dict[Parameter, Gradient]]:
         """Return the gradients of data, and those of parameters.
 
@@ -149,7 +147,11 @@ class Runner:
         parts = self._each(partial(self._differentiate, step, seeds, visited=True), traces, training=True)
         calls = [np.zeros(0, np.int64)] * len(self.model.cells)
         results = [Results([None] * part.size, gather(part.visits), part.losses) for part in parts]
-        joined = join(results) if results else Results([], gather(Visits({}, calls, calls)), Losses(0.0, {}))
+        joined = (
+            join(results)
+            if results
+            else Results([], gather(DataGradients({}, calls, calls)), Losses(0.0, {}))
+        )
         return joined, self._summed(parts)
 
     def forward(
@@ -169,7 +171,7 @@ class Runner:
 
     def backward(
         self, parts: Sequence[Begun], cotangents: Sequence[Cotangents], *, visited: bool
-    ) -> tuple[list[Visits], dict[Parameter, Gradient]]:
+    ) -> tuple[list[DataGradients], dict[Parameter, Gradient]]:
         """Run parts that `forward` has begun backward, once, from cotangents of their values.
 
         Returns the gradients of data per part, where `visited` with their calls, and those of parameters.
@@ -285,7 +287,7 @@ class Runner:
         runs = split(traces, threads, self._weights, self.engine.splits) if traces else ()
         return tuple(SubBatch(first, run) for first, run in runs)
 
-    def _ready(self, part: SubBatch, *, training: bool) -> tuple[Batch, Any]:
+    def _ready(self, part: SubBatch, *, training: bool) -> tuple[ScheduledBatch, Any]:
         """Return a part's batch, and the engine's form of it."""
         if part.batch is None:
             batch = self.scheduled(part.traces)
@@ -297,7 +299,7 @@ class Runner:
     def _forward(
         self,
         part: SubBatch,
-        ready: tuple[Batch, Any],
+        ready: tuple[ScheduledBatch, Any],
         memory: Any,
         step: int,
         numbers: NDArray[np.int64] | None = None,
@@ -315,7 +317,12 @@ class Runner:
 
     @np.errstate(all="ignore")  # a program tells of losses that are not finite
     def _run(
-        self, step: int, asides: Collection[str], part: SubBatch, ready: tuple[Batch, Any], memory: Any
+        self,
+        step: int,
+        asides: Collection[str],
+        part: SubBatch,
+        ready: tuple[ScheduledBatch, Any],
+        memory: Any,
     ) -> Results:
         with Naming(self.model, ready[0], part.first):
             return collect(self.model, ready[0], self._forward(part, ready, memory, step), asides)
@@ -325,7 +332,7 @@ class Runner:
         step: int,
         seeds: Seeds | None,
         part: SubBatch,
-        ready: tuple[Batch, Any],
+        ready: tuple[ScheduledBatch, Any],
         memory: Any,
         *,
         visited: bool = False,
@@ -354,7 +361,7 @@ class Runner:
         step: int,
         seeded_results: bool,  # noqa: FBT001 - given by partial application
         part: SubBatch,
-        ready: tuple[Batch, Any],
+        ready: tuple[ScheduledBatch, Any],
         memory: Any,
         numbers: NDArray[np.int64] | None = None,
     ) -> Begun:
@@ -379,7 +386,7 @@ class Runner:
                 for (k, i), values in run.inputs.items()
             }
         calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls] if visited else []
-        visits = Visits(inputs, calls, [merged.examples(k) for k in range(len(calls))])
+        visits = DataGradients(inputs, calls, [merged.examples(k) for k in range(len(calls))])
         return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces))
 
 

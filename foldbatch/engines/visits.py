@@ -23,7 +23,7 @@ Place = tuple[int, int]  # cell and feed
 
 
 @dataclass(frozen=True, slots=True)
-class Visits:
+class DataGradients:
     """A batch's gradients of data, by the calls that read it."""
 
     gradients: Mapping[Place, Array]  # by (cell, feed), ``[n, *shape]`` in the order of the cell's calls
@@ -41,7 +41,7 @@ class InputGradients(Metrics):
         return self._values[name]
 
 
-def gather(visits: Visits, type_: TensorType, reads: Sequence[Sequence[Place]]) -> MetricValues:
+def gather(visits: DataGradients, type_: TensorType, reads: Sequence[Sequence[Place]]) -> MetricValues:
     """Return the gradients of all data that blocks of one name read.
 
     Args:
@@ -54,7 +54,7 @@ def gather(visits: Visits, type_: TensorType, reads: Sequence[Sequence[Place]]) 
 
 
 def _datum(
-    visits: Visits, type_: TensorType, places: Sequence[Place]
+    visits: DataGradients, type_: TensorType, places: Sequence[Place]
 ) -> tuple[Array, NDArray[np.int64], NDArray[np.int64], list[Any] | None]:
     """Return the gradients of one place's data, ``[n, *shape]``, with calls ``[n]`` and examples ``[n]``."""
     first = visits.calls[places[0][0]]

@@ -24,7 +24,7 @@ from foldbatch.functions.learnt import Learnt, Output
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, bare_column, learn_wire, link_learnt
 from foldbatch.model.model import Model
-from foldbatch.model.needed import Kept
+from foldbatch.model.needed import PrunedDraft
 from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import Index, Trace
@@ -140,7 +140,7 @@ class _Reader:
     feeds: list[int]
 
 
-def _reader(number: int, signature: Signature, kept: Kept) -> _Reader:
+def _reader(number: int, signature: Signature, kept: PrunedDraft) -> _Reader:
     count = len(signature.operands)
     own = [i for i in kept.arguments if i < count]
     lists = [i - count for i in kept.arguments if i >= count]

@@ -28,14 +28,14 @@ from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Feed
 from foldbatch.model.link import link
 from foldbatch.model.model import Model
-from foldbatch.model.needed import Kept, needed
+from foldbatch.model.needed import PrunedDraft, needed
 from foldbatch.model.tracer import Decide, Look, Written
 from foldbatch.model.wires import Flow
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
-from foldbatch.scheduler.record import Batched, Record, Together
+from foldbatch.scheduler.record import Batched, Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.system.garbage import no_garbage
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, Type, describe_value
@@ -56,7 +56,7 @@ class Linked:
 
     version: int
     model: Model
-    cells: tuple[tuple[Signature, Kept], ...]
+    cells: tuple[tuple[Signature, PrunedDraft], ...]
     form: Form
 
 
@@ -381,7 +381,7 @@ class FunctionTracer:
             )
         examples = len(notes.ends)
         counts, sizes = [part.counts for part in parts], [size for part in parts for size in part.sizes]
-        record = Record(
+        record = TraceColumns(
             tuple([part.relative for part in parts]),
             tuple([part.relative_elements for part in parts]),
             tuple(feeds),
@@ -495,7 +495,7 @@ def integers(numbers: list[int] | Index) -> Index:
 
 @dataclass(frozen=True, slots=True)
 class _OfCell:
-    """What was noted of a cell; attributes are as in `Batched` and `Record`, for one cell.
+    """What was noted of a cell; attributes are as in `Batched` and `TraceColumns`, for one cell.
 
     Attributes:
         relative, relative_elements: with value numbers that count from 0 in each example.
@@ -515,7 +515,7 @@ class _OfCell:
 
 def _of_cell(
     signature: Signature,
-    kept: Kept,
+    kept: PrunedDraft,
     noted: Index | None,
     lists: Lists | None,
     ends: tuple[Index, Index],

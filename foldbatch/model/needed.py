@@ -15,7 +15,7 @@ from foldbatch.static.graph import Node, reachable
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PrunedDraft:
     """What is left of a cell.
 
     Attributes:
@@ -32,7 +32,7 @@ class Kept:
     sequences: dict[int, int]
 
 
-def needed(drafts: Sequence[Draft], results: Iterable[Flow]) -> dict[int, Kept]:
+def needed(drafts: Sequence[Draft], results: Iterable[Flow]) -> dict[int, PrunedDraft]:
     """Return what is left of each cell, by its old number; of cells that nobody needs, nothing."""
     read: dict[int, set[Node]] = {draft.number: set() for draft in drafts}
     wanted: list[tuple[Draft, Node]] = []
@@ -57,7 +57,7 @@ def needed(drafts: Sequence[Draft], results: Iterable[Flow]) -> dict[int, Kept]:
                 m for _, several in draft.sequences if any(n in new for n, _ in several) for m in several
             ]
             waiting += [wire for n, wire in draft.operands if n in new] + [wire for _, wire in members]
-    kept: dict[int, Kept] = {}
+    kept: dict[int, PrunedDraft] = {}
     for draft in drafts:
         outputs = {node: wire for node, wire in draft.outputs.items() if wire in wires}
         if outputs or draft.losses or draft.metrics:
@@ -87,7 +87,7 @@ def _inputs(draft: Draft, node: Node) -> set[Node]:
     return ends.intersection(reachable([node], ends))
 
 
-def _kept(draft: Draft, number: int, outputs: dict[Node, Flow], read: set[Node]) -> Kept:
+def _kept(draft: Draft, number: int, outputs: dict[Node, Flow], read: set[Node]) -> PrunedDraft:
     marks = {feed for _, feed in draft.marks}
     operands = [i for i, (node, _) in enumerate(draft.operands) if node in read]
     feeds = [i for i, (node, _) in enumerate(draft.feeds) if node in read or i in marks]
@@ -108,7 +108,7 @@ def _kept(draft: Draft, number: int, outputs: dict[Node, Flow], read: set[Node])
         keys=[new_feed[i] for i in draft.keys if i in new_feed],
     )
     old = list(draft.outputs)
-    return Kept(
+    return PrunedDraft(
         left,
         (*operands, *(len(draft.operands) + i for i in lists)),
         {old.index(node): new for new, node in enumerate(outputs)},

@@ -30,7 +30,7 @@ FIX = "let the front end that made the trace write it for this model"
 
 
 @dataclass(frozen=True, slots=True)
-class _Calls:
+class _CellCalls:
     """The calls of one cell in the joined traces."""
 
     name: str  # the cell's name, for errors
@@ -138,7 +138,7 @@ def _check_array(where: str, what: str, array: Array, dtype: str, shape: tuple[i
 # -- calls, and the values that they read
 
 
-def _calls(model: Model, merged: Merged) -> list[_Calls]:
+def _calls(model: Model, merged: Merged) -> list[_CellCalls]:
     """Return the calls of each cell; refuse numbers outside of their example, or out of order."""
     ends = _ends(merged)
     sizes = ends - merged.offsets
@@ -156,7 +156,7 @@ def _calls(model: Model, merged: Merged) -> list[_Calls]:
         base, arguments = rows[:, 0], rows[:, 1 : 1 + cell.arguments]
         lengths = [rows[:, 1 + cell.arguments + i].astype(np.int64) for i in range(len(cell.sequences))]
         first, stop = (np.repeat(bound, counts) for bound in (merged.offsets, ends))
-        calls = _Calls(cell.name, counts, base, first, stop, arguments, tuple(lengths))
+        calls = _CellCalls(cell.name, counts, base, first, stop, arguments, tuple(lengths))
         outside = (base < first) | (base > stop - max(1, len(cell.outputs)))
         _blame(calls, outside, "a call's number to be one of its example", base)
         _blame(calls, np.diff(base, prepend=-1) <= 0, "calls in the order of their numbers", base)
@@ -164,7 +164,7 @@ def _calls(model: Model, merged: Merged) -> list[_Calls]:
     return cells
 
 
-def _values(model: Model, policy: Policy, merged: Merged, cells: Sequence[_Calls]) -> _Values:
+def _values(model: Model, policy: Policy, merged: Merged, cells: Sequence[_CellCalls]) -> _Values:
     """Return what is known of each value; refuse numbers that two calls share."""
     total = merged.trace.values
     arena, turn, scope, level = (np.full(total, NONE, np.int32) for _ in range(4))
@@ -184,7 +184,7 @@ def _values(model: Model, policy: Policy, merged: Merged, cells: Sequence[_Calls
     return _Values(arena, turn, scope, level)
 
 
-def _check_reads(model: Model, trace: Trace, k: int, calls: _Calls, values: _Values) -> None:
+def _check_reads(model: Model, trace: Trace, k: int, calls: _CellCalls, values: _Values) -> None:
     """Check that the values a cell's calls read are computed before, and lie in the arenas that it reads."""
     cell, ends = model.signatures[k], model.cells[k].ends
     callers = [np.repeat(np.arange(len(calls.base)), lengths) for lengths in calls.lengths]
@@ -203,7 +203,9 @@ def _check_reads(model: Model, trace: Trace, k: int, calls: _Calls, values: _Val
         _blame(calls, values.turn[numbers] > latest, "values that are there when it runs", numbers, caller)
 
 
-def _check_levels(policy: Policy, model: Model, trace: Trace, k: int, calls: _Calls, values: _Values) -> None:
+def _check_levels(
+    policy: Policy, model: Model, trace: Trace, k: int, calls: _CellCalls, values: _Values
+) -> None:
     """Check that each call's level is what `foldbatch.scheduler.levels.levels` computes.
 
     A call reads values of earlier calls alone, so it is enough to look at the levels of what it reads.
@@ -228,7 +230,9 @@ def _check_levels(policy: Policy, model: Model, trace: Trace, k: int, calls: _Ca
 # -- data, results
 
 
-def _check_feed(model: Model, trace: Trace, place: tuple[int, int], calls: _Calls, bound: int | None) -> None:
+def _check_feed(
+    model: Model, trace: Trace, place: tuple[int, int], calls: _CellCalls, bound: int | None
+) -> None:
     """Check data: ids below their bound, numbers in the range that is declared, numbers of calls."""
     k, i = place
     column, feed = trace.feeds[k][i], model.feeds[k][i]
@@ -322,7 +326,7 @@ def _ends(merged: Merged) -> Index:
     return np.append(merged.offsets[1:], merged.trace.values)[: len(merged.offsets)]
 
 
-def _blame(calls: _Calls, wrong: Flags, expected: str, found: Array, caller: Index | None = None) -> None:
+def _blame(calls: _CellCalls, wrong: Flags, expected: str, found: Array, caller: Index | None = None) -> None:
     """Raise the error for the first of a cell's numbers that is wrong.
 
     Args:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.batch import Batch, arenas_of
-from foldbatch.engines.engine import Engine, Settings, choose_engine, load_engine
+from foldbatch.engines.batch import ScheduledBatch, arenas_of
+from foldbatch.engines.engine import Engine, EngineSettings, choose_engine, load_engine
 from foldbatch.engines.keys import call_keys, example_numbers
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.runner import Options
@@ -67,7 +67,7 @@ class Deciding:
         """Return the engine of a model; it is made once."""
         if self._engine is None or self.model is not model:
             self._admit(model.parameters)
-            settings = Settings(self.options.debug, self.options.precision, self.options.launch)
+            settings = EngineSettings(self.options.debug, self.options.precision, self.options.launch)
             self._engine = load_engine(choose_engine(self.options.backend), model, settings)
             self.model, self.memory = model, self._engine.memory()
             built = [Graph(cell.built.inputs, cell.built.results) for cell in model.cells]
@@ -108,7 +108,7 @@ class Computing:
         schedule: Schedule = build(merged, cells, own.policy, own.layout, arenas, share, engine.arithmetic)
         if own.options.debug:
             verify(schedule, tuple([cell.outputs for cell in cells]))
-        batch = Batch(merged, schedule, (), (), {})
+        batch = ScheduledBatch(merged, schedule, (), (), {})
         ready = engine.ready(batch, training=self.training and own.phased)
         return Scheduled([table.order for table in schedule.cells], arenas_of(batch, cells), ready)
 

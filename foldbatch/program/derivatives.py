@@ -18,7 +18,7 @@ from foldbatch.engines.held import Pool
 from foldbatch.engines.parts import Seeds
 from foldbatch.engines.results import Metrics
 from foldbatch.engines.runner import Runner
-from foldbatch.engines.visits import InputGradients, Visits, gather
+from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import ParameterError, UnknownNameError
 from foldbatch.model.dual import LOSS, dual
 from foldbatch.model.model import Model
@@ -105,7 +105,7 @@ class Derivatives:
         """
         reads = float_reads(self.runner.model) if inputs else {}
 
-        def gathered(visits: Visits) -> Metrics:
+        def gathered(visits: DataGradients) -> Metrics:
             return Metrics({name: gather(visits, *read) for name, read in reads.items()})
 
         runner = self.gradients_of(losses=losses, results=seeds is not None, inputs=inputs)

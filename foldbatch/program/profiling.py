@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from foldbatch.engines.collected import sum_losses
+from foldbatch.engines.parts import sum_losses
 from foldbatch.engines.runner import Runner
 from foldbatch.engines.watching import NothingWatched, Watch
 from foldbatch.scheduler.trace import Trace

@@ -19,14 +19,14 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from foldbatch.blocks.values import refuse_no_count
-from foldbatch.engines.batch import Batch
+from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.cotangents import seeds_of
 from foldbatch.engines.engine import Engine
 from foldbatch.engines.nonfinite import NotFinite
 from foldbatch.engines.origins import find_nonfinite
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Captures, Report
-from foldbatch.engines.results import Results, Step
+from foldbatch.engines.results import Results, StepResult
 from foldbatch.engines.runner import Options, Runner, Work
 from foldbatch.errors import (
     BlockTypeError,
@@ -43,7 +43,7 @@ from foldbatch.program.predicting import predictions
 from foldbatch.program.profiling import profiled
 from foldbatch.program.saving import Notes, write
 from foldbatch.program.traced import Prepared, Traces, in_parts, listed, several_of, trace_in_parts
-from foldbatch.program.variants import Ready, Variants
+from foldbatch.program.variants import ReadyModel, Variants
 from foldbatch.program.warned import Warned
 from foldbatch.scheduler.trace import Trace
 from foldbatch.timelines.timeline import Timeline
@@ -81,10 +81,10 @@ class Program:
         self._variants = Variants(lowered, self._made_ready)
         self._params.updates = self._runner.engine.updates
 
-    def _made_ready(self, tracer: Tracer) -> Ready:
+    def _made_ready(self, tracer: Tracer) -> ReadyModel:
         """Make a tracer's model ready; the parameters that are new in it get their names and numbers."""
         self._admit(tracer.model.parameters)
-        return Ready(tracer, self.options, self.seed, self._params.parameters)
+        return ReadyModel(tracer, self.options, self.seed, self._params.parameters)
 
     def _admit(self, parameters: Sequence[Parameter]) -> None:
         known = {*self._params.parameters.values()}
@@ -95,7 +95,7 @@ class Program:
                 parameter.initialize(self.seed, name)
 
     @property
-    def _ready(self) -> Ready:
+    def _ready(self) -> ReadyModel:
         return self._variants.full.ready
 
     @property
@@ -209,10 +209,12 @@ class Program:
         ready, batch = self._work(examples)
         return Planned(ready.runner.plan(batch) if isinstance(batch, list) else batch, ready)
 
-    def _work(self, examples: Iterable[Any] | Planned, decide: Decide | None = None) -> tuple[Ready, Work]:
+    def _work(
+        self, examples: Iterable[Any] | Planned, decide: Decide | None = None
+    ) -> tuple[ReadyModel, Work]:
         return self._variants.full.work(examples, decide)
 
-    def _traced(self, examples: Iterable[Any] | Planned) -> tuple[Ready, list[Trace]]:
+    def _traced(self, examples: Iterable[Any] | Planned) -> tuple[ReadyModel, list[Trace]]:
         return self._variants.full.all(examples)
 
     def _trace_all(self, examples: Iterable[Any] | Planned) -> list[Trace]:
@@ -347,7 +349,7 @@ class Program:
         self._warned.look_at(self.model, loss, named := self._named(gradients))
         return loss, named
 
-    def step(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> Step:
+    def step(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> StepResult:
         """Return losses, gradients, results and metrics of one training pass.
 
         Loss and gradients are those of `value_and_grad`, which says more of them, of its arguments and
@@ -365,7 +367,7 @@ class Program:
         results, gradients = ready.runner.step(work, self._drawing(step, drawn))
         named = self._named(gradients)
         self._warned.look_at(self.model, results.loss, named)
-        return Step(results.loss, results.losses, named, results, results.metrics)
+        return StepResult(results.loss, results.losses, named, results, results.metrics)
 
     def _named(self, gradients: Mapping[Parameter, Gradient]) -> dict[str, Gradient]:
         named = self.params.parameters.items()
@@ -653,7 +655,7 @@ class Program:
         write(path, self.lowered, self._params.parameters, self.options, self.seed, self.steps_drawn, notes)
 
 
-def schedule(program: Program, examples: Iterable[Any] | Planned) -> Batch:
+def schedule(program: Program, examples: Iterable[Any] | Planned) -> ScheduledBatch:
     """Return the schedule of a batch that runs whole, as `Program.describe` runs it, with its merged traces.
 
     Raises:

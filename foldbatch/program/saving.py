@@ -29,7 +29,7 @@ IN_A_SCRIPT = "to read this file, make the model in a script and call block.load
 Notes: TypeAlias = dict[str, Any]
 
 
-class Kept(msgspec.Struct, forbid_unknown_fields=True):
+class SavedOptions(msgspec.Struct, forbid_unknown_fields=True):
     """Options that a program is compiled with wherever it is loaded; see `foldbatch.compile`."""
 
     policy: str
@@ -49,7 +49,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True):
     block: Plain | None  # the block as plain data, or None where it cannot be written as such
     lost: list[str]  # why not: functions without import path, parameters that only a function reads
     constants: list[str]  # the arrays that are no parameters, by name
-    options: Kept  # of the program
+    options: SavedOptions  # of the program
     # the number of the next step, from which random numbers are drawn
     step: Annotated[int, msgspec.Meta(ge=0)]
     notes: Notes  # the caller's
@@ -69,7 +69,7 @@ def write(
     notes = _checked({} if notes is None else notes)
     arrays = {name: parameter.fitting(parameter.value, name) for name, parameter in parameters.items()}
     written = tracer.written(parameters)
-    kept = Kept(
+    kept = SavedOptions(
         policy=options.policy,
         layout=options.layout,
         batched=options.batched,

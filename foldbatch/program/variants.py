@@ -28,7 +28,7 @@ TRIES = 20  # runs of a batch in each of which a model may grow
 T = TypeVar("T")
 
 
-class Ready:
+class ReadyModel:
     """A model made ready to run: what runs it, the traces of examples for it, and derivatives of it.
 
     Prepared examples and planned batches belong to it.
@@ -58,12 +58,14 @@ class Ready:
 class Variant:
     """A tracer and its model, made ready anew whenever the model has grown."""
 
-    def __init__(self, tracer: Tracer, make: Callable[[Tracer], Ready]) -> None:
+    def __init__(self, tracer: Tracer, make: Callable[[Tracer], ReadyModel]) -> None:
         self.tracer = tracer
         self._make = make
         self.ready = make(tracer)
 
-    def work(self, examples: Iterable[Any] | Planned, decide: Decide | None = None) -> tuple[Ready, Work]:
+    def work(
+        self, examples: Iterable[Any] | Planned, decide: Decide | None = None
+    ) -> tuple[ReadyModel, Work]:
         """Return the traces of examples, or a plan of the batch where one is at hand, and what runs them.
 
         Examples that ask for numbers are given them by `decide`.
@@ -76,13 +78,13 @@ class Variant:
             trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide)
             return self._fitting(lambda ready: ready.traces.work(batch, ready, trace_all))
         owner = examples.owner
-        if isinstance(owner, Ready) and owner.tracer is self.tracer:  # perhaps planned before the model grew
+        if isinstance(owner, ReadyModel) and owner.tracer is self.tracer:  # planned before the model grew
             return owner, examples.parts
         return self._fitting(lambda ready: ready.traces.work(examples, ready))
 
     def all(
         self, examples: Iterable[Any] | Planned, trace_all: TraceAll | None = None
-    ) -> tuple[Ready, list[Trace]]:
+    ) -> tuple[ReadyModel, list[Trace]]:
         """Return the traces of examples, and what runs them; errors are those of `work`.
 
         New ones that have no columns are traced by `trace_all`, by default the tracer's.
@@ -90,7 +92,7 @@ class Variant:
         batch = examples if isinstance(examples, Planned) else listed(examples)
         return self._fitting(lambda ready: ready.traces.all(batch, ready, trace_all))
 
-    def _fitting(self, trace: Callable[[Ready], T]) -> tuple[Ready, T]:
+    def _fitting(self, trace: Callable[[ReadyModel], T]) -> tuple[ReadyModel, T]:
         """Trace, and once more after the model has grown: then traces from before do not fit it."""
         for _ in range(TRIES):
             with self.tracer.lock():
@@ -108,7 +110,7 @@ class Variant:
 class Variants:
     """The variants of a program."""
 
-    def __init__(self, tracer: Tracer, make: Callable[[Tracer], Ready]) -> None:
+    def __init__(self, tracer: Tracer, make: Callable[[Tracer], ReadyModel]) -> None:
         self._make = make
         start_in_each_process(self, Variants._start)
         self.full = Variant(tracer, make)

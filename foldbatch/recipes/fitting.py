@@ -231,7 +231,7 @@ EXPECTED = "a model that foldbatch train wrote"
 FIX = "load it with foldbatch.load, in a script"
 
 
-class Notes(TypedDict):
+class ModelNotes(TypedDict):
     """What ``foldbatch train`` notes in a model's file; others are left out."""
 
     task: Kind
@@ -273,9 +273,9 @@ def load_model(
     return program, dict(notes), configuration
 
 
-def _notes(raw: Any, where: str) -> Notes:
+def _notes(raw: Any, where: str) -> ModelNotes:
     try:
-        notes = msgspec.convert(raw, Notes)
+        notes = msgspec.convert(raw, ModelNotes)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ReadError(where, EXPECTED, f"one whose notes do not fit ({error})", FIX) from None
     classes = notes["classes"]
@@ -287,7 +287,7 @@ def _notes(raw: Any, where: str) -> Notes:
     return notes
 
 
-def _check_answers(program: Program, notes: Notes, where: str) -> None:
+def _check_answers(program: Program, notes: ModelNotes, where: str) -> None:
     """Refuse a model that answers anything else than its notes say."""
     classes = len(notes["classes"])
     expected = TensorType((classes,) if classes else ())

@@ -20,7 +20,7 @@ from foldbatch.scheduler.trace import Form, Index, Ints, Trace, late_trace
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TraceColumns:
     """What tracing notes of examples, one after the other; value numbers count from 0 in each example."""
 
     calls: tuple[Ints, ...]  # per cell ``[n, 1 + arguments + sequences] int32``, as in `Trace.calls`
@@ -49,7 +49,7 @@ class Batched:
         offsets: ``[examples + 1] int64``: what is added to each example's value numbers, and their number.
     """
 
-    record: Record
+    record: TraceColumns
     calls: tuple[Ints, ...]
     elements: tuple[tuple[Ints, ...], ...]
     levels: tuple[Ints, ...]
@@ -58,7 +58,7 @@ class Batched:
     offsets: Index
 
 
-def renumbered(record: Record, arguments: Sequence[int]) -> Batched:
+def renumbered(record: TraceColumns, arguments: Sequence[int]) -> Batched:
     """Return a record as a batch whose calls have no levels yet."""
     offsets = np.zeros(len(record.values) + 1, np.int64)
     np.cumsum(record.values, out=offsets[1:])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from foldbatch.scheduler.layout import priority
-from foldbatch.scheduler.schedule import CellTable, Index, Schedule, Span, Step
+from foldbatch.scheduler.schedule import CellTable, Index, RowSpan, Schedule, Step
 from foldbatch.scheduler.trace import CellSignature
 
 Reader = tuple[int, int]  # a cell, and the number of one of its operands
@@ -152,7 +152,9 @@ class Rooms:
                 else:
                     rows = np.zeros(size, np.int64)
                 spans.append(
-                    Span(operand.arena, width, operand.sequence, size, start, rows, first=key in shape.first)
+                    RowSpan(
+                        operand.arena, width, operand.sequence, size, start, rows, first=key in shape.first
+                    )
                 )
             listed = shape.listed[k] if k in shape.copies else sizes[k]
             tables.append(
@@ -221,7 +223,7 @@ class Rooms:
             elements.append(np.arange(int(old[-1])) + np.repeat(shifts, np.diff(old)))
         return ranks, tuple(elements), firsts
 
-    def _spots(self, k: int, span: Span, ranks: Index, elements: Sequence[Index]) -> Index:
+    def _spots(self, k: int, span: RowSpan, ranks: Index, elements: Sequence[Index]) -> Index:
         """Return where in the rows of an operand those that a batch reads stand now."""
         if span.sequence is not None:
             return elements[span.sequence]

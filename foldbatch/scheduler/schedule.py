@@ -3,7 +3,7 @@
 Within a cell, calls are numbered by *rank*: the order in which they run. Everything that
 belongs to a cell alone (its data, its kept buffers) is stored by rank, so every step sees
 slices of it. What cells read from each other lies in *arenas*, one for each set of values that
-can reach the same operands; a `Span` says where.
+can reach the same operands; a `RowSpan` says where.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from foldbatch.scheduler.trace import Index as Index
 ALL = ("before", "step", "after")  # the stages of a cell, in the order in which a call goes through them
 
 
-class Span(NamedTuple):
+class RowSpan(NamedTuple):
     """Where an operand's rows lie in its arena, in rank order, `width` rows a call (or element).
 
     Attributes:
@@ -61,7 +61,7 @@ class CellTable:
     """One cell's part of a schedule."""
 
     order: Index  # ``[n] int64``: for each rank, the call's place in the merged trace
-    operands: tuple[Span, ...]  # where each operand lies
+    operands: tuple[RowSpan, ...]  # where each operand lies
     outputs: tuple[Index, ...]  # per output ``[n] int64``: the arena row each result goes to, by rank
     segments: tuple[Index, ...]  # per sequence argument ``[n + 1] int64``: where each call's elements start
     counts: Index  # ``[examples] int64``: how many of the cell's calls each example makes
@@ -195,6 +195,6 @@ def _verify_cotangents(schedule: Schedule) -> None:
         assert (count == 1).all(), f"arena {arena}: a cotangent is not initialised, or twice"
 
 
-def _rows(span: Span, table: CellTable, step: Step) -> Index:
+def _rows(span: RowSpan, table: CellTable, step: Step) -> Index:
     start, stop = span.extent(table, step.start, step.stop)
     return span.rows[start:stop] if span.rows is not None else np.arange(start, stop)

@@ -14,7 +14,7 @@ from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.layout import Layout, Rows, values_read
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import Plan, Policy
-from foldbatch.scheduler.schedule import ALL, CellTable, Index, Schedule, Span, Step
+from foldbatch.scheduler.schedule import ALL, CellTable, Index, RowSpan, Schedule, Step
 from foldbatch.scheduler.sharing import Share, Sharing, leaves
 from foldbatch.scheduler.trace import CellSignature, Trace, lengths_of
 from foldbatch.system.garbage import no_garbage
@@ -145,7 +145,7 @@ class _Place(NamedTuple):
 
 def _operands(
     trace: Trace, cells: tuple[CellSignature, ...], orders: Sequence[Index | None], rows: Rows, plan: Plan
-) -> list[tuple[Span, ...]]:
+) -> list[tuple[RowSpan, ...]]:
     """Return where each cell's operands lie, and which of them may store cotangents.
 
     Shapes: orders, per cell ``[n]``, as from `_ranks`.
@@ -156,13 +156,13 @@ def _operands(
         for number in range(len(cell.operands))
     }
     first = _first(cells, places, plan, len(rows.used))
-    spans: list[tuple[Span, ...]] = [() for _ in cells]
+    spans: list[tuple[RowSpan, ...]] = [() for _ in cells]
     for key, (start, size, rows_read, counts) in places.items():
         k, number = key
         operand = cells[k].operands[number]
         repeats = counts is not None and int(counts.max()) > 1
         width = len(operand.columns) or 1
-        span = Span(operand.arena, width, operand.sequence, size, start, rows_read, repeats, key in first)
+        span = RowSpan(operand.arena, width, operand.sequence, size, start, rows_read, repeats, key in first)
         spans[k] += (span,)
     return spans
 

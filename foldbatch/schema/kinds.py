@@ -23,7 +23,7 @@ from foldbatch.trees.text import shorten
 SHOWN = 5  # values of a category that are printed
 
 
-class Position(msgspec.Struct, frozen=True):
+class DataPosition(msgspec.Struct, frozen=True):
     """One place of the data: how often its value was null or absent, and what stood there otherwise."""
 
     missing: int
@@ -70,14 +70,14 @@ class ListOf(msgspec.Struct, frozen=True, tag="list", tag_field="kind"):
     count: int
     shortest: int
     longest: int
-    item: Position
+    item: DataPosition
 
 
 class Fields(msgspec.Struct, frozen=True, tag="record", tag_field="kind"):
     """Objects of a few named fields."""
 
     count: int
-    fields: dict[str, Position]
+    fields: dict[str, DataPosition]
 
 
 class Dictionary(msgspec.Struct, frozen=True, tag="dictionary", tag_field="kind"):
@@ -86,14 +86,14 @@ class Dictionary(msgspec.Struct, frozen=True, tag="dictionary", tag_field="kind"
     count: int
     shortest: int
     longest: int
-    key: Position
-    value: Position
+    key: DataPosition
+    value: DataPosition
 
 
 Kind = Flags | Number | Category | Text | ListOf | Fields | Dictionary
 
 
-def lines(place: Position, name: str = "", indent: str = "") -> Iterator[str]:
+def lines(place: DataPosition, name: str = "", indent: str = "") -> Iterator[str]:
     """Yield the lines that show a place and all below it."""
     lead = indent + (f"{name}: " if name else "")
     missing = f", {place.missing:,} missing" if place.missing else ""
@@ -114,7 +114,7 @@ def _kind_lines(kind: Kind, lead: str, missing: str, indent: str) -> Iterator[st
         yield from lines(place, name, indent + "  ")
 
 
-def below(kind: Kind) -> Sequence[tuple[str, Position]]:
+def below(kind: Kind) -> Sequence[tuple[str, DataPosition]]:
     """Return the places inside a kind, with their names."""
     match kind:
         case ListOf():
@@ -360,7 +360,7 @@ class ObjectCounts:
                 for key, place in self.fields.items()
             }
             return Fields(count, places)
-        key = Position(0, (self.keys.kind(),))
+        key = DataPosition(0, (self.keys.kind(),))
         return Dictionary(count, self.sizes.shortest, self.sizes.longest, key, self.values.place(limits))
 
 
@@ -422,7 +422,7 @@ class Counts:
             self.objects = self.objects or ObjectCounts()
             self.objects.merge(other.objects, limits)
 
-    def place(self, limits: Thresholds, absent: int = 0) -> Position:
+    def place(self, limits: Thresholds, absent: int = 0) -> DataPosition:
         """Return the schema of the place, where the value was absent so many times."""
         present: list[Kind] = []
         if self.flags:
@@ -435,7 +435,7 @@ class Counts:
             present.append(self.lists.kind(limits))
         if self.objects is not None:
             present.append(self.objects.kind(limits))
-        return Position(self.nulls + absent, tuple(present))
+        return DataPosition(self.nulls + absent, tuple(present))
 
 
 def bounded(value: float) -> float:

@@ -53,7 +53,7 @@ class Settings:
     buckets: int
 
 
-def place_block(place: kinds.Position, settings: Settings) -> Block[Any, Any] | None:
+def place_block(place: kinds.DataPosition, settings: Settings) -> Block[Any, Any] | None:
     """Return the block that embeds a place, or None where the samples had no values."""
     blocks = [block for kind in place.kinds if (block := _kind_block(kind, settings)) is not None]
     if len(blocks) < 2:
@@ -122,7 +122,7 @@ class Schema:
       age: number (1 value, 1 missing): whole, 36, mean 36, deviation 1
     """
 
-    root: kinds.Position
+    root: kinds.DataPosition
 
     def block(
         self,
@@ -195,7 +195,7 @@ class Schema:
         """
         fix = "give what Schema.to_plain has returned"
         try:
-            root = msgspec.convert(plain, kinds.Position)
+            root = msgspec.convert(plain, kinds.DataPosition)
         except (msgspec.ValidationError, RecursionError) as error:
             raise ModelError("Schema.from_plain", "a schema", str(error), fix) from None
         stack = [(root, 0)]

@@ -1,20 +1,30 @@
-"""The server's process: a socket that listens, uvicorn above it, and a graceful end."""
+"""The server's process: its routes, a socket that listens, uvicorn above it, and a graceful end."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from types import FrameType
 from typing import Any
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
 
-from foldbatch.errors import ReadError
-from foldbatch.serve.app import application
+import foldbatch
+from foldbatch.errors import FoldbatchError, ReadError
+from foldbatch.serve.batching import Batching
 from foldbatch.serve.connection import connections
+from foldbatch.serve.openapi import document, page
+from foldbatch.serve.predict import Predict, ServerMetrics
 from foldbatch.serve.service import Limits, Service, log
 
 BACKLOG = 2048  # connections that the system holds until they are taken
@@ -110,3 +120,118 @@ def run(
     finally:
         signal.signal(signal.SIGTERM, former)
         listening.close()
+
+
+def application(
+    service: Service,
+    limits: Limits,
+    *,
+    watch: float = 0.0,
+    started: Callable[[], None] = lambda: None,
+    draining: Callable[[], bool] = lambda: False,
+) -> Any:
+    """Return the application of ASGI that serves a model.
+
+    Args:
+        service: the model.
+        limits: of requests, batches and the queue.
+        watch: seconds between two looks at the model's file; 0 for none.
+        started: is called when requests are taken.
+        draining: whether the server is about to end.
+    """
+    metrics = ServerMetrics()
+    batching = Batching(service.answer, limits, metrics)
+    predict = Predict(service, batching, limits, metrics)
+    metrics.watch_queue(lambda: batching.queue.examples, lambda: batching.queue.nodes)
+    described = document(service.model.configuration.data.format, limits)
+    written = page(described)
+
+    async def about(request: Request) -> Response:
+        model = service.model
+        return JSONResponse(
+            {
+                "foldbatch": foldbatch.__version__,
+                "format": model.configuration.data.format,
+                "model": model.configuration.model.__struct_config__.tag,
+                "task": model.notes["task"],
+                "classes": list(model.notes["classes"]),
+                "docs": "/docs",
+            }
+        )
+
+    async def health(request: Request) -> Response:
+        ending = draining()
+        return JSONResponse({"status": "draining" if ending else "ready"}, 503 if ending else 200)
+
+    async def figures(request: Request) -> Response:
+        return Response(metrics.text(), headers={"content-type": metrics.content_type})
+
+    async def openapi(request: Request) -> Response:
+        return JSONResponse(described)
+
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(written)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        batching.start()
+        asked = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # only the main thread hears signals
+            loop.add_signal_handler(signal.SIGHUP, asked.set)
+        watcher = asyncio.create_task(_reload_when_changed(service, metrics, asked, watch))
+        started()
+        try:
+            yield
+        finally:
+            watcher.cancel()
+            await asyncio.to_thread(batching.stop)
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        text = f"request: expected what /docs describes, found {request.method} here; look there"
+        return JSONResponse({"error": text}, error.status_code, error.headers)
+
+    routes = Starlette(
+        routes=[
+            Route("/", about),
+            Route("/predict", predict, methods=["POST"]),
+            Route("/healthz", health),
+            Route("/metrics", figures),
+            Route("/openapi.json", openapi),
+            Route("/docs", docs),
+        ],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: refused},
+    )
+    routes.router.redirect_slashes = False
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        # the way through the routes would cost a request as much as its own work here
+        hot = scope["type"] == "http" and scope["path"] == "/predict" and scope["method"] == "POST"
+        await (predict if hot else routes)(scope, receive, send)
+
+    return app
+
+
+async def _reload_when_changed(
+    service: Service, metrics: ServerMetrics, asked: asyncio.Event, seconds: float
+) -> None:
+    """Read the model anew when its file has changed, or when somebody asks for it; whatever comes of it."""
+    while True:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asked.wait(), seconds or None)
+        if not asked.is_set() and not service.changed():
+            continue
+        asked.clear()
+        try:
+            await asyncio.to_thread(service.reload)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a file may make functions of its own raise anything
+            metrics.reloaded("failed")
+            said = str(error) if isinstance(error, FoldbatchError | OSError) else repr(error)
+            log(f"{service.path}: not read anew, the former model answers on: {said}")
+        else:
+            metrics.reloaded("ok")
+            log(f"{service.path}: read anew")

@@ -33,7 +33,7 @@ class Scratch:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class BufferSection:
     """A value's place inside the concatenation `whole`: elements start to stop of its axis."""
 
     whole: Node
@@ -46,7 +46,7 @@ class Buffers:
     """Locations of the nodes a kernel computes; views and kept nodes are in neither mapping."""
 
     scratch: dict[Node, Scratch] = field(default_factory=dict)
-    sections: dict[Node, Section] = field(default_factory=dict)
+    sections: dict[Node, BufferSection] = field(default_factory=dict)
     in_place: int = 0
 
     @property
@@ -60,7 +60,7 @@ def plan(
     kept: Collection[Node],
     results: Collection[Node],
     overwrites: Mapping[str, Collection[int]],
-    sections: Mapping[Node, Section] | None = None,
+    sections: Mapping[Node, BufferSection] | None = None,
 ) -> Buffers:
     """Return where each node of a kernel lives.
 
@@ -96,7 +96,7 @@ class _Planner:
         kept: Collection[Node],
         results: Collection[Node],
         overwrites: Mapping[str, Collection[int]],
-        sections: Mapping[Node, Section],
+        sections: Mapping[Node, BufferSection],
     ) -> None:
         self.units = units
         self.kept = kept
@@ -193,10 +193,10 @@ def _is_read_again(node: Node, operand: int, root: Mapping[Node, Node]) -> bool:
     return any(root.get(y) is x for i, y in enumerate(node.inputs) if i != operand)
 
 
-def sections_of(nodes: Sequence[Node], fixed: Collection[Node]) -> dict[Node, Section]:
+def sections_of(nodes: Sequence[Node], fixed: Collection[Node]) -> dict[Node, BufferSection]:
     """Find values that can be computed straight into the concatenation that reads them."""
     computed = set(nodes)
-    sections: dict[Node, Section] = {}
+    sections: dict[Node, BufferSection] = {}
     for concat in nodes:
         if concat.op.name != "concat" or concat.ndim != 1:
             continue
@@ -207,7 +207,7 @@ def sections_of(nodes: Sequence[Node], fixed: Collection[Node]) -> dict[Node, Se
                 x = x.inputs[0]
             direct = x in computed and x.op.name != "concat" and x not in fixed and _may_be_strided(x)
             if direct and x not in sections and x.axis is concat.axis:
-                sections[x] = Section(concat, start, stop)
+                sections[x] = BufferSection(concat, start, stop)
             start = stop
     return sections
 
@@ -217,7 +217,7 @@ def _may_be_strided(node: Node) -> bool:
     return not is_view(node) and not (node.op.name == "linear" and node.ndim > 1)
 
 
-def _roots(nodes: Sequence[Node], sections: Mapping[Node, Section]) -> dict[Node, Node]:
+def _roots(nodes: Sequence[Node], sections: Mapping[Node, BufferSection]) -> dict[Node, Node]:
     """Return the node whose buffer holds each node: itself, a view's operand, or a section's whole."""
     root: dict[Node, Node] = {}
     for node in nodes:

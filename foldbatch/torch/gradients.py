@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch.autograd import forward_ad
 
-from foldbatch.engines.held import Gradients, Held
+from foldbatch.engines.held import Gradients, WaitingBatch
 from foldbatch.errors import BackendError, BlockValueError
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter, SparseRows
@@ -209,7 +209,7 @@ def joined(tensors: Sequence[Row | torch.Tensor]) -> torch.Tensor:
 class BackwardCall:
     """One call of a module: a batch that waits for its backward pass."""
 
-    held: Held  # the batch
+    held: WaitingBatch  # the batch
     parameters: Sequence[Parameter]  # those that gradients are wanted of
     reads: Sequence[Read]  # the data that gradients are wanted of
     traced: Sequence[int]  # the numbers of the examples that were read now

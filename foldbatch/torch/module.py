@@ -19,7 +19,7 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, listed
-from foldbatch.program.variants import Ready, Variant
+from foldbatch.program.variants import ReadyModel, Variant
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.graph import reachable
 from foldbatch.torch.gradients import (
@@ -420,7 +420,7 @@ class Module(ParameterModule):
 
     def _traced(
         self, batch: Planned | Sequence[Any], variant: Variant
-    ) -> tuple[Ready, list[Trace], list[Read], Sequence[int]]:
+    ) -> tuple[ReadyModel, list[Trace], list[Read], Sequence[int]]:
         """Return what runs traces, the traces, what was read of tensors now, and from which examples."""
         reads = TensorReads()
         traced: Sequence[int] = ()

@@ -120,7 +120,7 @@ def cuts(table: Array) -> Iterator[tuple[int, int]]:
     return ((start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-class Blocks:
+class ParameterBlocks:
     """Changes parameters of the host, as `RemoteUpdates` those of a device, with code of an engine or NumPy.
 
     Attributes:

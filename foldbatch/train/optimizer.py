@@ -18,7 +18,7 @@ from foldbatch.errors import ParameterError, TrainingError, UnknownNameError
 from foldbatch.params.parameters import Parameter
 from foldbatch.params.store import ParameterStore
 from foldbatch.params.updates import Change, RemoteUpdates, Rule
-from foldbatch.train.blocks import Blocks
+from foldbatch.train.blocks import ParameterBlocks
 from foldbatch.train.gradients import (
     Array,
     Gradients,
@@ -127,7 +127,7 @@ class Optimizer:
         self._memory: dict[str, float] = {}  # numbers that it remembers; none before the first step
         self._steps: dict[str, int] = {}
         self._moments: dict[str, list[Any]] = {}  # arrays of the host, or of the device of the parameter
-        self._blocks = Blocks()
+        self._blocks = ParameterBlocks()
         self._device: RemoteUpdates | None = None  # where the last step was taken, if not on the host
 
     @property

@@ -318,7 +318,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class TrainingStart:
     """What a training began with, which no checkpoint says otherwise.
 
     Attributes:
@@ -340,7 +340,7 @@ class Origin:
         settings: Facts,
         training: Sequence[Any],
         held_out: Sequence[Any] | None,
-    ) -> Origin:
+    ) -> TrainingStart:
         """Return what a training of these examples begins with; `settings` are those of its optimizer."""
         dev = digests(() if held_out is None else held_out)
         return cls(settings, digests(training), dev, tables(program))
@@ -413,7 +413,7 @@ def model_digest(program: Program) -> str:
 
 
 def check_configuration(
-    origin: Origin, present: Mapping[str, Any], kept: Mapping[str, Any], where: str
+    origin: TrainingStart, present: Mapping[str, Any], kept: Mapping[str, Any], where: str
 ) -> None:
     """Refuse a checkpoint of another training.
 

@@ -41,8 +41,8 @@ from foldbatch.train.metrics import Metric
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import DataParallel, check_alike
 from foldbatch.train.resuming import (
-    Origin,
     Position,
+    TrainingStart,
     assign,
     check_configuration,
     exchanged,
@@ -371,7 +371,7 @@ class Trainer:
         self._settings = settings(optimizer) | {"lr": text_of(optimizer.lr)}
         self.sampler = shuffled((), self._size, seed)  # of the present `fit`
         self.examples = 0  # how many it trains on
-        self.origin = Origin()
+        self.origin = TrainingStart()
 
     def fit(
         self,
@@ -422,7 +422,7 @@ class Trainer:
                 self.position, self.stopped, self._began = Position(), None, time.perf_counter()
                 kept_by = any(isinstance(one, Checkpoints) for one in self.callbacks)
                 if kept_by or resume is not False or not self.parallel.is_alone:  # else nobody asks
-                    self.origin = Origin.of(self.program, self._settings, training, held_out)
+                    self.origin = TrainingStart.of(self.program, self._settings, training, held_out)
                 if kept is not None:
                     self._take_over(*kept)
                 if not self.parallel.is_alone:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from foldbatch.trees.records import Records, Store
+from foldbatch.trees.records import ColumnStore, Records
 
 VALUE_BYTES = 8  # about the size of a value
 
@@ -41,15 +41,15 @@ def read_arrow(data: Any) -> Records | None:
     return Records(cache(partial(_store, data)), _Objects(data), np.arange(len(data)), weight)
 
 
-def _store(array: Any) -> Store:
+def _store(array: Any) -> ColumnStore:
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
-        return Store(len(array), _Objects(array), absent=_absent(array))
+        return ColumnStore(len(array), _Objects(array), absent=_absent(array))
     if pa.types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         if len(set(names)) == len(names):
             parts = {name: _store(part) for name, part in zip(names, array.flatten(), strict=True)}
-            return Store(len(array), _Objects(array), absent=_absent(array), fields=parts)
+            return ColumnStore(len(array), _Objects(array), absent=_absent(array), fields=parts)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         ends = array.offsets.to_numpy(zero_copy_only=False)
         starts, lengths = ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64)
@@ -61,16 +61,16 @@ def _store(array: Any) -> Store:
     return _leaf(array)
 
 
-def _lists(array: Any, starts: NDArray[Any], lengths: NDArray[Any], values: Any) -> Store:
+def _lists(array: Any, starts: NDArray[Any], lengths: NDArray[Any], values: Any) -> ColumnStore:
     """Return the column of lists; what lies before and behind them is cut off."""
     first = int(starts[0]) if len(starts) else 0
     end = int(starts[-1] + lengths[-1]) if len(starts) else 0
     items = _store(values.slice(first, end - first))
     bounds = starts - first, lengths
-    return Store(len(array), _Objects(array), absent=_absent(array), bounds=bounds, items=items)
+    return ColumnStore(len(array), _Objects(array), absent=_absent(array), bounds=bounds, items=items)
 
 
-def _leaf(array: Any) -> Store:
+def _leaf(array: Any) -> ColumnStore:
     kind, absent = array.type, _absent(array)
     numbers: NDArray[Any] | None = None
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
@@ -83,10 +83,10 @@ def _leaf(array: Any) -> Store:
         encode = _Encoded(array)
     elif pa.types.is_boolean(kind) and absent is None and numbers is not None:
         codes = numbers.view(np.int8).astype(np.int64)
-        return Store(len(array), _Objects(array), lambda: (codes, (False, True)), numbers=numbers)
+        return ColumnStore(len(array), _Objects(array), lambda: (codes, (False, True)), numbers=numbers)
     elif pa.types.is_dictionary(kind) and not pa.types.is_nested(kind.value_type):  # lists are never shared
         encode = _Encoded(array)
-    return Store(len(array), _Objects(array), encode, absent, numbers=numbers)
+    return ColumnStore(len(array), _Objects(array), encode, absent, numbers=numbers)
 
 
 class _Objects:

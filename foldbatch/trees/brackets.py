@@ -19,12 +19,12 @@ from sys import intern
 
 from foldbatch.errors import ExampleError, ReadError
 from foldbatch.trees.postorder import LABEL_KINDS, Label
-from foldbatch.trees.text import Piece, read_pieces, shorten, text_pieces, whole_pieces
+from foldbatch.trees.text import TextPiece, read_pieces, shorten, text_pieces, whole_pieces
 from foldbatch.trees.tree import Tree, trusted_tree
 from foldbatch.types import describe_value
 
 Source = str | os.PathLike[str] | Iterable[str]
-_Mark = tuple[Piece, int]  # the k-th part of a piece
+_Mark = tuple[TextPiece, int]  # the k-th part of a piece
 _SPLITS = " \t\r\n()"
 # A leaf (half of all nodes are leaves), the beginning of a node with its label, a bracket, or a word.
 _PART = re.compile(
@@ -116,7 +116,7 @@ def read_tree_lines(lines: Iterable[str], where: str) -> Iterator[Tree | list[st
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith("("):
             line = line.rstrip("\r\n")  # noqa: PLW2901 - so that an error is told of this line
-            whole = text_pieces(line, where, number) if "\0" in line else (Piece(line, where, number, 1),)
+            whole = text_pieces(line, where, number) if "\0" in line else (TextPiece(line, where, number, 1),)
             for tree, _ in _parse(whole, labels):
                 yield tree
         elif line.strip():
@@ -228,7 +228,7 @@ class _Labels(dict[str, Label]):
 
 
 def _parse(  # noqa: PLR0915 - one loop: calls would double its time
-    pieces: Iterable[Piece],
+    pieces: Iterable[TextPiece],
     label_of: _Labels,
     *,
     unescape: bool = False,
@@ -333,7 +333,7 @@ def _unclosable(state: int) -> _Misfit:
     return _Misfit("a word or children after the label", "write (LABEL word)")
 
 
-def _nth(piece: Piece, number: int) -> re.Match[str]:
+def _nth(piece: TextPiece, number: int) -> re.Match[str]:
     return next(islice(_PART.finditer(piece.text), number, None))
 
 

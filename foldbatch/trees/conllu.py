@@ -19,7 +19,7 @@ from typing import Literal, NoReturn, get_args
 
 from foldbatch.errors import BlockValueError, ReadError, with_nearest
 from foldbatch.trees.postorder import Label
-from foldbatch.trees.text import Piece, read_pieces, shorten, text_pieces, whole_pieces
+from foldbatch.trees.text import TextPiece, read_pieces, shorten, text_pieces, whole_pieces
 from foldbatch.trees.tree import Tree, trusted_tree
 
 LabelField = Literal["deprel", "upos", "xpos"]
@@ -419,7 +419,7 @@ def _cycle(sentence: Sentence, reached: set[int]) -> list[int]:
     return [*cycle[start:], *cycle[: start + 1]]
 
 
-def _parse(pieces: Iterable[Piece], *, allow_empty: bool) -> Iterator[Sentence]:
+def _parse(pieces: Iterable[TextPiece], *, allow_empty: bool) -> Iterator[Sentence]:
     draft: _Draft | None = None
     any_sentence = False
     end = ""

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from foldbatch.errors import ExampleError, FoldbatchError, ReadError
-from foldbatch.trees.text import Piece, read_pieces, whole_pieces
+from foldbatch.trees.text import TextPiece, read_pieces, whole_pieces
 from foldbatch.trees.tree import Tree
 from foldbatch.types import describe_value
 
@@ -39,7 +39,7 @@ def read_json(path_or_lines: Source) -> Any:
     pieces = list(read_pieces(path_or_lines))
     first = pieces[0]
     return _decode(
-        Piece("".join(piece.text for piece in pieces), first.name, first.line, first.column), "value"
+        TextPiece("".join(piece.text for piece in pieces), first.name, first.line, first.column), "value"
     )
 
 
@@ -106,14 +106,14 @@ def read_json_trees(path_or_lines: Source) -> Iterator[Tree]:
             raise ReadError(where, error.expected, error.found, error.fix) from None
 
 
-def _lines(path_or_lines: Source) -> Iterator[Piece]:
+def _lines(path_or_lines: Source) -> Iterator[TextPiece]:
     for piece in whole_pieces(read_pieces(path_or_lines), "\n"):
         for number, text in enumerate(piece.text.split("\n"), piece.line):
             if text.strip():
-                yield Piece(text, piece.name, number, 1)
+                yield TextPiece(text, piece.name, number, 1)
 
 
-def _decode(piece: Piece, what: str) -> Any:
+def _decode(piece: TextPiece, what: str) -> Any:
     fix = "repair it; JSON quotes names and text with double quotes"
     try:
         data = piece.text.encode()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Store:
+class ColumnStore:
     """One column: an object in each row, None in some."""
 
     size: int  # the number of rows
@@ -25,10 +25,11 @@ class Store:
     encode: Callable[[], tuple[NDArray[Any], Sequence[Any]]] | None = None
     absent: NDArray[Any] | None = None  # ``[size]`` bool: the rows that hold None; None where there are none
     # the columns of a dict's items, by key; None where the objects are no dicts
-    fields: Mapping[str, Store] | None = None
+    fields: Mapping[str, ColumnStore] | None = None
     # ``[size]`` each: where the items of each row's list begin, and how many there are
     bounds: tuple[NDArray[Any], NDArray[Any]] | None = None
-    items: Store | None = None  # the column of the items of all lists; None where the objects are no lists
+    # the column of the items of all lists; None where the objects are no lists
+    items: ColumnStore | None = None
     numbers: NDArray[Any] | None = None  # ``[size]``: the objects themselves, where they are numbers or bools
     _encoded: list[tuple[NDArray[Any], Sequence[Any]]] = field(default_factory=list, repr=False)
 
@@ -50,7 +51,7 @@ class Store:
 class Records(Sequence[Any]):
     """Examples that lie in columns."""
 
-    store: Callable[[], Store]  # returns the column of examples, the same one each time
+    store: Callable[[], ColumnStore]  # returns the column of examples, the same one each time
     # returns the Python objects of some rows, given the rows' numbers
     make: Callable[[NDArray[Any]], list[Any]]
     rows: NDArray[Any]  # ``[len]``: the rows that hold these examples

@@ -1,6 +1,6 @@
 """Text from files, in pieces that know where they lie, so that readers can name line and column.
 
-In comes a path (plain or ``.gz``) or an iterable of lines, out come `Piece`s of UTF-8 text in
+In comes a path (plain or ``.gz``) or an iterable of lines, out come `TextPiece`s of UTF-8 text in
 order. Memory is bounded by the size of a piece. What cannot be read (a missing file, invalid
 UTF-8, a NUL byte, broken gzip data) raises a `ReadError` at the place where it lies, after
 everything before it has been given out.
@@ -26,7 +26,7 @@ Problem = tuple[str, str, str]  # of reading: what was expected and found, and h
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """A stretch of text, with the line and column (both from 1, in characters) of its beginning."""
 
     text: str
@@ -44,7 +44,7 @@ class Piece:
     def where(self, offset: int) -> str:
         r"""Return the place of the character at `offset` as ``name:line:column``.
 
-        >>> Piece("one\ntwo", "notes.txt", 1, 1).where(5)
+        >>> TextPiece("one\ntwo", "notes.txt", 1, 1).where(5)
         'notes.txt:2:2'
         """
         line, column = self.place(offset)
@@ -56,7 +56,7 @@ def shorten(text: str) -> str:
     return repr(text) if len(text) <= 40 else f"{text[:37]!r}..."
 
 
-def read_pieces(path_or_lines: str | os.PathLike[str] | Iterable[str]) -> Iterator[Piece]:
+def read_pieces(path_or_lines: str | os.PathLike[str] | Iterable[str]) -> Iterator[TextPiece]:
     """Yield the text of a file, or of an iterable of lines: one piece at least, perhaps empty.
 
     A byte order mark at the very beginning is dropped. A path that ends in ``.gz`` is unpacked.
@@ -79,12 +79,12 @@ def read_pieces(path_or_lines: str | os.PathLike[str] | Iterable[str]) -> Iterat
     return _place(_take_lines(path_or_lines), str(getattr(path_or_lines, "name", "lines")))
 
 
-def decoded_pieces(blocks: Iterable[bytes | Problem], name: str) -> Iterator[Piece]:
+def decoded_pieces(blocks: Iterable[bytes | Problem], name: str) -> Iterator[TextPiece]:
     """Yield the bytes of `read_blocks` as pieces of text; raises as `read_pieces` does while iterating."""
     return _place(_decode(blocks), name)
 
 
-def text_pieces(text: str, name: str = "text", line: int = 1) -> Iterator[Piece]:
+def text_pieces(text: str, name: str = "text", line: int = 1) -> Iterator[TextPiece]:
     """Yield one string, which begins at a line, as pieces, checked as a file's text is.
 
     Raises:
@@ -95,31 +95,32 @@ def text_pieces(text: str, name: str = "text", line: int = 1) -> Iterator[Piece]
     return _place([(text, None)], name, line)
 
 
-def whole_pieces(pieces: Iterable[Piece], ends: str) -> Iterator[Piece]:
+def whole_pieces(pieces: Iterable[TextPiece], ends: str) -> Iterator[TextPiece]:
     """Regroup pieces so that each, but perhaps the last, ends with a character of `ends`.
 
-    >>> [piece.text for piece in whole_pieces([Piece("ab c", "x", 1, 1), Piece("d e", "x", 1, 5)], " ")]
+    >>> pieces = TextPiece("ab c", "x", 1, 1), TextPiece("d e", "x", 1, 5)
+    >>> [piece.text for piece in whole_pieces(pieces, " ")]
     ['ab ', 'cd ', 'e']
     """
-    pending: list[Piece] = []
+    pending: list[TextPiece] = []
     for piece in pieces:
         cut = 1 + max(piece.text.rfind(end) for end in ends)
         if not cut:
             pending.append(piece)
             continue
         line, column = piece.place(cut)
-        yield _join([*pending, Piece(piece.text[:cut], piece.name, piece.line, piece.column)])
+        yield _join([*pending, TextPiece(piece.text[:cut], piece.name, piece.line, piece.column)])
         tail = piece.text[cut:]
-        pending = [Piece(tail, piece.name, line, column)] if tail else []
+        pending = [TextPiece(tail, piece.name, line, column)] if tail else []
     if pending:
         yield _join(pending)
 
 
-def _join(pieces: list[Piece]) -> Piece:
+def _join(pieces: list[TextPiece]) -> TextPiece:
     if len(pieces) == 1:
         return pieces[0]
     first = pieces[0]
-    return Piece("".join(piece.text for piece in pieces), first.name, first.line, first.column)
+    return TextPiece("".join(piece.text for piece in pieces), first.name, first.line, first.column)
 
 
 def _open(path: str) -> IO[bytes]:
@@ -189,13 +190,13 @@ def _take_lines(lines: Iterable[str]) -> Iterator[tuple[str, Problem | None]]:
         yield line if line.endswith("\n") else line + "\n", None
 
 
-def _place(texts: Iterable[tuple[str, Problem | None]], name: str, line: int = 1) -> Iterator[Piece]:
+def _place(texts: Iterable[tuple[str, Problem | None]], name: str, line: int = 1) -> Iterator[TextPiece]:
     column, begun = 1, False
     for raw, problem in texts:
         text = raw if begun else raw.removeprefix(_BOM)
         begun = begun or bool(raw)
         nul = text.find("\0")
-        piece = Piece(text if nul < 0 else text[:nul], name, line, column)
+        piece = TextPiece(text if nul < 0 else text[:nul], name, line, column)
         if piece.text:
             yield piece
         end = piece.where(len(piece.text))
@@ -205,4 +206,4 @@ def _place(texts: Iterable[tuple[str, Problem | None]], name: str, line: int = 1
             raise ReadError(end, *problem)
         line, column = piece.place(len(text))
     if not begun:
-        yield Piece("", name, line, column)
+        yield TextPiece("", name, line, column)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import BlockValueError, ReadError, counted, with_nearest
 from foldbatch.trees.brackets import unescape
-from foldbatch.trees.text import Piece, Problem, decoded_pieces, read_blocks, shorten, whole_pieces
+from foldbatch.trees.text import Problem, TextPiece, decoded_pieces, read_blocks, shorten, whole_pieces
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Wanted:
     rows: list[NDArray[np.float32]] = field(default_factory=list)  # their vectors, in blocks
 
 
-def read_lines(pieces: Iterable[Piece], wanted: Wanted, *, header: bool) -> None:
+def read_lines(pieces: Iterable[TextPiece], wanted: Wanted, *, header: bool) -> None:
     """Read all vectors of a text; `header` says whether its first line is word2vec's.
 
     Raises:
@@ -65,7 +65,7 @@ def read_lines(pieces: Iterable[Piece], wanted: Wanted, *, header: bool) -> None
         raise ReadError(end, f"{count} words, as the first line says", f"{seen}", fix)
 
 
-def _read_header(piece: Piece, lines: list[str]) -> tuple[int, int]:
+def _read_header(piece: TextPiece, lines: list[str]) -> tuple[int, int]:
     parts = lines[0].split()
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 16 for part in parts):
         expected = "word2vec's first line: how many words, and how many numbers each"
@@ -75,7 +75,9 @@ def _read_header(piece: Piece, lines: list[str]) -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
-def _read_rows(piece: Piece, lines: list[str], width: int, wanted: Wanted) -> tuple[NDArray[np.float32], int]:
+def _read_rows(
+    piece: TextPiece, lines: list[str], width: int, wanted: Wanted
+) -> tuple[NDArray[np.float32], int]:
     """Return the vectors of a piece's lines, and how many lines hold one; number the words kept."""
     values = array("f")
     numbers: list[int] = []  # of the lines that are kept
@@ -129,11 +131,11 @@ def _is_finite(field: str) -> bool:
         return is_number(field) and bool(np.isfinite(np.float32(float(field))))
 
 
-def _where(piece: Piece, lines: list[str], number: int, column: int = 0) -> str:
+def _where(piece: TextPiece, lines: list[str], number: int, column: int = 0) -> str:
     return piece.where(sum(len(line) + 1 for line in lines[:number]) + column)
 
 
-def _count_columns(piece: Piece, lines: list[str]) -> int:
+def _count_columns(piece: TextPiece, lines: list[str]) -> int:
     """Return how many numbers the first line that is not blank ends with, or 0 where all are blank."""
     for number, line in enumerate(lines):
         parts = line.rstrip(" \r").split(" ")
@@ -149,7 +151,7 @@ def _count_columns(piece: Piece, lines: list[str]) -> int:
     return 0
 
 
-def _wrong_columns(piece: Piece, lines: list[str], number: int, width: int) -> ReadError:
+def _wrong_columns(piece: TextPiece, lines: list[str], number: int, width: int) -> ReadError:
     expected = f"a word and {width} numbers, as in the first line"
     columns = lines[number].rstrip(" \r").count(" ") + 1
     fix = "repair the line"
@@ -158,7 +160,7 @@ def _wrong_columns(piece: Piece, lines: list[str], number: int, width: int) -> R
     return ReadError(_where(piece, lines, number), expected, f"{columns} columns", fix)
 
 
-def _wrong_number(piece: Piece, lines: list[str], number: int, width: int) -> ReadError:
+def _wrong_number(piece: TextPiece, lines: list[str], number: int, width: int) -> ReadError:
     parts = lines[number].rstrip(" \r").rsplit(" ", width)
     place = next(i for i in range(1, len(parts)) if not _is_finite(parts[i]))
     column = len(" ".join(parts[:place])) + 1

@@ -50,7 +50,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RailLine:
     """A line of a drawing: a box at a rail, what it reads, and the rails that only pass."""
 
     box: Box
@@ -66,7 +66,7 @@ class Line:
         return range(min(touched), max(touched) + 1)
 
 
-def lines(boxes: Sequence[Box]) -> Iterator[Line]:
+def lines(boxes: Sequence[Box]) -> Iterator[RailLine]:
     """Yield the lines of boxes, which come after those they read; sources move to their first reader."""
     left = Counter(key for box in boxes for key in set(box.reads))
     rails: list[str | None] = []  # which value runs in each column
@@ -79,7 +79,7 @@ def lines(boxes: Sequence[Box]) -> Iterator[Line]:
         if rail == len(rails):
             rails.append(None)
         passing = frozenset(i for i, key in enumerate(rails) if key is not None) - {*read, rail}
-        yield Line(box, rail, frozenset(read), frozenset(ending), passing)
+        yield RailLine(box, rail, frozenset(read), frozenset(ending), passing)
         for i in ending:
             rails[i] = None
         rails[rail] = box.key if left[box.key] else None
@@ -116,7 +116,7 @@ def as_text(boxes: Sequence[Box]) -> str:
     return "\n".join(f"{row:{width}}  {words}" for row, words in rows)
 
 
-def _signs(line: Line) -> Iterator[str]:
+def _signs(line: RailLine) -> Iterator[str]:
     """Yield what stands in each column: the node, corners where it reads, bars where values pass."""
     across = line.across
     for i in range(max({*across, *line.passing}) + 1):
@@ -161,7 +161,7 @@ def as_svg(drawings: Mapping[str, Sequence[Box]]) -> str:
     return page(widest * _LETTER + 2 * _MARGIN, y + _MARGIN, *parts, font=_FONT)
 
 
-def _drawn(line: Line, y: float, right: float, tops: dict[int, float]) -> list[str]:
+def _drawn(line: RailLine, y: float, right: float, tops: dict[int, float]) -> list[str]:
     """Return a line as SVG: the rails that end at it, what joins it to the others, the node and its words."""
     x, drawn = _MARGIN + _RAIL * line.rail, []
     for i in sorted(line.read):

@@ -22,8 +22,7 @@ from foldbatch.static.routine_printer import result_name
 from foldbatch.static.stages import AFTER
 from foldbatch.system.tables import table
 from foldbatch.views.drawing import Box, as_svg, as_text
-from foldbatch.views.explain import CellExplanation, explain_cell, ops_in
-from foldbatch.views.parts import BACKWARD, FORWARD
+from foldbatch.views.explain import BACKWARD, FORWARD, CellExplanation, explain_cell, ops_in
 
 
 def boxes(explanation: CellExplanation, *, backward: bool = False) -> list[Box]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.batch import Batch
+from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.errors import ExampleError
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program, schedule
@@ -46,7 +46,9 @@ class DrawnStep:
     calls: int
 
 
-def calls_of(batch: Batch, cells: Sequence[CellSignature]) -> tuple[tuple[Call, ...], tuple[DrawnStep, ...]]:
+def calls_of(
+    batch: ScheduledBatch, cells: Sequence[CellSignature]
+) -> tuple[tuple[Call, ...], tuple[DrawnStep, ...]]:
     """Return the calls of a batch, those that are read first, and the steps in order."""
     trace = batch.merged.trace
     numbers = range(len(cells))
@@ -68,7 +70,7 @@ def calls_of(batch: Batch, cells: Sequence[CellSignature]) -> tuple[tuple[Call, 
     return tuple(calls), steps
 
 
-def _steps(batch: Batch, ranks: Sequence[Index]) -> tuple[list[Index], tuple[DrawnStep, ...]]:
+def _steps(batch: ScheduledBatch, ranks: Sequence[Index]) -> tuple[list[Index], tuple[DrawnStep, ...]]:
     """Return the step of every call, per cell ``[calls] int64``, and the steps.
 
     Shapes: `ranks`, per cell ``[calls] int64``: at which rank of the cell each call's result is computed.
@@ -84,7 +86,7 @@ def _steps(batch: Batch, ranks: Sequence[Index]) -> tuple[list[Index], tuple[Dra
     return of_call, tuple(DrawnStep(step.cell, step.stop - step.start, count) for step, count in counted)
 
 
-def _ranks(batch: Batch, cells: Sequence[CellSignature], k: int) -> Index:
+def _ranks(batch: ScheduledBatch, cells: Sequence[CellSignature], k: int) -> Index:
     """Return the rank at which the result of each of a cell's calls is computed: ``[calls] int64``."""
     bases, table = batch.merged.trace.calls[k][:, 0], batch.schedule.cells[k]
     if table.copies is None:
@@ -97,7 +99,7 @@ def _ranks(batch: Batch, cells: Sequence[CellSignature], k: int) -> Index:
     return rank_of_row[batch.schedule.row_of[bases]]
 
 
-def _reads(batch: Batch, cells: Sequence[CellSignature], k: int) -> list[list[int]]:
+def _reads(batch: ScheduledBatch, cells: Sequence[CellSignature], k: int) -> list[list[int]]:
     """Return the numbers of the values that each of a cell's calls reads: n lists."""
     trace = batch.merged.trace
     reads: list[list[int]] = arguments_of(trace, cells, k).tolist()

@@ -21,9 +21,9 @@ def _settings(**options) -> Settings:
 
 
 def test_outcome_has_every_figure() -> None:
-    """For each size of model and batch; without a batch of one, ours is still compared to it."""
-    outcome = sst.run(TREES, "here", _settings(hidden=(4, 6), batches=(2, 3)))
-    assert [(found.hidden, found.batch) for found in outcome.found] == [(4, 2), (4, 3), (6, 2), (6, 3)]
+    """Without a batch of one, ours is still compared to it."""
+    outcome = sst.run(TREES, "here", _settings())
+    assert [(found.hidden, found.batch) for found in outcome.found] == [(4, 3)]
     for found in outcome.found:
         assert list(found.timings) == ["foldbatch (numpy)", "foldbatch (numpy), new examples"]
         assert found.phases.keys() == {"trace", "merge", "tables", "ready", "forward", "backward", "update"}
@@ -37,9 +37,6 @@ def test_outcome_has_every_figure() -> None:
         for task in TASKS:
             assert found.speedup(task) > 0
             assert 0 < found.of_floor(task, shared=True) <= found.of_floor(task, shared=False)
-    rates = [found.rate for found in outcome.found]
-    assert rates[0] == rates[1]  # the machine has one for each size of the model
-    assert rates[2] == rates[3]
     assert outcome.absent == {}
     assert outcome.memory == {}
 

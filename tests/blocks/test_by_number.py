@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.blocks.lower import Lowered
 from foldbatch.errors import ExampleError
-from foldbatch.scheduler.record import Record
+from foldbatch.scheduler.record import TraceColumns
 from foldbatch.trees import Tree, TreeNode
 from tests.blocks.columnar.forests import batches
 from tests.blocks.columnar.laws import assert_same, lowered
@@ -32,7 +32,7 @@ def by_nodes(made: Lowered) -> Iterator[None]:
     vars(made.tracer)["numbered"] = before
 
 
-def check_same(block: fb.Block, examples: list[Any]) -> Record:
+def check_same(block: fb.Block, examples: list[Any]) -> TraceColumns:
     made = lowered(block)
     record = made.tracer.record(examples, range(len(examples)))
     with by_nodes(made):

@@ -7,11 +7,11 @@ import ast
 from foldbatch.blocks.drafts import Line, Procedure
 from foldbatch.blocks.parsed import Renamed, take_apart
 from foldbatch.model.drafts import Draft
-from foldbatch.model.needed import Kept
+from foldbatch.model.needed import PrunedDraft
 from foldbatch.types import OBJECT
 
 DRAFTS = [Draft("gone", 0, "v1"), Draft("left", 1, "v2", keys=[2])]
-KEPT = {1: Kept(Draft("left", 0, "v2", keys=[1]), (1, 2), {1: 0, 3: 1}, {1: 0, 2: 1}, {0: 0})}
+KEPT = {1: PrunedDraft(Draft("left", 0, "v2", keys=[1]), (1, 2), {1: 0, 3: 1}, {1: 0, 2: 1}, {0: 0})}
 
 
 def parsed(*lines: str) -> list[str]:

@@ -16,7 +16,7 @@ from foldbatch.engines.arrays import ArrayEngine, Kernels
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, SPARE, STORES, WIDTH, Ints, LaunchTable
 from foldbatch.engines.launch import binding as fields_of
-from foldbatch.engines.memory import Memory
+from foldbatch.engines.memory import BatchMemory
 from foldbatch.engines.numpy.kernel import Function
 from foldbatch.engines.numpy.spelling import OVERWRITES
 from foldbatch.engines.numpy.walk import run
@@ -44,7 +44,7 @@ def load(model: Model, *, debug: bool = True) -> ArrayEngine:
 def _make(bound: Bound) -> Kernels:
     functions = [interpreted(routine) for routine in bound.routines]
 
-    def walk(table: LaunchTable, memory: Memory) -> None:
+    def walk(table: LaunchTable, memory: BatchMemory) -> None:
         run(table, functions, memory.arrays)
 
     return Kernels(bound, walk, ())

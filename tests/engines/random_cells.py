@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from foldbatch.engines.batch import Batch, schedule_batch
+from foldbatch.engines.batch import ScheduledBatch, schedule_batch
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model, differentiated
 from foldbatch.params.parameters import Parameter
@@ -33,7 +33,9 @@ class Runnable:
     setting: Setting
     model: Model
 
-    def batch(self, layout: Layout, share: str | None = "leaves", *, part: slice = slice(None)) -> Batch:
+    def batch(
+        self, layout: Layout, share: str | None = "leaves", *, part: slice = slice(None)
+    ) -> ScheduledBatch:
         """Return the batch scheduled, or a part of it."""
         setting, model = self.setting, self.model
         arenas = len(model.arenas)

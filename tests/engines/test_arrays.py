@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.engines import numpy as numpy_engine
 from foldbatch.engines.arrays import ArrayEngine, ArrayRun
-from foldbatch.engines.batch import Batch, schedule_batch
+from foldbatch.engines.batch import ScheduledBatch, schedule_batch
 from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.engines.reference import Reference
+from foldbatch.engines.reference import Evaluation
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows
 from foldbatch.scheduler.layout import LAYOUTS, Layout
 from foldbatch.scheduler.policies import POLICIES
@@ -23,7 +23,7 @@ from tests.engines.random_cells import Runnable, runnables
 layouts: st.SearchStrategy[Layout] = st.sampled_from(list(LAYOUTS.values()))
 
 
-def _run(engine: ArrayEngine, batch: Batch, memory: Any, *, training: bool = True) -> ArrayRun:
+def _run(engine: ArrayEngine, batch: ScheduledBatch, memory: Any, *, training: bool = True) -> ArrayRun:
     return engine.forward(engine.ready(batch, training=training), batch.feeds, memory)
 
 
@@ -31,10 +31,10 @@ def _dense(gradient: Gradient) -> Any:
     return gradient.dense() if isinstance(gradient, SparseRows) else gradient
 
 
-def _check(engine: ArrayEngine, batch: Batch, memory: Any, *, training: bool) -> None:
+def _check(engine: ArrayEngine, batch: ScheduledBatch, memory: Any, *, training: bool) -> None:
     """Check values, losses, metrics and gradients of one run against the oracle's."""
     model, trace = engine.model, batch.merged.trace
-    oracle = Reference(model.cells, model.signatures, trace)
+    oracle = Evaluation(model.cells, model.signatures, trace)
     oracle.forward()
     run = _run(engine, batch, memory, training=training)
     numbers = sorted(oracle.values)

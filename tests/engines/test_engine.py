@@ -24,7 +24,7 @@ from foldbatch.engines.engine import (
     ENGINES,
     VARIABLE,
     Backend,
-    Settings,
+    EngineSettings,
     check_precision,
     choose_engine,
     choose_launch,
@@ -280,7 +280,7 @@ def test_a_new_engine_is_a_line_in_the_table() -> None:
     lines = {"fake": ("fake_engine", ""), "lacking": ("fake_engine", "no_such_module")}
     with mock.patch.dict(ENGINES, lines), mock.patch.dict(sys.modules, {"fake_engine": fake}):
         assert choose_engine("fake") == "fake"
-        load, wanted = fake.BACKEND.load, Settings(debug=True)
+        load, wanted = fake.BACKEND.load, EngineSettings(debug=True)
         assert load_engine("fake", "model", wanted) is load.return_value  # type: ignore[arg-type]
         load.assert_called_once_with("model", wanted)
         with pytest.raises(BackendError, match="expected No_such_module to be installed"):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.engines import numpy as numpy_engine
 from foldbatch.engines.arrays import ArrayEngine
-from foldbatch.engines.batch import Batch
-from foldbatch.engines.bindings import Bound, Constant, Key, bind
-from foldbatch.engines.engine import Settings
+from foldbatch.engines.batch import ScheduledBatch
+from foldbatch.engines.bindings import Bound, Constant, KernelKey, bind
+from foldbatch.engines.engine import EngineSettings
 from foldbatch.engines.launch import (
     BASE,
     COPIES,
@@ -29,7 +29,7 @@ from foldbatch.engines.launch import (
     binding,
 )
 from foldbatch.engines.launches import MIRROR, launch_tables
-from foldbatch.engines.memory import Memory
+from foldbatch.engines.memory import BatchMemory
 from foldbatch.scheduler.layout import LAYOUTS, Layout
 from foldbatch.scheduler.schedule import ALL, Step
 from foldbatch.scheduler.sharing import SHARES
@@ -42,7 +42,7 @@ layouts: st.SearchStrategy[Layout] = st.sampled_from(list(LAYOUTS.values()))
 shares: st.SearchStrategy[str | None] = st.sampled_from(list(SHARES))
 
 
-def tables_of(bound: Bound, batch: Batch) -> list[LaunchTable]:
+def tables_of(bound: Bound, batch: ScheduledBatch) -> list[LaunchTable]:
     tables = launch_tables(bound, batch.schedule)
     return [tables.forward] if tables.backward is None else [tables.forward, tables.backward]
 
@@ -50,16 +50,16 @@ def tables_of(bound: Bound, batch: Batch) -> list[LaunchTable]:
 # -- which kernels run, on which levels, in which order
 
 
-def _expected(bound: Bound, steps: list[Step], direction: str) -> Iterator[tuple[Key, int, int]]:
+def _expected(bound: Bound, steps: list[Step], direction: str) -> Iterator[tuple[KernelKey, int, int]]:
     """Yield the kernel and the ranks of each level that must run, one by one."""
     for cell, stages, start, stop in steps:
         mirrored = direction == "backward" and stages != ALL
         for stage in [MIRROR[s] for s in stages] if mirrored else stages:
-            if Key(cell, direction, stage) in bound.keys:
-                yield Key(cell, direction, stage), start, stop
+            if KernelKey(cell, direction, stage) in bound.keys:
+                yield KernelKey(cell, direction, stage), start, stop
 
 
-def _levels(bound: Bound, table: LaunchTable) -> Iterator[tuple[Key, int, int]]:
+def _levels(bound: Bound, table: LaunchTable) -> Iterator[tuple[KernelKey, int, int]]:
     for kernel, first, last in table.launches[:, :HEAD].tolist():
         for start, stop in table.bounds[first:last].tolist():
             yield bound.keys[kernel], start, stop
@@ -86,7 +86,7 @@ def test_levels_run_in_the_order_of_the_schedule_and_backward_in_reverse(
 # -- what the bindings of a launch are
 
 
-def _rows(bound: Bound, table: LaunchTable) -> Iterator[tuple[Key, Routine, Any]]:
+def _rows(bound: Bound, table: LaunchTable) -> Iterator[tuple[KernelKey, Routine, Any]]:
     for row in table.launches:
         yield bound.keys[row[0]], bound.routines[row[0]], row
 
@@ -105,7 +105,13 @@ def _told(table: LaunchTable, at: int, expected: Any) -> bool:
 
 
 def _check_binding(
-    bound: Bound, batch: Batch, table: LaunchTable, key: Key, what: Binding, slot: bool, fields: list[int]
+    bound: Bound,
+    batch: ScheduledBatch,
+    table: LaunchTable,
+    key: KernelKey,
+    what: Binding,
+    slot: bool,
+    fields: list[int],
 ) -> None:
     k, model, schedule = key.cell, bound.model, batch.schedule
     cell, signature = schedule.cells[k], model.signatures[k]
@@ -153,7 +159,7 @@ def _check_binding(
             assert (fields[FIRST], fields[INDEX], fields[SPARE]) == (0, -1, -1)
 
 
-def _gradients(bound: Bound, key: Key) -> tuple[Any, ...]:
+def _gradients(bound: Bound, key: KernelKey) -> tuple[Any, ...]:
     return bound.gradients[bound.numbers[key]]
 
 
@@ -176,7 +182,7 @@ def test_every_binding_is_what_the_schedule_says(
 # -- buffers
 
 
-def _extent(bound: Bound, batch: Batch, key: Key, axis: Axis, start: int, stop: int) -> int:
+def _extent(bound: Bound, batch: ScheduledBatch, key: KernelKey, axis: Axis, start: int, stop: int) -> int:
     """Return the rows of a level along an axis."""
     if axis is UNBATCHED:
         return 1
@@ -187,7 +193,7 @@ def _extent(bound: Bound, batch: Batch, key: Key, axis: Axis, start: int, stop: 
     return int(own[stop] - own[start])
 
 
-def _levels_of(bound: Bound, batch: Batch, key: Key) -> list[tuple[int, int]]:
+def _levels_of(bound: Bound, batch: ScheduledBatch, key: KernelKey) -> list[tuple[int, int]]:
     """Return the ranks of the levels on which a kernel runs, should it run at all."""
     if key.stage != "step":
         return [(0, len(batch.schedule.cells[key.cell].order))]
@@ -238,12 +244,12 @@ def test_buffers_are_as_high_as_the_widest_level_needs(
                 assert (bound.types[number], height) == (None, 0)
 
 
-def _exact(engine: ArrayEngine, batch: Batch) -> dict[bool, Memory]:
+def _exact(engine: ArrayEngine, batch: ScheduledBatch) -> dict[bool, BatchMemory]:
     """Return memory whose buffers are just as high as a batch needs them, even if that is no row."""
     memory = engine.memory()
     for training in (True, False):
         ready = engine.ready(batch, training=training)
-        made = Memory(ready.kernels.bound.types, poisoned=True)
+        made = BatchMemory(ready.kernels.bound.types, poisoned=True)
         heights = ready.tables.forward.heights
         made.fit(heights)
         for number, type_ in enumerate(ready.kernels.bound.types):
@@ -260,7 +266,7 @@ def _exact(engine: ArrayEngine, batch: Batch) -> dict[bool, Memory]:
 def test_heights_suffice(runnable: Runnable, layout: Layout, share: str | None) -> None:
     """A batch in memory that is just so high, and full of NaN, gives the bits that it gives in more."""
     batch = runnable.batch(layout, share)
-    engine = numpy_engine.load(runnable.model, Settings(debug=True))
+    engine = numpy_engine.load(runnable.model, EngineSettings(debug=True))
     found = []
     for memory in (_exact(engine, batch), engine.memory()):
         run = engine.forward(engine.ready(batch, training=True), batch.feeds, memory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foldbatch.engines.memory import Memory
+from foldbatch.engines.memory import BatchMemory
 from foldbatch.types import TensorType
 
 V, B, S = TensorType((3,)), TensorType((), "bool"), TensorType((), "float64")
@@ -16,7 +16,7 @@ def heights(*rows: int) -> np.ndarray:
 
 def test_a_buffer_is_the_same_memory_while_it_suffices() -> None:
     """A batch that needs fewer rows leaves it, and what stands in it, alone."""
-    memory = Memory([V, V])
+    memory = BatchMemory([V, V])
     memory.fit(heights(5, 5))
     first, second = memory.arrays
     assert (first.shape, first.dtype) == ((5, 3), np.float32)
@@ -29,7 +29,7 @@ def test_a_buffer_is_the_same_memory_while_it_suffices() -> None:
 
 def test_growth_is_geometric() -> None:
     """A batch a row larger each time allocates seldom."""
-    memory = Memory([V])
+    memory = BatchMemory([V])
     seen = []
     for rows in range(1, 1000):
         memory.fit(heights(rows))
@@ -41,7 +41,7 @@ def test_growth_is_geometric() -> None:
 
 def test_poison_fills_what_is_float_before_each_batch() -> None:
     """Ever new buffers included; not what a batch brings."""
-    memory = Memory([V, TensorType((2,), "int32"), None], poisoned=True)
+    memory = BatchMemory([V, TensorType((2,), "int32"), None], poisoned=True)
     assert np.isnan(memory.arrays[0]).all()
     brought = np.ones((1, 2))
     memory.bring(2, brought)

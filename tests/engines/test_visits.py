@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.engines.results import MetricValues
-from foldbatch.engines.visits import InputGradients, Visits, gather, matched
+from foldbatch.engines.visits import DataGradients, InputGradients, gather, matched
 from foldbatch.errors import UnknownNameError
 from foldbatch.types import TensorType
 
@@ -35,7 +35,7 @@ def test_brackets_are_matched_however_they_nest(tree):
 
 
 def test_what_one_cell_reads_alone_stays_in_the_order_of_its_calls():
-    visits = Visits({(0, 1): np.array([3.0, 4.0, 5.0])}, [np.array([0, 4, 9])], [np.array([0, 0, 2])])
+    visits = DataGradients({(0, 1): np.array([3.0, 4.0, 5.0])}, [np.array([0, 4, 9])], [np.array([0, 0, 2])])
     found = gather(visits, FLOAT, [[(0, 1)]])
     assert found.values.tolist() == [3, 4, 5]
     assert (found.examples.tolist(), found.nodes.tolist(), found.labels) == ([0, 0, 2], [0, 1, 0], None)
@@ -43,24 +43,24 @@ def test_what_one_cell_reads_alone_stays_in_the_order_of_its_calls():
 
 def test_what_two_cells_read_is_summed_at_the_visit_that_both_belong_to():
     gradients = {(0, 0): np.array([1.0, 2.0]), (1, 0): np.array([10.0, 20.0])}
-    visits = Visits(gradients, [np.array([0, 1]), np.array([2, 3])], [np.array([0, 0])] * 2)
+    visits = DataGradients(gradients, [np.array([0, 1]), np.array([2, 3])], [np.array([0, 0])] * 2)
     assert gather(visits, FLOAT, [[(0, 0), (1, 0)]]).values.tolist() == [21.0, 12.0]
-    after = Visits(gradients, [np.array([0, 2]), np.array([1, 3])], [np.array([0, 0])] * 2)
+    after = DataGradients(gradients, [np.array([0, 2]), np.array([1, 3])], [np.array([0, 0])] * 2)
     assert gather(after, FLOAT, [[(0, 0), (1, 0)]]).values.tolist() == [11.0, 22.0]
 
 
 def test_a_cell_that_yields_nothing_adds_nothing():
-    visits = Visits({(1, 0): np.array([5.0])}, [np.array([0]), np.array([1])], [np.array([0])] * 2)
+    visits = DataGradients({(1, 0): np.array([5.0])}, [np.array([0]), np.array([1])], [np.array([0])] * 2)
     assert gather(visits, FLOAT, [[(0, 0), (1, 0)]]).values.tolist() == [5.0]
-    none = gather(Visits({}, [np.array([0])], [np.array([0])]), TensorType((2,)), [[(0, 0)]])
+    none = gather(DataGradients({}, [np.array([0])], [np.array([0])]), TensorType((2,)), [[(0, 0)]])
     assert (none.values.tolist(), none.values.dtype) == ([[0, 0]], np.float32)
-    unseen = gather(Visits({}, [NONE], [NONE]), TensorType((2,)), [[(0, 0)]])
+    unseen = gather(DataGradients({}, [NONE], [NONE]), TensorType((2,)), [[(0, 0)]])
     assert unseen.values.shape == (0, 2)
 
 
 def test_places_that_share_a_name_are_joined_in_order_of_visits():
     gradients = {(0, 0): np.array([1.0, 2.0]), (1, 0): np.array([10.0])}
-    visits = Visits(gradients, [np.array([0, 5]), np.array([3])], [np.array([0, 1]), np.array([0])])
+    visits = DataGradients(gradients, [np.array([0, 5]), np.array([3])], [np.array([0, 1]), np.array([0])])
     found = gather(visits, FLOAT, [[(0, 0)], [(1, 0)]])
     assert found.values.tolist() == [1.0, 10.0, 2.0]
     assert (found.examples.tolist(), found.nodes.tolist()) == ([0, 0, 1], [0, 1, 0])

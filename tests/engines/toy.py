@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.batch import Batch, arenas_of
+from foldbatch.engines.batch import ScheduledBatch, arenas_of
 from foldbatch.engines.engine import Backend, Cotangents
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY
-from foldbatch.scheduler.schedule import Span
+from foldbatch.scheduler.schedule import RowSpan
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
 from foldbatch.static.routines import Target
@@ -39,11 +39,11 @@ class ToyEngine:
     def memory(self) -> None:
         """Return nothing: values live in dicts."""
 
-    def nbytes(self, ready: tuple[Batch, bool]) -> int:
+    def nbytes(self, ready: tuple[ScheduledBatch, bool]) -> int:
         """Return 0."""
         return 0
 
-    def launched(self, ready: tuple[Batch, bool]) -> tuple[()]:
+    def launched(self, ready: tuple[ScheduledBatch, bool]) -> tuple[()]:
         """Return nothing: there is no launch table."""
         return ()
 
@@ -51,11 +51,13 @@ class ToyEngine:
         """Return nothing: there is no kernel."""
         return ""
 
-    def ready(self, batch: Batch, *, training: bool) -> tuple[Batch, bool]:
+    def ready(self, batch: ScheduledBatch, *, training: bool) -> tuple[ScheduledBatch, bool]:
         """Return the batch as it is."""
         return batch, training
 
-    def forward(self, ready: tuple[Batch, bool], feeds: Sequence[Sequence[Array]], memory: None) -> ToyRun:
+    def forward(
+        self, ready: tuple[ScheduledBatch, bool], feeds: Sequence[Sequence[Array]], memory: None
+    ) -> ToyRun:
         """Run all calls."""
         return ToyRun(self, *ready, feeds)
 
@@ -64,7 +66,7 @@ class ToyRun:
     """A batch; arenas are dicts from rows to arrays."""
 
     def __init__(
-        self, engine: ToyEngine, batch: Batch, training: bool, feeds: Sequence[Sequence[Array]]
+        self, engine: ToyEngine, batch: ScheduledBatch, training: bool, feeds: Sequence[Sequence[Array]]
     ) -> None:
         self.engine, self.model, self.batch, self.feeds = engine, engine.model, batch, feeds
         self.values: list[dict[int, Any]] = [{} for _ in self.model.arenas]
@@ -95,11 +97,11 @@ class ToyRun:
             for i, node in enumerate(nodes):
                 kept.setdefault((k, i), np.zeros((len(table.order), *node.shape)))[rank] = next(results)
 
-    def _rows(self, span: Span, k: int, rank: int) -> list[int]:
+    def _rows(self, span: RowSpan, k: int, rank: int) -> list[int]:
         start, stop = span.extent(self.batch.schedule.cells[k], rank, rank + 1)
         return list(range(start, stop)) if span.rows is None else span.rows[start:stop].tolist()
 
-    def _read(self, span: Span, k: int, rank: int) -> Any:
+    def _read(self, span: RowSpan, k: int, rank: int) -> Any:
         values = [self.values[span.arena][row] for row in self._rows(span, k, rank)]
         if span.sequence is not None:
             return values

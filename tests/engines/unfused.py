@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from foldbatch.engines import numba
 from foldbatch.engines.arrays import ArrayEngine
-from foldbatch.engines.engine import DEFAULTS, Backend, Settings
+from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.model.model import Model
 from foldbatch.static.routines import Target
 
 
-def load(model: Model, settings: Settings = DEFAULTS) -> ArrayEngine:
+def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     """Return the engine for a model."""
     engine = numba.load(model, settings)
     engine.target = Target()

@@ -10,8 +10,7 @@ pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'foldb
 
 import foldbatch as fb
 from foldbatch import trees
-from foldbatch.exporting.checking import largest_difference, run, session_of
-from foldbatch.exporting.exporter import Exporter
+from foldbatch.exporting.exporter import Exporter, largest_difference, run, session_of
 from foldbatch.zoo.models import MODELS
 from foldbatch.zoo.tasks import Task
 from foldbatch.zoo.words import Words

@@ -167,6 +167,29 @@ def test_integers_have_no_gradient():
         found["tree"]
 
 
+def test_a_cell_that_runs_level_by_level_collects_the_gradients_of_all_its_calls():
+    chain = fb.ForwardDeclaration(output_type=[2, "float64"], name="chain")
+    w = fb.Parameter([2, "float64"], [0.3, -0.7], "w")
+    again = chain() >> fb.Function(lambda h: ops.tanh(h + w))
+    chain.resolve_to(
+        fb.OneOf(
+            lambda x: isinstance(x, tuple), {True: fb.GetItem(0) >> again, False: fb.Zeros([2, "float64"])}
+        )
+    )
+    both = fb.AllOf(fb.GetItem(0) >> chain(), fb.GetItem(1) >> fb.Vector(2, "float64"))
+    model = fb.Map(both >> fb.Function(lambda h, x: ops.sum(h * x)) >> fb.Loss())
+    data = [[(((0,),), [1.0, 2.0]), (0, [3.0, 4.0])], [((0,), [5.0, 6.0])]]
+    program = fb.compile(model, options={"policy": "by_depth"}, threads=1)
+    _, _, found = program.vjp(data, inputs=True)
+    once = np.tanh(program.params["w"])
+    right = [np.tanh(once + program.params["w"]), [0.0, 0.0], once]
+    (gradient,) = found.values()
+    np.testing.assert_allclose(gradient.values, right, rtol=1e-6)
+    seen = next(k for k, cell in enumerate(program.model.cells) if cell.graph.losses)
+    schedule = fb.program.schedule(program, data).schedule
+    assert sum(step.cell == seen for step in schedule.steps) == 3
+
+
 def test_asking_for_gradients_of_inputs_changes_no_kernel_of_training():
     program = fb.compile(passed_down_and_up())
     before = program.kernels()

@@ -15,7 +15,7 @@ import numpy as np
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.driver import HEADER, Product
 from foldbatch.engines.cuda.engine import CudaEngine
-from foldbatch.engines.engine import DEFAULTS, LAUNCHES, Backend, Settings
+from foldbatch.engines.engine import DEFAULTS, LAUNCHES, Backend, EngineSettings
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.system.cache import cache_directory, read_sealed, sealed, tidy_once, write_bytes
@@ -247,7 +247,7 @@ def device() -> Device:
     return Device(PtxDriver())
 
 
-def load(model: Model, settings: Settings = DEFAULTS) -> CudaEngine:
+def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; ``auto`` is straight, as on the emulator."""
     way = "straight" if settings.launch == "auto" else settings.launch
     return CudaEngine(NAME, model, device(), launch=way, debug=settings.debug)

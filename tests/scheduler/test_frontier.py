@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foldbatch.scheduler.arithmetic import NUMPY
-from foldbatch.scheduler.frontier import CallGraph, call_graph, drain
-from foldbatch.scheduler.policies import POLICIES
-from foldbatch.scheduler.strata import strata_of
+from foldbatch.scheduler.policies import POLICIES, CallGraph, call_graph, drain, strata_of
 from tests.scheduler.random_traces import Setting, settings_of
 
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from foldbatch.scheduler.layout import LAYOUTS, Layout
-from foldbatch.scheduler.schedule import CellTable, Schedule, Span, Step, seeded, verify
+from foldbatch.scheduler.schedule import CellTable, RowSpan, Schedule, Step, seeded, verify
 from foldbatch.scheduler.tables import build
 from tests.scheduler.random_traces import Setting, settings_of
 
@@ -143,11 +143,11 @@ def test_cotangents_nobody_initialises_are_refused(setting: Setting, layout: Lay
 def test_a_span_says_which_rows_a_range_of_calls_reads() -> None:
     """Consecutive rows, gathered ones, several a call, and those of sequences."""
     table = CellTable(np.arange(3), (), (), (np.array([0, 2, 2, 5]),), np.zeros(3, np.int64))
-    assert Span(0, 1, None, 3, 7, None, False, False).extent(table, 1, 3) == (8, 10)
-    assert Span(0, 2, None, 6, 7, None, False, False).extent(table, 1, 3) == (9, 13)
-    assert Span(0, 2, None, 6, None, np.arange(6), False, False).extent(table, 1, 3) == (2, 6)
-    assert Span(0, 1, 0, 5, 7, None, False, False).extent(table, 1, 3) == (9, 12)
-    assert Span(0, 1, 0, 5, 7, None, False, False).extent(table, 1, 2) == (9, 9)
+    assert RowSpan(0, 1, None, 3, 7, None, False, False).extent(table, 1, 3) == (8, 10)
+    assert RowSpan(0, 2, None, 6, 7, None, False, False).extent(table, 1, 3) == (9, 13)
+    assert RowSpan(0, 2, None, 6, None, np.arange(6), False, False).extent(table, 1, 3) == (2, 6)
+    assert RowSpan(0, 1, 0, 5, 7, None, False, False).extent(table, 1, 3) == (9, 12)
+    assert RowSpan(0, 1, 0, 5, 7, None, False, False).extent(table, 1, 2) == (9, 9)
 
 
 def test_shared_calls_write_a_row_for_each_call() -> None:

@@ -41,7 +41,7 @@ def test_numbers_of_any_size_have_a_finite_mean_and_deviation():
     counts = Counts()
     counts.take_number(float("nan"))
     counts.take_number(float("-inf"))
-    assert counts.place(LIMITS) == kinds.Position(2, ())
+    assert counts.place(LIMITS) == kinds.DataPosition(2, ())
 
 
 def test_strings_are_a_category_if_they_are_few_and_come_again():
@@ -75,8 +75,8 @@ def test_the_values_of_a_dictionary_are_counted_together():
         8,
         1,
         1,
-        kinds.Position(0, (kinds.Text(8, 2, 2, ("aa", "bb", "cc")),)),
-        kinds.Position(0, (kinds.Flags(8, 8),)),
+        kinds.DataPosition(0, (kinds.Text(8, 2, 2, ("aa", "bb", "cc")),)),
+        kinds.DataPosition(0, (kinds.Flags(8, 8),)),
     )
 
 

@@ -14,7 +14,7 @@ from foldbatch.serve.service import Limits, Service
 from tests.serve.conftest import GOOD, NEEDS, save_model
 
 httpx = pytest.importorskip("httpx", reason=NEEDS)
-app_module = pytest.importorskip("foldbatch.serve.app", reason=NEEDS)
+app_module = pytest.importorskip("foldbatch.serve.running", reason=NEEDS)
 application = app_module.application
 LIMITS = Limits()
 

@@ -15,7 +15,7 @@ from foldbatch.serve.service import Limits, Service
 from tests.serve.conftest import BAD, GOOD, NEEDS
 
 running = pytest.importorskip("foldbatch.serve.running", reason=NEEDS)
-application = pytest.importorskip("foldbatch.serve.app", reason=NEEDS).application
+application = pytest.importorskip("foldbatch.serve.running", reason=NEEDS).application
 LOOPS = ["asyncio", "uvloop"]
 BODY = json.dumps({"examples": [GOOD]}).encode()
 ASK = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s"

@@ -14,7 +14,7 @@ from foldbatch.params.parameters import Parameter, SparseRows
 from foldbatch.params.store import ParameterStore
 from foldbatch.params.updates import Change, Rule
 from foldbatch.train import SGD, AdaGrad, Adam, LazyAdam, Optimizer, RMSprop, blocks, scale
-from foldbatch.train.blocks import Blocks, cuts, formula
+from foldbatch.train.blocks import ParameterBlocks, cuts, formula
 from foldbatch.types import TensorType
 from tests.train.optimizing import (
     MAKERS,
@@ -279,7 +279,7 @@ def test_blocks_cover_a_table_once(shape):
 def test_a_sparse_gradient_changes_its_rows_or_all(by_rows):
     p, m = np.ones((4, 2)), np.ones((4, 2))
     gradient = SparseRows(np.array([1, 3]), np.full((2, 2), 4.0), (4, 2))
-    Blocks().apply([Change("w", p, [m], gradient, 0.5, RULE, (0.5,), by_rows)], None)
+    ParameterBlocks().apply([Change("w", p, [m], gradient, 0.5, RULE, (0.5,), by_rows)], None)
     assert m[:, 0].tolist() == [1, 3, 1, 3]
     assert p[:, 0].tolist() == ([1, -0.5, 1, -0.5] if by_rows else [0.5, -0.5, 0.5, -0.5])
     assert (gradient.values == 4).all()

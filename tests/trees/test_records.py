@@ -3,12 +3,12 @@
 import numpy as np
 
 import foldbatch as fb
-from foldbatch.trees.records import Records, Store, chosen, records_of
+from foldbatch.trees.records import ColumnStore, Records, chosen, records_of
 from tests.blocks.columnar.laws import assert_same, columns_of, lowered
 
 NUMBERS = np.array([3.0, 1.0, 2.0], np.float32)
-IDS = Store(3, lambda rows: NUMBERS[rows].tolist(), numbers=NUMBERS)
-DICTS = Store(3, lambda rows: [{"x": x} for x in NUMBERS[rows].tolist()], fields={"x": IDS})
+IDS = ColumnStore(3, lambda rows: NUMBERS[rows].tolist(), numbers=NUMBERS)
+DICTS = ColumnStore(3, lambda rows: [{"x": x} for x in NUMBERS[rows].tolist()], fields={"x": IDS})
 
 
 def records():
@@ -26,7 +26,9 @@ def test_they_are_a_sequence():
 
 def test_what_is_encoded_is_encoded_once():
     made = []
-    store = Store(2, lambda rows: ["a"] * len(rows), lambda: made.append(1) or (np.array([0, 0]), ["a"]))
+    store = ColumnStore(
+        2, lambda rows: ["a"] * len(rows), lambda: made.append(1) or (np.array([0, 0]), ["a"])
+    )
     assert [store.encoded(np.array([1]))[0].tolist() for _ in range(2)] == [[0], [0]]
     assert made == [1]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from foldbatch.errors import ReadError
 from foldbatch.trees import parse_brackets, read_brackets, read_sst, text
-from foldbatch.trees.text import Piece, read_pieces, text_pieces, whole_pieces
+from foldbatch.trees.text import TextPiece, read_pieces, text_pieces, whole_pieces
 
 SAMPLE = "one two\r\n\u00a0drei ß\n\n€𝄞 end"
 
@@ -35,7 +35,7 @@ def test_every_character_keeps_its_place_at_any_block_size(tmp_path, monkeypatch
 def test_whole_pieces_end_at_an_end_and_lose_nothing(parts):
     pieces, line, column = [], 1, 1
     for part in parts:
-        pieces.append(Piece(part, "x", line, column))
+        pieces.append(TextPiece(part, "x", line, column))
         line, column = pieces[-1].place(len(part))
     regrouped = list(whole_pieces(pieces, " \n"))
     assert "".join(piece.text for piece in regrouped) == "".join(parts)

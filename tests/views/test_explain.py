@@ -17,8 +17,7 @@ from foldbatch.static.graph import SOURCES, Graph, constant, input_node, paramet
 from foldbatch.static.printer import expression, print_graph
 from foldbatch.static.routines import Target
 from foldbatch.types import TensorType
-from foldbatch.views.explain import Placed, Weight, joined, name_nodes, ops_in, place, weights
-from foldbatch.views.parts import parts_of
+from foldbatch.views.explain import StagedNode, Weight, joined, name_nodes, ops_in, parts_of, place, weights
 from tests.programs import BlockProgram, programs
 from tests.views.explained import explained, textbook, tree_node
 
@@ -104,7 +103,7 @@ def test_what_is_frozen_or_has_no_loss_has_none() -> None:
     assert all(weight.gradient == () for weight in weights_of(textbook()).values())
 
 
-def placed_in(cell: Cell) -> list[Placed]:
+def placed_in(cell: Cell) -> list[StagedNode]:
     """Return the nodes of what trains a cell, whatever engine runs it."""
     return list(place(cell, parts_of(cell.training, Target()), name_nodes(cell, [], {})))
 

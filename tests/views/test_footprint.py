@@ -11,11 +11,11 @@ from foldbatch.static.graph import input_node
 from foldbatch.static.routines import Target
 from foldbatch.static.stages import is_view
 from foldbatch.types import TensorType
-from foldbatch.views.explain import name_nodes
-from foldbatch.views.parts import (
+from foldbatch.views.explain import (
     NamedBuffer,
     StageParts,
     buffers,
+    name_nodes,
     parts_of,
     planned,
     recomputed,

@@ -18,7 +18,7 @@ from foldbatch.blocks.columnar.statements import Parser
 from foldbatch.blocks.columnar.visits import Again, Function, visit
 from foldbatch.model.model import Model
 from foldbatch.model.wires import components
-from foldbatch.scheduler.record import Record
+from foldbatch.scheduler.record import TraceColumns
 from foldbatch.trees import Tree
 from foldbatch.trees.records import Records
 from foldbatch.types import TensorType
@@ -77,7 +77,7 @@ class Columns:
             return examples.values >= FEW_VALUES
         return self.recurs and sum(map(_size, examples)) >= FEW
 
-    def trace(self, examples: Sequence[Any], max_calls: int) -> Record | None:
+    def trace(self, examples: Sequence[Any], max_calls: int) -> TraceColumns | None:
         """Return the calls that examples make; None where the program must be run on each.
 
         Args:
@@ -99,7 +99,7 @@ class Columns:
         refusals.pause = 0
         return record
 
-    def record(self, examples: Sequence[Any], max_calls: int) -> Record:
+    def record(self, examples: Sequence[Any], max_calls: int) -> TraceColumns:
         """Return the calls that examples make.
 
         Raises:

@@ -25,7 +25,7 @@ from foldbatch.blocks.columnar.kinds import (
     unstored,
 )
 from foldbatch.trees import Tree
-from foldbatch.trees.records import Store
+from foldbatch.trees.records import ColumnStore
 
 CONTAINERS = (list, tuple, dict)
 LACKING = "there is an object without an item that the program reads"
@@ -198,7 +198,7 @@ def items_of(column: Column) -> tuple[Array, Column]:
             return lengths, Nodes(forest, order[ranges(starts[index], lengths)], depth + 1)
         case Lists(_, items):
             return lengths, _whole(items)
-        case Stored(Store(bounds=(starts, _), items=Store() as inner), rows):
+        case Stored(ColumnStore(bounds=(starts, _), items=ColumnStore() as inner), rows):
             return lengths, Stored(inner, ranges(starts[rows], lengths))
         case Stored():
             return items_of(column.data())

@@ -16,7 +16,7 @@ from foldbatch.blocks.columnar.scope import Part, Run
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
-from foldbatch.scheduler.record import Record
+from foldbatch.scheduler.record import TraceColumns
 
 Bounds: TypeAlias = "Sequence[Sequence[int | None]]"
 
@@ -65,7 +65,7 @@ def number(run: Run, frame: Frame) -> Numbers:
     return Numbers(times, ends, values, run.follow())
 
 
-def join(model: Model, bounds: Bounds, run: Run, numbers: Numbers, results: list[Column]) -> Record:
+def join(model: Model, bounds: Bounds, run: Run, numbers: Numbers, results: list[Column]) -> TraceColumns:
     """Return the record of all examples.
 
     Args:
@@ -91,7 +91,7 @@ def join(model: Model, bounds: Bounds, run: Run, numbers: Numbers, results: list
             lengths.append(joined.lengths(calls[k][:, 1 + signature.arguments + i]))
     examples = len(numbers.ends)
     empty = np.zeros((examples, 0), np.int64)
-    return Record(
+    return TraceColumns(
         tuple(calls),
         tuple(elements),
         tuple(feeds),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.blocks.columnar.forest import Forest, counts
-from foldbatch.trees.records import Store
+from foldbatch.trees.records import ColumnStore
 
 Array: TypeAlias = NDArray[Any]
 Kind = TypeVar("Kind")
@@ -92,7 +92,7 @@ class Stored:
         rows: ``[lanes]``: the row of each lane's object.
     """
 
-    store: Store
+    store: ColumnStore
     rows: Array
 
     def data(self) -> Data:

@@ -8,7 +8,14 @@ from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.card import check as check_card
 from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
 from foldbatch.engines.cuda.engine import CudaEngine
-from foldbatch.engines.engine import DEFAULTS, LAUNCHES, PRECISIONS, Backend, Settings, fastest_arithmetic
+from foldbatch.engines.engine import (
+    DEFAULTS,
+    LAUNCHES,
+    PRECISIONS,
+    Backend,
+    EngineSettings,
+    fastest_arithmetic,
+)
 from foldbatch.model.model import Model
 
 
@@ -26,7 +33,7 @@ def _device(precision: str, number: int) -> Device:
     return Device(load_driver(precision))
 
 
-def load(model: Model, settings: Settings = DEFAULTS) -> CudaEngine:
+def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; `foldbatch.compile` says what the precisions are.
 
     Raises:

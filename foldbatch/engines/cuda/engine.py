@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.arrays import launched_of
-from foldbatch.engines.batch import Batch
+from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.bindings import Bound, bind
 from foldbatch.engines.cuda.captured import Captured, InClass
 from foldbatch.engines.cuda.device import Device
@@ -94,7 +94,7 @@ class Ready:
     """
 
     phase: Phase
-    batch: Batch
+    batch: ScheduledBatch
     tables: Directions
     packed: Packed
     steps: tuple[Sequence[Step], Sequence[Step]]
@@ -208,7 +208,7 @@ class CudaEngine:
             if key.cell in cells
         )
 
-    def ready(self, batch: Batch, *, training: bool) -> Ready:
+    def ready(self, batch: ScheduledBatch, *, training: bool) -> Ready:
         """Return a batch's packed table, with what is launched for it."""
         phase = self.training if training else self.inference
         bound, ids = phase.bound, self._ids(batch, training=training)
@@ -265,7 +265,7 @@ class CudaEngine:
             self._captured[training] = Captured(self.device, phase.bound, phase.kernels)
         return self._captured[training]
 
-    def _ids(self, batch: Batch, *, training: bool) -> dict[tuple[int, int], Ints]:
+    def _ids(self, batch: ScheduledBatch, *, training: bool) -> dict[tuple[int, int], Ints]:
         """Return, by cell and number of its sums of rows, ids that examples give."""
         return {
             (k, i): np.asarray(batch.feeds[k][sums.ids.key], np.int64)

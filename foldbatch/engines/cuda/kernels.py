@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from foldbatch.engines.bindings import Bound, Key
+from foldbatch.engines.bindings import Bound, KernelKey
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.parts import Cut, Part
 from foldbatch.engines.cuda.texts.kernel_text import CALLS, INDEX_AT, START, KernelText, Setting, indented
@@ -78,7 +78,7 @@ def kernels_of(bound: Bound) -> list[Kernel]:
     ]
 
 
-def kernel_of(model: Model, key: Key, routine: Routine, name: str) -> Kernel:
+def kernel_of(model: Model, key: KernelKey, routine: Routine, name: str) -> Kernel:
     """Return what a level of a routine runs; the names of its kernels begin with `name`."""
     widths, arenas = _operands(model, key, routine)
     cut = Cut(routine, widths, arenas)
@@ -92,7 +92,7 @@ def kernel_of(model: Model, key: Key, routine: Routine, name: str) -> Kernel:
     return Kernel(routine, setting, tuple(writer.tasks), "\n".join(writer.texts))
 
 
-def _operands(model: Model, key: Key, routine: Routine) -> tuple[dict[int, int], dict[int, int]]:
+def _operands(model: Model, key: KernelKey, routine: Routine) -> tuple[dict[int, int], dict[int, int]]:
     """Return, by slot and result, rows of an arena in one row; and the arenas that cotangents go to."""
     operands = model.signatures[key.cell].operands
     bindings = [slot.binding for slot in routine.slots] + [result.binding for result in routine.results]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from foldbatch.engines.arrays import ArrayEngine, Kernels
 from foldbatch.engines.bindings import Bound
-from foldbatch.engines.engine import DEFAULTS, Backend, Settings
+from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.engines.launch import LaunchTable
-from foldbatch.engines.memory import Memory
+from foldbatch.engines.memory import BatchMemory
 from foldbatch.engines.numba.integers import compiled as arithmetic
 from foldbatch.engines.numba.loop_texts import TARGET
 from foldbatch.engines.numba.updates import Compiled, sum_copies
@@ -19,7 +19,7 @@ from foldbatch.model.model import Model
 SPLITS = 3  # up to so many times the usual calls of a part, a helper at one large part is faster
 
 
-def load(model: Model, settings: Settings = DEFAULTS) -> ArrayEngine:
+def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     """Return the Numba engine for a model.
 
     Raises:
@@ -40,7 +40,7 @@ def _make(bound: Bound) -> Kernels:
     bound, codes, adapt = with_known(bound)
     walker = Walker(codes)
 
-    def walk(table: LaunchTable, memory: Memory) -> None:
+    def walk(table: LaunchTable, memory: BatchMemory) -> None:
         walker.run(table, memory.addresses, team.team() if memory.helped else None)
 
     titles = [

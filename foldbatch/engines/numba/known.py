@@ -27,7 +27,7 @@ from math import prod
 import numpy as np
 
 from foldbatch.engines.arrays import Adapt
-from foldbatch.engines.bindings import Bound, Key, bind_routines
+from foldbatch.engines.bindings import Bound, KernelKey, bind_routines
 from foldbatch.engines.launch import (
     BASE,
     FIELDS,
@@ -79,7 +79,7 @@ def with_known(bound: Bound) -> tuple[Bound, list[Code], Adapt]:
     """
     sites = tuple(find_sites(bound.model, training=bound.training))
     variants = {
-        Key(site.cell, *name, VARIANT): routine_of(stage, bound.target)
+        KernelKey(site.cell, *name, VARIANT): routine_of(stage, bound.target)
         for site in sites
         for name, stage in site.stages.items()
         if stage is not None
@@ -148,7 +148,7 @@ def _planned(bound: Bound, site: Site, codes: list[Code]) -> tuple[Bound, Plan]:
     bases[known_code.PLACE, WIDTH] = form.width
     bases[known_code.TABLE, [BASE, STORES]] = len(bound.types), 1
     table = TensorType((form.size,), form.dtype)
-    step, variant = (bound.numbers[Key(k, *FORWARD_STEP, name)] for name in ("", VARIANT))
+    step, variant = (bound.numbers[KernelKey(k, *FORWARD_STEP, name)] for name in ("", VARIANT))
     starts = {variant: own_bindings(bound.routines[variant])}
     codes.append(known_code.known_rows(form))
     plan = Plan(k, site.product.operand, step, len(codes) - 1, variant, None, bases, starts)
@@ -160,8 +160,8 @@ def _planned(bound: Bound, site: Site, codes: list[Code]) -> tuple[Bound, Plan]:
     kept = stages["step"].kept[site.derivative.cotangent]
     bases[[known_code.PRODUCTS, known_code.BEHIND], BASE] = bound.buffers["kept", k, kept]
     bases[known_code.PRODUCTS, FIRST] = -1  # rows are told by the index
-    step, variant = (bound.numbers[Key(k, *BACKWARD_STEP, name)] for name in ("", VARIANT))
-    after = bound.numbers[Key(k, *BACKWARD_AFTER)]
+    step, variant = (bound.numbers[KernelKey(k, *BACKWARD_STEP, name)] for name in ("", VARIANT))
+    after = bound.numbers[KernelKey(k, *BACKWARD_AFTER)]
     routine = bound.routines[after]
     results = [result.binding for result in routine.results]
     gradient = len(routine.slots) + results.index(Binding(*site.derivative.gradient))
@@ -170,7 +170,7 @@ def _planned(bound: Bound, site: Site, codes: list[Code]) -> tuple[Bound, Plan]:
     codes += [known_code.prepared(form), known_code.summed(form)]
     codes += [known_code.returned(form), known_code.gradient(form)]
     adds = site.derivative.rest is not None
-    rest = bound.numbers.get(Key(k, *BACKWARD_AFTER, VARIANT))
+    rest = bound.numbers.get(KernelKey(k, *BACKWARD_AFTER, VARIANT))
     backward = Backward(step, after, gradient, (prepared, variant, *others), rest, adds)
     back = TensorType((form.size, form.width * form.height), form.dtype)
     return replace(bound, types=(*bound.types, table, back)), replace(plan, backward=backward)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from foldbatch.engines.arrays import ArrayEngine, Kernels
 from foldbatch.engines.bindings import Bound
-from foldbatch.engines.engine import DEFAULTS, Backend, Settings
+from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.engines.launch import LaunchTable
-from foldbatch.engines.memory import Memory
+from foldbatch.engines.memory import BatchMemory
 from foldbatch.engines.numpy.kernel import load as load_kernel
 from foldbatch.engines.numpy.spelling import OVERWRITES
 from foldbatch.engines.numpy.walk import run
@@ -17,7 +17,7 @@ from foldbatch.static.routines import Target
 TARGET = Target(overwrites=OVERWRITES)
 
 
-def load(model: Model, settings: Settings = DEFAULTS) -> ArrayEngine:
+def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     """Return the NumPy engine for a model."""
     return ArrayEngine("numpy", model, TARGET, _make, debug=settings.debug)
 
@@ -29,7 +29,7 @@ def _make(bound: Bound) -> Kernels:
     ]
     functions = [kernel.function for kernel in kernels]
 
-    def walk(table: LaunchTable, memory: Memory) -> None:
+    def walk(table: LaunchTable, memory: BatchMemory) -> None:
         run(table, functions, memory.arrays)
 
     return Kernels(bound, walk, [f"# {kernel.name}\n{kernel.source}" for kernel in kernels])

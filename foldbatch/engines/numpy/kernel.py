@@ -54,7 +54,7 @@ GLOBALS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class NumPyKernel:
     """A routine that runs.
 
     ``function(bounds, row, index, buffers)`` runs the levels ``bounds: [levels, 2] int64`` of a launch. `row`
@@ -67,7 +67,7 @@ class Kernel:
     function: Function
 
 
-def load(routine: Routine, name: str) -> Kernel:
+def load(routine: Routine, name: str) -> NumPyKernel:
     """Make the kernel of a routine; `name` tells it from those of the same routine of other cells."""
     source = text_of(routine)
     # two programs may have cells of one name, so the text itself tells the registered texts apart
@@ -76,4 +76,4 @@ def load(routine: Routine, name: str) -> Kernel:
     scope = dict(GLOBALS)
     exec(compile(source, filename, "exec"), scope)  # noqa: S102 - the text is our own
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    return Kernel(name, source, scope[routine.name])
+    return NumPyKernel(name, source, scope[routine.name])

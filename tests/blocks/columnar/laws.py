@@ -15,7 +15,7 @@ from foldbatch.blocks.columnar.columns import Columns, find
 from foldbatch.blocks.columnar.kinds import Refused
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.scheduler.policies import find_policy
-from foldbatch.scheduler.record import Record
+from foldbatch.scheduler.record import TraceColumns
 
 
 @lru_cache(100)
@@ -40,7 +40,7 @@ def why_not(block: fb.Block) -> str:
     return reason
 
 
-def check_same(block: fb.Block, examples: Sequence[Any]) -> Record:
+def check_same(block: fb.Block, examples: Sequence[Any]) -> TraceColumns:
     """Check that columns make the program's record of examples; return it."""
     record = columns_of(block).record(examples, 10**7)
     assert_same(record, lowered(block).tracer.record(examples, range(len(examples))))
@@ -54,7 +54,7 @@ def refusal(block: fb.Block, examples: Sequence[Any], max_calls: int = 10**7) ->
     return str(caught.value)
 
 
-def assert_same(record: Record, expected: Record) -> None:
+def assert_same(record: TraceColumns, expected: TraceColumns) -> None:
     for name in ("calls", "elements", "feeds"):
         pairs = zip(_flat(getattr(record, name)), _flat(getattr(expected, name)), strict=True)
         for array, other in pairs:

@@ -12,7 +12,7 @@ from unittest import mock
 from foldbatch.engines.cuda.captured import Captured, InClass, Key
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.engine import CudaEngine
-from foldbatch.engines.engine import DEFAULTS, LAUNCH_VARIABLE, LAUNCHES, Backend, Settings
+from foldbatch.engines.engine import DEFAULTS, LAUNCH_VARIABLE, LAUNCHES, Backend, EngineSettings
 from foldbatch.model.model import Model
 from tests.engines.cuda.emulator import load_driver
 
@@ -50,7 +50,7 @@ def device() -> Device:
     return Device(DRIVER())
 
 
-def load(model: Model, settings: Settings = DEFAULTS) -> CudaEngine:
+def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
     """Return the engine for a model; ``auto`` is straight, for fewer launches are no gain here."""
     way = "straight" if settings.launch == "auto" else settings.launch
     return CudaEngine("cuda-on-cpu", model, device(), launch=way, debug=settings.debug)

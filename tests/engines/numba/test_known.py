@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.engines import numba as numba_engine
 from foldbatch.engines.batch import schedule_batch
-from foldbatch.engines.bindings import Key
-from foldbatch.engines.engine import Settings
+from foldbatch.engines.bindings import KernelKey
+from foldbatch.engines.engine import EngineSettings
 from foldbatch.engines.numba import known_products
-from foldbatch.engines.reference import Reference
+from foldbatch.engines.reference import Evaluation
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Parameter, SparseRows
@@ -91,7 +91,7 @@ def dense(gradient: Any) -> Any:
     return gradient.dense() if isinstance(gradient, SparseRows) else gradient
 
 
-def launched(program: fb.Program, batch: list[Tree], *, training: bool = True) -> list[Key]:
+def launched(program: fb.Program, batch: list[Tree], *, training: bool = True) -> list[KernelKey]:
     """Return the kernels that a batch launches, but those that have no routine."""
     ready = program.engine.ready(fb.program.schedule(program, batch), training=training)
     keys = ready.kernels.bound.keys
@@ -100,7 +100,7 @@ def launched(program: fb.Program, batch: list[Tree], *, training: bool = True) -
     return [keys[kernel] for kernel in kernels if kernel < len(keys)]
 
 
-def variants(keys: list[Key]) -> list[tuple[str, str]]:
+def variants(keys: list[KernelKey]) -> list[tuple[str, str]]:
     """Return which of some kernels are given products of known rows, or leave their cotangents."""
     return [(key.direction, key.stage) for key in keys if key.variant]
 
@@ -268,16 +268,17 @@ def test_values_with_several_readers_get_the_sum_of_their_cotangents(policy: str
     traces = [leveled(trace, signatures, chosen)] * 2
     batch = schedule_batch(traces, signatures, chosen, LAYOUTS["consumer"], 1)
     assert batch.schedule.cells[1].operands[0].repeats
-    engine = numba_engine.load(made, Settings(debug=True))
+    engine = numba_engine.load(made, EngineSettings(debug=True))
     ready = engine.ready(batch, training=True)
     steps = [
-        ready.kernels.bound.numbers.get(Key(1, name, "step", "known")) for name in ("forward", "backward")
+        ready.kernels.bound.numbers.get(KernelKey(1, name, "step", "known"))
+        for name in ("forward", "backward")
     ]
     for table_, step in zip(ready.tables[:2], steps, strict=True):
         assert (step in table_.launches[:, 0]) == (policy == "by_component")
     run = engine.forward(ready, [[batch.feeds[0][0].astype(np.int64)], []], engine.memory())
     gradients = run.backward()
-    oracle = Reference(cells, signatures, batch.merged.trace)
+    oracle = Evaluation(cells, signatures, batch.merged.trace)
     oracle.forward()
     expected = oracle.backward()
     for parameter in (weight, table):
@@ -289,10 +290,10 @@ def test_values_with_several_readers_get_the_sum_of_their_cotangents(policy: str
 def test_any_batch_gives_what_the_oracle_gives(runnable: Runnable, layout: Any, share: str | None) -> None:
     """Whatever cells there are, and however the batch is laid out; loops are not fused, as each is compiled."""
     batch = runnable.batch(layout, share)
-    engine = unfused.load(runnable.model, Settings(debug=True))
+    engine = unfused.load(runnable.model, EngineSettings(debug=True))
     feeds = [[data.astype(np.int64) for data in columns] for columns in batch.feeds]
     run = engine.forward(engine.ready(batch, training=True), feeds, engine.memory())
-    oracle = Reference(runnable.model.cells, runnable.model.signatures, batch.merged.trace)
+    oracle = Evaluation(runnable.model.cells, runnable.model.signatures, batch.merged.trace)
     oracle.forward()
     gradients, expected = run.backward(), oracle.backward()
     assert set(gradients) == set(expected)

@@ -7,7 +7,7 @@ import traceback
 import numpy as np
 import pytest
 
-from foldbatch.engines.numpy.kernel import Kernel, load
+from foldbatch.engines.numpy.kernel import NumPyKernel, load
 from foldbatch.engines.numpy.text import text_of
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, input_node
@@ -20,7 +20,7 @@ def _graph(scale: float) -> Graph:
     return Graph((x,), (ops.exp(x) * np.array([1.0, scale]),))
 
 
-def _kernel(name: str, scale: float) -> Kernel:
+def _kernel(name: str, scale: float) -> NumPyKernel:
     return load(routine_of_graph(_graph(scale)), name)
 
 
