@@ -21,7 +21,7 @@ from foldbatch.errors import ExampleError, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, Slot, owned
-from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, note
+from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, line_of, note
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, released
 from foldbatch.model.columns import BadDataError, column
@@ -121,6 +121,8 @@ class FunctionTracer:
     @property
     def way(self) -> str:
         cells, wires = len(self.learnt.cells), sum(map(len, self.learnt.wires.values()))
+        if not cells:
+            return "by the function, run once an example; no cells are known yet: call program.warm(examples)"
         return f"by the function, run once an example; {cells} cells and {wires} wires were learnt so far"
 
     @property
@@ -145,7 +147,8 @@ class FunctionTracer:
         )
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
-        return ""
+        signature, _ = self.linked().cells[cell]
+        return line_of(self.walk, example, signature, call, self.max_calls)
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
         return run(self.walk, example, begin=begin, own=self.learnt.own)
