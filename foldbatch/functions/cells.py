@@ -294,6 +294,11 @@ class Cell:
         self.call.__dict__["cell"] = self  # lives as long as its function
         _cells.add(self)
 
+    @property
+    def is_decorated(self) -> bool:
+        """Whether it is a function of the user's with `cell`; else it is a loose one."""
+        return self.origin is None or self.origin[0] == "method"
+
     def write(self, *, fast: bool = True) -> None:
         """Write the code of `call`; without `fast` every call goes the slow way."""
         header = ", ".join(

@@ -23,6 +23,7 @@ from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, Slot, owned
 from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, line_of, note
 from foldbatch.functions.saving import written
+from foldbatch.functions.together import remarks
 from foldbatch.functions.values import Value, released
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Feed
@@ -149,6 +150,10 @@ class FunctionTracer:
     def place_of(self, example: Any, cell: int, call: int) -> str:
         signature, _ = self.linked().cells[cell]
         return line_of(self.walk, example, signature, call, self.max_calls)
+
+    def remarks(self, calls: Sequence[int]) -> Sequence[str]:
+        cells = self.linked().cells
+        return [*remarks(self.learnt, {s: n for (s, _), n in zip(cells, calls, strict=True) if n})]
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
         return run(self.walk, example, begin=begin, own=self.learnt.own)
