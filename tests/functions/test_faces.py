@@ -17,6 +17,7 @@ from foldbatch.errors import BlockTypeError, ExampleError, TrainingError, Unknow
 from foldbatch.recipes.predicting import unlabelled
 from foldbatch.train import Accuracy, Adam, AverageWeights, Checkpoints, DataParallel, Trainer
 from foldbatch.train.resuming import tables
+from foldbatch.views import draw_schedule
 
 WALK = """
 import foldbatch as fb
@@ -235,7 +236,7 @@ def test_a_report_tells_how_often_it_was_linked_and_what_could_be_one_cell(progr
     assert "no cells are known yet: call program.warm" in str(
         fb.explain(fb.compile(program.lowered.origin, "numpy"))
     )
-    assert fb.draw_schedule(program, trees()).startswith("<svg")
+    assert draw_schedule(program, trees()).startswith("<svg")
     assert any(span.name == "trace" for span in program.profile(trees(), steps=1).spans)
 
 
