@@ -22,8 +22,8 @@ from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, Slot, owned
 from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, line_of, note
+from foldbatch.functions.remarks import remarks
 from foldbatch.functions.saving import written
-from foldbatch.functions.together import remarks
 from foldbatch.functions.values import Value, released
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Feed

@@ -32,10 +32,10 @@ def together(learnt: Learnt, calls: Mapping[Signature, int]) -> list[list[Signat
     for (reader, _, at), outputs in learnt.wires.items():
         writers = {writer for writer, _ in outputs}
         sources.setdefault(reader, set()).update(writers)
-        if len(writers) == 1 and at == -1:
+        if len(writers) == 1 and at == -1 and reader in calls:
             (writer,) = writers
             loose = not (reader.cell.is_decorated and writer.cell.is_decorated)
-            if loose and writer is not reader and calls.get(writer) == calls.get(reader):
+            if loose and writer is not reader and calls.get(writer) == calls[reader]:
                 group[head(writer)] = head(reader)
     members: dict[Signature, list[Signature]] = {}
     for signature in calls:
