@@ -131,6 +131,10 @@ class NotWholeWarning(FoldbatchWarning):
     """A file holds a program's parameters, but not its block, so `foldbatch.load` refuses it."""
 
 
+class NewParametersWarning(FoldbatchWarning):
+    """A batch brings parameters of a plain function that were not known when others were taken over."""
+
+
 class NumberedNamesWarning(FoldbatchWarning):
     """Parameters are loaded into layers that only a number tells apart, counted in the order of building."""
 

@@ -105,6 +105,9 @@ class Lowered:
         beside = f". The last batch that was traced by the program instead: {last}" if last else ""
         return f"by columns, all visits of a block at once{beside}"
 
+    def remarks(self, calls: Sequence[int]) -> Sequence[str]:
+        return ()
+
     def lock(self) -> AbstractContextManager[None]:
         return nullcontext()
 

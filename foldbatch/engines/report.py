@@ -147,6 +147,7 @@ class Report:
         policy: how calls were grouped and why, where the policy chooses; else empty.
         alternatives: the same batch with other options, where these may be quicker.
         captures: of an engine that captures graphs, what training batches it has run by these; else None.
+        remarks: what is to be said of the model, in sentences.
     """
 
     examples: int
@@ -164,6 +165,7 @@ class Report:
     policy: str = ""
     alternatives: tuple[Alternative, ...] = ()
     captures: Captures | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def distinct(self) -> int:
@@ -316,6 +318,8 @@ def _counts(report: Report) -> Iterator[str]:
         yield "no order of the calls needs fewer steps"
     if report.policy:
         yield f"policy: {report.policy}"
+    for remark in report.remarks:
+        yield from wrap(remark, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _costs(report: Report) -> Iterator[str]:

@@ -16,6 +16,7 @@ from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
 from foldbatch.scheduler.policies import find_policy
+from foldbatch.train.resuming import tables
 from foldbatch.trees.vocabulary import Vocabulary
 
 ASIDES = frozenset({"metrics"})
@@ -34,6 +35,7 @@ class Exporter:
     """
 
     def __init__(self, program: Program) -> None:
+        self.program = program
         self.lowered = program.lowered.variant(ASIDES, find_policy("by_component"))
         self.interface = interface_of(self.lowered.model)
 
@@ -72,13 +74,8 @@ class Exporter:
 
     def vocabularies(self) -> list[Vocabulary]:
         """Return the vocabularies by which the program reads words as numbers."""
-        found = map(_vocabulary, self.lowered.reached)
-        return list(dict.fromkeys(each for each in found if each is not None))
-
-
-def _vocabulary(function: Any) -> Vocabulary | None:
-    owner = getattr(function, "__self__", function)
-    return owner if isinstance(owner, Vocabulary) else None
+        found = (table.source for table in tables(self.program).values())
+        return [each for each in found if isinstance(each, Vocabulary)]
 
 
 def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:

@@ -294,6 +294,17 @@ class Cell:
         self.call.__dict__["cell"] = self  # lives as long as its function
         _cells.add(self)
 
+    def forget(self, known: int) -> None:
+        """Keep the first signatures alone."""
+        if len(self.signatures) > known:
+            del self.signatures[known:]
+            self.write(fast=not Slow.on)
+
+    @property
+    def is_decorated(self) -> bool:
+        """Whether it is a function of the user's with `cell`; else it is a loose one."""
+        return self.origin is None or self.origin[0] == "method"
+
     def write(self, *, fast: bool = True) -> None:
         """Write the code of `call`; without `fast` every call goes the slow way."""
         header = ", ".join(
@@ -353,11 +364,16 @@ class Slow:
 _cells: weakref.WeakSet[Cell] = weakref.WeakSet()
 
 
+def all_cells() -> list[Cell]:
+    """Return the cells of the process."""
+    return list(_cells)
+
+
 def go_slow(*, on: bool) -> None:
     """Let all calls of cells go the slow way, or no more."""
     if Slow.on != on:
         Slow.on = on
-        for one in list(_cells):
+        for one in all_cells():
             one.write(fast=not on)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
 
 from foldbatch.blocks.layers.layer import Layer
+from foldbatch.errors import WalkError
 from foldbatch.params.parameters import Parameter
 
 
@@ -59,6 +61,23 @@ def is_walk(model: Any) -> bool:
     return isinstance(model, FunctionType | MethodType | partial) or (
         isinstance(model, Module) and callable(model)
     )
+
+
+def refuse_no_walk(walk: Any) -> None:
+    """Refuse a function that cannot be called with one example, or that yields.
+
+    Raises:
+        WalkError: when it is one.
+    """
+    signature = inspect.signature(walk)
+    shown = f"{getattr(walk, '__name__', type(walk).__name__)}{signature}"
+    try:
+        signature.bind(None)
+    except TypeError:
+        fix = "an example may be a tuple; functools.partial gives other arguments"
+        raise WalkError("fb.compile", "a function of one example", shown, fix) from None
+    if inspect.isgeneratorfunction(walk):
+        raise WalkError("fb.compile", "a function that returns", f"{shown}, which yields", "return a list")
 
 
 def _held(name: str, value: Any) -> Iterator[tuple[str, Any]]:

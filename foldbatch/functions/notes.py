@@ -7,18 +7,20 @@ among the globals of their code.
 from __future__ import annotations
 
 import contextvars
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import CoroutineType
+from pathlib import Path
+from types import CoroutineType, FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import ExampleError, WalkError
+from foldbatch.errors import PACKAGE, ExampleError, WalkError
 from foldbatch.functions.cells import GLOBALS, Cell, Signature, Slow, name_of
 from foldbatch.functions.values import Reading, Value
 from foldbatch.model.columns import BadDataError, column
@@ -29,6 +31,8 @@ Index = NDArray[np.int64]
 T = TypeVar("T")
 
 LOCK: Final = threading.RLock()  # one run at a time
+if hasattr(os, "register_at_fork"):  # forks wait for the end of a run, so that a child has none half done
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 MANY = 1_000_000  # numbers of calls, after which a run ends
 DEEP = 10_000_000  # calls within calls in a walk
 STACK = 1 << 30  # bytes of stack for them, which are used only as far as the walk is deep
@@ -222,6 +226,38 @@ def session(run: Callable[[], T]) -> T:
             return run()
         except RecursionError:
             return _deep(run)
+
+
+def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call: int, max_calls: int) -> str:
+    """Return the line of the user's code that makes a call: ``in tree (model.py:31)``.
+
+    Args:
+        walk: the user's function.
+        example: what it is given.
+        signature: of the cell that is called.
+        call: which of its calls, counted from 0.
+        max_calls: how many numbers the example may take.
+    """
+    name, places = f"R{signature.number}", list[str]()
+
+    def watched(example: Any) -> Any:
+        append = GLOBALS[name]
+        places.clear()
+
+        def noted(row: Sequence[int]) -> None:
+            frame: FrameType | None = sys._getframe(1)
+            while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, "<foldbatch")):
+                frame = frame.f_back
+            if frame is not None:
+                code = frame.f_code
+                places.append(f"in {code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})")
+            append(row)
+
+        GLOBALS[name] = noted
+        return walk(example)
+
+    note(watched, [example], [0], [signature], max_calls)
+    return places[call] if call < len(places) else ""
 
 
 def _deep(run: Callable[[], T]) -> T:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
 from functools import partial
 from importlib import import_module
@@ -22,12 +23,14 @@ import numpy as np
 
 from foldbatch.blocks.data import from_data, refused, to_data
 from foldbatch.blocks.function import TensorBlock
+from foldbatch.blocks.layers.layer import Layer
 from foldbatch.blocks.paths import NOBODY, Trust, called, find, path_of, variable_of
 from foldbatch.errors import FoldbatchError, ModelError
 from foldbatch.functions import loose
-from foldbatch.functions.cells import Cell, Signature
+from foldbatch.functions.cells import Cell, Signature, all_cells
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.modules import Module
+from foldbatch.functions.notes import LOCK
 from foldbatch.functions.specs import (
     DataSpec,
     ListSpec,
@@ -238,10 +241,14 @@ class _Places:
 
     Args:
         modules: names of modules.
+
+    Attributes:
+        things: these layers and modules.
     """
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._paths: dict[int, list[Any]] = {}
+        self.things: list[Any] = []
         for name in modules:
             for variable, value in list(vars(sys.modules[name]).items()):
                 self._add(value, [f"{called(name)}:{variable}"])
@@ -252,6 +259,7 @@ class _Places:
             if id(value) in self._paths:
                 return
             self._paths[id(value)] = path
+            self.things.append(value)
         for key, part in _inside(value):
             if len(path) < 20:
                 self._add(part, [*path, key])
@@ -309,15 +317,15 @@ def from_written(
         ModelError: when a function or a layer is not found or not trusted, or is another one than when the
             file was written.
     """
-    source = _Source(arrays, trust)
+    source, learnt = _Source(arrays, trust), Learnt()
+    parameters: dict[str, Parameter] = {}
     try:
-        walk = _walk_of(plain.walk, source)
-        learnt = Learnt()
-        parameters: dict[str, Parameter] = {}
-        for cell in plain.cells:
-            _read_cell(cell, plain, source, learnt, parameters)
-        _read_wires(plain, learnt)
-        learnt.result = None if plain.result is None else _type_of(from_data(plain.result, source))
+        walk = _walk_of(plain.walk, source)  # its module is imported then
+        with LOCK, _undone(plain):
+            for cell in plain.cells:
+                _read_cell(cell, plain, source, learnt, parameters)
+            _read_wires(plain, learnt)
+            learnt.result = None if plain.result is None else _type_of(from_data(plain.result, source))
     except FoldbatchError:
         raise
     except Exception as error:
@@ -327,6 +335,36 @@ def from_written(
         raise refused("parameters that no cell reads")
     learnt.version = 1 if learnt.cells or learnt.result is not None else 0
     return walk, learnt, {name: parameters[name] for name, _ in plain.parameters}
+
+
+@contextmanager
+def _undone(plain: WrittenWalk) -> Iterator[None]:
+    """Leave cells and layers as they were where what is read is refused: layers have made parameters."""
+    named = {path.partition(":")[0] for path in _paths([plain.walk, *(cell.found for cell in plain.cells)])}
+    signatures, parameters = {cell: len(cell.signatures) for cell in all_cells()}, _parameters(named)
+    try:
+        yield
+    except Exception:
+        for cell in all_cells():
+            cell.forget(signatures.get(cell, 0))
+        for layer, made in parameters.items():
+            layer.parameters.clear()
+            layer.parameters |= made
+        raise
+
+
+def _paths(data: Any) -> Iterator[str]:
+    if isinstance(data, str) and ":" in data:
+        yield data
+    elif isinstance(data, list | dict):
+        for part in data.values() if isinstance(data, dict) else data:
+            yield from _paths(part)
+
+
+def _parameters(named: set[str]) -> dict[Layer[Any, Any], dict[str, Parameter]]:
+    """Return what layers that variables of modules hold have made so far."""
+    present = [name for name in sys.modules if called(name) in named]
+    return {x: dict(x.parameters) for x in _Places(present).things if isinstance(x, Layer)}
 
 
 def _walk_of(data: Any, source: _Source) -> Any:

@@ -21,7 +21,8 @@ from foldbatch.errors import ExampleError, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, Slot, owned
-from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, note
+from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, line_of, note
+from foldbatch.functions.remarks import remarks
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, released
 from foldbatch.model.columns import BadDataError, column
@@ -121,6 +122,8 @@ class FunctionTracer:
     @property
     def way(self) -> str:
         cells, wires = len(self.learnt.cells), sum(map(len, self.learnt.wires.values()))
+        if not cells:
+            return "by the function, run once an example; no cells are known yet: call program.warm(examples)"
         return f"by the function, run once an example; {cells} cells and {wires} wires were learnt so far"
 
     @property
@@ -145,7 +148,15 @@ class FunctionTracer:
         )
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
-        return ""
+        signature, _ = self.linked().cells[cell]
+        try:
+            return line_of(self.walk, example, signature, call, self.max_calls)
+        except WalkError:  # it reads numbers, which are not there now
+            return ""
+
+    def remarks(self, calls: Sequence[int]) -> Sequence[str]:
+        cells = self.linked().cells
+        return [*remarks(self.learnt, {s: n for (s, _), n in zip(cells, calls, strict=True) if n})]
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Seen:
         return run(self.walk, example, begin=begin, own=self.learnt.own)

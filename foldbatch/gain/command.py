@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 from foldbatch.blocks import Block
 from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError
+from foldbatch.functions.modules import is_walk
 from foldbatch.gain.measure import bench
 from foldbatch.program.program import Program
 from foldbatch.system.output import output_file, write_whole
@@ -89,7 +91,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     options = _parser(prog).parse_args(arguments)
     try:
         outcome = bench(
-            _made(options.block),
+            _model(options.block),
             _made(options.examples),
             options.batch,
             options.repeats,
@@ -104,6 +106,21 @@ def main(arguments: Sequence[str], prog: str) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _model(path: str) -> Any:
+    """Return the model that an import path names: a function of one example, or what `_made` returns."""
+    value = named(path)
+    return value if is_walk(value) and _takes_one(value) else _made(path)
+
+
+def _takes_one(function: Any) -> bool:
+    """Whether a function needs exactly one argument."""
+    required = [x for x in inspect.signature(function).parameters.values() if x.default is x.empty]
+    return len(required) == 1 and required[0].kind in (
+        required[0].POSITIONAL_ONLY,
+        required[0].POSITIONAL_OR_KEYWORD,
+    )
 
 
 def _made(path: str) -> Any:
@@ -137,7 +154,7 @@ def _parser(prog: str) -> ArgumentParser:
         description="Measure what batching gains on a block of yours and examples of yours.",
         epilog="To measure foldbatch itself beside other libraries: python -m benchmarks, in a checkout.",
     )
-    what = f"{FORM}: a block, a program, or a function that returns one"
+    what = f"{FORM}: a block, a program, a function of one example, or one that returns one of these"
     parser.add_argument("block", help=what)
     what = "the same way: examples in any iterable, or a function that returns one"
     parser.add_argument("examples", help=what)

@@ -43,7 +43,8 @@ def bench(
     ones, in turn; medians count. Parameters are afterwards what they were.
 
     Args:
-        block_or_program: a block (or what stands for one) to compile, or a compiled program.
+        block_or_program: a block (or what stands for one) or a plain function to compile, or a compiled
+            program.
         examples: as many as the largest batch or more, of which a sample is taken, evenly spaced.
         batch_sizes: by default 1, 16, 64 and 256, as far as there are examples. 1 is always measured.
         repeats: timed runs of each task.

@@ -127,6 +127,9 @@ class Tracer(Protocol):
             call: which of its calls, counted from 0.
         """
 
+    def remarks(self, calls: Sequence[int]) -> Sequence[str]:
+        """Return what else a report on a batch says, in sentences; `calls` are those of each cell."""
+
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
         """Run one example with real numbers, where the origin is a function.
 

@@ -30,7 +30,7 @@ from foldbatch.errors import (
     shortened,
 )
 from foldbatch.functions.learnt import Learnt
-from foldbatch.functions.modules import is_walk
+from foldbatch.functions.modules import is_walk, refuse_no_walk
 from foldbatch.functions.saving import from_written
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.tracer import MAX_CALLS, Tracer
@@ -180,6 +180,7 @@ def _prepare(
     arithmetic = planning_arithmetic(engine)
     grouping, most = find_policy(policy), chosen["max_calls"]
     if is_walk(block):
+        refuse_no_walk(block)
         tracer = FunctionTracer(block, grouping, kept_bytes, most, arithmetic=arithmetic, learnt=learnt)
         return tracer, options
     return lower(as_block(block), grouping, kept_bytes, most, arithmetic=arithmetic), options

@@ -542,7 +542,9 @@ class Program:
         start = time.perf_counter()
         ready, traces = self._traced(several_of(examples))
         report = ready.runner.report(traces, {"trace": time.perf_counter() - start}, compare=compare)
-        return replace(report, program=self.lowered.source, captures=captures(self.engine))
+        remarks = tuple(self.lowered.remarks([cell.calls for cell in report.cells]))
+        source = self.lowered.source
+        return replace(report, program=source, captures=captures(self.engine), remarks=remarks)
 
     def kernels(self, name: str = "", *, whole: bool = False) -> str:
         """Return generated source: the tracing program, and what the engine made of every cell.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
@@ -14,7 +15,16 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from foldbatch.blocks.block import as_block
 from foldbatch.engines.planned import Planned
-from foldbatch.errors import BackendError, BlockTypeError, ExampleError, ParameterError
+from foldbatch.errors import (
+    BackendError,
+    BlockTypeError,
+    ExampleError,
+    NewParametersWarning,
+    ParameterError,
+    frames_inside,
+)
+from foldbatch.functions.modules import is_walk
+from foldbatch.model.model import Model
 from foldbatch.params.parameters import Parameter
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
@@ -202,10 +212,11 @@ class Module(ParameterModule):
     Examples may hold tensors of PyTorch wherever `Scalar`, `Vector` or `Tensor` reads: gradients flow back
     into those that require them. See `rows`. A `foldbatch.trees.Tree` may not, as trees are traced once.
 
-    A copy, or what is unpickled, is compiled anew and has parameters of its own.
+    A copy, or what is unpickled, is compiled anew and has parameters of its own. A module of a plain function
+    has its parameters when it has seen examples, see `warm`, and cannot be copied.
 
     Args:
-        block: as of `foldbatch.compile`.
+        block: a block or a plain function, as of `foldbatch.compile`.
         backend: as of `foldbatch.compile`. On ``cuda`` all parameters are copied at each call, as PyTorch
             has them on the CPU.
         sparse: whether gradients of embeddings are sparse, as `torch.optim.SparseAdam` and SGD take them.
@@ -233,13 +244,17 @@ class Module(ParameterModule):
 
     def __init__(self, block: Any, backend: str = "auto", *, sparse: bool = False, **options: Any) -> None:
         super().__init__()
-        self.block = as_block(block)
+        self.block = block if is_walk(block) else as_block(block)
         self.sparse = sparse
         self._options = {"backend": backend, **options}
         self._compile()
 
     def _compile(self) -> None:
         self.program: Program = compile(self.block, **self._options)
+        self._mount()
+
+    def _mount(self) -> None:
+        """Take over the program's parameters, and whether it draws random numbers."""
         self._mounted = mount(self, self.program.params.parameters)
         self._memory = {name: parameter.data_ptr() for name, parameter in self._mounted.items()}
         cells = self.program.model.cells
@@ -250,6 +265,29 @@ class Module(ParameterModule):
     def extra_repr(self) -> str:
         """Return what the module's repr shows besides its parameters' names."""
         return repr(self.program)
+
+    @left_out
+    def warm(self, examples: Iterable[Any]) -> Module:
+        """Learn from examples which cells and parameters a plain function has; return the module itself.
+
+        A module of a plain function has no parameters before: call this before you make an optimizer, load a
+        state, or copy parameters. Of blocks all is known.
+
+        Args:
+            examples: such as reach all of the model.
+
+        Raises:
+            ExampleError: when an example does not fit the model.
+
+        >>> import foldbatch as fb
+        >>> out = fb.Linear(2, name="out")
+        >>> module = fb.torch.Module(lambda x: out(fb.tensor(x)))
+        >>> sorted(module.warm([[1.0, 2.0]]).state_dict())
+        ['out.bias', 'out.weight']
+        """
+        self.program.warm(examples)
+        self._mount()
+        return self
 
     # -- calling
 
@@ -288,7 +326,8 @@ class Module(ParameterModule):
         >>> values, examples, nodes
         (tensor([1., 4., 9.]), tensor([0, 0, 2]), tensor([0, 1, 0]))
         """
-        type_ = self.program.model.result
+        examples = examples if isinstance(examples, Planned) else listed(examples)
+        type_ = self._learnt(examples).result
         if not isinstance(type_, SequenceType) or not isinstance(type_.element, TensorType):
             fix = "collect nodes: Collected(block) >> GetItem(1), with Collect() where a node is computed"
             raise BlockTypeError("Module.nodes", "a block that yields a sequence of tensors", str(type_), fix)
@@ -316,7 +355,8 @@ class Module(ParameterModule):
         >>> loss.item(), module.w.grad
         (9.0, tensor(3.))
         """
-        dtypes = [node.dtype for cell in self.program.model.cells for node in cell.graph.losses]
+        examples = examples if isinstance(examples, Planned) else listed(examples)
+        dtypes = [node.dtype for cell in self._learnt(examples).cells for node in cell.graph.losses]
         if not dtypes:
             fix = "end a branch of it with Loss, or compute the loss of the results in PyTorch"
             raise BlockTypeError("Module.loss", "a block with a Loss", "none", fix)
@@ -350,6 +390,10 @@ class Module(ParameterModule):
     # -- copies
 
     def __getstate__(self) -> dict[str, Any]:
+        if self.program.lowered.grows:
+            fix = "keep module.state_dict(), or module.program.save(path)"
+            found = "one of a plain function, whose layers are not its own"
+            raise BlockTypeError("fb.torch.Module", "a module that can be copied or pickled", found, fix)
         own = {"program", "_mounted", "_memory", "_phases", "_draws"}
         state = {name: value for name, value in self.__dict__.items() if name not in own}
         mounted = {name.split(".")[0] for name in self._mounted}
@@ -386,6 +430,7 @@ class Module(ParameterModule):
         batch = examples if isinstance(examples, Planned) else listed(examples)
         variant = self.program._variants.for_run(batch, LOSSES if losses else NOTHING)
         ready, traces, found, numbers = self._traced(batch, variant)
+        self._take_over_new()
         own = self._parameters_to_train() if torch.is_grad_enabled() else {}
         reads = found if torch.is_grad_enabled() else []
         derivatives = ready.derivatives
@@ -406,6 +451,25 @@ class Module(ParameterModule):
         settle(list(self.program.params.parameters.values()))
         call = BackwardCall(held, list(own), reads, numbers, self.sparse)
         return call, [*own.values(), *(read.values for read in reads)]
+
+    def _learnt(self, examples: Sequence[Any] | Planned) -> Model:
+        """Return the model; where nothing is known of it, after a look at the examples."""
+        if self.program.lowered.grows and not self.program.model.cells:
+            self.program._traced(examples)
+        return self.program.model
+
+    def _take_over_new(self) -> None:
+        """Mount parameters that the batch has brought, of which an optimizer made before knows nothing."""
+        if not self.program.lowered.grows:
+            return
+        known = self._mounted
+        self._mount()
+        new = self._mounted.keys() - known.keys()
+        if new and known and torch.is_grad_enabled():
+            fix = "call module.warm(examples) before you make the optimizer"
+            found = f"the new {', '.join(sorted(new))}"
+            warning = NewParametersWarning("fb.torch.Module", "parameters that are known", found, fix)
+            warnings.warn(warning, stacklevel=frames_inside())
 
     def _parameters_to_train(self) -> dict[Parameter, torch.nn.Parameter]:
         own = {}

@@ -332,4 +332,6 @@ def _check_digests(where: str, program: Program, written: dict[str, str]) -> Non
                 else f"those of a model with {name}"
             )
             fix = "prepare them anew, or compile what they were prepared with"
+            if program.lowered.grows:
+                fix = "call program.warm(examples) before, with what the other one learnt from"
             raise ExampleError(where, "examples prepared by this program", mismatch, fix)

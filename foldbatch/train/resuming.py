@@ -30,6 +30,7 @@ import numpy as np
 
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import ReadError, TrainingError, counted
+from foldbatch.functions.cells import GLOBALS as CELLS
 from foldbatch.model.model import digest
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
@@ -224,7 +225,9 @@ def _rows(value: Any) -> list[Any] | None:
 
 def _inside(value: Any) -> Iterator[Any]:
     """Yield what a value of the tracing program refers to."""
-    if isinstance(value, FunctionType):
+    if isinstance(value, FunctionType) and value.__globals__ is CELLS:
+        yield value.__dict__.get("__wrapped__")
+    elif isinstance(value, FunctionType):
         yield from (value.__closure__, value.__defaults__, value.__kwdefaults__)
         if _is_of_user(value):
             yield from _globals(value)

@@ -25,8 +25,12 @@ def make():
 def generated():
     yield from examples
 
-def needs(argument):
+def needs(one, two):
     return block
+
+def walk(numbers):
+    for number in numbers:
+        fb.loss(fb.tensor(number, "float32") * 2.0)
 
 def fails():
     return len(7)
@@ -64,6 +68,14 @@ def test_it_prints_and_writes(tmp_path, capsys) -> None:
     data = json.loads(file.read_text())
     assert [batch["size"] for batch in data["batches"]] == [1, 2, 4]
     assert (data["backend"], data["threads"], data["repeats"]) == ("numpy", 1, 1)
+
+
+def test_functions_are_called_or_are_walks(capsys) -> None:
+    """A loss without parameters is nothing to train."""
+    assert cli.main(["bench", "model.py:make", "model.py:generated", "--infer", *QUICK]) == 0
+    assert "inference" in capsys.readouterr().out
+    assert cli.main(["bench", "model.py:walk", "model.py:examples", "--batch", "4", *QUICK]) == 0
+    assert "4 examples, 12 calls of 3 cells" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,302 @@
+"""What stands around a program works on walks as on blocks, or says in a sentence why not."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch import cli
+from foldbatch.communicators import in_threads
+from foldbatch.errors import BlockTypeError, ExampleError, TrainingError, UnknownNameError, WalkError
+from foldbatch.program.predicting import unlabelled
+from foldbatch.train import Accuracy, Adam, AverageWeights, Checkpoints, DataParallel, Trainer
+from foldbatch.train.resuming import tables
+from foldbatch.views import draw_schedule
+
+WALK = """
+import foldbatch as fb
+
+WORDS = fb.trees.Vocabulary(["good", "bad", "film", "not"])
+lstm, embed, classify = fb.TreeLSTM(4, name="lstm"), fb.Embedding(5, 4, name="embed"), fb.Linear(2, name="classify")
+
+@fb.cell
+def leaf(word):
+    return lstm(embed(word), ())
+
+@fb.cell
+def node(left, right):
+    return lstm(None, (left, right))
+
+@fb.cell
+def scores(state):
+    return classify(state[0])
+
+def visit(tree):
+    state = leaf(WORDS[tree.token]) if tree.is_leaf else node(*[visit(child)[0] for child in tree.children])
+    logits = scores(state)
+    fb.metric("node", logits, label=tree.label)
+    fb.loss(fb.ops.cross_entropy(logits, tree.label))
+    return state, logits
+
+def walk(tree):
+    _, logits = visit(tree)
+    fb.metric("root", logits, label=tree.label)
+    return logits
+"""
+TEXTS = ["(1 (1 good) (1 film))", "(0 bad)", "(0 (0 not) (1 (1 good) (1 film)))", "(0 (0 bad) (1 film))"]
+
+
+def trees() -> list[Any]:
+    return [fb.trees.parse_brackets(text, labels=int) for text in TEXTS]
+
+
+def module() -> dict[str, Any]:
+    """The module of a walk, with layers of its own."""
+    names: dict[str, Any] = {"__name__": "walkfaces"}
+    exec(WALK, names)
+    return names
+
+
+@pytest.fixture
+def program() -> fb.Program:
+    return fb.compile(module()["walk"], "numpy", seed=1)
+
+
+def scaled(numbers: list[float]) -> Any:
+    """A walk of one parameter whose derivatives are known."""
+    total = fb.tensor(0.0)
+    for number in numbers:
+        total = total + fb.tensor(number) * WEIGHT * WEIGHT
+    fb.loss(total)
+    return total
+
+
+WEIGHT = fb.Parameter([], init=3.0, name="w")
+
+
+def test_derivatives_are_those_of_calculus() -> None:
+    program = fb.compile(scaled, "numpy")
+    examples = [[1.0, 2.0], [], [4.0]]
+    program.warm(examples)
+    assert program.jvp(examples, {"w": 1.0}) == (63.0, 42.0)
+    assert program.hvp(examples, {"w": 1.0}) == {"w": 14.0}
+    inputs = program.vjp(examples, inputs=True).inputs
+    assert inputs["tensor(x0)"].values.tolist() == [1.0, 9.0, 9.0, 1.0, 1.0, 9.0]
+    assert inputs["tensor(x0)"].examples.tolist() == [0, 0, 0, 1, 2, 2]
+    found = program.vjp(examples, [1.0, None, 0.5])
+    assert float(found.gradients["w"]) == 6.0 * 3 + 0.5 * 6 * 4
+
+
+def test_a_nan_is_found_at_the_line_of_its_call() -> None:
+    linear = fb.Linear(1, init=1e38, name="linear")
+    ratio = fb.cell(lambda a, b: a / b)
+
+    def walk(pairs: list[tuple[float, float]]) -> None:
+        for a, b in pairs:
+            value = ratio(a, b)  # the line that is named
+            fb.loss(linear(fb.ops.reshape(value, (1,)))[0])
+
+    program = fb.compile(walk, "numpy")
+    line = walk.__code__.co_firstlineno + 2
+    found = program.find_nan([[(1.0, 2.0)], [(1.0, 1.0), (3.0, 0.0)]])
+    assert found is not None
+    assert (found.example, found.op, found.call) == (1, "divide", 1)
+    assert found.place.endswith(f".walk (test_faces.py:{line})")
+    again = program.find_nan([[(9.0, 1.0)]])
+    assert again is not None and again.place.endswith(f"test_faces.py:{line + 1})")
+
+
+def test_unlabelled_examples_are_predicted(program: fb.Program) -> None:
+    right = list(program.run(trees()))
+    np.testing.assert_array_equal(list(program.run(without_labels())), right)
+    results = program.run([*trees(), without_labels()[0]], losses=True)
+    assert results.loss == program.run(trees(), losses=True).loss
+
+
+def without_labels() -> list[Any]:
+    return [unlabelled(tree, "nodes") for tree in trees()]
+
+
+def test_examples_ahead_of_their_turn_run_alike(program: fb.Program, tmp_path: Any) -> None:
+    examples = trees()
+    loss = program.value_and_grad(examples)[0]
+    prepared = pickle.loads(pickle.dumps(program.prepare(examples)))
+    assert program.value_and_grad(program.plan(examples))[0] == loss
+    assert program.value_and_grad(prepared)[0] == loss
+    assert [program.value_and_grad(batch)[0] for batch in fb.train.prefetched(program, [examples])] == [loss]
+    fb.train.prepare(program, examples, tmp_path / "examples")
+    assert program.value_and_grad(fb.train.load_prepared(program, tmp_path / "examples"))[0] == loss
+    other = fb.compile(program.lowered.origin, "numpy")
+    with pytest.raises(ExampleError, match=r"call program.warm\(examples\) before"):
+        fb.train.load_prepared(other, tmp_path / "examples")
+    other.warm(examples)
+    assert other.value_and_grad(fb.train.load_prepared(other, tmp_path / "examples"))[0] == loss
+
+
+def test_a_tree_that_brings_a_new_cell_is_planned_for_the_model_that_has_it(program: fb.Program) -> None:
+    first, second = fb.trees.parse_brackets("(0 bad)", labels=int), trees()[0]
+    results = [program.run([tree])[0] for tree in (first, second, first, second)]
+    np.testing.assert_allclose(results, [*program.run([first, second])] * 2, rtol=1e-6)
+
+
+def trainer(folder: Any, walk: Any, **options: Any) -> Trainer:
+    callbacks = [AverageWeights(0.9), Checkpoints(folder, every=1)] if folder else []
+    return Trainer(walk, Adam(0.05), batch=1, metrics=[Accuracy("node")], callbacks=callbacks, **options)
+
+
+def test_a_resumed_training_is_one_without_a_break_though_the_order_of_batches_brings_cells(
+    tmp_path: Any,
+) -> None:
+    def made() -> fb.Program:
+        return fb.compile(module()["walk"], "numpy", seed=1)
+
+    whole = trainer(tmp_path / "whole", made())
+    figures = whole.fit(trees(), trees(), epochs=4)
+    trainer(tmp_path / "part", made()).fit(trees(), trees(), epochs=2)
+    resumed = trainer(tmp_path / "part", made())
+    again = resumed.fit(trees(), trees(), epochs=4, resume=True)
+    for name, value in whole.program.params.items():
+        np.testing.assert_array_equal(resumed.program.params[name], value)
+    assert [each["dev_accuracy"] for each in again] == [each["dev_accuracy"] for each in figures]
+    assert figures[-1]["loss"] < figures[0]["loss"] / 2
+    assert {name: table.names for name, table in tables(whole.program).items()} == {
+        "vocabulary": ["<unk>", "good", "bad", "film", "not"]
+    }
+    with pytest.raises(
+        UnknownNameError, match="expected the name of a metric of the walk, of node, root, found 'nodes'"
+    ):
+        Trainer(made(), Adam(), metrics=[Accuracy("nodes")]).fit(trees(), epochs=1)
+
+
+def test_ranks_train_as_one_process_and_those_that_learnt_unlike_are_told() -> None:
+    walks = [module()["walk"] for _ in range(3)]
+    alone = trainer(None, fb.compile(walks[2], "numpy", seed=1)).fit(trees(), epochs=2)
+
+    def work(communicator: Any) -> Any:
+        walk = fb.compile(walks[communicator.rank], "numpy", seed=1)
+        parallel = DataParallel(walk, communicator)
+        made = Trainer(parallel, Adam(0.05), batch=1, metrics=[Accuracy("node")])
+        losses = [each["loss"] for each in made.fit(parallel.prepare(trees()), epochs=2)]
+        other = DataParallel(fb.compile(walks[communicator.rank], "numpy", seed=1), communicator)
+        leaf, pair = trees()[1], trees()[0]
+        try:
+            other.sum_of([pair] if communicator.rank else [leaf], [communicator.rank])
+        except TrainingError as error:
+            return losses, str(error)
+        return losses, "nothing"
+
+    for losses, error in in_threads(work, 2):
+        assert losses == pytest.approx([each["loss"] for each in alone], rel=1e-5)
+        assert (
+            "expected all ranks to have learnt the same parameters, found others at rank 1 than at rank 0"
+            in error
+        )
+
+
+def child(program: fb.Program, queue: Any) -> None:
+    queue.put(program.value_and_grad(trees())[0])
+
+
+def test_a_child_that_is_forked_while_a_thread_notes_can_note(program: fb.Program) -> None:
+    loss = program.value_and_grad(trees())[0]
+    done = threading.Event()
+
+    def busy() -> None:
+        while not done.is_set():
+            program.run(trees())
+
+    thread = threading.Thread(target=busy)
+    thread.start()
+    try:
+        for _ in range(3):
+            context = multiprocessing.get_context("fork")
+            queue = context.Queue()
+            process = context.Process(target=child, args=(program, queue))
+            process.start()
+            assert queue.get(timeout=30) == loss
+            process.join()
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_report_tells_how_often_it_was_linked_and_what_could_be_one_cell(program: fb.Program) -> None:
+    program.run(trees()[1:2])
+    text = " ".join(str(program.describe(trees(), compare=False)).split())
+    assert "linked 2 times, as batches brought new cells or wires; 7 cells and 12 wires are known" in text
+    assert "cross_entropy, loss, metric node and scores always ran together, 12 calls each" in text
+    assert "node(left: (float32[4], float32[4])" in program.describe(trees(), compare=False).program
+    assert "no cells are known yet: call program.warm" in str(
+        fb.explain(fb.compile(program.lowered.origin, "numpy"))
+    )
+    assert draw_schedule(program, trees()).startswith("<svg")
+    assert any(span.name == "trace" for span in program.profile(trees(), steps=1).spans)
+
+
+def test_what_is_no_walk_is_refused_when_it_is_compiled() -> None:
+    def generator(x: Any) -> Any:
+        yield x
+
+    for wrong, found in ((lambda a, b: a, r"<lambda>\(a, b\)"), (generator, "generator.*, which yields")):
+        with pytest.raises(WalkError, match=f"fb.compile: expected a function .*, found {found}"):
+            fb.compile(wrong)
+
+
+def test_commands_take_the_file_of_a_walk(tmp_path: Any, monkeypatch: Any, capsys: Any) -> None:
+    (tmp_path / "walkfaces.py").write_text(WALK)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import walkfaces  # noqa: PLC0415
+
+    program = fb.compile(walkfaces.walk, "numpy")
+    trainer(None, program).fit(trees(), epochs=30)
+    notes = {"task": "nodes", "classes": ["neg", "pos"], "configuration": {"data": {"format": "sst"}}}
+    program.save("model", notes)
+    (tmp_path / "data.txt").write_text("\n".join(TEXTS) + "\n")
+    trusting = ["--trust", "walkfaces"]
+    assert cli.main(["predict", "model", "data.txt"]) == 2
+    assert "pass trust=" in capsys.readouterr().err
+    assert cli.main(["predict", "model", "data.txt", "--nodes", "--backend", "numpy", *trusting]) == 0
+    assert [line[:14] for line in capsys.readouterr().out.splitlines()] == [
+        f'{{"label":"{name}"' for name in ("pos", "neg", "neg", "neg")
+    ]
+    assert cli.main(["eval", "model", "data.txt", "--backend", "numpy", *trusting]) == 0
+    assert "node_accuracy 1" in capsys.readouterr().out
+    assert cli.main(["inspect", "model", "data.txt", "--backend", "numpy", *trusting]) == 0
+    assert "linked once" in capsys.readouterr().out
+    pytest.importorskip("onnxruntime", reason="needs ONNX: pip install 'foldbatch[onnx]'")
+    assert cli.main(["export", "model", "model.onnx", "--check", "data.txt", *trusting]) == 0
+    assert "largest difference on 4 examples" in capsys.readouterr().out
+
+
+def test_pytorch_trains_a_walk() -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+    module_ = fb.torch.Module(module()["walk"], "numpy", seed=1)
+    assert list(module_.parameters()) == []
+    module_.loss(trees()[1:2])
+    with pytest.warns(fb.errors.NewParametersWarning, match=r"the new lstm.recurrent; call module.warm"):
+        module_.loss(trees()).backward()
+    loss, gradients = module_.program.value_and_grad(trees())
+    for name, parameter in module_.named_parameters():
+        gradient = gradients[name]
+        dense = gradient.dense() if isinstance(gradient, fb.params.SparseRows) else np.asarray(gradient)
+        np.testing.assert_allclose(parameter.grad.numpy(), dense, rtol=1e-6, atol=1e-7)
+    optimizer = torch.optim.Adam(module_.parameters(), 0.05)
+    for _ in range(20):
+        optimizer.zero_grad()
+        module_.loss(trees()).backward()
+        optimizer.step()
+    assert module_.loss(trees()).item() < loss / 4
+    linear = fb.Linear(1, init=2.0)
+    head = fb.torch.Module(lambda x: [linear(fb.tensor(x))], "numpy")
+    x = torch.ones(3, requires_grad=True)
+    head.nodes([x]).values.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(BlockTypeError, match="one of a plain function, whose layers are not its own"):
+        pickle.dumps(head)
