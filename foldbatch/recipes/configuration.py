@@ -63,7 +63,7 @@ class Data(Section, frozen=True):
 
     format: Annotated[
         FormatName,
-        _option("functions are those of Python's standard library, and need no file"),
+        _option("functions are those of Python's standard library; these and expressions need no file"),
     ] = "functions"
     folder: Annotated[
         str, _option("holds train.txt, dev.txt and test.txt; .jsonl, .conllu; of python folders")

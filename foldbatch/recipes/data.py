@@ -25,7 +25,6 @@ from foldbatch.types import describe_value
 
 Kind = Literal["nodes", "root", "class", "number"]
 PARTS = ("train", "dev", "test")
-EMBEDDED = "functions"  # the format whose data set needs no files
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,7 @@ def read_dataset(configuration: Configuration) -> Dataset:
     data, kind = configuration.data, task_kind(configuration)
     train, dev, test = (list(read_part(data, part)) for part in PARTS)
     if not train:
-        fix = "set data.folder, or data.train" if data.format != EMBEDDED else ""
-        raise ReadError("data.train", "examples to train on", "none", fix)
+        raise ReadError("data.train", "examples to train on", "none", "set data.folder, or data.train")
     classes = () if kind == "number" else _known_classes(data) or _classes(train, kind)
     more = set(_classes(train, kind)) - set(classes) if kind == "class" else ()
     aside = tuple(sorted(more))
@@ -119,10 +117,12 @@ def read_part(data: Data, part: str) -> Iterable[Sample]:
     Raises:
         ReadError: when the file is malformed, perhaps while iterating.
     """
-    if data.format == EMBEDDED:
+    if data.format == "functions":
         corpus = _functions(data.training_verbs)
         return ((example.tree, corpus.verbs[example.verb]) for example in getattr(corpus, part))
     format_, named = FORMATS[data.format], getattr(data, part)
+    if format_.embedded is not None:
+        return format_.embedded()[part]
     if not named and data.folder:
         named = Path(data.folder, f"{part}{format_.ending}")
     return format_.labelled(Path(named), data.label) if named else ()
@@ -136,7 +136,7 @@ def _functions(training_verbs: int) -> Corpus:
 
 def _known_classes(data: Data) -> tuple[str, ...]:
     """Return the names of the classes where they are known ahead; training may have more, if not of nodes."""
-    if data.format == EMBEDDED:
+    if data.format == "functions":
         return _functions(data.training_verbs).verbs[:VERBS]
     return FORMATS[data.format].classes
 
