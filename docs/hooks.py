@@ -37,8 +37,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Return a page with the directives of mkdocstrings in it."""
-    return LINE.sub(lambda found: directives(*found.groups()), markdown)
+    """Return a page with the directives of mkdocstrings in it, and links to the pages of notebooks."""
+    linked = markdown.replace(".ipynb)", ".md)")
+    return LINE.sub(lambda found: directives(*found.groups()), linked)
 
 
 def executed(notebook: Path) -> list[str]:
