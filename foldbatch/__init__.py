@@ -12,7 +12,7 @@ from warnings import warn
 if TYPE_CHECKING:
     from foldbatch import blocks as blocks
     from foldbatch import communicators as communicators
-    from foldbatch import errors, estimators, exporting, train, trees
+    from foldbatch import errors, train, trees
     from foldbatch import params as params
     from foldbatch import program as program
     from foldbatch import schema as schema
