@@ -55,6 +55,9 @@ def main(arguments: Sequence[str], prog: str) -> int:
 def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> None:
     overrides, rest = _separated(arguments)
     options = _parser(prog).parse_args(rest)
+    of_run = options.folder / CONFIGURATION if options.folder and options.resume else None
+    if options.config is None and of_run is not None and of_run.exists():
+        options.config = of_run  # a run goes on with its own options
     given = read_configuration(options.config, split_overrides(overrides))
     configuration = with_absolute_paths(given)
     name = options.config.stem if options.config else configuration.data.format

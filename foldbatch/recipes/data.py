@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -25,6 +25,7 @@ from foldbatch.types import describe_value
 
 Kind = Literal["nodes", "root", "class", "number"]
 PARTS = ("train", "dev", "test")
+MOST_NUMBERS = 20  # whole numbers that are taken for classes without asking
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,10 @@ def read_dataset(configuration: Configuration) -> Dataset:
     if not train:
         raise ReadError("data.train", "examples to train on", "none", "set data.folder, or data.train")
     classes = () if kind == "number" else _known_classes(data) or _classes(train, kind)
+    asked = configuration.task.kind != "auto" or kind != "class" or len(classes) <= MOST_NUMBERS
+    if not asked and all(type(label) is int for _, label in train if label is not None):
+        expected, found = "number or class", f"{len(classes)} different whole numbers as labels"
+        raise UnknownNameError("task.kind", expected, found, "set --task.kind number, or class")
     more = set(_classes(train, kind)) - set(classes) if kind == "class" else ()
     aside = tuple(sorted(more))
     parts = {"train": list(islice(train, data.limit or None)), "dev": dev, "test": test}
@@ -125,7 +130,15 @@ def read_part(data: Data, part: str) -> Iterable[Sample]:
         return format_.embedded()[part]
     if not named and data.folder:
         named = Path(data.folder, f"{part}{format_.ending}")
-    return format_.labelled(Path(named), data.label) if named else ()
+    samples = format_.labelled(Path(named), data.label) if named else ()
+    return samples if not data.leave_out else _without(samples, data.leave_out)
+
+
+def _without(samples: Iterable[Sample], keys: Sequence[str]) -> Iterator[Sample]:
+    """Yield records without some of their keys."""
+    for record, label in samples:
+        kept = isinstance(record, dict)
+        yield {k: v for k, v in record.items() if k not in keys} if kept else record, label
 
 
 @cache
