@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from foldbatch.train import SGD, Adam
     from foldbatch.views.explanation import explain
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "RNN",
@@ -150,6 +150,8 @@ _ROOMS = (
     "blocks",
     "communicators",
     "errors",
+    "estimators",
+    "exporting",
     "params",
     "program",
     "schema",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from argparse import REMAINDER, ArgumentParser
+from argparse import REMAINDER, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -58,7 +58,7 @@ MODULES = {
     "serve": ("predictions of a saved model over HTTP", "foldbatch.commands.serve"),
     "export": ("write a saved model as an ONNX graph", "foldbatch.commands.export"),
     "inspect": ("a model, its parameters, and how examples run", "foldbatch.commands.inspect"),
-    "data": ("count, check, convert and split files of trees", "foldbatch.commands.data"),
+    "data": ("count, check, convert and split files of examples", "foldbatch.commands.data"),
     "bench": ("measure what batching gains on a block and examples of yours", "foldbatch.gain.command"),
 }
 COMMANDS: dict[str, tuple[str, Command]] = {
@@ -80,8 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="foldbatch", description="Models whose shape changes with every example, batched."
     )
     parser.add_argument("--version", action="version", version=f"foldbatch {__version__}")
-    listed = "; ".join(f"{name}: {what}" for name, (what, _) in COMMANDS.items())
-    parser.add_argument("command", choices=COMMANDS, help=listed)
+    listed = "\n".join(f"  {name:8} {what}" for name, (what, _) in COMMANDS.items())
+    parser.epilog, parser.formatter_class = f"commands:\n{listed}", RawDescriptionHelpFormatter
+    parser.add_argument("command", choices=COMMANDS, help="one of those below")
     parser.add_argument("arguments", nargs=REMAINDER, help="its own; COMMAND --help lists them")
     options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     _, run = COMMANDS[options.command]

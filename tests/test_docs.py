@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+import runpy
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+import foldbatch as fb
 from foldbatch import blocks
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+HOOKS = runpy.run_path(str(DOCS / "hooks.py"))
+NOTEBOOKS = sorted(DOCS.glob("tutorials/*.ipynb"))
 ELSEWHERE = {DOCS / "cookbook.md", DOCS / "walks.md"}  # each of their programs has a test of its own
 PAGES = sorted(set(DOCS.glob("**/*.md")) - ELSEWHERE)
 
@@ -30,3 +36,30 @@ def test_the_page_of_blocks_names_every_block():
     text = (DOCS / "blocks.md").read_text(encoding="utf-8")
     missing = [name for name in blocks.__all__ if name not in text and name not in ("Block", "Pipe")]
     assert missing == []
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_tutorial_runs_and_shows_something(notebook):
+    if notebook.stem == "torch":
+        pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+    assert any(part.startswith('<pre class="output">') for part in HOOKS["executed"](notebook))
+
+
+def test_every_public_name_is_in_the_reference():
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in DOCS.glob("reference/*.md"))
+    rooms = [room for room in HOOKS["LINE"].findall(pages) if find_spec("torch") or "torch" not in room[0]]
+    named = {name for room in rooms for name in HOOKS["names_of"](*room)}
+    named |= {path.rpartition(".")[2] for path in re.findall(r"^::: (\S+)$", pages, re.MULTILINE)}
+    assert {*fb.__all__} - named == {"ops", "train", "trees"}  # the names of rooms
+
+
+def test_lines_of_prose_are_short():
+    pages = [ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("reference/*.md")]
+    for page in pages:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        long = [
+            line
+            for line in text.splitlines()
+            if len(line) > 100 and not line.startswith(("|", "    ", "- ["))
+        ]
+        assert long == [], page

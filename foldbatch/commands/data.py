@@ -8,27 +8,31 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from foldbatch.commands.options import at_least_0, whole
-from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError
+from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError, counted
+from foldbatch.schema import infer
 from foldbatch.system.output import write_whole
-from foldbatch.trees import Tree, tree_statistics
+from foldbatch.trees import Tree, read_jsonlines, tree_statistics
 from foldbatch.trees.formats import FORMATS, format_of
 
 PARTS = ("train", "dev", "test")
 PACKED = ".gz"
 FIX = "name another folder"
+SCHEMA = "print what the records of a file hold, as foldbatch train will read them"
 
 
+RECORDS = [name for name, format_ in FORMATS.items() if format_.kind == "records"]
 READERS = {name: format_.read for name, format_ in FORMATS.items() if format_.read}
 WRITERS = {name: format_.write for name, format_ in FORMATS.items() if format_.write}
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
-    """Run one of the four tasks; return the exit status: 1 where a check failed.
+    """Run one of the five tasks; return the exit status: 1 where a check failed.
 
     Args:
         arguments: of the command.
@@ -39,7 +43,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
         OSError: when a file cannot be read or written.
     """
     options = _parser(prog).parse_args(arguments)
-    tasks = {"stats": _stats, "check": _check, "convert": _convert, "split": _split}
+    tasks = {"stats": _stats, "check": _check, "convert": _convert, "split": _split, "schema": _schema}
     return tasks[options.task](options)
 
 
@@ -70,11 +74,25 @@ def _convert(options: Namespace) -> int:
     return 0
 
 
+def _schema(options: Namespace) -> int:
+    """Print what the records of a file hold, as `foldbatch train` will read them."""
+    left_out = {options.label, *options.leave_out}
+    records = (
+        {name: value for name, value in record.items() if name not in left_out}
+        if isinstance(record, dict)
+        else record
+        for record in read_jsonlines(options.file)
+    )
+    print(infer(records))
+    return 0
+
+
 def _split(options: Namespace) -> int:
-    """Write the trees of a file to train, dev and test, drawn at random; those of a part keep their order."""
-    trees = list(_trees(options.file, options.format))
+    """Write the examples of a file to train, dev and test, at random; those of a part keep their order."""
+    records = options.format in RECORDS
+    trees: list[Any] = list(read_jsonlines(options.file) if records else _trees(options.file, options.format))
     ending = ".jsonl"
-    if (options.format or format_of(options.file)) in WRITERS:
+    if not records and (options.format or format_of(options.file)) in WRITERS:
         packed = options.file.suffix == PACKED
         ending = options.file.with_suffix("").suffix + PACKED if packed else options.file.suffix
     paths = [options.folder / f"{part}{ending}" for part in PARTS]
@@ -87,8 +105,9 @@ def _split(options: Namespace) -> int:
     order = np.random.default_rng(options.seed).permutation(len(trees))
     options.folder.mkdir(parents=True, exist_ok=True)
     for path, numbers in zip(paths, np.split(order, ends[:2]), strict=True):
-        _write(path, [trees[number] for number in sorted(numbers)], _writer(path, None))
-        print(f"{path}: {len(numbers)} trees")
+        writer = _as_line if records else _writer(path, None)
+        _write(path, [trees[number] for number in sorted(numbers)], writer)
+        print(f"{path}: {counted(len(numbers), 'record' if records else 'tree')}")
     return 0
 
 
@@ -104,19 +123,23 @@ def _writer(path: Path, format_: str | None) -> Callable[[Tree], str]:
     return WRITERS[name]
 
 
-def _write(path: Path, trees: Iterable[Tree], writer: Callable[[Tree], str]) -> None:
+def _as_line(record: Any) -> str:
+    return msgspec.json.encode(record).decode()
+
+
+def _write(path: Path, trees: Iterable[Any], writer: Callable[[Any], str]) -> None:
     text = "".join(f"{writer(tree)}\n" for tree in trees).encode()
     write_whole(path, gzip.compress(text, mtime=0) if path.suffix == PACKED else text)
 
 
 def _parser(prog: str) -> ArgumentParser:
-    parser = ArgumentParser(prog=prog, description="Count, check, convert and split files of trees.")
-    tasks = parser.add_subparsers(dest="task", required=True, metavar="stats|check|convert|split")
+    parser = ArgumentParser(prog=prog, description="Count, check, convert and split files of examples.")
+    tasks = parser.add_subparsers(dest="task", required=True, metavar="stats|check|convert|split|schema")
     formats = f"{', '.join(READERS)}; by default what the ending of the file says"
 
-    def task(name: str, what: str) -> ArgumentParser:
+    def task(name: str, what: str, more: Sequence[str] = ()) -> ArgumentParser:
         made: ArgumentParser = tasks.add_parser(name, help=what, description=what)
-        made.add_argument("--format", choices=READERS, help=formats)
+        made.add_argument("--format", choices=[*READERS, *more], help=formats)
         return made
 
     stats = task("stats", "sizes, heights, arities, labels and words of all files together")
@@ -128,7 +151,12 @@ def _parser(prog: str) -> ArgumentParser:
     convert.add_argument("file", type=Path, metavar="FILE")
     convert.add_argument("output", type=Path, metavar="OUTPUT")
     convert.add_argument("--to", choices=WRITERS, help="by default what the ending of OUTPUT says")
-    split = task("split", "write the trees of a file to train, dev and test, at random")
+    schema = tasks.add_parser("schema", help=SCHEMA, description=SCHEMA)
+    schema.add_argument("file", type=Path, metavar="FILE.jsonl")
+    schema.add_argument("--label", default="label", metavar="KEY", help="of the label, which is not read")
+    what = "that training is to leave out, by --data.leave_out"
+    schema.add_argument("--leave-out", nargs="*", default=[], metavar="KEY", help=what)
+    split = task("split", "write the examples of a file to train, dev and test, at random", RECORDS)
     split.add_argument("file", type=Path, metavar="FILE")
     split.add_argument("folder", type=Path, metavar="FOLDER")
     shares = "of train, dev and test (default 80 10 10)"

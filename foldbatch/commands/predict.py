@@ -8,17 +8,19 @@ from argparse import ArgumentParser
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from io import TextIOWrapper
 from typing import IO, Any
 
 import msgspec
 
 from foldbatch.commands.options import add
-from foldbatch.errors import ReadError
+from foldbatch.errors import ReadError, counted, shortened
 from foldbatch.program.predicting import predictions
 from foldbatch.recipes.configuration import Configuration, check_arity
 from foldbatch.recipes.fitting import load_models
 from foldbatch.recipes.predicting import drawing
+from foldbatch.schema import Schema
 from foldbatch.trees.formats import Named, structures_of
 
 STANDARD_INPUT = "-"
@@ -42,20 +44,63 @@ def main(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("files", nargs="*", default=[STANDARD_INPUT], metavar="FILE", help=what)
     parser.add_argument("--nodes", action="store_true", help="add the label of every node")
     parser.add_argument("--draw", action="store_true", help="draw trees instead of JSON")
+    what = "refuse a record that has a field which training had not, or none that it had"
+    parser.add_argument("--strict", action="store_true", help=what)
     add(parser, "--backend", "--trust")
     options = parser.parse_intermixed_args(arguments)
     programs, notes, configuration = load_models(options.model, options.backend, options.trust)
+    schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
+    odd = Odd()
     nodes = options.nodes or (options.draw and notes["task"] == "nodes")
     for name in options.files:
         waiting: deque[Named] = deque()  # what is read and not yet told
-        structures = _remembered(_structures(name, configuration), waiting)
+        read = _structures(name, configuration)
+        if schema is not None:
+            read = _looked_at(read, schema, odd, name, strict=options.strict)
+        structures = _remembered(read, waiting)
         for told in predictions(programs, notes, structures, nodes=nodes):
             label, structure = waiting.popleft()
             if options.draw:
                 print(*([label] if label else []), drawing(structure, told), sep="\n")
             else:
                 print(msgspec.json.encode(({"name": label} if label else {}) | told).decode())
+    if odd.records:
+        nothing = f"; in {odd.empty} nothing was known" if odd.empty else ""
+        fields = f" (fields that training had not: {shortened(odd.fields)})" if odd.fields else ""
+        message = f"{counted(odd.records, 'record')} unlike those of training{fields}{nothing}"
+        print(f"warning: {message}; --strict refuses them", file=sys.stderr)
     return 0
+
+
+@dataclass(slots=True)
+class Odd:
+    """Records that are unlike those of training.
+
+    Attributes:
+        records: how many.
+        empty: how many have no field that training had.
+        fields: those that training had not.
+    """
+
+    records: int = 0
+    empty: int = 0
+    fields: dict[str, None] = field(default_factory=dict)
+
+
+def _looked_at(
+    named: Iterable[Named], schema: Schema, odd: Odd, where: str, *, strict: bool
+) -> Iterator[Named]:
+    """Yield records, counting those that are unlike training's."""
+    for place, (label, record) in enumerate(named, 1):
+        known, unknown = schema.fields_of(record)
+        if unknown or not known:
+            odd.records, odd.empty = odd.records + 1, odd.empty + (not known)
+            odd.fields |= dict.fromkeys(unknown)
+            if strict:
+                found = f"the fields {shortened(unknown)}" if unknown else "nothing that is known"
+                fix = "look at the names, or leave --strict out"
+                raise ReadError(f"{where}, record {place}", "fields that training had", found, fix)
+        yield label, record
 
 
 def _remembered(named: Iterable[Named], waiting: deque[Named]) -> Iterator[Any]:

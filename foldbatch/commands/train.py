@@ -30,6 +30,7 @@ from foldbatch.trees.tree import trusted_tree
 
 RUNS = Path("runs")
 WHERE = "--folder"
+SHOWN = 3  # predictions at the end
 SEED = "seed-"  # begins the names of the folders of several seeds
 
 
@@ -54,6 +55,9 @@ def main(arguments: Sequence[str], prog: str) -> int:
 def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> None:
     overrides, rest = _separated(arguments)
     options = _parser(prog).parse_args(rest)
+    of_run = options.folder / CONFIGURATION if options.folder and options.resume else None
+    if options.config is None and of_run is not None and of_run.exists():
+        options.config = of_run  # a run goes on with its own options
     given = read_configuration(options.config, split_overrides(overrides))
     configuration = with_absolute_paths(given)
     name = options.config.stem if options.config else configuration.data.format
@@ -74,7 +78,7 @@ def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> No
         return
     for one in fitted:
         print(f"model: {one.path}")
-    _show_one(fitted[0], dataset)
+    _show_some(fitted[0], dataset)
     if options.gain and (gain := glance(fitted[0].program, dataset.train, configuration.train.batch)):
         print(gain)
 
@@ -123,24 +127,29 @@ def _numbers(figures: Mapping[str, Any]) -> list[str]:
     return [f"{name} {value:.4f}" for name, value in figures.items() if isinstance(value, float)]
 
 
-def _show_one(fitted: Fitted, dataset: Dataset) -> None:
-    """Print the prediction of one example that was not trained on."""
-    examples = dataset.test or dataset.dev or dataset.train
-    sizes = [getattr(structure_of(example), "size", 0) for example in examples]
-    shown = examples[next((place for place, size in enumerate(sizes) if 8 <= size <= 30), 0)]
-    structure, label = structure_of(shown), label_of(shown)
-    (told,) = predictions([fitted.program], fitted.notes, [structure], nodes=dataset.kind == "nodes")
-    known = label is not None and (not dataset.classes or label >= 0)
-    truth = (
-        f" (its label: {(dataset.classes + dataset.aside)[label] if dataset.classes else label})"
-        if known
-        else ""
-    )
-    if dataset.kind == "root":  # its labels are drawn: by name
-        tree, numbers = structure.tree, range(len(dataset.classes))
-        names = [dataset.classes[number] if number in numbers else "" for number in tree.labels]
-        structure = trusted_tree(tree.parents, names, tree.tokens)
-    print(f"one prediction{truth}:\n{drawing(structure, told)}")
+def _show_some(fitted: Fitted, dataset: Dataset) -> None:
+    """Print predictions of examples that were not trained on, and how many of all are right."""
+    part = "test" if dataset.test else "dev" if dataset.dev else "train"
+    examples = getattr(dataset, part)
+    small = [one for one in examples if 6 <= getattr(structure_of(one), "size", 0) <= 16]
+    accuracy = fitted.figures.get(part, {}).get("accuracy")
+    share = "" if accuracy is None else f"; {accuracy:.1%} of all {len(examples)} are right"
+    print(f"predictions of the {part} part{share}:")
+    names, nodes = dataset.classes + dataset.aside, dataset.kind == "nodes"
+    for shown in (small or examples)[:SHOWN]:
+        structure, label = structure_of(shown), label_of(shown)
+        (told,) = predictions([fitted.program], fitted.notes, [structure], nodes=nodes)
+        mark = ""
+        if names and label is not None and label >= 0:
+            right = told["label"] == names[label]
+            mark = "✓ " if right else f"✗ it is {names[label]}, not "
+        elif not names and label is not None:
+            mark = f"it is {label:g}; predicted: "
+        if dataset.kind == "root":  # its labels are drawn: by name
+            tree, numbers = structure.tree, range(len(dataset.classes))
+            labels = [dataset.classes[number] if number in numbers else "" for number in tree.labels]
+            structure = trusted_tree(tree.parents, labels, tree.tokens)
+        print(f"{mark}{drawing(structure, told)}")
 
 
 def _folder(given: Path | None, name: str, *, resume: bool) -> Path:

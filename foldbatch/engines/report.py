@@ -20,6 +20,7 @@ from foldbatch.static.graph import SOURCES, Graph
 from foldbatch.static.printer import print_graph
 from foldbatch.static.routines import Stage
 from foldbatch.static.stages import is_view
+from foldbatch.system.showing import Printed
 from foldbatch.system.tables import table
 
 
@@ -128,7 +129,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Report:
+class Report(Printed):
     """What a batch costs; prints itself.
 
     Attributes:

@@ -10,6 +10,7 @@ from typing import Any
 
 from foldbatch.engines.report import CELLS, by_cost
 from foldbatch.errors import counted
+from foldbatch.system.showing import Printed
 from foldbatch.system.tables import table
 
 TRAIN, INFER = "training", "inference"
@@ -109,7 +110,7 @@ class BatchFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Printed):
     """What batching gains on a block and its examples; prints itself.
 
     Attributes:

@@ -23,7 +23,7 @@ from foldbatch.recipes.configuration import (
     WordOptions,
 )
 from foldbatch.recipes.data import Dataset, Kind
-from foldbatch.schema import infer
+from foldbatch.schema import Schema, infer
 from foldbatch.train import (
     F1,
     SGD,
@@ -84,8 +84,8 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
     """
     options, task = configuration.model, _task(configuration.task, dataset)
     if isinstance(options, Json):
-        schema = infer(record for record, _ in dataset.train)
-        return json(schema.block(options.size), task, hidden=options.hidden)
+        block = schema_of(dataset).block(options.size, pooling=options.list_pooling)
+        return json(block, task, hidden=options.hidden)
     words = _words(configuration, dataset)
     match options:
         case ChildSum():
@@ -104,6 +104,11 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
     name = str(options.__struct_config__.tag)
     model: Block[Any, Any] = MODELS[name](words, task, **given)
     return model
+
+
+def schema_of(dataset: Dataset) -> Schema:
+    """Return the schema of the records of the training part."""
+    return infer(record for record, _ in dataset.train)
 
 
 def build_optimizer(options: OptimizerOptions) -> Optimizer:

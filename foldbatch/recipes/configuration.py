@@ -63,7 +63,7 @@ class Data(Section, frozen=True):
 
     format: Annotated[
         FormatName,
-        _option("functions are those of Python's standard library, and need no file"),
+        _option("functions are those of Python's standard library; these and expressions need no file"),
     ] = "functions"
     folder: Annotated[
         str, _option("holds train.txt, dev.txt and test.txt; .jsonl, .conllu; of python folders")
@@ -72,6 +72,9 @@ class Data(Section, frozen=True):
     dev: Annotated[str, _option("the same, to choose the best epoch by")] = ""
     test: Annotated[str, _option("the same, to test the best epoch on")] = ""
     label: Annotated[str, _option("of jsonlines: the key of the label")] = "label"
+    leave_out: Annotated[list[str], _option("of jsonlines: keys that are not read, such as an id")] = field(
+        default_factory=list
+    )
     training_verbs: Annotated[
         Count, _option("of functions: how many verbs there are to train on; 16 are asked for")
     ] = 16
@@ -129,6 +132,9 @@ class Json(Section, frozen=True, tag_field="name", tag="json"):
 
     hidden: Annotated[Count, _option("extent of the layer before the scores")] = 64
     size: Annotated[Count, _option("extent of the vectors of a record's parts")] = 32
+    list_pooling: Annotated[
+        list[Literal["mean", "max", "sum", "min"]], _option("what is taken of the items of a list")
+    ] = field(default_factory=lambda: ["mean", "max"])
 
 
 Model: TypeAlias = TreeLSTM | ChildSum | RNTN | BiLSTM | Json
@@ -311,7 +317,13 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
     data, model = raw.get("data", {}), raw.setdefault("model", {})
     if isinstance(data, dict) and isinstance(model, dict):
         model.setdefault("name", usual_model(data.get("format", Data().format)))
-    return _checked(raw, "" if path is None else str(path), overrides)
+    configuration = _checked(raw, "" if path is None else str(path), overrides)
+    if isinstance(configuration.model, Json):
+        for option in overrides:
+            if option.startswith("words."):
+                fix = "leave it out, or train another model"
+                raise UnknownNameError(f"--{option}", "an option that records have", "one of words", fix)
+    return configuration
 
 
 def checked(raw: Raw, where: str) -> Configuration:

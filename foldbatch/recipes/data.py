@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -25,7 +25,7 @@ from foldbatch.types import describe_value
 
 Kind = Literal["nodes", "root", "class", "number"]
 PARTS = ("train", "dev", "test")
-EMBEDDED = "functions"  # the format whose data set needs no files
+MOST_NUMBERS = 20  # whole numbers that are taken for classes without asking
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,12 @@ def read_dataset(configuration: Configuration) -> Dataset:
     data, kind = configuration.data, task_kind(configuration)
     train, dev, test = (list(read_part(data, part)) for part in PARTS)
     if not train:
-        fix = "set data.folder, or data.train" if data.format != EMBEDDED else ""
-        raise ReadError("data.train", "examples to train on", "none", fix)
+        raise ReadError("data.train", "examples to train on", "none", "set data.folder, or data.train")
     classes = () if kind == "number" else _known_classes(data) or _classes(train, kind)
+    asked = configuration.task.kind != "auto" or kind != "class" or len(classes) <= MOST_NUMBERS
+    if not asked and all(type(label) is int for _, label in train if label is not None):
+        expected, found = "number or class", f"{len(classes)} different whole numbers as labels"
+        raise UnknownNameError("task.kind", expected, found, "set --task.kind number, or class")
     more = set(_classes(train, kind)) - set(classes) if kind == "class" else ()
     aside = tuple(sorted(more))
     parts = {"train": list(islice(train, data.limit or None)), "dev": dev, "test": test}
@@ -119,13 +122,23 @@ def read_part(data: Data, part: str) -> Iterable[Sample]:
     Raises:
         ReadError: when the file is malformed, perhaps while iterating.
     """
-    if data.format == EMBEDDED:
+    if data.format == "functions":
         corpus = _functions(data.training_verbs)
         return ((example.tree, corpus.verbs[example.verb]) for example in getattr(corpus, part))
     format_, named = FORMATS[data.format], getattr(data, part)
+    if format_.embedded is not None:
+        return format_.embedded()[part]
     if not named and data.folder:
         named = Path(data.folder, f"{part}{format_.ending}")
-    return format_.labelled(Path(named), data.label) if named else ()
+    samples = format_.labelled(Path(named), data.label) if named else ()
+    return samples if not data.leave_out else _without(samples, data.leave_out)
+
+
+def _without(samples: Iterable[Sample], keys: Sequence[str]) -> Iterator[Sample]:
+    """Yield records without some of their keys."""
+    for record, label in samples:
+        kept = isinstance(record, dict)
+        yield {k: v for k, v in record.items() if k not in keys} if kept else record, label
 
 
 @cache
@@ -136,7 +149,7 @@ def _functions(training_verbs: int) -> Corpus:
 
 def _known_classes(data: Data) -> tuple[str, ...]:
     """Return the names of the classes where they are known ahead; training may have more, if not of nodes."""
-    if data.format == EMBEDDED:
+    if data.format == "functions":
         return _functions(data.training_verbs).verbs[:VERBS]
     return FORMATS[data.format].classes
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NotRequired, TypedDict
 
 import msgspec
 
@@ -39,8 +39,9 @@ from foldbatch.recipes.building import (
     build_optimizer,
     has_best,
     metrics_of,
+    schema_of,
 )
-from foldbatch.recipes.configuration import Configuration, checked, plain, to_toml
+from foldbatch.recipes.configuration import Configuration, Json, checked, plain, to_toml
 from foldbatch.recipes.data import Dataset
 from foldbatch.system.locks import locked
 from foldbatch.system.output import remove_partial, write_whole
@@ -186,6 +187,8 @@ def fit(
         }
         notes: dict[str, Any] = {"task": dataset.kind, "classes": list(dataset.classes)}
         notes |= {"configuration": plain(configuration)}
+        if isinstance(configuration.model, Json):
+            notes["schema"] = schema_of(dataset).to_plain()
         if parallel.is_first:
             program.save(folder / MODEL, notes=notes)
             write_whole(folder / FIGURES, as_json(figures))
@@ -237,6 +240,7 @@ class ModelNotes(TypedDict):
     task: Kind
     classes: list[str]
     configuration: dict[str, Any]
+    schema: NotRequired[dict[str, Any]]  # of records
 
 
 def model_files(path: Path) -> list[Path]:

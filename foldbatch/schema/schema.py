@@ -173,6 +173,28 @@ class Schema:
             raise BlockValueError("Schema.block", "a schema with values", str(self), fix)
         return block
 
+    def fields_of(self, value: Any) -> tuple[int, list[str]]:
+        """Return how many fields of a value the samples had, and the paths of those that they had not.
+
+        >>> infer([{"age": 36, "tags": [{"id": 1}]}]).fields_of({"age": 1, "tgas": 2, "tags": [{"di": 1}]})
+        (2, ['tgas', 'tags[].di'])
+        """
+        known, unknown = 0, dict[str, None]()
+        stack: list[tuple[Any, kinds.DataPosition, str]] = [(value, self.root, "")]
+        while stack:
+            found, place, path = stack.pop()
+            fields = next((k.fields for k in place.kinds if isinstance(k, kinds.Fields)), None)
+            item = next((k.item for k in place.kinds if isinstance(k, kinds.ListOf)), None)
+            if isinstance(found, dict) and fields is not None:
+                named = {name: f"{path}.{name}" if path else str(name) for name in found}
+                unknown |= dict.fromkeys(named[name] for name in found if name not in fields)
+                inside = [name for name in found if name in fields]
+                known += len(inside)
+                stack += [(found[name], fields[name], named[name]) for name in inside]
+            elif isinstance(found, list | tuple) and item is not None:
+                stack += [(inner, item, f"{path}[]") for inner in found]
+        return known, list(unknown)
+
     def to_plain(self) -> dict[str, Any]:
         """Return the schema as data of JSON.
 

@@ -180,6 +180,9 @@ class Timeline:
                 figures = f"{count}", f"{seconds * 1e3:.3f}", f"{seconds / whole:.0%}"
                 yield ("" if number else row, name, *figures)
 
+    def _repr_svg_(self) -> str:
+        return svg(self.spans, self.note)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a trace in Chrome's format (JSON), for https://ui.perfetto.dev or chrome://tracing.
 

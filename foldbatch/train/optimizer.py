@@ -18,6 +18,7 @@ from foldbatch.errors import ParameterError, TrainingError, UnknownNameError
 from foldbatch.params.parameters import Parameter
 from foldbatch.params.store import ParameterStore
 from foldbatch.params.updates import Change, RemoteUpdates, Rule
+from foldbatch.system.showing import Described
 from foldbatch.train.blocks import ParameterBlocks
 from foldbatch.train.gradients import (
     Array,
@@ -93,7 +94,7 @@ def _take_back(
             del steps[name], moments[name]
 
 
-class Optimizer:
+class Optimizer(Described):
     """What all optimizers share: checks, blocks of rows, step counts, state.
 
     Args:

@@ -18,13 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 from foldbatch.engines.keys import call_keys
 from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
 from foldbatch.program.traced import Prepared
+from foldbatch.system.showing import Described
 from foldbatch.trees import Tree
 from foldbatch.types import describe_value
 
 Index = NDArray[np.int64]
 
 
-class Sampler:
+class Sampler(Described):
     """Draws batches, each index once an epoch: at every ``for`` the rest of the epoch under way.
 
     Args:

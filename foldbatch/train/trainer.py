@@ -15,13 +15,14 @@ from typing import Any
 from foldbatch.blocks.values import is_int
 from foldbatch.communicators import Alone, from_first, together
 from foldbatch.communicators.sharing import told
-from foldbatch.errors import ProcessError, TrainingError
+from foldbatch.errors import ProcessError, TrainingError, counted
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
 from foldbatch.program.saving import KIND
 from foldbatch.system import files
 from foldbatch.system.locks import locked
 from foldbatch.system.output import remove_partial
+from foldbatch.system.showing import Described
 from foldbatch.train.batches import Batch, Share, evaluate, in_parts, share_of, shares
 from foldbatch.train.checks import (
     NUMBERED,
@@ -58,10 +59,12 @@ BATCH = 32  # examples of a batch, where nobody says how many
 AVERAGED = "dev_averaged_"  # begins the names of figures of averaged parameters
 MODEL = "model"  # the note that says which model a file has
 ENDING = ".safetensors"
+# what makes a callback for a trainer that is given others, or None
+USUAL: list[Callable[[Sequence[Callback]], Callback | None]] = []
 FORMER = "ReduceOnPlateau", "ReduceLROnPlateau"  # former checkpoints have the former name
 
 
-class Callback:
+class Callback(Described):
     """Something that watches or steers a `Trainer`; every method does nothing until a subclass says what.
 
     Callbacks are called in the order in which they are given; `Checkpoints` comes last, so that a checkpoint
@@ -69,7 +72,6 @@ class Callback:
 
     A checkpoint holds what `state` returns. Where training is resumed from it, `load_state` is called before
     `on_fit_start`, with the state of the callback of the same class; of several in their order.
-
     Where several processes train together (`foldbatch.train.DataParallel`), each calls its callbacks, so that
     all steer alike.
 
@@ -214,7 +216,7 @@ class Checkpoints(Callback):
             value = figure_of("Checkpoints best", trainer.figures, self.figure)
             if math.isfinite(value) and is_better(value, self.best_figure, self.mode):
                 self.best_figure, self.best_epoch = value, trainer.epoch
-                # before the checkpoint that says so; a run killed in between finds the same best again
+                # first: a run killed before the checkpoint finds the same best again
                 self._write_best(trainer)
         if self.keep and trainer.parallel.is_first:
             self._write(trainer, self._of_epoch(trainer.epoch))
@@ -281,7 +283,7 @@ class Trainer:
         batch: how many examples make a batch, 32 by default.
         sampler: makes the batches instead; see `foldbatch.train.samplers`.
         metrics: figures of the values that `Metric` blocks collect; see `foldbatch.train.metrics`.
-        callbacks: what is called meanwhile, in this order, but `Checkpoints` last.
+        callbacks: called meanwhile, in order, `Checkpoints` last; `Progress` too where a person looks on.
         seed: from which epochs are shuffled.
         ahead: how many batches a thread plans ahead; see `foldbatch.train.prefetched`. It changes no result.
             It pays where a callback waits for each loss, or other processes are waited for. Else the host
@@ -335,9 +337,8 @@ class Trainer:
             program = DataParallel(instance_of("program", program, Program, "a program", fix), Alone())
         self.parallel = program
         self.program = program.program
-        self.optimizer = instance_of(
-            "optimizer", optimizer, Optimizer, "an optimizer", "for example fb.Adam()"
-        )
+        fix = "for example fb.Adam()"
+        self.optimizer = instance_of("optimizer", optimizer, Optimizer, "an optimizer", fix)
         callbacks = all_of("callbacks", callbacks)
         for number, callback in enumerate(callbacks):
             fix = "give an instance of a class derived from fb.train.Callback"
@@ -346,16 +347,12 @@ class Trainer:
             fix = "for example fb.train.bucketed(examples, batch=25)"
             instance_of("sampler", sampler, Sampler, "a sampler", fix)
             if batch is not None:
-                found = f"batch={batch!r} as well"
-                raise TrainingError(
-                    "Trainer sampler", "the sampler to make batches", found, "leave out batch"
-                )
+                expected, found = "the sampler to make batches", f"batch={batch!r} as well"
+                raise TrainingError("Trainer sampler", expected, found, "leave out batch")
         self.metrics = check_metrics(self.program, metrics, learnt=False)
+        callbacks = [*callbacks, *(one for make in USUAL if (one := make(callbacks)) is not None)]
         self.callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoints))
-        self.epoch = 0
-        self.epochs = 0
-        self.steps = 0
-        self.batches = 0
+        self.epoch = self.epochs = self.steps = self.batches = 0
         self.position = Position()
         self.batch = Batch([], [])
         self.figures: dict[str, Any] = {}
@@ -372,6 +369,9 @@ class Trainer:
         self.sampler = shuffled((), self._size, seed)  # of the present `fit`
         self.examples = 0  # how many it trains on
         self.origin = TrainingStart()
+
+    def __repr__(self) -> str:
+        return f"Trainer({self.program!r}, {self.optimizer!r}, {counted(self.epoch, 'epoch')} done)"
 
     def fit(
         self,

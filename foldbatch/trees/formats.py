@@ -7,7 +7,7 @@ None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from typing import Any, Literal
 from foldbatch.errors import ReadError
 from foldbatch.trees.brackets import read_brackets, read_sst, read_tree_lines, write_brackets
 from foldbatch.trees.conllu import read_conllu, read_sentences
+from foldbatch.trees.expressions import parse_expression, random_expressions
 from foldbatch.trees.functions import python_functions
 from foldbatch.trees.json_text import read_json_trees, read_jsonlines, write_json
 from foldbatch.trees.pyast import python_tree
@@ -40,6 +41,7 @@ class Format:
         read: yields the trees of a file; None where files are no list of trees.
         write: returns a tree as a line; None where trees are not written so.
         samples: yields the samples of a file or folder, given the key of labels; by default what `read` does.
+        embedded: returns the samples of each part of a data set that needs no files.
         structures: yields what lines of text without labels hold, given what errors call the text; None where
             models are not trained on the format.
         ending: of the names of a data set's parts, such as train.txt.
@@ -55,6 +57,7 @@ class Format:
     read: Callable[[Path], Iterable[Tree]] | None = None
     write: Callable[[Tree], str] | None = None
     samples: Callable[[Path, str], Iterable[Sample]] | None = None
+    embedded: Callable[[], Mapping[str, Iterable[Sample]]] | None = None
     structures: Callable[[Iterable[str], str], Iterable[Named]] | None = None
     ending: str = ".txt"
     classes: tuple[str, ...] = ()
@@ -107,9 +110,15 @@ def _python_text(lines: Iterable[str], where: str) -> Iterator[Named]:
     yield where, python_tree("".join(lines), where)
 
 
-def _no_functions(path: Path, key: str) -> Iterator[Sample]:
+def _no_file(path: Path, key: str) -> Iterator[Sample]:
     fix = "leave DATA out: its own test part is evaluated"
-    raise ReadError(str(path), "no file for the embedded functions", "one", fix)
+    raise ReadError(str(path), "no file for an embedded data set", "one", fix)
+
+
+def _expression_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield line.strip(), parse_expression(line, f"{where}:{number}")
 
 
 def _functions_text(lines: Iterable[str], where: str) -> Iterator[Named]:
@@ -138,10 +147,19 @@ def _record_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
 
 
 FORMATS: dict[str, Format] = {
+    "expressions": Format(
+        example="max and min of digits, `max(3, min(7, 2))`; nothing to download",
+        label="the digit that it comes to",
+        samples=_no_file,
+        embedded=random_expressions,
+        structures=_expression_lines,
+        classes=tuple("0123456789"),
+        sample="max(3, min(7, 2))",
+    ),
     "functions": Format(
         example="a function of Python's standard library; nothing to download",
         label="the verb of its name",
-        samples=_no_functions,
+        samples=_no_file,
         structures=_functions_text,
         separator="",
         sample="def total(items):\n    return sum(items)\n",

@@ -16,6 +16,7 @@ Source: Zhang and Shasha 1989, section 2 (trees as post-order arrays).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from html import escape
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -180,6 +181,9 @@ class TreeNode:
         tree = self.tree
         kids, sizes = tree._kids or tree._list_kids(), tree._subtree_sizes()
         return draw(self.index, kids, tree.labels, tree.tokens, sizes, levels=levels, nodes=nodes)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.draw())}</pre>"
 
     def __len__(self) -> int:
         tree = self.tree

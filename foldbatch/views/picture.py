@@ -23,6 +23,7 @@ from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program, schedule
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, arguments_of, lengths_of
+from foldbatch.system.showing import Drawing
 from foldbatch.system.svg import INK, PAPER, element, page, text
 
 
@@ -158,7 +159,7 @@ def draw_schedule(
     8
     """
     drawn = picture(program, examples)
-    shown = html(drawn) if animate else svg(drawn)
+    shown = Drawing(html(drawn) if animate else svg(drawn))
     if path is not None:
         Path(path).write_text(shown, encoding="utf-8")
     return shown

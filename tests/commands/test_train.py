@@ -25,7 +25,10 @@ def test_a_run_ends_with_a_prediction_drawn_as_a_tree(treebank, tmp_path, capsys
     assert "model: runs/mine/model.safetensors" in out and "└─ " in out
     test = json.loads((tmp_path / "runs" / "mine" / "figures.json").read_text())["test"]
     assert f"\ntest: loss {test['loss']:.4f}, accuracy {test['accuracy']:.4f}, node_accuracy " in out
-    assert "one prediction (its label: very positive):" in out
+    right = json.loads((tmp_path / "runs" / "mine" / "figures.json").read_text())["test"]["accuracy"]
+    assert f"predictions of the test part; {right:.1%} of all 6 are right:" in out
+    marks = re.findall(r"^(✓ |✗ it is [a-z ]+, not )", out, re.MULTILINE)
+    assert len(marks) == 3
     assert re.match(
         r"batching: [\d.]+x .* \(new examples: [\d.]+x\), in training steps of ", out.splitlines()[-1]
     )

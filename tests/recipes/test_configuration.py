@@ -75,7 +75,7 @@ def test_what_is_written_is_read_again(tmp_path):
         ),
         ("model = 3", {}, "my.toml: model: expected object, found int 3"),
         ("model = 3", {"model.hidden": "3"}, "my.toml: model: expected object, found int 3"),
-        ('[data]\nformat = "sts"', {}, "data.format: expected one of functions, sst, "),
+        ('[data]\nformat = "sts"', {}, "data.format: expected one of expressions, functions, sst, "),
         ('[data]\nformat = "sts"', {}, "found 'sts' (did you mean 'sst'?)"),
         ("", {"train.metrics": "f2"}, "--train.metrics[0]: expected one of accuracy, f1, "),
         ('[model]\nname = "rntm"', {}, "found 'rntm' (did you mean 'rntn'?)"),
@@ -158,7 +158,8 @@ def test_the_examples_are_configurations(path):
     """Which say only what differs from the defaults, and how to run them."""
     configuration = read_configuration(path, {})
     assert task_kind(configuration)
-    assert path.stem == "functions" or f"examples/configs/{path.name} --data." in path.read_text()
+    alone = path.stem in ("expressions", "functions")
+    assert alone or f"examples/configs/{path.name} --data." in path.read_text()
 
 
 @pytest.mark.parametrize(

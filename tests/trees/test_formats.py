@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from foldbatch.errors import ReadError
+from foldbatch.trees.expressions import random_expressions
 from foldbatch.trees.formats import FORMATS, TRAINABLE, structures_of
 
 ROOT = Path(__file__).parents[2]
@@ -54,9 +55,33 @@ def test_functions_of_a_file_are_told_by_name():
     assert named[0] == "my.py" and named[1].label == "Module"
 
 
-def test_the_embedded_functions_are_no_file(tmp_path):
-    with pytest.raises(ReadError, match="expected no file for the embedded functions"):
-        FORMATS["functions"].labelled(tmp_path, "label")
+def test_embedded_data_sets_are_no_file(tmp_path):
+    for name in ("expressions", "functions"):
+        with pytest.raises(ReadError, match="expected no file for an embedded data set"):
+            FORMATS[name].labelled(tmp_path, "label")
+
+
+def test_expressions_are_worth_what_python_says():
+    parts = random_expressions()
+    trees = [tree for part in parts.values() for tree, _ in part]
+    assert len(set(trees)) == len(trees)  # no test expression was trained on
+    for tree, value in parts["test"][:50]:
+        text = spelled(tree)
+        assert str(eval(text)) == value
+        ((name, again),) = structures_of("expressions")([f" {text}\n", "\n"], "f.txt")
+        assert (name, again) == (text, tree)
+
+
+def spelled(node):
+    return node.token or f"{node.label}({', '.join(map(spelled, node.children))})"
+
+
+@pytest.mark.parametrize(
+    "text", ["max()", "max(1, 10)", "max(1, True)", "abs(1)", "max(*[1])", "max(1", "max(1, key=2)"]
+)
+def test_other_expressions_are_refused(text):
+    with pytest.raises(ReadError, match="f.txt:1: expected max and min of digits"):
+        list(structures_of("expressions")([text], "f.txt"))
 
 
 def test_the_docs_have_a_row_for_each_format():

@@ -21,7 +21,7 @@ from foldbatch.system.bars import rich_bars
 from foldbatch.system.output import write_whole
 from foldbatch.train.batches import Batch
 from foldbatch.train.figures import flattened, imported, plot_confusion, plot_history
-from foldbatch.train.trainer import Callback, Trainer
+from foldbatch.train.trainer import USUAL, Callback, Trainer
 
 
 class CSVLog(Callback):
@@ -220,6 +220,15 @@ def line_of(figures: Mapping[str, Any], epochs: int) -> str:
         if name not in ("epoch", "seconds") and isinstance(value, int | float):
             parts.append(f"{name} {value:.4g}")
     return "  ".join([*parts, f"{figures['seconds']:.1f} s"] if "seconds" in figures else parts)
+
+
+def _usual_progress(others: Sequence[Callback]) -> Callback | None:
+    """Return a bar where a person looks on, and none is given."""
+    looks = _style_of(sys.stderr) != "lines"
+    return Progress() if looks and not any(isinstance(one, Progress) for one in others) else None
+
+
+USUAL.append(_usual_progress)
 
 
 def _style_of(file: IO[str]) -> str:
