@@ -18,6 +18,7 @@ from foldbatch.static.ops import (  # noqa: F401 - they fill the table
 from foldbatch.static.ops.batch_functions import (
     batched,
     random,
+    sample,
     segment_max,
     segment_mean,
     segment_min,
@@ -143,6 +144,7 @@ __all__ = [
     "relu",
     "reshape",
     "round",
+    "sample",
     "segment_argmax",
     "segment_max",
     "segment_mean",
