@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from foldbatch.errors import WalkError
 from foldbatch.functions.cells import GLOBALS, Signature
 from foldbatch.functions.notes import Lists, Notes, begin, noting, session
-from foldbatch.functions.rounds import LEAK, Computing, Noted, Rounds, Stretch
+from foldbatch.functions.rounds import LEAK, Computing, Noted, Rounds, Stretches
 from foldbatch.functions.store import Store
-from foldbatch.functions.suspended import Fiber, Fork, Join, Walked
-from foldbatch.functions.tracer import FunctionTracer, integers
+from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
+from foldbatch.functions.tracer import FunctionTracer, integers, joined_result
 from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.garbage import no_garbage
@@ -44,12 +44,12 @@ def decide(
     """
 
     def run() -> Notes:
-        deciding = Deciding(rounds, computing, tracer)
-        with deciding.noting(careful=careful):
-            deciding.join(examples, numbers)
-            while deciding.go():
+        batch = UnderWay(rounds, computing, tracer, traced=True)
+        with no_garbage(), batch.noting(careful=careful):
+            batch.join(examples, numbers)
+            while batch.go():
                 pass
-        return deciding.complete()
+        return batch.complete()
 
     return session(run)
 
@@ -61,6 +61,7 @@ def results(
     examples: Sequence[Any],
     *,
     keep_going: bool = False,
+    careful: bool = False,
 ) -> list[Any]:
     """Run a walk on examples in rounds, and return its results, with arrays in the place of values.
 
@@ -69,13 +70,13 @@ def results(
     """
 
     def run() -> list[Any]:
-        deciding = Deciding(rounds, computing, tracer, keep_going=keep_going)
-        with no_garbage(), deciding.noting():
-            deciding.join(examples, range(len(examples)))
-            while deciding.go():
+        batch = UnderWay(rounds, computing, tracer, keep_going=keep_going)
+        with no_garbage(), batch.noting(careful=careful or keep_going):
+            batch.join(examples, range(len(examples)))
+            while batch.go():
                 pass
-            deciding.compute()  # what the results need and nobody asked for
-        return deciding.results()
+            batch.compute()  # what the results need and nobody asked for
+        return batch.results()
 
     return session(run)
 
@@ -89,33 +90,45 @@ class _Thrown:
         self.error = error
 
 
-class Deciding:
+class UnderWay:
     """A batch under way; further examples may join between rounds.
 
     Args:
         rounds: what was learnt of the rounds of the walk.
         computing: what computes them.
         tracer: has the walk.
+        traced: whether its complete notes are wanted, too.
         keep_going: whether others go on where the walk of one raises an exception.
 
     Attributes:
         walked: the examples.
         over: those that have ended since somebody last looked.
+        store: the values so far.
     """
 
     def __init__(
-        self, rounds: Rounds, computing: Computing, tracer: FunctionTracer, *, keep_going: bool = False
+        self,
+        rounds: Rounds,
+        computing: Computing,
+        tracer: FunctionTracer,
+        *,
+        traced: bool = False,
+        keep_going: bool = False,
     ) -> None:
         self._rounds, self._computing, self._tracer = rounds, computing, tracer
-        self._keep_going = keep_going
+        self._traced, self._keep_going = traced, keep_going
         self._start = self._first = GLOBALS["N"]
         self._notes = Notes(self._start)
-        self._store = Store()
+        self.store = Store()
         self._ready: deque[tuple[Fiber, Any]] = deque()
         self._waiting: list[tuple[Fiber, Value]] = []
-        self._fiber: Fiber | None = None
-        self._stretch = Stretch(0, [], [], [])
-        self._stretches: list[Stretch] = []
+        self._fiber: Fiber
+        self._hub: Any = None  # the greenlet that lets fibers run
+        self._stretch: list[tuple[int, int, int]] = []
+        self._stretches: list[tuple[int, int, int]] = []
+        self._max_calls = tracer.max_calls
+        self._failures = False
+        self._result = tracer.learnt.result
         self._parts: dict[Signature, list[Noted]] = {}
         self._labels: dict[Signature, list[list[Any]]] = {}
         self._numbers: list[int] = []
@@ -124,6 +137,8 @@ class Deciding:
 
     def noting(self, *, careful: bool = False) -> Any:
         """Return the context in which the batch runs."""
+        kind = greenlets()
+        self._hub = kind and kind.getcurrent()
         known = [*self._tracer.learnt.cells]
         return noting(self._notes, known, self._read, self._ask, careful=careful)
 
@@ -147,51 +162,47 @@ class Deciding:
             return False
         self.compute()
         waiting, self._waiting = self._waiting, []
-        by_type: dict[type[Value], list[int]] = {}
+        by_kind: dict[type[Value], list[int]] = {}
         for _, value in waiting:
-            by_type.setdefault(value.__class__, []).append(value.n - self._start)
+            by_kind.setdefault(value.__class__, []).append(value.n)
         rows = {
-            kind: iter(self._store.take(kind.type, np.array(numbers, np.int64)))
-            for kind, numbers in by_type.items()
+            kind: iter(self.store.take(kind, np.array(numbers, np.int64) - self._start))
+            for kind, numbers in by_kind.items()
         }
         for fiber, value in waiting:
-            ready.append((fiber, next(rows[value.__class__])))
+            go(fiber, next(rows[value.__class__]))
         return True
 
     # -- fibers
 
     def _go(self, fiber: Fiber, sent: Any) -> None:
         """Let a fiber run until it waits or ends."""
-        walked, join = fiber.walked, fiber.join
-        if walked.error is not None or (join is not None and join.failed):
+        walked = fiber.walked
+        if self._failures and (walked.error is not None or (fiber.join is not None and fiber.join.failed)):
             return
         self._fiber = fiber
-        first = GLOBALS["N"]
-        begin(walked.number, self._tracer.max_calls - walked.made)
-        failed: Exception | None = None
+        first = begin(walked.number, self._max_calls - walked.made)
         try:
             asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else fiber.switch(sent)
         except RecursionError:
             raise
         except Exception as error:  # noqa: BLE001 - it is raised where it belongs
-            failed = error
+            asked = error
         made = GLOBALS["N"] - first
         if made:
-            stretch = self._stretch
-            stretch.examples.append(walked.place)
-            stretch.sizes.append(made)
-            stretch.before.append(walked.made)
+            self._stretch.append((walked.place, made, walked.made))
             walked.made += made
-        if failed is not None:
-            self._failed(fiber, failed)
+        if isinstance(asked, Value):
+            if asked.n >= self._first:
+                self._waiting.append((fiber, asked))
+            else:  # it was awaited, and is there already
+                self._ready.append((fiber, None))
         elif asked is None:
             self._ended(fiber)
         elif asked.__class__ is Fork:
             self._fork(fiber, asked)
-        elif asked.n < self._first:  # it was awaited, and is there already
-            self._ready.append((fiber, None))
         else:
-            self._waiting.append((fiber, asked))
+            self._failed(fiber, asked)
 
     def _ended(self, fiber: Fiber) -> None:
         if isinstance(fiber.result, CoroutineType):
@@ -207,6 +218,7 @@ class Deciding:
                 self._ready.append((join.fiber, join.results))
 
     def _failed(self, fiber: Fiber, error: Exception) -> None:
+        self._failures = True
         if fiber.join is not None:
             fiber.join.failed = True
             self._ready.append((fiber.join.fiber, _Thrown(error)))
@@ -227,38 +239,47 @@ class Deciding:
     # -- what walks ask for
 
     def _ask(self, fork: Fork) -> Any:
-        fiber = self._fiber
-        assert fiber is not None, "a walk runs in a fiber"
-        return fiber.ask(fork, "fb.together")
+        return self._switched(fork, "fb.together")
 
     def _read(self, value: Value, what: str) -> Any:
         """Return the numbers of a value of the present example; it waits until they are there."""
-        fiber, number = self._fiber, value.n - self._start
-        assert fiber is not None, "a walk runs in a fiber"
         if value.n >= self._first:
-            return fiber.ask(value, what)
-        if number < 0 or self._store.example[number] != fiber.walked.place:
-            where = f"{what} at example {fiber.walked.number}"
+            return self._hub.switch(value) if self._fiber.stops else self._switched(value, what)
+        number, walked = value.n - self._start, self._fiber.walked
+        if number < 0 or self.store.example[number] != walked.place:
+            where = f"{what} at example {walked.number}"
             raise WalkError(
                 where, "a value of the same example", "one kept from another example or run", LEAK
             )
-        return self._store.row(value.type, number)
+        return self.store.row(value.__class__, number)
+
+    def _switched(self, thing: Value | Fork, what: str) -> Any:
+        """Stop the walk that runs until what it asks for is there."""
+        if self._fiber.stops:
+            return self._hub.switch(thing)
+        if self._hub is not None:
+            fix = f"write {what}(await value), and await fb.together(...)"
+            raise WalkError(what, "a value that was awaited, as the walk is an async def", repr(thing), fix)
+        fix = "pip install 'foldbatch[decide]', or write the walk as an async def, with await value"
+        expected = "the package greenlet, so that the walk can wait for a number"
+        raise WalkError(what, expected, "a Python without it", fix)
 
     # -- what they leave
 
     def compute(self) -> None:
         """Compute all that is pending."""
-        if not self._stretch.sizes:
+        if not self._stretch:
             return
-        noted = self._collected()
-        with no_garbage():
-            self._rounds.compute(self._computing, noted, self._stretch, self._store, self._numbers)
+        noted, first = self._collected(), self._first - self._start
+        stretches = Stretches(first, *np.array(self._stretch, np.int64).T)
+        self._rounds.compute(self._computing, noted, stretches, self.store, self._numbers)
         self._next()
 
     def _next(self) -> None:
-        self._stretches.append(self._stretch)
+        if self._traced:
+            self._stretches += self._stretch
         self._first = GLOBALS["N"]
-        self._stretch = Stretch(self._first - self._start, [], [], [])
+        self._stretch = []
 
     def _collected(self) -> dict[Signature, Noted]:
         """Return what was noted since the last round; numbers count from the beginning of the run."""
@@ -275,8 +296,9 @@ class Deciding:
             ]
             noted = Noted(rows, elements, [[*items] for items in lists.feeds])
             found[signature] = noted
-            self._parts.setdefault(signature, []).append(noted)
-            if lists.labels:
+            if self._traced:
+                self._parts.setdefault(signature, []).append(noted)
+            if self._traced and lists.labels:
                 own = self._labels.setdefault(signature, [[] for _ in lists.labels])
                 for kept, labels in zip(own, lists.labels, strict=True):
                     kept.extend(labels)
@@ -288,17 +310,16 @@ class Deciding:
         """Return what was noted, example by example, as if each had run alone."""
         self._collected()
         self._next()
-        examples = np.array([e for s in self._stretches for e in s.examples], np.int64)
-        sizes = np.array([n for s in self._stretches for n in s.sizes], np.int64)
-        before = np.array([n for s in self._stretches for n in s.before], np.int64)
+        examples, sizes, before = np.array(self._stretches, np.int64).reshape(-1, 3).T
         totals = np.array([walked.made for walked in self.walked], np.int64)
         ends = np.cumsum(totals)
         ahead = (ends - totals)[examples] + before - (np.cumsum(sizes) - sizes)
         moved = np.arange(int(sizes.sum())) + np.repeat(ahead, sizes)
-        lists = {
-            signature: self._ordered(signature, parts, moved) for signature, parts in self._parts.items()
-        }
         whose = np.repeat(examples, sizes)
+        lists = {
+            signature: self._ordered(signature, parts, moved, whose)
+            for signature, parts in self._parts.items()
+        }
 
         def renumbered(walked: Walked, value: Value) -> Value:
             n = value.n - self._start
@@ -311,13 +332,15 @@ class Deciding:
         found = [_replaced(walked.result, partial(renumbered, walked)) for walked in self.walked]
         return Notes(self._start, (ends + self._start).tolist(), found, lists)
 
-    def _ordered(self, signature: Signature, parts: list[Noted], moved: Index) -> Lists:
-        """Return the calls of a cell in their complete order, given the new place of each number."""
+    def _ordered(self, signature: Signature, parts: list[Noted], moved: Index, whose: Index) -> Lists:
+        """Return the calls of a cell in their complete order, given each number's new place and example."""
         rows = np.concatenate([part.rows for part in parts])
         values = 1 + len(signature.operands)
         read = rows[:, :values]
         if read.min(initial=0) < 0:
-            raise WalkError(signature.name, "values of this run", "one kept from another run", LEAK)
+            number = self._numbers[int(whose[read[(read < 0).any(axis=1)][0, 0]])]
+            where, found = f"{signature.name} at example {number}", "one kept from another run"
+            raise WalkError(where, "values of the same example", found, LEAK)
         rows[:, :values] = moved.take(read) + self._start
         order = np.argsort(rows[:, 0], kind="stable")
         elements = []
@@ -340,19 +363,18 @@ class Deciding:
 
     def results(self) -> list[Any]:
         """Return what walks returned, with arrays in the place of values, or the errors that they raised."""
-        return [
-            walked.result if walked.error is None else walked.error for walked in map(self.shown, self.walked)
-        ]
+        return [self.shown(walked).result if walked.error is None else walked.error for walked in self.walked]
 
     def shown(self, walked: Walked) -> Walked:
         """Put arrays into the place of values in a result; they must have been computed."""
 
         def number(value: Value) -> NDArray[Any]:
             n = value.n - self._start
-            if n < 0 or self._store.example[n] != walked.place:
+            if n < 0 or self.store.example[n] != walked.place:
                 raise self._not_own(walked)
-            return np.array(self._store.row(value.type, n))
+            return np.array(self.store.row(value.__class__, n))
 
+        self._result = joined_result(self._result, walked.result, 0, [], set(), walked.number)
         walked.result = _replaced(walked.result, number)
         return walked
 

@@ -49,7 +49,11 @@ class Real(Value):
 
 @cache
 def _real_class(type_: TensorType) -> type[Value]:
-    return type(f"Real[{type_}]", (Real, value_class(type_)), {"__slots__": (), "__module__": __name__})
+    return type(
+        f"Real[{type_}]",
+        (Real, value_class(type_)),
+        {"__slots__": (), "__module__": __name__, "several": True},
+    )
 
 
 @dataclass(slots=True)
@@ -181,6 +185,7 @@ def _inputs(signature: Signature, arguments: dict[str, Any]) -> dict[Any, Any]:
             given[node] = [_at({"x": x}, f"x{inner}").array for x in elements]
     for (path, node, feed), bound in zip(signature.feeds, signature.bounds, strict=True):
         if not path:
+            _Eager.key += 1  # another one for each call
             given[node] = np.int64(_Eager.key)
             continue
         try:
