@@ -6,8 +6,6 @@ among the globals of their code.
 
 from __future__ import annotations
 
-import contextvars
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ from foldbatch.errors import ExampleError, WalkError
 from foldbatch.functions.cells import GLOBALS, Cell, Signature, Slow, name_of
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.static.operators import Hooks
+from foldbatch.system.depth import in_depth
 from foldbatch.types import TensorType
 
 Index = NDArray[np.int64]
@@ -28,7 +27,6 @@ Index = NDArray[np.int64]
 LOCK: Final = threading.RLock()  # one run at a time
 MANY = 1_000_000  # numbers of calls, after which a run ends
 DEEP = 10_000_000  # calls within calls in a walk
-STACK = 1 << 30  # bytes of stack for them, which are used only as far as the walk is deep
 OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
 
 
@@ -181,40 +179,7 @@ def note(
         try:
             return run()
         except RecursionError:
-            return _deep(run)
-
-
-def _deep(run: Callable[[], Notes]) -> Notes:
-    """Run a walk that calls itself deeper than Python lets it by default.
-
-    Calls of plain functions take no stack of the machine, but up to Python 3.11 those through built-in
-    functions do, without a check; so they get a thread with a large one.
-    """
-    limit = sys.getrecursionlimit()
-    found: list[Any] = []
-    context = contextvars.copy_context()
-
-    def target() -> None:
-        sys.setrecursionlimit(DEEP)
-        try:
-            found.append(context.run(run))
-        except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
-            found.append(error)
-
-    size = threading.stack_size(STACK)
-    try:
-        thread = threading.Thread(target=target, name="foldbatch walk")
-        thread.start()
-    finally:
-        threading.stack_size(size)
-    try:
-        thread.join()
-    finally:
-        sys.setrecursionlimit(limit)
-    if isinstance(found[0], BaseException):
-        raise found[0]
-    done: Notes = found[0]
-    return done
+            return in_depth(run, DEEP)  # the walk calls itself deeper than Python lets it by default
 
 
 @contextmanager
