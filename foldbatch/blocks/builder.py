@@ -1,23 +1,23 @@
-"""Building: from a tree of blocks to the source of a tracing program and the cells it calls.
+"""Building: from a tree of blocks to a tracing program and the cells it calls.
 
-Blocks run once, on symbolic values. What they do to Python objects becomes lines of a program
-that walks one example; what they do to tensors becomes nodes of a *region*'s graph. A region
+Blocks run once, on symbolic values. What they do to Python objects becomes statements of a program
+that walks one example (`tracing`); what they do to tensors becomes nodes of a *region*'s graph. A region
 is a stretch of the program without choice or repetition: all its tensor work that can wait is
 cut into as few cells as possible, usually one, so that blocks which always run together are
 one call. Results of calls are numbers; the program never touches a tensor.
-
-Recursive functions are generators, driven by a loop with its own stack (see `tracer`), so depth
-is bounded by memory alone.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from collections.abc import Sequence as PySequence
 from contextlib import contextmanager
 
-from foldbatch.blocks.drafts import MetricVisit, Procedure, Reading, Region
+from foldbatch.blocks.drafts import Drafted, MetricVisit, Procedure, Reading, Region
 from foldbatch.blocks.names import CellName, Origin, name_draft, numbered
+from foldbatch.blocks.printing import text
+from foldbatch.blocks.tracing import Append, Assign, Call, Datum, Expression, Statement, Tuple
 from foldbatch.blocks.values import (
     Object,
     Repeated,
@@ -52,7 +52,7 @@ MARK = TensorType((), "int32")
 
 
 class Builder(Writer):
-    """Collects lines, cells and functions while blocks are built; one per compilation.
+    """Collects cells and functions while blocks are built; one per compilation.
 
     `inferring` says that only types are wanted; `asides`, which losses and metrics are.
     """
@@ -76,7 +76,7 @@ class Builder(Writer):
 
     @classmethod
     def scratch(cls, root: object) -> Builder:
-        """Return a builder to infer types with, ready to build; nothing comes of its lines."""
+        """Return a builder to infer types with, ready to build; nothing comes of its statements."""
         builder = cls(root, inferring=True)
         builder._function = builder.declare(builder, "scratch", VOID, VOID)
         builder._regions = [Region()]
@@ -93,13 +93,13 @@ class Builder(Writer):
         """Return the value of a terminal that arrives from outside the region."""
         match slot.type:
             case TensorType():
-                node = input_node(slot.type, name=slot.code)
-                self.region.values[node] = (slot.code, slot.wires)
+                node = input_node(slot.type, name=text(slot.expression))
+                self.region.values[node] = (slot.expression, slot.wires)
                 return node
             case SequenceType(element):
-                return Sequence(slot.code, element, slot.wires)
+                return Sequence(slot.expression, element, slot.wires)
             case ObjectType():
-                return Object(slot.code, slot.place)
+                return Object(slot.expression, slot.place)
         raise AssertionError(slot)
 
     def unflatten(self, type_: Type, slots: Iterator[Terminal]) -> Value:
@@ -146,24 +146,20 @@ class Builder(Writer):
             where: names the block, for errors.
             declared: a narrower dtype that the data must fit.
         """
-        node = input_node(type_, name=source.code)
+        node = input_node(type_, name=text(source.expression))
         self.region.feeds[node] = Reading(type_, where, declared, source)
         self.note(node)
         return node
 
-    def element(self, sequence: Sequence, code: str, expected: str = "", where: str = "") -> Value:
-        """Return one element of a sequence, held by the expression `code`."""
+    def element(self, sequence: Sequence, item: Expression) -> Value:
+        """Return one element of a sequence, given what holds it."""
         types = run_time_terminals(sequence.element)
-        if len(types) != 1 or not code.isidentifier():
-            item = self.assign(code, (), Object(sequence.code), expected, where=where).code
-        else:
-            item = code
         if len(types) == 1:
             slots = [Terminal(item, types[0], sequence.wires[0])]
         else:
-            names = [f"{item}_{i}" for i in range(len(types))]
+            names = [f"{text(item)}_{i}" for i in range(len(types))]
             if names:
-                self.line(f"{', '.join(names)} = {item}")
+                self.add(Assign(self.blame(), tuple(names), item))
             slots = [Terminal(n, t, w) for n, t, w in zip(names, types, sequence.wires, strict=True)]
         return self.unflatten(sequence.element, iter(slots))
 
@@ -173,13 +169,15 @@ class Builder(Writer):
         if not types or not all(isinstance(t, TensorType) for t in types):
             fix = "make tensors of its elements first, with Map"
             raise BlockTypeError(self.path, "a sequence of tensors", str(SequenceType(sequence.element)), fix)
-        nodes = [node for node, (code, _, _, _) in self.region.elements.items() if code == sequence.code]
+        nodes = [
+            node for node, (code, _, _, _) in self.region.elements.items() if code == sequence.expression
+        ]
         if not nodes:  # a second reader of the sequence must get the same axis
-            axis = ragged(sequence.code)
+            axis = ragged(text(sequence.expression))
             for i, (type_, wire) in enumerate(zip(types, sequence.wires, strict=True)):
                 assert isinstance(type_, TensorType)
-                nodes.append(input_node(type_, axis, f"{sequence.code}.{i}"))
-                self.region.elements[nodes[-1]] = (sequence.code, axis, i, wire)
+                nodes.append(input_node(type_, axis, f"{text(sequence.expression)}.{i}"))
+                self.region.elements[nodes[-1]] = (sequence.expression, axis, i, wire)
         remaining = iter(nodes)
 
         def shape(type_: Type) -> Value:
@@ -203,12 +201,12 @@ class Builder(Writer):
                     code, wire = next(tensors)
                     slots.append(Terminal(code, leaf.type, wire))
                 case Object():
-                    slots.append(Terminal(leaf.code, ObjectType(), None, leaf.place))
+                    slots.append(Terminal(leaf.expression, ObjectType(), None, leaf.place))
                 case Sequence():
-                    slots.append(Terminal(leaf.code, SequenceType(leaf.element), leaf.wires))
+                    slots.append(Terminal(leaf.expression, SequenceType(leaf.element), leaf.wires))
         return slots
 
-    def materialise(self, nodes: list[Node], *, sinks: bool = False) -> list[tuple[str, Flow]]:
+    def materialise(self, nodes: list[Node], *, sinks: bool = False) -> list[tuple[Expression, Flow]]:
         """Return, for each tensor, the expression of its value number, and its wire.
 
         With `sinks`, the region's losses and metrics are drafted too; the caller ends the region.
@@ -217,7 +215,9 @@ class Builder(Writer):
         for node in nodes:
             refuse_ragged(node, self)
         nodes = [apply("batch", n, axis=CALL) if n.axis is UNBATCHED else n for n in nodes]
-        new = [n for n in nodes if n not in region.values and not any(n in d.nodes for d in region.drafts)]
+        new = [
+            n for n in nodes if n not in region.values and not any(n in d.draft.nodes for d in region.drafts)
+        ]
         losses = region.losses if sinks else []
         metrics = region.metrics if sinks else []
         if new or losses or metrics:
@@ -229,8 +229,8 @@ class Builder(Writer):
             if node in region.values:
                 tensors.append(region.values[node])
             else:
-                draft = next(d for d in region.drafts if node in d.nodes)
-                tensors.append(draft.output(node))
+                drafted = next(d for d in region.drafts if node in d.draft.nodes)
+                tensors.append(drafted.output(node))
         return tensors
 
     def finish(self, value: Value) -> list[Terminal]:
@@ -252,8 +252,8 @@ class Builder(Writer):
             self._function.effects = True
         for target, value in collected:
             slots = self.flatten(value)
-            codes = ", ".join(slot.code for slot in slots)
-            self.line(f"{target.code}.append({codes if len(slots) == 1 else f'({codes})'})")
+            assert isinstance(target.expression, str), "a collection is held by a variable"
+            self.add(Append(self.blame(), target.expression, packed(slots)))
             for slot, wire in zip(slots, target.wires, strict=True):
                 feed(slot.wires, wire)
 
@@ -266,17 +266,16 @@ class Builder(Writer):
         self.collect()
         unmarked = [visit for visit in self.region.metrics if visit.mark is None]
         if unmarked:
-            mark = Object(self.fresh("mark"))
-            self.line(f"{mark.code} = call()")
+            mark = Object(name := self.fresh("mark"))
+            self.add(Call(self.blame(), name))
             for visit in unmarked:
                 visit.mark = mark
 
     @contextmanager
-    def indented(self, header: str, subject: Object | None = None, expected: str = "") -> Iterator[Region]:
-        """Build a nested region under a line such as ``if ...:`` or ``for ...:``."""
+    def inside(self, levels: int = 1, *, loop: bool = False) -> Iterator[list[Statement]]:
         self.enter()
-        with super().indented(header, subject, expected) as region:
-            yield region
+        with super().inside(levels, loop=loop) as body:
+            yield body
 
     def _draft(
         self,
@@ -285,49 +284,48 @@ class Builder(Writer):
         metrics: list[MetricVisit],
     ) -> None:
         region = self.region
-        draft = Draft(self.path, len(self.drafts), self.fresh("v"))
+        draft, variable = Draft(self.path, len(self.drafts)), self.fresh("v")
         wanted = [*outputs, *(n for _, n in losses), *(visit.node for visit in metrics)]
         # A tensor that an earlier cell of the region computes is read from there. What is the
         # same for the whole batch is simply computed again.
-        done = {n: d for d in region.drafts for n in d.nodes if n.axis is CALL and n not in region.feeds}
+        done = {
+            n: d for d in region.drafts for n in d.draft.nodes if n.axis is CALL and n not in region.feeds
+        }
         stop = {*done, *region.values, *region.elements, *region.feeds}
-        arguments: list[str] = []
-        lists: dict[Axis, str] = {}
-        appends: list[tuple[str, Object, str]] = []
+        arguments: list[Expression] = []
+        lists: dict[Axis, Expression] = {}
+        data: list[Reading] = []
+        labels: list[Datum] = []
         for node in reachable(wanted, stop):
             if node in region.elements:
                 code, axis, _, _ = region.elements[node]
                 lists[axis] = code
             elif node in region.values or node in done:
-                code, wire = region.values[node] if node in region.values else done[node].output(node)
+                value, wire = region.values[node] if node in region.values else done[node].output(node)
                 draft.operands.append((node, wire))
-                arguments.append(code)
+                arguments.append(value)
             elif node is KEY:
                 draft.keys.append(len(draft.feeds))
-                data = Reading(node.type, self.path, "", Object(draft.variable))
-                appends.append((f"feed{draft.number}_{len(draft.feeds)}", data.source, data.where))
-                draft.feeds.append((node, data))
+                data.append(Reading(node.type, self.path, "", Object(variable)))
+                draft.feeds.append((node, data[-1]))
             elif node in region.feeds:
-                data = region.feeds[node]
-                appends.append((f"feed{draft.number}_{len(draft.feeds)}", data.source, data.where))
-                draft.feeds.append((node, data))
+                data.append(region.feeds[node])
+                draft.feeds.append((node, data[-1]))
                 draft.nodes.add(node)
             else:
                 assert node.op is not INPUT, f"{self.path}: a tensor of another region is read"
                 draft.nodes.add(node)
-        for axis, code in lists.items():
+        for axis in lists:
             members = [(node, wire) for node, (_, a, _, wire) in region.elements.items() if a is axis]
             draft.sequences.append((axis, members))
-            appends.append((f"elements{draft.number}_{len(draft.sequences) - 1}", Object(code), self.path))
-            arguments.append(f"len({code})")
         for number, visit in enumerate(metrics):
             if visit.label is not None:
-                appends.append((f"label{draft.number}_{len(draft.labels)}", visit.label, self.path))
+                labels.append(Datum(visit.label.expression, self.blame(visit.label)))
                 draft.labels.append(number)
             if visit.mark is not None:
-                appends.append((f"feed{draft.number}_{len(draft.feeds)}", visit.mark, self.path))
+                data.append(Reading(MARK, self.path, "", visit.mark))
                 draft.marks.append((number, len(draft.feeds)))
-                draft.feeds.append((input_node(MARK), Reading(MARK, self.path, "", visit.mark)))
+                draft.feeds.append((input_node(MARK), data[-1]))
             draft.metrics.append((visit.name, visit.node))
         draft.losses = list(losses)
         assert self._function is not None
@@ -336,11 +334,11 @@ class Builder(Writer):
             draft.output(node)
         self.drafts.append(draft)
         self.names.append(name_draft(draft.nodes, self._origins, list(map(str, self._path))))
-        region.drafts.append(draft)
-        row = ", ".join([draft.variable, *arguments])
-        self.line(f"{draft.variable} = call(); row{draft.number}(({row},))")
-        for append, source, where in appends:
-            self.line(f"{append}({source.code})", source, where=where)
+        region.drafts.append(Drafted(variable, draft))
+        elements = tuple(Datum(code, self.blame()) for code in lists.values())
+        feeds = tuple(Datum(d.source.expression, self.blame(d.source, where=d.where)) for d in data)
+        call = Call(self.blame(), variable, draft, tuple(arguments), elements, feeds, tuple(labels))
+        self.add(call)
 
     # -- functions
 
@@ -352,7 +350,7 @@ class Builder(Writer):
         """Note that the present function calls another one: in every case, if no choice or loop is open."""
         assert self._function is not None
         self._function.calls.append(function.name)
-        if self._indent == 1:
+        if not self._levels:
             self._function.always.append(function.name)
 
     def beginning(self, name: str) -> str:
@@ -376,18 +374,20 @@ class Builder(Writer):
     @contextmanager
     def define(self, function: Procedure, path: str) -> Iterator[Value]:
         """Build a function's body; yields its argument."""
-        saved = self._function, self._regions, self._indent, self._loops, self._path
-        self._function, self._regions, self._indent, self._loops, self._path = (
-            function,
-            [Region()],
-            1,
-            0,
-            [path],
-        )
+        saved = self._function, self._regions, self._body, self._levels, self._loops, self._path
+        self._function, self._regions, self._body = function, [Region()], []
+        self._levels, self._loops, self._path = 0, 0, [path]
         try:
             yield self.unflatten(function.input_type, iter(function.parameters))
+            function.body = tuple(self._body)
         finally:
-            self._function, self._regions, self._indent, self._loops, self._path = saved
+            self._function, self._regions, self._body, self._levels, self._loops, self._path = saved
+
+
+def packed(slots: PySequence[Terminal]) -> Expression:
+    """Return the expression of an element from its terminals: one alone, else a tuple."""
+    items = tuple(slot.expression for slot in slots)
+    return items[0] if len(items) == 1 else Tuple(items)
 
 
 def refuse_ragged(node: Node, builder: Builder, block: object = None) -> None:

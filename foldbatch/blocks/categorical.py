@@ -157,8 +157,7 @@ def _one_hot(
     With `extra` 1, the number next to the last place is read as zeros.
     """
     source = expect_object(block, builder, value)
-    name = builder.constant("find", find)
-    number = builder.assign(f"{name}({source.code})", source.place, source, where=builder.where(block))
+    number = builder.apply(builder.constant("find", find), source, where=builder.where(block))
     ids = builder.read(number, TensorType((), "int32"), builder.where(block))
     (size,) = type_.shape
     return ops.one_hot(ids, size + extra, type_.dtype)[:size]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from foldbatch.blocks.block import AnyBlock, Block, as_block, build, check, function_name, keyed
@@ -10,14 +10,15 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.constants import zeros
 from foldbatch.blocks.flow import Variables, apart, assign, declare, pass_on, read
 from foldbatch.blocks.leaves import expect_object
+from foldbatch.blocks.printing import levels_of
 from foldbatch.blocks.settings import settings_of
+from foldbatch.blocks.tracing import Apply, Body, Branch, Case, Present
 from foldbatch.blocks.values import Object, Value, as_object, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.model.columns import refuse
 from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, describe_value
 
 SHOWN = 12  # keys named in an error
-CHAIN = 4  # branches that are tried one after the other
 
 
 class OneOf(Block[Any, Any]):
@@ -85,25 +86,21 @@ class OneOf(Block[Any, Any]):
         shown = [repr(key) for key, _ in self.cases[:SHOWN]] + ["..."] * (len(self.cases) > SHOWN)
         expected = f"a key of {', '.join(shown)}"
         chosen = builder.fresh("case")
-        table = builder.constant("index", index)
-        builder.line(f"{chosen} = {table}.get({key.code}, {len(self.cases)})", key, expected)
-        miss = builder.constant("refuse", _refusal(expected))
+        blame, table = builder.blame(key, expected), builder.constant("index", index)
+        miss = Apply(
+            builder.blame(key), None, builder.constant("refuse", _refusal(expected)), (key.expression,)
+        )
         result: Variables | None = None
         builder.enter()
-        for levels, header, number in _choice(chosen, 0, len(self.cases) + 1):
-            with builder.shifted(levels):
-                if number is None:
-                    builder.line(header)
-                elif number == len(self.cases):
-                    builder.line(header)
-                    builder.line(f"    {miss}({key.code})", key)
-                else:
-                    case, block = self.cases[number]
-                    with builder.at(f".case({case!r})"), builder.indented(header):
-                        outcome = build(block, builder, read(builder, given))
-                        result = result or declare(builder, type_of(outcome), origin)
-                        wanted = f"{result.type}, as case {self.cases[0][0]!r} yields"
-                        assign(builder, result, outcome, "make all cases yield one type", wanted)
+        bodies: list[Body] = []
+        for (case, block), levels in zip(self.cases, levels_of(len(self.cases) + 1), strict=False):
+            with builder.at(f".case({case!r})"), builder.inside(1 + levels) as body:
+                outcome = build(block, builder, read(builder, given))
+                result = result or declare(builder, type_of(outcome), origin)
+                wanted = f"{result.type}, as case {self.cases[0][0]!r} yields"
+                assign(builder, result, outcome, "make all cases yield one type", wanted)
+            bodies.append(tuple(body))
+        builder.add(Branch(blame, Case(chosen, table, key.expression), (*bodies, (miss,))))
         assert result is not None
         return read(builder, result)
 
@@ -121,9 +118,8 @@ class OneOf(Block[Any, Any]):
         if not isinstance(value, Object):
             fix = "as key_fn give a block that finds an object; to choose on tensors, use ops.where"
             raise BlockTypeError(builder.where(self), "a Python object", str(type_of(value)), fix)
-        name = builder.constant("key_fn", self.key_fn)
-        where = f"{builder.path} OneOf"
-        return builder.assign(f"{name}({value.code})", value.place, value, where=where, calls="key_fn")
+        function = builder.constant("key_fn", self.key_fn)
+        return builder.apply(function, value, where=f"{builder.path} OneOf", calls="key_fn")
 
     def arguments(self) -> str:
         key = repr(self.key_fn) if isinstance(self.key_fn, Block) else function_name(self.key_fn)
@@ -178,37 +174,21 @@ class Optional(Block[ObjectType | TupleType, Any]):
         if builder.deep:
             return apart(builder, self, value)
         given = pass_on(builder, value)
-        present = " and ".join(f"{item.code} is not None" for item in objects)
-        with builder.at(".some"), builder.indented(f"if {present}:"):
+        blame = builder.blame()
+        with builder.at(".some"), builder.inside() as some:
             outcome = build(self.some, builder, read(builder, given))
             result = declare(builder, type_of(outcome), objects[0].place)
             assign(builder, result, outcome, "")
-        with builder.at(".none"), builder.indented("else:"):
+        with builder.at(".none"), builder.inside() as none:
             empty = zeros(result.type, builder.path) if self.none is None else build(self.none, builder, None)
             fix, expected = "make both yield one type", f"{result.type}, as the other block yields"
             assign(builder, result, empty, fix, expected)
+        present = Present(tuple(item.expression for item in objects))
+        builder.add(Branch(blame, present, (tuple(some), tuple(none))))
         return read(builder, result)
 
     def arguments(self) -> str:
         return repr(self.some) + (f", {self.none!r}" if self.none else "")
-
-
-def _choice(chosen: str, start: int, stop: int, levels: int = 0) -> Iterator[tuple[int, str, int | None]]:
-    """Yield the headers that lead to branches by their numbers, `start` or more and below `stop`.
-
-    Each comes with its indentation and, if the branch follows it, the branch's number. The numbers are cut in
-    halves, so it takes the logarithm of their count to choose one.
-    """
-    if stop - start > CHAIN:
-        middle = (start + stop) // 2
-        yield levels, f"if {chosen} < {middle}:", None
-        yield from _choice(chosen, start, middle, levels + 1)
-        yield levels, "else:", None
-        yield from _choice(chosen, middle, stop, levels + 1)
-        return
-    for number in range(start, stop - 1):
-        yield levels, f"{'elif' if number > start else 'if'} {chosen} == {number}:", number
-    yield levels, "else:", stop - 1
 
 
 def _refusal(expected: str) -> Callable[[Any], None]:

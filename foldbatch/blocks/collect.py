@@ -8,6 +8,7 @@ from foldbatch.blocks.block import Block, as_block, build, named
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.inference import UnknownTypeError
 from foldbatch.blocks.lists import empty_list
+from foldbatch.blocks.tracing import Apply, Constant, Count
 from foldbatch.blocks.values import Sequence, Value, leaves, type_of
 from foldbatch.errors import BlockTypeError
 from foldbatch.static.graph import Node
@@ -76,7 +77,7 @@ class Collected(Block[Any, TupleType]):
     def build(self, builder: Builder, value: Value) -> Value:
         builder.flush()  # what was collected before is not ours
         mark, name = builder.fresh("mark"), builder.fresh("list")
-        builder.line(f"{mark} = len({builder.collection(self.name)})")
+        builder.assign(mark, Count(builder.collection(self.name)))
         result = build(self.block, builder, value)
         collection = builder.collections.get(self.name)
         if collection is None:
@@ -85,8 +86,19 @@ class Collected(Block[Any, TupleType]):
             fix = f"put Collect({self.name!r}) behind what is to be collected"
             raise BlockTypeError(builder.where(self), "a Collect in the block", "none", fix)
         builder.flush(result)
-        builder.line(f"{name} = {collection.code}[{mark}:]; del {collection.code}[{mark}:]")
+        held = str(collection.expression)
+        builder.add(Apply(builder.blame(), name, CUT_OFF, (held, mark), changed=held))
         return result, Sequence(name, collection.element, collection.wires)
 
     def arguments(self) -> str:
         return repr(self.block) + ("" if self.name == "nodes" else f", {self.name!r}")
+
+
+def _cut_off(items: list[Any], mark: int) -> list[Any]:
+    """Take from a list what stands behind a mark."""
+    tail = items[mark:]
+    del items[mark:]
+    return tail
+
+
+CUT_OFF = Constant("cut_off", _cut_off)

@@ -1,4 +1,4 @@
-"""Records of building: lines of the tracing program, and regions of it with cells in the making.
+"""Records of building: functions of the tracing program, and regions of it with cells in the making.
 
 Plain records; `builder` fills them, `lower` and `tracer` read them.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from foldbatch.blocks.tracing import Body, Expression, Output
 from foldbatch.blocks.values import Object, Sequence, Terminal, Value
 from foldbatch.model.drafts import Draft, Feed
 from foldbatch.model.wires import Flow
 from foldbatch.static.graph import Node
 from foldbatch.static.op import Axis
-from foldbatch.types import Type
+from foldbatch.types import TensorType, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,36 +38,30 @@ class MetricVisit:
     mark: Object | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A cell that a region calls, and the variable that holds the number of the call."""
+
+    variable: str
+    draft: Draft
+
+    def output(self, node: Node) -> tuple[Expression, Flow]:
+        """Make a node an output; return its number and its wire."""
+        number, wire = self.draft.output(node)
+        return Output(self.variable, self.draft.number, number), wire
+
+
 @dataclass(slots=True)
 class Region:
     """Tensors available at one place of the program, and cells drafted there."""
 
-    values: dict[Node, tuple[str, Flow]] = field(default_factory=dict)
+    values: dict[Node, tuple[Expression, Flow]] = field(default_factory=dict)
     feeds: dict[Node, Reading] = field(default_factory=dict)
-    elements: dict[Node, tuple[str, Axis, int, Flow]] = field(default_factory=dict)
-    drafts: list[Draft] = field(default_factory=list)
+    elements: dict[Node, tuple[Expression, Axis, int, Flow]] = field(default_factory=dict)
+    drafts: list[Drafted] = field(default_factory=list)
     losses: list[tuple[str, Node]] = field(default_factory=list)
     metrics: list[MetricVisit] = field(default_factory=list)
     collected: list[tuple[Sequence, Value]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of the program.
-
-    Attributes:
-        text: the line.
-        where: the block that it is for.
-        subject: the object that it looks at.
-        expected: what the object must have for the line to succeed.
-        calls: the function of the user that the line calls.
-    """
-
-    text: str
-    where: str
-    subject: Object | None = None
-    expected: str = ""
-    calls: str = ""
 
 
 @dataclass(slots=True)
@@ -78,7 +73,7 @@ class Procedure:
         path: the path of its block.
         input_type, output_type: what it reads and yields.
         parameters, results: the terminals of these.
-        lines: its lines.
+        body: its statements, the last of which returns.
         calls: the functions that it calls.
         always: those of them that it calls in every case.
         effects: whether a visit does more than yield a result: losses, metrics, collected values, random
@@ -92,8 +87,18 @@ class Procedure:
     output_type: Type
     parameters: list[Terminal]
     results: list[Terminal]
-    lines: list[Line] = field(default_factory=list)
+    body: Body = ()
     calls: list[str] = field(default_factory=list)
     always: list[str] = field(default_factory=list)
     effects: bool = False
     memo: bool | None = False
+
+    @property
+    def names(self) -> list[str]:
+        """The variables of the parameters."""
+        return [str(slot.expression) for slot in self.parameters]
+
+    @property
+    def objects(self) -> list[str]:
+        """Those that hold no tensors."""
+        return [str(slot.expression) for slot in self.parameters if not isinstance(slot.type, TensorType)]

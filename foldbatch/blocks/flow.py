@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foldbatch.blocks.block import AnyBlock, build
-from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.builder import Builder, packed
 from foldbatch.blocks.drafts import Procedure
+from foldbatch.blocks.tracing import Assign, Invoke, Place, Return
 from foldbatch.blocks.values import (
     Object,
-    Place,
     Terminal,
     Value,
     as_object,
@@ -53,8 +53,8 @@ def assign(builder: Builder, variables: Variables, value: Value, fix: str, expec
         raise BlockTypeError(builder.path, expected or str(variables.type), str(type_of(value)), fix)
     slots = builder.finish(value)
     if slots:  # all at once: what one is given may be what another holds
-        targets = ", ".join(slot.code for slot in variables.slots)
-        builder.line(f"{targets} = {', '.join(slot.code for slot in slots)}")
+        targets = tuple(str(slot.expression) for slot in variables.slots)
+        builder.add(Assign(builder.blame(), targets, packed(slots)))
     for slot, variable in zip(slots, variables.slots, strict=True):
         feed(slot.wires, variable.wires)
 
@@ -75,11 +75,11 @@ def make_call(builder: Builder, function: Procedure, value: Value) -> Value:
     slots = builder.flatten(value)
     for slot, parameter in zip(slots, function.parameters, strict=True):
         feed(slot.wires, parameter.wires)
-    names = [builder.fresh() for _ in function.results]
-    target = f"{', '.join(names)}{',' if len(names) == 1 else ''} = " if names else ""
+    names = tuple(builder.fresh() for _ in function.results)
     builder.enter()
     builder.calls(function)
-    builder.line(f"{target}yield {function.name}({', '.join(slot.code for slot in slots)})", subject)
+    arguments = tuple(slot.expression for slot in slots)
+    builder.add(Invoke(builder.blame(subject), names, function.name, arguments))
     results = []
     for name, result in zip(names, function.results, strict=True):
         wires = new_wires(result.type)
@@ -93,7 +93,7 @@ def make_return(builder: Builder, function: Procedure, value: Value) -> None:
     slots = builder.finish(value)
     for slot, result in zip(slots, function.results, strict=True):
         feed(slot.wires, result.wires)
-    builder.line(f"return ({', '.join(slot.code for slot in slots)}{',' if len(slots) == 1 else ''})")
+    builder.add(Return(builder.blame(), tuple(slot.expression for slot in slots)))
 
 
 def apart(builder: Builder, block: AnyBlock, value: Value) -> Value:

@@ -9,7 +9,8 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.constants import zeros
 from foldbatch.blocks.flow import Variables, assign, declare, read
 from foldbatch.blocks.lists import append, each, element_type, empty_list, expect_list, expect_sequence
-from foldbatch.blocks.values import Sequence, Value, as_object, feed, type_of
+from foldbatch.blocks.tracing import Apply, Assign, Branch, Constant, Filled, Listed, Loop
+from foldbatch.blocks.values import Object, Sequence, Value, as_object, feed, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.types import ObjectType, SequenceType, TupleType, Type
 
@@ -57,7 +58,7 @@ def _begin(builder: Builder, first: Value) -> Variables:
     """Return variables that hold a first state. Unlike `assign`, this does not end the region."""
     state = declare(builder, type_of(first))
     for slot, variable in zip(builder.flatten(first), state.slots, strict=True):
-        builder.line(f"{variable.code} = {slot.code}")
+        builder.assign(str(variable.expression), slot.expression)
         feed(slot.wires, variable.wires)
     return state
 
@@ -111,7 +112,7 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
             first = self._first_state(builder, element_type(source))
         state = _begin(builder, as_object(first))
         outputs = builder.fresh("list")
-        builder.line(f"{outputs} = []")
+        builder.assign(outputs, Listed(()))
         with each(builder, source, ".cell") as element:
             outcome = build(self.cell, builder, (element, read(builder, state)))
             if not isinstance(outcome, tuple) or len(outcome) != 2:
@@ -180,16 +181,19 @@ class Reduce(Block[TupleType | SequenceType, Any]):
         source = expect_sequence(self, builder, value)
         type_ = source.element
         wanted = f"{type_}, as the elements are"
-        level, above, index = builder.fresh("level"), builder.fresh("above"), builder.fresh("i")
+        level, above = builder.fresh("level"), builder.fresh("above")
         items = empty_list(level, type_)
         feed(source.wires, items.wires)
         result = declare(builder, type_)
-        builder.line(f"{level} = {source.code}")
-        with builder.indented(f"while len({level}) > 1:"):
-            builder.line(f"{above} = []")
-            with builder.at(".combine"), builder.indented(f"for {index} in range(1, len({level}), 2):"):
-                left = builder.element(items, f"{level}[{index} - 1]")
-                right = builder.element(items, f"{level}[{index}]")
+        builder.assign(level, source.expression)
+        rounds = builder.apply(ROUNDS, Object(level))
+        with each(builder, rounds, ""):
+            builder.assign(above, Listed(()))
+            pairs, pair = builder.apply(PAIRS, Object(level)), builder.fresh("pair")
+            with builder.at(".combine"), builder.inside(loop=True) as combined:
+                both = builder.fresh("left"), builder.fresh("right")
+                builder.add(Assign(builder.blame(), both, pair))
+                left, right = (builder.element(items, item) for item in both)
                 outcome = build(self.combine, builder, (left, right))
                 if type_of(outcome) != type_:
                     fix = "combine two elements into one of their kind"
@@ -197,15 +201,38 @@ class Reduce(Block[TupleType | SequenceType, Any]):
                 made = append(builder, outcome, empty_list(above, type_))
                 assert isinstance(made, Sequence)
                 feed(made.wires, items.wires)
-            builder.line(f"if len({level}) % 2:")
-            builder.line(f"    {above}.append({level}[-1])")
-            builder.line(f"{level} = {above}")
-        with builder.indented(f"if {level}:"):
-            assign(builder, result, builder.element(items, f"{level}[0]"), "")
-        with builder.at(".default"), builder.indented("else:"):
+            index = builder.fresh("i")
+            builder.add(Loop(builder.blame(), index, pair, pairs.expression, tuple(combined)))
+            builder.add(Apply(builder.blame(), level, REST, (above, level)))
+        blame = builder.blame()
+        with builder.inside() as filled:
+            first = builder.item(Object(level), 0)
+            assign(builder, result, builder.element(items, first.expression), "")
+        with builder.at(".default"), builder.inside() as none:
             empty = zeros(type_, builder.path) if self.default is None else build(self.default, builder, None)
             assign(builder, result, empty, "give a default of the elements' type", wanted)
+        builder.add(Branch(blame, Filled(level), (tuple(filled), tuple(none))))
         return read(builder, result)
 
     def arguments(self) -> str:
         return repr(self.combine) + (f", {self.default!r}" if self.default else "")
+
+
+def _rounds(items: list[Any]) -> range:
+    return range(max(len(items) - 1, 0).bit_length())
+
+
+def _pairs(items: list[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(items[::2], items[1::2], strict=False))
+
+
+def _with_rest(above: list[Any], items: list[Any]) -> list[Any]:
+    """Return the next level: an odd last item goes up as it is."""
+    return [*above, items[-1]] if len(items) % 2 else above
+
+
+ROUNDS, PAIRS, REST = (
+    Constant("rounds", _rounds),
+    Constant("pairs", _pairs),
+    Constant("with_rest", _with_rest),
+)

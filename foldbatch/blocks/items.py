@@ -10,12 +10,12 @@ from foldbatch.blocks.block import Block
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.lists import expect_list
 from foldbatch.blocks.positions import refuse_rest
+from foldbatch.blocks.tracing import Constant, Cut
 from foldbatch.blocks.values import Object, Sequence, Value, as_object, is_int, type_of
 from foldbatch.errors import (
     BlockTypeError,
     BlockValueError,
     ExampleIndexError,
-    ExampleKeyError,
     ExampleTypeError,
 )
 from foldbatch.model.columns import BadDataError
@@ -61,14 +61,9 @@ class GetItem(Block[Any, Any]):
         """Build the item; errors are blamed on `where`."""
         match value:
             case Object():
-                # an enum's repr is no expression, though it be a str or an int
-                key = repr(self.key) if type(self.key) in (str, int) else builder.constant("key", self.key)
                 place = (*value.place, f"[{_literal(repr(self.key))}]")
-                expected, expression = f"an item {self.key!r}", f"{value.code}[{key}]"
-                if self.default is not ...:
-                    builder.globals["item_or"] = _item_or
-                    expression = f"item_or({value.code}, {key}, {builder.constant('default', self.default)})"
-                return builder.assign(expression, place, value, expected, where=where)
+                default = None if self.default is ... else builder.constant("default", self.default)
+                return builder.item(value, self.key, default, place, f"an item {self.key!r}", where)
             case tuple() | Sequence() if self.default is not ...:
                 fix = "leave the default out, or read the item before tensors are made"
                 raise BlockTypeError(where, "an object, where there is a default", str(type_of(value)), fix)
@@ -101,15 +96,16 @@ class GetItem(Block[Any, Any]):
 
     def _of_sequence(self, builder: Builder, value: Sequence) -> Value:
         if isinstance(self.key, slice):
-            key = builder.constant("key", self.key)
-            return Sequence(f"{value.code}[{key}]", value.element, value.wires)
+            cut = Cut(value.expression, builder.constant("key", self.key))
+            return Sequence(cut, value.element, value.wires)
         if not isinstance(self.key, int) or isinstance(self.key, bool):
             fix = "to apply it to every element, write Map(GetItem(...))"
             raise BlockTypeError(
                 builder.where(self), "an int or a slice as key of a sequence", repr(self.key), fix
             )
-        code, expected = f"{value.code}[{self.key}]", f"an element {self.key}"
-        return builder.element(value, code, expected, builder.where(self))
+        source = Object(value.expression)
+        item = builder.item(source, self.key, None, (), f"an element {self.key}", builder.where(self))
+        return builder.element(value, item.expression)
 
     def arguments(self) -> str:
         return repr(self.key) + ("" if self.default is ... else f", default={self.default!r}")
@@ -118,16 +114,6 @@ class GetItem(Block[Any, Any]):
         """Whether another block reads the same item."""
         alike = type(self.key) is type(other.key) and self.default is other.default
         return alike and bool(self.key == other.key)
-
-
-def _item_or(data: Any, key: Any, default: Any) -> Any:
-    """Return an item, or the default where there is none."""
-    try:
-        return data[key]
-    except ExampleKeyError:  # a field that no tree has
-        raise
-    except (KeyError, IndexError):
-        return default
 
 
 class Items(Block[ObjectType, ObjectType]):
@@ -150,9 +136,8 @@ class Items(Block[ObjectType, ObjectType]):
         if not isinstance(source, Object):
             fix = "make the pairs before their values become tensors"
             raise BlockTypeError(builder.where(self), "a Python object", str(type_of(value)), fix)
-        builder.globals["sorted_items"] = _sorted_items
         place = (*source.place, ".items()")
-        return builder.assign(f"sorted_items({source.code})", place, source, where=builder.where(self))
+        return builder.apply(SORTED_ITEMS, source, place=place, where=builder.where(self))
 
 
 def _sorted_items(data: Any) -> list[tuple[Any, Any]]:
@@ -164,6 +149,9 @@ def _sorted_items(data: Any) -> list[tuple[Any, Any]]:
         kinds = ", ".join(sorted({type(key).__name__ for key in data}))
         fix = "make all keys strings, or all numbers"
         raise BadDataError("keys that can be sorted", f"keys of {kinds}", fix, ExampleTypeError) from None
+
+
+SORTED_ITEMS = Constant("sorted_items", _sorted_items)
 
 
 def _literal(text: str) -> str:
@@ -221,7 +209,7 @@ class Nth(Block[TupleType | ObjectType, Any]):
         if isinstance(pair, Object):
             expected = "a pair of a sequence and the number of an element"
             refuse_rest(builder, pair, 2, where)
-            return builder.assign(f"{pair.code}[0][{pair.code}[1]]", pair.place, pair, expected)
+            return builder.apply(ITEM_OF_PAIR, pair, expected=expected)
         if not isinstance(value, tuple) or len(value) != 2:
             raise BlockTypeError(where, "a pair of a sequence and an object", str(type_of(value)), FIX)
         source, number = value[0], as_object(value[1])
@@ -230,9 +218,9 @@ class Nth(Block[TupleType | ObjectType, Any]):
         items = expect_list(self, builder, source)
         if isinstance(items, Object):
             expected = "the number of an element"
-            return builder.assign(f"{items.code}[{number.code}]", items.place, number, expected)
-        pick = builder.constant("pick", _pick)
-        return builder.element(items, f"{pick}({items.code}, {number.code})", where=where)
+            return builder.apply(ITEM, number, items.expression, place=items.place, expected=expected)
+        picked = builder.apply(PICK, Object(items.expression), number.expression, where=where)
+        return builder.element(items, picked.expression)
 
 
 def _pick(items: list[Any], number: Any) -> Any:
@@ -244,3 +232,15 @@ def _pick(items: list[Any], number: Any) -> Any:
         expected, fix = f"the number of one of {len(items)} elements", "count from 0, or back from -1"
         raise BadDataError(expected, describe_value(number), fix, ExampleIndexError)
     return items[number]
+
+
+def _item(number: Any, items: Any) -> Any:
+    return items[number]
+
+
+def _item_of_pair(pair: Any) -> Any:
+    return pair[0][pair[1]]
+
+
+PICK, ITEM = Constant("pick", _pick), Constant("numbered_item", _item)
+ITEM_OF_PAIR = Constant("item_of_pair", _item_of_pair)

@@ -166,9 +166,8 @@ class InputTransform(Block[ObjectType | TupleType, ObjectType]):
 
     def build(self, builder: Builder, value: Value) -> Object:
         source = expect_object(self, builder, value)
-        name = builder.constant("fn", self.fn)
-        expression = f"{name}({source.code})"
-        return builder.assign(expression, source.place, source, where=builder.where(self), calls="function")
+        function = builder.constant("fn", self.fn)
+        return builder.apply(function, source, where=builder.where(self), calls="function")
 
     def arguments(self) -> str:
         return function_name(self.fn)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.builder import Builder, packed
+from foldbatch.blocks.tracing import Append, Listed, Loop
 from foldbatch.blocks.values import (
     Object,
     Sequence,
@@ -59,23 +60,18 @@ def element_type(value: List) -> Type:
     return value.element if isinstance(value, Sequence) else OBJECT
 
 
-def packed(codes: list[str]) -> str:
-    """Return the expression of an element from those of its terminals: one alone, else a tuple."""
-    return codes[0] if len(codes) == 1 else f"({', '.join(codes)})"
-
-
 def from_tuple(builder: Builder, value: tuple[Value, ...]) -> List:
     """Return a tuple of values of one type as a list."""
     name = builder.fresh("list")
     type_ = type_of(value[0])
     if all(isinstance(item, Object) for item in map(as_object, value)):
-        items = [item.code for item in map(as_object, value) if isinstance(item, Object)]
-        builder.line(f"{name} = [{', '.join(items)}]")
+        items = [item.expression for item in map(as_object, value) if isinstance(item, Object)]
+        builder.assign(name, Listed(tuple(items)))
         return Object(name)
     slots = builder.flatten(value)
     width = len(run_time_terminals(type_))
     rows = [slots[i * width : (i + 1) * width] for i in range(len(value))]
-    builder.line(f"{name} = [{', '.join(packed([slot.code for slot in row]) for row in rows)}]")
+    builder.assign(name, Listed(tuple(map(packed, rows))))
     result = empty_list(name, type_)
     for row in rows:
         _feed(row, result)
@@ -83,7 +79,7 @@ def from_tuple(builder: Builder, value: tuple[Value, ...]) -> List:
 
 
 def empty_list(code: str, element: Type) -> Sequence:
-    """Return the sequence that an expression holds, before anything is put into it."""
+    """Return the sequence that a variable holds, before anything is put into it."""
     return Sequence(code, element, tuple(map(new_wires, run_time_terminals(element))))
 
 
@@ -97,12 +93,14 @@ def each(builder: Builder, value: List, segment: str) -> Iterator[Value]:
     """Build what is done for each element of a list; yields the element."""
     index, name = builder.fresh("i"), builder.fresh("item")
     subject = value if isinstance(value, Object) else None
-    header = f"for {index}, {name} in enumerate({value.code}):"
-    with builder.at(segment), builder.indented(header, subject, "a sequence"):
-        if isinstance(value, Object):
-            yield Object(name, (*value.place, f"[{{{index}}}]"))
-        else:
-            yield builder.element(value, name)
+    with builder.at(segment):
+        blame = builder.blame(subject, "a sequence")
+        with builder.inside(loop=True) as body:
+            if isinstance(value, Object):
+                yield Object(name, (*value.place, f"[{{{index}}}]"))
+            else:
+                yield builder.element(value, name)
+        builder.add(Loop(blame, index, name, value.expression, tuple(body)))
 
 
 def append(builder: Builder, value: Value, target: List | str) -> List:
@@ -113,14 +111,14 @@ def append(builder: Builder, value: Value, target: List | str) -> List:
         value: the value.
         target: the list, or the variable that holds it while nothing has been put into it.
     """
-    code = target if isinstance(target, str) else target.code
+    code = target if isinstance(target, str) else str(target.expression)
     item = as_object(value)
     if isinstance(item, Object) and not isinstance(target, Sequence):
         builder.finish(None)
-        builder.line(f"{code}.append({item.code})")
+        builder.add(Append(builder.blame(), code, item.expression))
         return Object(code)
     slots = builder.finish(value)
-    builder.line(f"{code}.append({packed([slot.code for slot in slots])})")
+    builder.add(Append(builder.blame(), code, packed(slots)))
     result = empty_list(code, type_of(value)) if not isinstance(target, Sequence) else target
     _feed(slots, result)
     return result

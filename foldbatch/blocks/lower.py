@@ -18,12 +18,14 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.columnar.columns import Columns, find, parts_of
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
-from foldbatch.blocks.memo import KINDS, Kinds, add_memos
+from foldbatch.blocks.memo import Kinds, decide_memos
 from foldbatch.blocks.names import tell_apart
 from foldbatch.blocks.places import place_of
 from foldbatch.blocks.plain import to_plain
-from foldbatch.blocks.tracer import Tracer, write_source
-from foldbatch.blocks.unused import without_unused
+from foldbatch.blocks.printing import KINDS
+from foldbatch.blocks.pruning import pruned
+from foldbatch.blocks.tracer import Tracer
+from foldbatch.blocks.tracing import constants_of
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError
@@ -193,15 +195,15 @@ def lower(
     drafts, functions = builder.drafts, builder.functions
     if builder.left_out:
         kept = needed(drafts, results)
-        functions = without_unused(functions, drafts, kept)
+        functions = pruned(functions, kept)
         drafts = [each.draft for each in kept.values()]
     model = link(drafts, type_, results, list(builder.parameters), kept_bytes)
-    memos = add_memos(functions)
-    source = write_source(functions)
-    names = {**builder.globals, KINDS: Kinds()}
+    memos = decide_memos(functions)
+    constants = chain.from_iterable(constants_of(function.body) for function in functions)
+    names = {**{constant.name: constant.value for constant in constants}, KINDS: Kinds()}
     collections = tuple(builder.collecting.values())
-    tracer = Tracer(functions, model, policy, source, names, collections, memos, max_calls, arithmetic)
-    return Lowered(block, model, tracer, find(functions, names, model), asides_of(model))
+    tracer = Tracer(functions, model, policy, names, collections, memos, max_calls, arithmetic)
+    return Lowered(block, model, tracer, find(functions, model), asides_of(model))
 
 
 def _wires(nested: Any) -> Iterator[Flow]:

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from foldbatch.blocks.drafts import Line, Procedure
+from foldbatch.blocks.drafts import Procedure
 from foldbatch.model.wires import components
 from foldbatch.trees import Tree, TreeNode
-from foldbatch.types import TensorType
 
-KINDS = "has_identity"  # the table of kinds, to the program
 _VALUES = (int, float, complex, str, bytes, type(None), np.generic, Tree, TreeNode)
 
 
@@ -35,8 +33,8 @@ class Kinds(dict[type, bool]):
         return self[kind]
 
 
-def add_memos(functions: Sequence[Procedure]) -> list[str]:
-    """Give a memo to each function that is to have one; return the variables that hold the memos.
+def decide_memos(functions: Sequence[Procedure]) -> list[str]:
+    """Decide which functions have a memo; return the variables that hold the memos.
 
     A function that may choose (`memo` is None) has one if it calls itself, directly or through others, and
     if it has no effects, nor anything that it calls: losses, metrics, collected values and random numbers.
@@ -47,35 +45,9 @@ def add_memos(functions: Sequence[Procedure]) -> list[str]:
     for function in sorted(functions, key=lambda f: component[f.name], reverse=True):  # called ones first
         if any(component[name] in effects for name in function.calls):
             effects.add(component[function.name])
-    memos = []
     for function in functions:
-        own = component[function.name]
-        recurs = any(component[name] == own for name in function.calls)
-        if function.memo or (function.memo is None and recurs and own not in effects):
-            memos.append(f"memo_{function.name.removeprefix('run_')}")
-            _add_memo(function, memos[-1])
-    return memos
-
-
-def _add_memo(function: Procedure, memo: str) -> None:
-    """Wrap the lines of a function: the first ones look its arguments up, the last ones enter its result.
-
-    The memo holds the objects too, for the id of one that is freed may become that of another.
-    """
-    objects = [slot.code for slot in function.parameters if not isinstance(slot.type, TensorType)]
-    ids = [f"id({slot.code})" if slot.code in objects else slot.code for slot in function.parameters]
-    known = " or ".join(f"{KINDS}[type({code})]" for code in objects)
-    key = f"({known}) and ({', '.join(ids)})" if len(ids) > 1 else f"{known} and {ids[0]}"
-    returning = function.lines.pop()
-    result = returning.text.strip().removeprefix("return ")
-    lines = [
-        f"key = {key}",
-        f"if key and key in {memo}: return {memo}[key][0]",
-        *function.lines,
-        f"result = {result}",
-        f"if key: {memo}[key] = result, {', '.join(objects)}",
-        "return result",
-    ]
-    function.lines[:] = [
-        line if isinstance(line, Line) else Line(f"    {line}", returning.where) for line in lines
-    ]
+        if function.memo is None:
+            own = component[function.name]
+            recurs = any(component[name] == own for name in function.calls)
+            function.memo = recurs and own not in effects
+    return [f"memo_{function.name}" for function in functions if function.memo]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.tracing import Constant, Limit
 from foldbatch.blocks.values import Object
 from foldbatch.model.columns import BadDataError
 from foldbatch.trees import TreeNode
@@ -21,7 +22,7 @@ ORDERED = (TreeNode, list, tuple, np.ndarray, Sequence)
 
 
 def refuse_rest(builder: Builder, source: Object, count: int, where: str) -> None:
-    """Add a line to the tracing program that refuses an object of more than `count` items.
+    """Add a check to the tracing program that refuses an object of more than `count` items.
 
     Args:
         builder: writes the program.
@@ -29,8 +30,8 @@ def refuse_rest(builder: Builder, source: Object, count: int, where: str) -> Non
         count: how many items are read.
         where: names the block, for errors.
     """
-    builder.globals["refuse_rest"] = _refuse
-    builder.line(f"refuse_rest({source.code}, {count})", source, _items(count), where=where)
+    blame = builder.blame(source, _items(count), where=where)
+    builder.add(Limit(blame, source.expression, count, REFUSE_REST))
 
 
 def _refuse(data: object, count: int) -> None:
@@ -40,6 +41,9 @@ def _refuse(data: object, count: int) -> None:
             fix = "read all children with Map and ChildSumTreeLSTM, or binarise the trees"
             fix += f", or use TreeLSTM(arity={len(data)}) with a Record for each number of children"
         raise BadDataError(_items(count), f"{len(data)}", f"{fix}; Record(..., rest='ignore') drops the rest")
+
+
+REFUSE_REST = Constant("refuse_rest", _refuse)
 
 
 def _items(count: int) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.blocks.endless import call_numbers
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
@@ -21,6 +20,28 @@ from foldbatch.scheduler.record import TraceColumns
 from foldbatch.scheduler.trace import Ints
 
 MANY = 1_000_000  # value numbers, after which a record is full
+
+
+class TooManyCallsError(Exception):
+    """An example makes more calls than it may."""
+
+
+def call_numbers(calls: int, width: int) -> Iterator[int]:
+    """Return the numbers of an example's calls, `width` values each, and one number more.
+
+    Raises:
+        TooManyCallsError: when another number is asked for.
+
+    >>> list(zip(range(3), call_numbers(2, 10)))
+    [(0, 0), (1, 10), (2, 20)]
+    """
+    stop = min(calls * width + 1, 2**31 - width)
+    return chain(range(0, stop, width), _too_many())
+
+
+def _too_many() -> Iterator[int]:
+    raise TooManyCallsError
+    yield
 
 
 class Recorder:

@@ -8,7 +8,9 @@ from typing import Any, Never, overload
 from foldbatch.blocks.block import Block, BlockLike, Out_co, as_block, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.leaves import as_tensor_type
-from foldbatch.blocks.lists import append, each, expect_list, packed
+from foldbatch.blocks.lists import append, each, expect_list
+from foldbatch.blocks.tracing import Apply, Constant, Count, Cut, Expression, Listed, Spread, Tuple
+from foldbatch.blocks.tracing import Zip as Zipping
 from foldbatch.blocks.values import (
     Object,
     Repeated,
@@ -68,7 +70,7 @@ class Map(Block[ObjectType | TupleType | SequenceType | BroadcastType, Out_co]):
                 return Repeated(build(self.block, builder, value.value))
         source = expect_list(self, builder, value)
         result = builder.fresh("list")
-        builder.line(f"{result} = []")
+        builder.assign(result, Listed(()))
         with each(builder, source, ".map") as element:
             made = append(builder, build(self.block, builder, element), result)
         if isinstance(made, Object) and isinstance(source, Object):
@@ -108,8 +110,7 @@ class Zip(Block[TupleType | ObjectType, Any]):
     def build(self, builder: Builder, value: Value) -> Value:
         sequences = as_object(value)
         if isinstance(sequences, Object):
-            code = f"list(zip(*{sequences.code}))"
-            return builder.assign(code, sequences.place, sequences, "several sequences")
+            return builder.apply(ZIPPED, sequences, expected="several sequences")
         where, fix = builder.where(self), "give it a tuple of sequences, as AllOf or Record make"
         if not isinstance(value, tuple) or not value:
             raise BlockTypeError(where, "a tuple of sequences", str(type_of(value)), fix)
@@ -123,36 +124,34 @@ class Zip(Block[TupleType | ObjectType, Any]):
 
     def _zipped(self, builder: Builder, members: tuple[Value, ...]) -> Sequence:
         names: list[str] = []
-        sources: list[str] = []
-        codes: list[str] = []
+        sources: list[Expression] = []
+        items: list[Expression] = []
         elements: list[Type] = []
         wires: list[Any] = []
         for member in members:
             match member:
                 case Repeated(repeated):
                     slots = builder.flatten(repeated)
-                    codes += [slot.code for slot in slots]
+                    items += [slot.expression for slot in slots]
                     wires += [slot.wires for slot in slots]
                     elements.append(type_of(repeated))
                 case Object() | Sequence():
                     names.append(builder.fresh("item"))
-                    sources.append(member.code)
+                    sources.append(member.expression)
                     single = isinstance(member, Object) or len(run_time_terminals(member.element)) == 1
-                    codes.append(names[-1] if single else f"*{names[-1]}")
+                    items.append(names[-1] if single else Spread(names[-1]))
                     wires += (None,) if isinstance(member, Object) else member.wires
                     elements.append(OBJECT if isinstance(member, Object) else member.element)
         subject = next((member for member in members if isinstance(member, Object)), None)
-        zipped = f"zip({', '.join(sources)})"
         name = builder.fresh("list")
-        builder.line(f"{name} = [{_flat(codes)} for {', '.join(names)}, in {zipped}]", subject, "a sequence")
+        blame = builder.blame(subject, "a sequence")
+        builder.add(Zipping(blame, name, tuple(names), tuple(sources), _flat(items)))
         return Sequence(name, TupleType(tuple(elements)), tuple(wires))
 
 
-def _flat(codes: list[str]) -> str:
-    """Return the expression of an element from those of its terminals; a star spreads several at once."""
-    if len(codes) == 1 and not codes[0].startswith("*"):
-        return codes[0]
-    return f"({', '.join(codes)}{',' if len(codes) == 1 else ''})"
+def _flat(items: list[Expression]) -> Expression:
+    """Return the expression of an element from those of its terminals."""
+    return items[0] if len(items) == 1 and not isinstance(items[0], Spread) else Tuple(tuple(items))
 
 
 class ZipWith(Block[TupleType | ObjectType, Any]):
@@ -199,15 +198,19 @@ class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
         source = expect_list(self, builder, value)
         name, items = builder.fresh("list"), builder.fresh("items")
         subject = source if isinstance(source, Object) else None
-        builder.line(f"{items} = list({source.code})", subject, "a sequence")
-        shifted = ", ".join(f"{items}[{k}:]" if k else items for k in range(self.n))
-        if isinstance(source, Object):
-            builder.line(f"{name} = list(zip({shifted}))")
-            return Object(name, source.place)
-        width = len(run_time_terminals(source.element))
+        blame = builder.blame(subject, "a sequence")
+        builder.add(Apply(blame, items, Constant("list", list), (source.expression,)))
+        shifted = [
+            Cut(items, builder.constant("from", slice(k, None))) if k else items for k in range(self.n)
+        ]
         parts = [builder.fresh("item") for _ in range(self.n)]
-        element = packed(parts) if width == 1 else f"({', '.join(f'*{part}' for part in parts)},)"
-        builder.line(f"{name} = [{element} for {', '.join(parts)}, in zip({shifted})]")
+        element: Expression = Tuple(tuple(parts))
+        if isinstance(source, Sequence):
+            single = len(run_time_terminals(source.element)) == 1
+            element = _flat([*parts] if single else [Spread(part) for part in parts])
+        builder.add(Zipping(builder.blame(), name, tuple(parts), tuple(shifted), element))
+        if isinstance(source, Object):
+            return Object(name, source.place)
         result = TupleType((source.element,) * self.n)
         return Sequence(name, result, tuple(chain.from_iterable([source.wires] * self.n)))
 
@@ -237,9 +240,9 @@ class Length(Block[ObjectType | TupleType | SequenceType, TensorType]):
             case tuple():
                 return constant(len(value), self.type.dtype)
             case Object():
-                count = builder.assign(f"len({value.code})", value.place, value, "something with a length")
+                count = builder.apply(Constant("len", len), value, expected="something with a length")
             case Sequence():
-                count = Object(f"len({value.code})")
+                count = Object(Count(value.expression))
             case _:
                 fix = "give it a list, a sequence or a tuple"
                 raise BlockTypeError(builder.where(self), "something with a length", str(type_of(value)), fix)
@@ -247,3 +250,10 @@ class Length(Block[ObjectType | TupleType | SequenceType, TensorType]):
 
     def arguments(self) -> str:
         return repr(self.type.dtype)
+
+
+def _zipped(sequences: Any) -> list[tuple[Any, ...]]:
+    return list(zip(*sequences, strict=False))
+
+
+ZIPPED = Constant("zipped", _zipped)

@@ -1,29 +1,28 @@
-"""Tracing: running the program that `Builder` wrote on the examples of a batch.
+"""Tracing: running the program that `Builder` made on the examples of a batch.
 
-The program's functions are there twice. As plain functions they call each other, as deep as Python's stack
-allows; from there on they are generators, driven by a loop with its own stack, so that a chain of a million
-nodes needs memory but no recursion. Data is only collected while the program runs and checked afterwards,
-column by column. When anything fails, the examples are traced again one by one, with every datum checked on
-the spot, and the error tells the block, the example and the place in it.
+The program's functions call each other, half as deep as Python's stack allows, and from there on in a thread
+with a large one, so that a chain of a million nodes is traced as any other. Data is only collected while the
+program runs and checked afterwards, column by column. When anything fails, the examples are traced again one
+by one, statement by statement, with every datum checked on the spot, and the error tells the block, the
+example and the place in it.
 """
 
 from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from types import CodeType, FrameType
-from typing import Any
+from types import CodeType, FrameType, TracebackType
+from typing import Any, TypeAlias
 
-from foldbatch.blocks.by_number import FIELDS, Numbered, by_number, fields_of, suits
-from foldbatch.blocks.direct import DRIVEN, PLAIN, TOOLS, direct
-from foldbatch.blocks.drafts import Line, Procedure
-from foldbatch.blocks.endless import Steps, TooManyCallsError, cycle
+from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.interrupts import interrupted, is_accident
-from foldbatch.blocks.recorder import Recorder
+from foldbatch.blocks.numbered import Numbered, fields_of, numbered, suits
+from foldbatch.blocks.printing import DEEPER, FIELDS, LEFT, TOOLS, Text, program
+from foldbatch.blocks.recorder import Recorder, TooManyCallsError
 from foldbatch.errors import (
     ExampleError,
     ExampleIndexError,
@@ -39,12 +38,14 @@ from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.record import Together, TraceColumns, renumbered
 from foldbatch.scheduler.trace import Form, Trace
+from foldbatch.system.depth import in_depth, raise_limit
 from foldbatch.system.garbage import no_garbage
 from foldbatch.types import describe_value
 
-FILENAME = "<foldbatch trace>"
+FILENAME, CAREFUL = "<foldbatch trace>", "<foldbatch trace>, statement by statement"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
+SPARE = 10_000  # calls within calls that are left to functions of the user
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,6 @@ class Tracer:
         functions: the functions of the program, the root's first.
         model: the model that traces fit.
         policy: the policy that levels are computed for.
-        source: the program's text, its functions being generators.
         globals: what all runs have among their globals.
         collections: the variables that hold lists of collected values.
         memos: the variables that hold memos, which `foldbatch.blocks.memo` explains.
@@ -65,14 +65,13 @@ class Tracer:
         arithmetic: what finds levels.
         bounds: per cell and feed, the number that ids must be below, or None.
         form: the form of traces.
-        code: the compiled text, of generators and of plain functions.
+        code: the compiled text.
         unused: globals of runs that have ended, for other runs.
     """
 
     functions: Sequence[Procedure]
     model: Model
     policy: Policy
-    source: str
     globals: dict[str, Any]
     collections: Sequence[str] = ()
     memos: Sequence[str] = ()
@@ -80,19 +79,28 @@ class Tracer:
     arithmetic: Arithmetic = NUMPY
     bounds: Sequence[Sequence[int | None]] = field(init=False)
     form: Form = field(init=False)
-    code: tuple[CodeType, ...] = field(init=False, repr=False)
+    code: CodeType = field(init=False, repr=False)
     unused: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", self.model.bounds)
         object.__setattr__(self, "form", self.model.form)
-        texts: list[Any] = [self.source, direct(self.source)]
-        object.__setattr__(self, "code", tuple([compile(text, FILENAME, "exec") for text in texts]))
+        object.__setattr__(self, "code", compile(program(self.functions).source, FILENAME, "exec"))
+
+    @cached_property
+    def text(self) -> Text:
+        """The program as text, statement by statement."""
+        return program(self.functions, careful=True)
+
+    @property
+    def source(self) -> str:
+        """The program's text, as users see it."""
+        return self.text.source
 
     @cached_property
     def numbered(self) -> Numbered | None:
         """The program on trees, where it gains something: made when the first tree is read."""
-        return by_number(direct(self.source), self.globals)
+        return numbered(self.functions, self.globals)
 
     def trace(self, example: Any, number: int = 0) -> Trace:
         """Return the calls that an example makes.
@@ -149,7 +157,7 @@ class Tracer:
         tables = None if numbered is None else numbered.tables()
         try:
             with self._namespace(recorder) as namespace:
-                root, depth = namespace[PLAIN + self.functions[0].name], _depth()
+                root, depth = namespace[self.functions[0].name], _depth()
                 if numbered is not None and numbered.root not in namespace:
                     exec(numbered.code, namespace)  # noqa: S102 - the text is our own
                 namespace.update(tables or {})
@@ -180,7 +188,7 @@ class Tracer:
             fix = "raise the option max_calls, or visit shared parts once: ForwardDeclaration(memo=True)"
             return ExampleError(f"model at example {number}", expected, "more", fix)
         lines = self.source.splitlines(keepends=True)
-        linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)
+        linecache.cache[CAREFUL] = (len(self.source), None, lines, CAREFUL)
         try:
             self.walk(example)
         except Located as located:
@@ -204,9 +212,17 @@ class Tracer:
         """
         recorder = self._recorder(careful=True)
         adapt(recorder.bindings)
-        with self._namespace(recorder) as namespace, no_garbage():
-            namespace.update(recorder.begin())
-            recorder.end(_drive(self, namespace, namespace[self.functions[0].name](example), careful=True))
+        namespace = self._fresh(compile(self.source, CAREFUL, "exec"))
+        namespace |= recorder.bindings
+        namespace |= recorder.begin()
+        with no_garbage():
+            try:
+                recorder.end(namespace[self.functions[0].name](example, _depth()))
+            except Exception as error:
+                located = None if interrupted(error) else Located(self, namespace, error)
+                if located is None or not located.frames:
+                    raise
+                raise located from None
         recorder.record()
 
     def _recorder(self, *, careful: bool) -> Recorder:
@@ -220,20 +236,23 @@ class Tracer:
         try:
             namespace = self.unused.pop()
         except IndexError:  # all are in use
-            namespace = self.globals | TOOLS
-            namespace[DRIVEN] = partial(_drive, self, namespace)
-            for code in self.code:
-                exec(code, namespace)  # noqa: S102 - the text is our own
+            namespace = self._fresh(self.code)
         namespace.update(recorder.bindings)
+        own = [*recorder.bindings, "call", "numbers", *self.collections, *self.memos, *FIELDS]
+        ended = False
         try:
             yield namespace
+            ended = True
         finally:
-            namespace.update(
-                dict.fromkeys(
-                    [*recorder.bindings, "call", "numbers", *self.collections, *self.memos, *FIELDS]
-                )
-            )
-            self.unused.append(namespace)
+            namespace.update(dict.fromkeys(own))
+            if ended:  # else a thread that ran deep may still find its globals here
+                self.unused.append(namespace)
+
+    def _fresh(self, code: CodeType) -> dict[str, Any]:
+        namespace = self.globals | TOOLS
+        namespace[DEEPER] = Descent(self.functions, namespace)
+        exec(code, namespace)  # noqa: S102 - the text is our own
+        return namespace
 
 
 def _depth() -> int:
@@ -245,85 +264,113 @@ def _depth() -> int:
     return max((sys.getrecursionlimit() - used) // 2, 0)
 
 
-def write_source(functions: Sequence[Procedure]) -> str:
-    """Return the program's text; tracebacks show it."""
-    parts = []
-    for function in functions:
-        header = f"def {function.name}({', '.join(slot.code for slot in function.parameters)}):"
-        # the unreachable yield makes every function a generator, whether it calls others or not
-        parts.append("\n".join([header, *(line.text for line in function.lines), "    yield"]))
-    return "\n\n".join(parts) + "\n"
+class EndlessError(BadDataError):
+    """Data contains itself."""
+
+    def __init__(self) -> None:
+        fix = "cut the cycle, or stop at objects already seen"
+        super().__init__("data that ends", "a part that contains itself", fix)
 
 
-def _drive(
-    tracer: Tracer, namespace: dict[str, Any], begun: Steps, *, careful: bool = False
-) -> tuple[Any, ...]:
-    """Run a generator of the program to its end, with all that it calls; return its result."""
-    stack: list[Steps] = [begun]
-    value: Any = None
-    limit = SHALLOW
-    try:
-        while True:
-            try:
-                stack.append(stack[-1].send(value))
-                value = None
-                if len(stack) > limit:
-                    _refuse_endless(tracer, stack)
-                    limit = min(2 * limit, DEEPEST)
-            except StopIteration as done:
-                value = done.value
-                stack.pop()
-                if not stack:
-                    return value  # type: ignore[no-any-return]
-    except Exception as error:
-        if careful and not interrupted(error):
-            raise Located(tracer, namespace, stack, _as_raised(error, namespace)) from None
-        raise
+@dataclass(slots=True)
+class Descent:
+    """Goes on where functions of a program may call each other no deeper.
+
+    Attributes:
+        functions: those of the program.
+        namespace: their globals.
+        levels: how deep they may call each other so far; 0 where they run in no thread for that yet.
+    """
+
+    functions: Sequence[Procedure]
+    namespace: dict[str, Any]
+    levels: int = 0
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function that may go deeper.
+
+        Raises:
+            BadDataError: where the data contains itself, or is deeper than any.
+        """
+        before = self.levels
+        if before and cycle(self._newest(before // 10), self.functions) is not None:
+            raise EndlessError
+        more = min(before or SHALLOW, DEEPEST - before)
+        if more <= 0:
+            fix = "data must not contain itself; let every case of the recursion go on to a part of it"
+            raise BadDataError("data that ends", f"more than {DEEPEST} levels", fix)
+        self.levels = before + more
+        try:
+            if not before:
+                return in_depth(partial(function, *arguments, more), more + SPARE)
+            raise_limit(self.levels + SPARE)
+            return function(*arguments, more)
+        finally:
+            self.levels = before
+
+    def _newest(self, count: int) -> list[Frame]:
+        """Return the innermost calls of the program's functions; to look at all would take too long."""
+        found: list[Frame] = []
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and len(found) < count:
+            if frame.f_globals is self.namespace and LEFT in frame.f_code.co_varnames:
+                found.append((frame.f_code.co_name, frame.f_lineno, frame.f_locals))
+            frame = frame.f_back
+        return found[::-1]
 
 
-def _refuse_endless(tracer: Tracer, stack: list[Steps]) -> None:
-    """Refuse data that contains itself, or is deeper than any; the stack is cut where it begins again."""
-    newest = stack[len(stack) * 9 // 10 :]  # looking at all of them would take too long
-    if cycle(newest, tracer.functions) is not None:
-        del stack[cycle(stack, tracer.functions) :]
-        found, fix = "a part that contains itself", "cut the cycle, or stop at objects already seen"
-        raise BadDataError("data that ends", found, fix)
-    if len(stack) > DEEPEST:
-        fix = "data must not contain itself; let every case of the recursion go on to a part of it"
-        raise BadDataError("data that ends", f"more than {DEEPEST} levels", fix)
+# A call of a function of the program: the function, the line where it stands, and its variables.
+Frame: TypeAlias = "tuple[str, int, Mapping[str, Any]]"
+
+
+def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None:
+    """Return the place of the first call whose objects an earlier call of its function has too.
+
+    What a function does depends on the objects that it is given, and never on tensors. So such a call never
+    ends, unless an object is an iterator, which changes as it is read.
+    """
+    objects = {function.name: function.objects for function in functions}
+    seen: set[tuple[object, ...]] = set()
+    for place, (name, _, scope) in enumerate(frames):
+        arguments = [scope[x] for x in objects.get(name, ())]
+        if not arguments or not scope[LEFT] or any(hasattr(x, "__next__") for x in arguments):
+            continue  # without any calls left, the call is made once more
+        call = (name, *map(id, arguments))
+        if call in seen:
+            return place
+        seen.add(call)
+    return None
+
+
+def frames_of(namespace: Mapping[str, Any], error: BaseException) -> list[Frame]:
+    """Return the calls of a program's functions that an exception has left, outermost first."""
+    found: list[Frame] = []
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_globals is namespace and LEFT in frame.f_code.co_varnames:
+            found.append((frame.f_code.co_name, trace.tb_lineno, frame.f_locals))
+        trace = trace.tb_next
+    return found
 
 
 class Located(Exception):  # noqa: N818 - carries an error, is none itself
     """An error with the lines at which the program's functions stood."""
 
-    def __init__(
-        self, tracer: Tracer, namespace: dict[str, Any], stack: Sequence[Steps], cause: Exception
-    ) -> None:
+    def __init__(self, tracer: Tracer, namespace: Mapping[str, Any], cause: Exception) -> None:
         super().__init__()
         self.cause = cause
-        starts: dict[str, tuple[int, Procedure]] = {}
-        start = 1
-        for function in tracer.functions:
-            starts[function.name] = (start, function)
-            start += len(function.lines) + 3
-        frames = [
-            (s.gi_frame.f_code.co_name, s.gi_frame.f_lineno, s.gi_frame.f_locals) for s in stack if s.gi_frame
-        ]
-        if len(frames) < len(stack):  # a generator that raised has no frame any more; the traceback has
-            innermost = _innermost(namespace, cause)
-            assert innermost is not None, "the program did not raise"
-            frames.append(innermost)
-        self.places: list[str] = []
-        for name, number, scope in frames:
-            start, function = starts[name]
-            self.line: Line = function.lines[max(number - start - 1, 0)]
-            self.scope: dict[str, Any] = scope
-            place = self.line.subject.place if self.line.subject else ()
-            self.places += [part.format(**scope) for part in place]
+        blames = tracer.text.blames
+        frames = frames_of(namespace, cause)
+        if isinstance(cause, EndlessError):
+            frames = frames[: cycle(frames, tracer.functions)]
+        self.frames = [(blames[line], scope) for _, line, scope in frames if line in blames]
+        self.places = [part.format(**scope) for blame, scope in self.frames for part in blame.place]
+        _shorten(namespace, cause)
 
     def error(self, number: int) -> FoldbatchError:
         """Return the error that the user meets."""
-        line, cause = self.line, self.cause
+        (line, scope), cause = self.frames[-1], self.cause
         kind: type[ExampleError]
         place = joined(self.places)
         where = f"{line.where} at example {number}" + (f" {place}" if place else "")
@@ -344,7 +391,9 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
                 kind, fix = ExampleTypeError, "check the structure of the example"
             case _:
                 kind, fix = ExampleError, ""
-        found = self._found()
+        found = "no object"
+        if isinstance(line.subject, str) and line.subject in scope:
+            found = describe_value(scope[line.subject])
         if line.expected and fix:
             return kind(where, line.expected, found, fix)
         expected = line.expected or (
@@ -352,36 +401,21 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
         )
         return kind(where, expected, f"{_brief(cause)}, given {found}", "see the exception above")
 
-    def _found(self) -> str:
-        subject = self.line.subject
-        if subject is None or subject.code not in self.scope:
-            return "no object"
-        return describe_value(self.scope[subject.code])
-
 
 def joined(places: Sequence[str]) -> str:
     """Return a place as Python would index it; the middle of a long one is left out."""
     return "".join(places if len(places) <= 40 else [*places[:20], "...", *places[-20:]])
 
 
-def _as_raised(error: Exception, namespace: dict[str, Any]) -> Exception:
-    """Return the exception that left a line of the program; of StopIteration Python makes RuntimeError."""
-    cause = error.__cause__
-    if isinstance(error, RuntimeError) and isinstance(cause, StopIteration) and _innermost(namespace, cause):
-        return cause
-    return error
-
-
-def _innermost(namespace: dict[str, Any], cause: Exception) -> tuple[str, int, dict[str, Any]] | None:
-    """Return the function, line and variables of the program where an exception left it, if it did."""
-    innermost = None
-    trace = cause.__traceback__
+def _shorten(namespace: Mapping[str, Any], cause: BaseException) -> None:
+    """Let the traceback of an exception begin at the innermost function of the program."""
+    trace: TracebackType | None = cause.__traceback__
+    innermost = trace
     while trace is not None:
-        frame = trace.tb_frame
-        if frame.f_code.co_filename == FILENAME and frame.f_globals is namespace:
-            innermost = innermost or (frame.f_code.co_name, trace.tb_lineno, frame.f_locals)
+        if trace.tb_frame.f_globals is namespace and LEFT in trace.tb_frame.f_code.co_varnames:
+            innermost = trace
         trace = trace.tb_next
-    return innermost
+    cause.__traceback__ = innermost
 
 
 def _unlocated(error: Exception, number: int) -> FoldbatchError:

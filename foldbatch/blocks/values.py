@@ -2,7 +2,7 @@
 
 At run time a tensor is an int (the number of a value), a sequence a list, an object itself.
 While building, a value says which expression of the tracing program will hold it: a tensor is
-a symbolic `Node` in the graph of its region, everything else is named here. A tuple is a
+a symbolic `Node` in the graph of its region, everything else has an `Expression`. A tuple is a
 Python tuple of values, void is None.
 """
 
@@ -14,6 +14,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from foldbatch.blocks.tracing import Expression, Place, Tuple
 from foldbatch.errors import BlockValueError
 from foldbatch.model.wires import Flow
 from foldbatch.static.graph import Node
@@ -31,26 +32,24 @@ from foldbatch.types import (
     terminals,
 )
 
-Place = tuple[str, ...]  # how to find an object from the function's argument, as text to be formatted
-
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """A Python object, held by the expression `code`; `place` leads to it from the argument."""
+    """A Python object; `place` leads to it from the argument."""
 
-    code: str
+    expression: Expression
     place: Place = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A finite sequence, held by the expression `code` as a list.
+    """A finite sequence, held as a list.
 
     An element is what its type's terminals are at run time: itself where there is one, else a
     flat tuple. `wires` has an entry per terminal, None where it holds no tensor.
     """
 
-    code: str
+    expression: Expression
     element: Type
     wires: tuple[Any, ...]
 
@@ -69,7 +68,7 @@ Value = Union[Node, Object, Sequence, Repeated, tuple["Value", ...], None]  # no
 class Terminal:
     """A terminal of a value at run time: the expression that holds it, and its wires if any."""
 
-    code: str
+    expression: Expression
     type: Type
     wires: Any = None
     place: Place = ()
@@ -126,19 +125,15 @@ def as_object(value: Value) -> Value:
     """Return a tuple of objects as the one object that it is; any other value as itself.
 
     >>> as_object((Object("a"), (Object("b"),)))
-    Object(code='(a, (b,))', place=())
+    Object(expression=Tuple(items=('a', Tuple(items=('b',)))), place=())
     """
     match value:
         case tuple() if value:
             items = [as_object(item) for item in value]
-            codes = [item.code for item in items if isinstance(item, Object)]
-            if len(codes) == len(items):
-                return Object(f"({', '.join(codes)}{',' if len(codes) == 1 else ''})", _first_place(items))
+            objects = [item for item in items if isinstance(item, Object)]
+            if len(objects) == len(items):
+                return Object(Tuple(tuple(item.expression for item in objects)), objects[0].place)
     return value
-
-
-def _first_place(items: list[Value]) -> Place:
-    return next((item.place for item in items if isinstance(item, Object)), ())
 
 
 def new_wires(type_: Type) -> Any:

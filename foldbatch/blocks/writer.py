@@ -1,6 +1,6 @@
-"""Writing the lines of the tracing program, each with the block that it comes from.
+"""Writing the statements of the tracing program, each with the block that it comes from.
 
-Every line remembers the block it is for and where in the data it looks, at no cost while it runs.
+Every statement remembers the block it is for and where in the data it looks, at no cost while it runs.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from foldbatch.blocks.drafts import Line, Procedure, Region
-from foldbatch.blocks.values import Object, Place
+from foldbatch.blocks.drafts import Procedure, Region
+from foldbatch.blocks.tracing import Apply, Assign, Blame, Constant, Expression, Place, Read, Statement
+from foldbatch.blocks.values import Object
 from foldbatch.errors import BlockValueError
 
 LONGEST = 60  # characters of a block's repr in an error
@@ -25,11 +26,11 @@ class Writer:
 
     def __init__(self, root: object, *, inferring: bool) -> None:
         self.inferring = inferring
-        self.globals: dict[str, Any] = {}
         self._path: list[object] = [root]
         self._function: Procedure | None = None
         self._regions: list[Region] = []
-        self._indent = 1
+        self._body: list[Statement] = []
+        self._levels = 0  # how many bodies the present one stands in
         self._loops = 0
         self._names = 0
 
@@ -52,7 +53,7 @@ class Writer:
     @property
     def path(self) -> str:
         """The path by which the root reaches the present block, as Python would index it."""
-        self._path[0] = str(self._path[0])  # printed once: every line asks, and the root may be a large block
+        self._path[0] = str(self._path[0])  # printed once: all statements ask, and the root may be large
         return "".join(map(str, self._path))
 
     @contextmanager
@@ -69,79 +70,92 @@ class Writer:
         path, name = self.path, shown(block)
         return path if len(self._path) == 1 and path.endswith(name) else f"{path} {name}"
 
-    # -- lines and names
+    # -- statements and names
 
     def fresh(self, stem: str = "t") -> str:
         """Return a variable name not used before."""
         self._names += 1
         return f"{stem}{self._names}"
 
-    def constant(self, stem: str, value: object) -> str:
-        """Make a Python object visible to the program; return its name."""
-        name = self.fresh(f"{stem}_")
-        self.globals[name] = value
-        return name
+    def constant(self, stem: str, value: object) -> Constant:
+        """Return a constant of the program with a name of its own."""
+        return Constant(self.fresh(f"{stem}_"), value)
 
-    def line(
-        self,
-        text: str,
-        subject: Object | None = None,
-        expected: str = "",
-        *,
-        where: str = "",
-        calls: str = "",
-    ) -> None:
-        """Add a line to the program; on an error it is blamed on the present block and `subject`."""
-        assert self._function is not None
-        line = Line("    " * self._indent + text, where or self.path, subject, expected, calls)
-        self._function.lines.append(line)
+    def blame(
+        self, subject: Object | None = None, expected: str = "", *, where: str = "", calls: str = ""
+    ) -> Blame:
+        """Return what an error is told of: by default the present block."""
+        if subject is None:
+            return Blame(where or self.path, None, (), expected, calls)
+        return Blame(where or self.path, subject.expression, subject.place, expected, calls)
 
-    def assign(
+    def add(self, statement: Statement) -> None:
+        """Add a statement to the program."""
+        self._body.append(statement)
+
+    def assign(self, variable: str, value: Expression) -> None:
+        """Add the assignment of a value to a variable."""
+        self.add(Assign(self.blame(), (variable,), value))
+
+    def apply(
         self,
-        expression: str,
-        place: Place,
+        function: Constant,
         subject: Object,
+        *more: Expression,
+        place: Place | None = None,
         expected: str = "",
-        *,
         where: str = "",
         calls: str = "",
     ) -> Object:
-        """Add a line that computes an object from `subject`; return it."""
+        """Add a call of a function on an object, and perhaps more; return the object that it makes."""
         name = self.fresh()
-        self.line(f"{name} = {expression}", subject, expected, where=where, calls=calls)
-        return Object(name, place)
+        blame = self.blame(subject, expected, where=where, calls=calls)
+        self.add(Apply(blame, name, function, (subject.expression, *more)))
+        return Object(name, subject.place if place is None else place)
+
+    def item(
+        self,
+        subject: Object,
+        key: Any,
+        default: Constant | None = None,
+        place: Place | None = None,
+        expected: str = "",
+        where: str = "",
+    ) -> Object:
+        """Add the reading of an item of an object; return the item."""
+        name = self.fresh()
+        # an enum's repr is no expression, though it be a str or an int
+        given = Constant("", key) if type(key) in (str, int) else self.constant("key", key)
+        self.add(Read(self.blame(subject, expected, where=where), name, subject.expression, given, default))
+        return Object(name, subject.place if place is None else place)
 
     @contextmanager
-    def indented(self, header: str, subject: Object | None = None, expected: str = "") -> Iterator[Region]:
-        """Build a nested region under a line such as ``if ...:`` or ``for ...:``."""
-        is_loop = header.startswith(("for", "while"))
-        self._loops += is_loop
+    def inside(self, levels: int = 1, *, loop: bool = False) -> Iterator[list[Statement]]:
+        """Build a body in a nested region; yields its statements.
+
+        Args:
+            levels: how far it is indented in the printed program.
+            loop: whether it is done several times.
+        """
+        self._loops += loop
         if self._loops > LOOPS:
             fix = "make what is inside a ForwardDeclaration of its own"
             raise BlockValueError(self.path, f"up to {LOOPS} sequences inside each other", "more", fix)
-        self.line(header, subject, expected)
+        outer, self._body = self._body, []
         self._regions.append(Region())
+        self._levels += levels
         try:
-            with self.shifted(1):
-                yield self.region
-                self.line("pass")
+            yield self._body
         finally:
+            self._body = outer
+            self._levels -= levels
             self._regions.pop()
-            self._loops -= is_loop
-
-    @contextmanager
-    def shifted(self, levels: int) -> Iterator[None]:
-        """Indent what is written meanwhile by some levels more."""
-        self._indent += levels
-        try:
-            yield
-        finally:
-            self._indent -= levels
+            self._loops -= loop
 
     @property
     def deep(self) -> bool:
-        """Whether lines are indented so far that a choice should go on in a function of its own."""
-        return self._indent > DEEP
+        """Whether bodies are so far inside each other that a choice should go on in a function of its own."""
+        return self._levels > DEEP
 
 
 class _Printing(threading.local):

@@ -179,7 +179,6 @@ class Signature:
         return Draft(
             name,
             number,
-            "",
             operands=[(node, flow()) for _, node in self.operands],
             sequences=[
                 (axis, [(node, flow()) for _, node in members]) for _, axis, members in self.sequences
@@ -528,7 +527,7 @@ def _signature(
     operands = [(path, node) for path, node in operands if node in read]
     sequences = [s for s in sequences if any(node in read for _, node in s[2])]
     feeds = [(path, node, feed) for path, node, feed in feeds if node in read]
-    draft = Draft(self.name, 0, "")
+    draft = Draft(self.name, 0)
     if KEY in read:
         draft.keys = [len(feeds)]
         feeds.append(("", KEY, Feed(KEY.type, self.name, "")))

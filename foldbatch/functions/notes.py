@@ -6,7 +6,6 @@ among the globals of their code.
 
 from __future__ import annotations
 
-import contextvars
 import os
 import sys
 import threading
@@ -25,6 +24,7 @@ from foldbatch.functions.cells import GLOBALS, Cell, Signature, Slow, name_of
 from foldbatch.functions.values import Reading, Value
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.operators import Hooks
+from foldbatch.system.depth import in_depth
 from foldbatch.types import TensorType
 
 Index = NDArray[np.int64]
@@ -35,7 +35,6 @@ if hasattr(os, "register_at_fork"):  # forks wait for the end of a run, so that 
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 MANY = 1_000_000  # numbers of calls, after which a run ends
 DEEP = 10_000_000  # calls within calls in a walk
-STACK = 1 << 30  # bytes of stack for them, which are used only as far as the walk is deep
 OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
 
 
@@ -229,7 +228,7 @@ def session(run: Callable[[], T]) -> T:
         try:
             return run()
         except RecursionError:
-            return _deep(run)
+            return in_depth(run, DEEP)  # the walk calls itself deeper than Python lets it by default
 
 
 def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call: int, max_calls: int) -> str:
@@ -262,39 +261,6 @@ def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call
 
     note(watched, [example], [0], [signature], max_calls)
     return places[call] if call < len(places) else ""
-
-
-def _deep(run: Callable[[], T]) -> T:
-    """Run a walk that calls itself deeper than Python lets it by default.
-
-    Calls of plain functions take no stack of the machine, but up to Python 3.11 those through built-in
-    functions do, without a check; so they get a thread with a large one.
-    """
-    limit = sys.getrecursionlimit()
-    found: list[Any] = []
-    context = contextvars.copy_context()
-
-    def target() -> None:
-        sys.setrecursionlimit(DEEP)
-        try:
-            found.append(context.run(run))
-        except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
-            found.append(error)
-
-    size = threading.stack_size(STACK)
-    try:
-        thread = threading.Thread(target=target, name="foldbatch walk")
-        thread.start()
-    finally:
-        threading.stack_size(size)
-    try:
-        thread.join()
-    finally:
-        sys.setrecursionlimit(limit)
-    if isinstance(found[0], BaseException):
-        raise found[0]
-    done: T = found[0]
-    return done
 
 
 @contextmanager

@@ -28,7 +28,6 @@ class Draft:
     Attributes:
         name: what reports and errors call it; no two cells of a model are called alike.
         number: the number of the cell.
-        variable: the variable that holds the number of a call's first value.
         operands: the tensors read, with their wires; ragged ones belong to `sequences`.
         sequences: per sequence read, its ragged axis and the tensors of an element, with their wires.
         feeds: the data read.
@@ -43,7 +42,6 @@ class Draft:
 
     name: str
     number: int
-    variable: str
     operands: list[tuple[Node, Flow]] = field(default_factory=list)
     sequences: list[tuple[Axis, list[tuple[Node, Flow]]]] = field(default_factory=list)
     feeds: list[tuple[Node, Feed]] = field(default_factory=list)
@@ -61,8 +59,7 @@ class Draft:
         members = [wire for _, several in self.sequences for _, wire in several]
         return [*(wire for _, wire in self.operands), *members]
 
-    def output(self, node: Node) -> tuple[str, Flow]:
-        """Make a node an output; return the expression of its number and its wire."""
+    def output(self, node: Node) -> tuple[int, Flow]:
+        """Make a node an output; return its number and its wire."""
         wire = self.outputs.setdefault(node, Flow())
-        number = list(self.outputs).index(node)
-        return (f"{self.variable} + {number}" if number else self.variable), wire
+        return list(self.outputs).index(node), wire

@@ -96,7 +96,6 @@ def _kept(draft: Draft, number: int, outputs: dict[Node, Flow], read: set[Node])
     left = Draft(
         draft.name,
         number,
-        draft.variable,
         operands=[draft.operands[i] for i in operands],
         sequences=[draft.sequences[i] for i in lists],
         feeds=[draft.feeds[i] for i in feeds],

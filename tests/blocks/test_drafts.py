@@ -1,9 +1,9 @@
-"""What building collects: lines with what they are for, and what a region has read and drafted."""
+"""What building collects: statements with what they are for, and what a region has read and drafted."""
 
 from __future__ import annotations
 
 import foldbatch as fb
-from foldbatch.blocks.drafts import Line, Reading, Region
+from foldbatch.blocks.drafts import Reading, Region
 from foldbatch.blocks.values import Object
 from foldbatch.model.drafts import Feed
 from foldbatch.types import TensorType
@@ -26,15 +26,15 @@ def test_a_region_starts_empty_and_shares_nothing_with_others():
     assert not (second.values or second.feeds or second.elements or second.drafts or second.metrics)
 
 
-def test_lines_tell_the_block_that_they_are_for():
+def test_statements_tell_the_block_that_they_are_for():
     """What its object must have, and whether it calls a function of the user's, so that errors can say it."""
     (root,) = functions(fb.GetItem("x") >> fb.InputTransform(len) >> fb.Scalar())
-    assert all(isinstance(line, Line) and line.text for line in root.lines)
-    assert [(line.where, line.expected, line.calls) for line in root.lines[:2]] == [
+    blames = [statement.blame for statement in root.body]
+    assert [(blame.where, blame.expected, blame.calls) for blame in blames[:2]] == [
         ("model GetItem('x')", "an item 'x'", ""),
         ("model InputTransform(len)", "", "function"),
     ]
-    assert root.lines[0].subject is not root.lines[1].subject
+    assert blames[0].subject != blames[1].subject
 
 
 def test_a_function_knows_which_it_calls_in_any_case():

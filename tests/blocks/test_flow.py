@@ -10,6 +10,7 @@ from foldbatch.blocks.inference import specimen
 from foldbatch.blocks.values import Object, Repeated, Terminal, new_wires, type_of
 from foldbatch.errors import BlockTypeError
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType
+from tests.blocks.printed import lines
 
 FLOAT, ROW = TensorType(()), TensorType((2,))
 TYPES = [
@@ -27,10 +28,6 @@ def builder():
     return Builder.scratch("root")
 
 
-def lines(builder, function=0):
-    return [line.text.strip() for line in builder.functions[function].lines]
-
-
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 def test_what_is_assigned_is_read_as_the_same_type(builder, type_):
     variables = declare(builder, type_)
@@ -41,7 +38,7 @@ def test_what_is_assigned_is_read_as_the_same_type(builder, type_):
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 def test_what_is_passed_on_is_read_inside_as_the_same_type(builder, type_):
     variables = pass_on(builder, specimen(builder, type_))
-    with builder.indented("if True:"):
+    with builder.inside():
         assert type_of(read(builder, variables)) == type_
 
 
@@ -49,8 +46,8 @@ def test_variables_are_assigned_all_at_once(builder):
     """What one is given may be what another holds."""
     pair = declare(builder, TupleType((FLOAT, OBJECT)))
     a, b = pair.slots
-    assign(builder, pair, (specimen(builder, FLOAT), Object(b.code)), "")
-    assert lines(builder)[-1].startswith(f"{a.code}, {b.code} = ")
+    assign(builder, pair, (specimen(builder, FLOAT), Object(b.expression)), "")
+    assert lines(builder)[-1].startswith(f"{a.expression}, {b.expression} = ")
 
 
 def test_every_assignment_reaches_whoever_reads(builder):
@@ -70,7 +67,7 @@ def test_void_needs_no_line(builder):
 def test_a_tuple_of_objects_may_be_assigned_to_an_object(builder):
     variables = declare(builder, OBJECT)
     assign(builder, variables, (Object("a"), Object("b")), "")
-    assert lines(builder) == [f"{variables.slots[0].code} = (a, b)"]
+    assert lines(builder) == [f"{variables.slots[0].expression} = (a, b)"]
 
 
 def test_another_type_is_refused_with_the_callers_words(builder):
@@ -107,7 +104,7 @@ def test_a_call_connects_arguments_to_parameters_and_results_to_what_is_read(bui
     assert given.wires.flows_to == [parameter.wires]
     _, wire = builder.region.values[outcome]
     assert result.wires.flows_to == [wire]
-    assert lines(builder)[-1].endswith(f" = yield {function.name}(a)")
+    assert lines(builder)[-1].endswith(f", = {function.name}(a, left - 1)")
     assert lines(builder, 1) == ["return (x0,)"]
 
 
@@ -115,7 +112,8 @@ def test_a_call_of_objects_is_blamed_on_the_first(builder):
     function = builder.declare("key", "f", TupleType((FLOAT, OBJECT)), OBJECT)
     subject = Object("x", ("['a']",))
     outcome = make_call(builder, function, (specimen(builder, FLOAT), subject))
-    assert builder.functions[0].lines[-1].subject == subject
+    blame = builder._body[-1].blame
+    assert (blame.subject, blame.place) == ("x", subject.place)
     assert outcome.place == ("['a']",)
 
 

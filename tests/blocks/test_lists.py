@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.builder import Builder, packed
 from foldbatch.blocks.inference import specimen
 from foldbatch.blocks.lists import (
     append,
@@ -14,12 +14,13 @@ from foldbatch.blocks.lists import (
     empty_list,
     expect_list,
     expect_sequence,
-    packed,
 )
-from foldbatch.blocks.values import Object, Repeated, Sequence, type_of
+from foldbatch.blocks.tracing import Tuple
+from foldbatch.blocks.values import Object, Repeated, Sequence, Terminal, type_of
 from foldbatch.errors import BlockTypeError
 from foldbatch.static.graph import input_node
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType
+from tests.blocks.printed import lines
 
 FLOAT, ROW = TensorType(()), TensorType((2,))
 PAIR = TupleType((FLOAT, TupleType((ROW, VOID))))
@@ -29,11 +30,6 @@ BLOCK = fb.Identity()
 @pytest.fixture
 def builder():
     return Builder.scratch("root")
-
-
-def lines(builder):
-    (function,) = builder.functions
-    return [line.text.strip() for line in function.lines]
 
 
 def test_objects_and_sequences_are_lists_as_they_are(builder):
@@ -48,15 +44,15 @@ def test_a_tuple_of_one_type_is_made_a_list(builder):
     found = expect_list(BLOCK, builder, two)
     assert type_of(found) == SequenceType(PAIR)
     codes = [builder.region.values[x][0] for a, (b, _) in two for x in (a, b)]
-    assert lines(builder) == ["{} = [({}, {}), ({}, {})]".format(found.code, *codes)]
+    assert lines(builder) == ["{} = [({}, {}), ({}, {})]".format(found.expression, *codes)]
 
 
 def test_a_tuple_of_objects_is_made_an_object(builder):
     found = expect_list(BLOCK, builder, (Object("a"), Object("b")))
     assert isinstance(found, Object)
-    assert lines(builder) == [f"{found.code} = [a, b]"]
+    assert lines(builder) == [f"{found.expression} = [a, b]"]
     nested = expect_list(BLOCK, builder, ((Object("a"),), (Object("b"),)))
-    assert lines(builder)[-1] == f"{nested.code} = [(a,), (b,)]"
+    assert lines(builder)[-1] == f"{nested.expression} = [(a,), (b,)]"
 
 
 @pytest.mark.parametrize(
@@ -92,9 +88,8 @@ def test_a_sequence_of_tensors_holds_no_objects(builder, value):
 
 
 def test_an_element_is_itself_or_a_flat_tuple():
-    assert packed(["a"]) == "a"
-    assert packed(["a", "b", "c"]) == "(a, b, c)"
-    assert packed([]) == "()"
+    slots = [Terminal(name, FLOAT) for name in "abc"]
+    assert [packed(slots[:n]) for n in (1, 3, 0)] == ["a", Tuple(("a", "b", "c")), Tuple(())]
 
 
 def test_a_walk_takes_elements_apart_and_remembers_the_place(builder):
@@ -114,7 +109,7 @@ def test_what_is_added_reaches_who_reads_the_list(builder):
     assert first is known
     again = append(builder, specimen(builder, PAIR), "t")
     assert isinstance(again, Sequence)
-    assert (again.code, again.element, len(again.wires)) == ("t", PAIR, 2)
+    assert (again.expression, again.element, len(again.wires)) == ("t", PAIR, 2)
     assert lines(builder)[-1].startswith("t.append((")
     assert all(wire not in other.wires for wire in known.wires for other in (again,))
 

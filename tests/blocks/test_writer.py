@@ -1,4 +1,4 @@
-"""Writing the tracing program: names, indented lines, and where each line comes from."""
+"""Writing the tracing program: names, bodies, and where each statement comes from."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.tracing import Blame, Return
 from foldbatch.blocks.values import Object
 from foldbatch.blocks.writer import LONGEST, shown
 from foldbatch.types import OBJECT, VOID
+from tests.blocks.printed import lines, lines_of
 
 
 @pytest.fixture
 def builder():
     """A builder inside a function; its lines are the first function's."""
     return Builder.scratch("root")
-
-
-def lines(builder):
-    return builder.functions[0].lines
 
 
 def test_the_path_says_where_a_block_stands(builder):
@@ -29,11 +27,11 @@ def test_the_path_says_where_a_block_stands(builder):
 
 
 def test_a_path_is_left_even_on_an_error(builder):
-    with pytest.raises(ZeroDivisionError), builder.at(".map"), builder.indented("for x in y:"):
-        builder.line(str(1 / 0))
+    with pytest.raises(ZeroDivisionError), builder.at(".map"), builder.inside(loop=True):
+        builder.assign("x", str(1 / 0))
     assert builder.path == "root"
-    builder.line("after")
-    assert lines(builder)[-1].text == "    after"
+    builder.assign("x", "after")
+    assert lines(builder) == ["x = after"]
 
 
 def test_a_root_that_names_the_block_is_not_repeated(builder):
@@ -49,39 +47,37 @@ def test_names_are_new_whatever_their_stem(builder):
     assert len({builder.fresh(stem) for stem in "aab" for _ in range(5)}) == 15
 
 
-def test_a_constant_is_visible_to_the_program_by_a_name_of_its_own(builder):
+def test_a_constant_has_a_name_of_its_own(builder):
     a, b = object(), object()
-    names = [builder.constant("key", value) for value in (a, b, a)]
-    assert len(set(names)) == 3
-    assert [builder.globals[name] for name in names] == [a, b, a]
+    constants = [builder.constant("key", value) for value in (a, b, a)]
+    assert len({constant.name for constant in constants}) == 3
+    assert [constant.value for constant in constants] == [a, b, a]
 
 
-def test_a_line_remembers_where_it_is_from_and_what_it_looks_at(builder):
+def test_a_statement_remembers_where_it_is_from_and_what_it_looks_at(builder):
     subject = Object("x", ("['a']",))
     with builder.at("[0]"):
-        found = builder.assign("x.y", ("['a']", ".y"), subject, "an attribute", calls="y")
-        builder.line("pass", where="elsewhere")
-    assert found.place == ("['a']", ".y")
-    first, second = lines(builder)
-    assert (first.text, first.where, first.subject) == (f"    {found.code} = x.y", "root[0]", subject)
-    assert (first.expected, first.calls) == ("an attribute", "y")
-    assert (second.where, second.subject) == ("elsewhere", None)
+        function = builder.constant("fn", len)
+        found = builder.apply(function, subject, place=("['b']",), expected="a length", calls="len")
+        builder.add(Return(builder.blame(where="elsewhere"), ()))
+    assert found.place == ("['b']",)
+    first, second = (statement.blame for statement in builder._body)
+    assert lines(builder) == [f"{found.expression} = {function.name}(x)", "return ()"]
+    assert first == Blame("root[0]", "x", ("['a']",), "a length", "len")
+    assert second == Blame("elsewhere")
 
 
-def test_a_region_is_indented_and_has_values_of_its_own(builder):
+def test_a_body_has_a_region_of_its_own(builder):
     outer = builder.region
-    with builder.indented("if x:") as inner:
-        assert builder.region is inner is not outer
-        with builder.indented("for y in x:"):
-            builder.line("y")
+    with builder.inside() as body:
+        assert (inner := builder.region) is not outer
+        with builder.inside() as other:
+            assert builder.region is not inner
+            builder.assign("y", "x")
+        builder.assign("z", "x")
     assert builder.region is outer
-    assert [line.text for line in lines(builder)] == [
-        "    if x:",
-        "        for y in x:",
-        "            y",
-        "            pass",
-        "        pass",
-    ]
+    assert [lines_of(tuple(part)) for part in (other, body)] == [["y = x"], ["z = x"]]
+    assert lines(builder) == []
 
 
 def test_functions_are_written_apart():
@@ -90,10 +86,10 @@ def test_functions_are_written_apart():
     with builder.define(outer, "outer"), builder.at("[1]"):
         with builder.define(inner, "inner"):
             assert builder.path == "inner"
-            builder.line("b")
+            builder.assign("b", "x")
         assert builder.path == "outer[1]"
-        builder.line("a")
-    assert [[line.text for line in f.lines] for f in (outer, inner)] == [["    a"], ["    b"]]
+        builder.assign("a", "x")
+    assert [lines_of(f.body) for f in (outer, inner)] == [["a = x"], ["b = x"]]
 
 
 def test_a_long_block_is_shown_by_its_kind():

@@ -144,7 +144,7 @@ def chain(*, back: bool) -> list[Draft]:
     """A leaf, a node that reads pairs of states, and a loss; states go `back` to the node, or do not."""
     weight = parameter_node(fb.Parameter([4, 2], name="w"))
     x, left, right, top = (input_node(PAIR) for _ in range(4))
-    leaf, node, loss = (Draft(name, i, f"v{i}") for i, name in enumerate(("leaf", "node", "loss")))
+    leaf, node, loss = (Draft(name, i) for i, name in enumerate(("leaf", "node", "loss")))
     state, root = Flow(), Flow()
     leaf.feeds.append((x, Feed(PAIR, "leaf x", "")))
     _, out = leaf.output(ops.exp(x))
@@ -177,7 +177,7 @@ def test_a_wire_that_holds_a_result_is_an_arena_of_results():
 def test_members_of_a_sequence_are_operands_of_their_own():
     axis = ragged()
     a, b = input_node(PAIR, axis), input_node(TensorType(()), axis)
-    leaf, each = Draft("leaf", 0, "v0"), Draft("each", 1, "v1")
+    leaf, each = Draft("leaf", 0), Draft("each", 1)
     wires = [leaf.output(ops.batched(node))[1] for node in (np.zeros(2, "float32"), np.float32(1))]
     each.sequences.append((axis, [(a, wires[0]), (b, wires[1])]))
     each.losses.append(("loss", ops.segment_sum(ops.sum(a) * b)))
@@ -192,9 +192,7 @@ def test_members_of_a_sequence_are_operands_of_their_own():
 
 def test_what_drafts_say_of_feeds_metrics_and_keys_is_kept():
     x = input_node(PAIR)
-    draft = Draft(
-        "cell", 0, "v0", feeds=[(KEY, Feed(KEY.type, "key", "")), (x, Feed(PAIR, "x", ""))], keys=[0]
-    )
+    draft = Draft("cell", 0, feeds=[(KEY, Feed(KEY.type, "key", "")), (x, Feed(PAIR, "x", ""))], keys=[0])
     draft.metrics += [("a", ops.sum(x)), ("b", ops.exp(x))]
     draft.labels.append(1)
     model = one_by_one([draft])
@@ -229,7 +227,7 @@ def test_calls_known_by_integers_may_be_shared():
     table = parameter_node(fb.Parameter([5, 2], name="table"))
 
     def flags(node: Node, feed: Node, *, loss: bool = False) -> tuple[bool, bool]:
-        draft = Draft("cell", 0, "v0", feeds=[(feed, Feed(feed.type, "x", ""))])
+        draft = Draft("cell", 0, feeds=[(feed, Feed(feed.type, "x", ""))])
         draft.output(node)
         if loss:
             draft.losses.append(("loss", ops.sum(node)))

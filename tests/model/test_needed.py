@@ -24,7 +24,7 @@ def first_wire(draft: Draft) -> Flow:
 def chain() -> tuple[list[Draft], list[Node]]:
     """Return two cells: x, y -> x + x, y + y, x + y; and from the last two of these p -> p * p, q -> q * q."""
     x, y, p, q = (input_node(T) for _ in range(4))
-    first, second = Draft("first", 0, "v0", feeds=[reads(x), reads(y)]), Draft("second", 1, "v1")
+    first, second = Draft("first", 0, feeds=[reads(x), reads(y)]), Draft("second", 1)
     for node in (x + x, y + y, x + y):
         first.output(node)
     for node, wire in zip((p, q), list(first.outputs.values())[1:], strict=True):
@@ -50,7 +50,7 @@ def test_a_cell_that_nobody_needs_is_dropped_and_the_others_count_on():
     assert needed(drafts, []) == {}
     drafts[1].outputs.clear()
     drafts[1].losses.append(("loss", drafts[1].operands[1][0]))
-    drafts = [Draft("none", 0, "v"), *drafts]
+    drafts = [Draft("none", 0), *drafts]
     drafts[1].number, drafts[2].number = 1, 2
     kept = needed(drafts, [])
     assert {old: each.draft.number for old, each in kept.items()} == {1: 0, 2: 1}
@@ -62,11 +62,11 @@ def test_a_cell_that_nobody_needs_is_dropped_and_the_others_count_on():
 def test_elements_of_a_sequence_are_kept_together():
     axis = ragged("list")
     a, b = (input_node(T, axis) for _ in range(2))
-    source = Draft("source", 0, "v0")
+    source = Draft("source", 0)
     x = input_node(T)
     source.feeds.append(reads(x))
     wires = [source.output(node)[1] for node in (x + x, x * x)]
-    reader = Draft("reader", 1, "v1", sequences=[(axis, [(a, wires[0]), (b, wires[1])])])
+    reader = Draft("reader", 1, sequences=[(axis, [(a, wires[0]), (b, wires[1])])])
     other = ragged("other")
     c = input_node(T, other)
     reader.sequences.append((other, [(c, Flow())]))
@@ -79,7 +79,7 @@ def test_elements_of_a_sequence_are_kept_together():
 
 def test_marks_and_labels_go_with_their_metric():
     x, y, mark = (input_node(T) for _ in range(3))
-    draft = Draft("cell", 0, "v0", feeds=[reads(y), reads(x), reads(mark)])
+    draft = Draft("cell", 0, feeds=[reads(y), reads(x), reads(mark)])
     draft.metrics.append(("m", x))
     draft.labels.append(0)
     draft.marks.append((0, 2))

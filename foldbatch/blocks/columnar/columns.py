@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,18 +14,15 @@ from foldbatch.blocks.columnar.items import planted
 from foldbatch.blocks.columnar.joining import Bounds, differences, join, number
 from foldbatch.blocks.columnar.kinds import Column, Data, Refused, Stored
 from foldbatch.blocks.columnar.scope import Run, Scope
-from foldbatch.blocks.columnar.statements import Parser
+from foldbatch.blocks.columnar.statements import body_of
 from foldbatch.blocks.columnar.visits import Again, Function, visit
+from foldbatch.blocks.drafts import Procedure
 from foldbatch.model.model import Model
 from foldbatch.model.wires import components
 from foldbatch.scheduler.record import TraceColumns
 from foldbatch.trees import Tree
 from foldbatch.trees.records import Records
 from foldbatch.types import TensorType
-
-if TYPE_CHECKING:
-    from foldbatch.blocks.drafts import Procedure
-
 
 MANY, MOST_EXAMPLES = 1_000_000, 10_000  # nodes and examples of a record, about
 FEW = 1300  # nodes: fewer are traced one by one, which takes no longer
@@ -129,16 +126,15 @@ class Columns:
         return visit(self.functions, scope, name, arguments)
 
 
-def find(functions: Sequence[Procedure], globals_: Mapping[str, Any], model: Model) -> Columns | str:
+def find(functions: Sequence[Procedure], model: Model) -> Columns | str:
     """Return the columns of a tracing program, or what keeps it from having any: a block and a reason.
 
     Args:
         functions: the functions of the program, the root's first.
-        globals_: what the program finds among its globals.
         model: the model that traces fit.
     """
     try:
-        columns = Columns(_functions(functions, globals_), model, model.bounds, _width(model))
+        columns = Columns(_functions(functions), model, model.bounds, _width(model))
         columns.record([], 0)
     except Refused as refused:
         return str(refused)
@@ -165,7 +161,7 @@ def _width(model: Model) -> int:
     return max([1, *(len(signature.outputs) for signature in model.signatures)])
 
 
-def _functions(functions: Sequence[Procedure], globals_: Mapping[str, Any]) -> dict[str, Function]:
+def _functions(functions: Sequence[Procedure]) -> dict[str, Function]:
     calls = {function.name: function.calls for function in functions}
     component = components(list(calls), calls)
     made: dict[str, Function] = {}
@@ -173,14 +169,14 @@ def _functions(functions: Sequence[Procedure], globals_: Mapping[str, Any]) -> d
     def call(scope: Scope, name: str, arguments: list[Column]) -> list[Column]:
         return visit(made, scope, name, arguments)
 
-    parser = Parser(globals_, frozenset(calls), call)
     for function in functions:
         recurs = any(component[name] == component[function.name] for name in function.calls)
         results = [slot.type for slot in function.results]
         if recurs and not all(isinstance(type_, TensorType) for type_ in results):
             raise Refused("a recursion returns an object", function.path)
-        parameters = tuple(slot.code for slot in function.parameters)
-        memo = any(line.text.strip().startswith("key = ") for line in function.lines[:1])
-        body = parser.parse(function)
-        made[function.name] = Function(function.name, parameters, len(results), recurs, memo, body)
+        parameters = tuple(function.names)
+        body = body_of(function.body, call)
+        made[function.name] = Function(
+            function.name, parameters, len(results), recurs, bool(function.memo), body
+        )
     return made

@@ -1,56 +1,51 @@
-"""Statements: lines of the tracing program, each made a function that applies it to all lanes of a scope.
-
-A program is a few kinds of lines, for it is written by blocks. Lines of another kind are refused.
-"""
+"""Statements of the tracing program, each made a function that applies it to all lanes of a scope."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from foldbatch.blocks.columnar.calling import UserFunction, of_numbers
-from foldbatch.blocks.columnar.items import items_of, lengths_of, take_item, zipped
-from foldbatch.blocks.columnar.kinds import Column, Data, Lists, Refused, Stored, merge, take, unstored
+from foldbatch.blocks import tracing
+from foldbatch.blocks.columnar.calling import UserFunction, are_immutable, of_numbers
+from foldbatch.blocks.columnar.items import items_of, lengths_of, take_item
+from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, Stored, unstored
 from foldbatch.blocks.columnar.scope import Part, Scope
-from foldbatch.blocks.columnar.steps import (
-    Step,
-    applying,
-    as_numbers,
-    choosing,
-    condition_of,
-    copying,
-    name_of,
-    parts_of,
-    picking,
-    refusing,
-    refusing_rest,
-    taking,
-    unknown,
-    unpacking,
+from foldbatch.blocks.tracing import (
+    Append,
+    Apply,
+    Assign,
+    Branch,
+    Call,
+    Case,
+    Constant,
+    Count,
+    Expression,
+    Invoke,
+    Limit,
+    Listed,
+    Loop,
+    Output,
+    Present,
+    Read,
+    Return,
+    Statement,
+    Tuple,
+    statements_of,
 )
-from foldbatch.blocks.parsed import APPENDS
 
-if TYPE_CHECKING:
-    from foldbatch.blocks.drafts import Procedure
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement, with the path of the block that it is for."""
-
-    step: Step
-    where: str
+Step: TypeAlias = "Callable[[Scope], None]"
+Visit: TypeAlias = "Callable[[Scope, str, list[Column]], list[Column]]"
+REFUSED = "there is an example that the program refuses"
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Statements in order, and the variables that they assign."""
+    """Statements in order, each with the path of the block that it is for, and the variables they assign."""
 
-    statements: tuple[Statement, ...]
+    steps: tuple[tuple[Step, str], ...]
     assigned: frozenset[str]
 
     def apply(self, scope: Scope) -> None:
@@ -59,298 +54,258 @@ class Body:
         Raises:
             Refused: where one cannot be applied, with its block.
         """
-        for statement in self.statements:
+        for step, where in self.steps:
             try:
-                statement.step(scope)
-            except Refused as refused:
-                refused.where = refused.where or statement.where
-                raise
-
-
-class Parser:
-    """Makes statements of lines.
-
-    Args:
-        globals_: what the program finds among its globals.
-        names: the functions of the program.
-        visit: calls one of them.
-    """
-
-    def __init__(
-        self,
-        globals_: Mapping[str, Any],
-        names: frozenset[str],
-        visit: Callable[[Scope, str, list[Column]], list[Column]],
-    ) -> None:
-        self.globals, self.names, self.visit = globals_, names, visit
-
-    def parse(self, function: Procedure) -> Body:
-        """Return the statements of a function."""
-        text = "\n".join(["def function():", *(line.text for line in function.lines)])
-        (tree,) = ast.parse(text).body
-        assert isinstance(tree, ast.FunctionDef)
-        self.wheres = [line.where for line in function.lines]
-        return self.body(tree.body)
-
-    def body(self, nodes: Sequence[ast.stmt]) -> Body:
-        """Return some statements."""
-        statements, assigned = [], set[str]()
-        for node in nodes:
-            where = self.wheres[node.lineno - 2]
-            try:
-                step = self.statement(node)
+                step(scope)
             except Refused as refused:
                 refused.where = refused.where or where
                 raise
-            if step is not None:
-                statements.append(Statement(step, where))
-            assigned |= {
-                n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            }
-        return Body(tuple(statements), frozenset(assigned))
 
-    def statement(self, node: ast.stmt) -> Step | None:
-        """Return one statement as a function of a scope; None where it does nothing here."""
-        match node:
-            case ast.Pass():
-                return None
-            case ast.Assign([ast.Name("key")]) | ast.If(ast.Name("key")):
-                return None  # of a memo, and no tree has one
-            case ast.If(ast.BoolOp(ast.And(), [ast.Name("key"), *_])):
-                return None
-            case ast.Assign([ast.Name("result")], ast.Tuple(values)):
-                return self.returning(values)
-            case ast.Return(ast.Name("result")):
-                return None
-            case ast.Return(ast.Tuple(values)):
-                return self.returning(values)
-            case ast.Assign([ast.Tuple(targets)], ast.Yield(ast.Call() as call)):
-                return self.visiting(targets, call)
-            case ast.Assign([ast.Tuple(targets)], ast.Call(ast.Name(name)) as call) if name in self.names:
-                return self.visiting(targets, call)
-            case ast.Expr(ast.Yield(ast.Call() as call)):
-                return self.visiting([], call)
-            case ast.Expr(ast.Call(ast.Name(name)) as call) if name in self.names:
-                return self.visiting([], call)
-            case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)):
-                return self.assigning([name_of(target) for target in targets], values)
-            case ast.Assign([ast.Tuple(targets)], ast.Name(source)):
-                return unpacking([name_of(target) for target in targets], source)
-            case ast.Assign([ast.Name(target)], value):
-                return self.assignment(target, value)
-            case ast.Expr(ast.Call(ast.Name(name), [argument])) if match := APPENDS.fullmatch(name):
-                return self.recording(match[1], int(match[2]), int(match[3] or 0), argument)
-            case ast.Expr(ast.Call(ast.Name("refuse_rest"), [ast.Name(name), ast.Constant(int(count))])):
-                return refusing_rest(name, count)
-            case ast.Expr(ast.Call(ast.Name(name), [ast.Name()])) if name.startswith("refuse_"):
-                return refusing
-            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "append"), [item])):
-                return self.appending(name, item)
-            case ast.If(test, body, orelse):
-                return self.choice(test, self.body(body), self.body(orelse))
-            case ast.For(ast.Tuple([_, ast.Name(item)]), ast.Call(ast.Name("enumerate"), [source]), body):
-                return self.each(item, source, self.body(body))
-        raise unknown(node)
 
-    # -- variables
+def body_of(body: tracing.Body, visit: Visit) -> Body:
+    """Return statements as functions of a scope.
 
-    def expression(self, node: ast.expr) -> Callable[[Scope], Column]:
-        """Return an expression of values as a function of a scope."""
-        match node:
-            case ast.Name(name):
-                return lambda scope: scope.read(name)
-            case ast.BinOp(ast.Name(name), ast.Add(), ast.Constant(int(output))):
-                return lambda scope: scope.values(name) + np.int32(output)
-            case ast.Constant(None):  # what nobody reads
-                return lambda scope: np.zeros(scope.size, np.int32)
-            case ast.Call(ast.Name("len"), [sequence]):
-                counted = self.expression(sequence)
-                return lambda scope: of_numbers(lengths_of(counted(scope)))
-            case ast.Subscript(ast.Name(name), ast.Slice(ast.Constant(int(start)), None, None)):
-                return lambda scope: take_item(scope.read(name), slice(start, None))
-            case ast.Subscript(sequence, ast.Name(name)) if isinstance(self.globals.get(name), slice):
-                listed_there, key = self.expression(sequence), self.globals[name]
-                return lambda scope: take_item(listed_there(scope), key)
-            case ast.Tuple(parts):
-                made = [self.expression(part) for part in parts]
-                return lambda scope: tuple(part(scope) for part in made)
-        raise unknown(node)
+    Args:
+        body: the statements.
+        visit: calls a function of the program.
 
-    def assigning(self, targets: list[str], values: Sequence[ast.expr]) -> Step:
-        expressions = [self.expression(value) for value in values]
+    Raises:
+        Refused: where columns do not know one.
+    """
+    steps = []
+    for statement in body:
+        where = statement.blame.where
+        try:
+            steps.append((_step(statement, visit), where))
+        except Refused as refused:
+            refused.where = refused.where or where
+            raise
+    assigned = (name for statement in statements_of(body) for name in statement.targets)
+    return Body(tuple(steps), frozenset(assigned))
 
-        def step(scope: Scope) -> None:
-            columns = [expression(scope) for expression in expressions]
-            scope.names.update(zip(targets, columns, strict=True))
 
-        return step
+def _step(statement: Statement, visit: Visit) -> Step:
+    match statement:
+        case Assign(_, into, value):
+            return _assigning(into, _expression(value), unpacks=len(into) > 1 and not statement.pairs)
+        case Read(_, target, source, key, default):
+            found, otherwise = _expression(source), () if default is None else (default.value,)
+            return _into(target, lambda scope: take_item(found(scope), key.value, otherwise))
+        case Apply(_, str() as target, function, (argument,), None):
+            user, given = UserFunction(function.value), _expression(argument)
+            return _into(target, lambda scope: user(given(scope)))
+        case Apply(_, None):
+            return _refuse
+        case Limit(_, source, count):
+            return _limiting(_expression(source), count)
+        case Append(_, to, value):
+            return _appending(to, _expressions(value))
+        case Call():
+            return _calling(statement)
+        case Invoke(_, results, name, arguments):
+            passed = [*map(_expression, arguments)]
 
-    def assignment(self, target: str, value: ast.expr) -> Step:
-        match value:
-            case ast.Call(ast.Name("call"), []):
+            def invoke(scope: Scope) -> None:
+                found = visit(scope, name, [argument(scope) for argument in passed])
+                scope.names.update(zip(results, found, strict=True))
 
-                def call(scope: Scope) -> None:
-                    scope.names[target] = scope.make_calls()
+            return invoke
+        case Return(_, values):
+            returned = [*map(_expression, values)]
 
-                return call
-            case ast.List([]):
+            def finish(scope: Scope) -> None:
+                scope.result = [value(scope) for value in returned]
 
-                def empty(scope: Scope) -> None:
-                    scope.names[target] = Lists(np.zeros(scope.size, np.int64), ())
+            return finish
+        case Branch(_, test, (*first, last)):
+            return _branching(test, [body_of(case, visit) for case in first], body_of(last, visit))
+        case Loop(_, _, item, source, body):
+            return _looping(item, _expression(source), body_of(body, visit))
+    raise Refused(f"columns do not know this kind of statement: {_described(statement)}")
 
-                return empty
-            case ast.Call(ast.Name(name), [ast.Name(source), ast.Name(place)]) if name.startswith("pick_"):
-                return picking(target, source, place)
-            case ast.List(elements):
-                return self.listing(target, elements)
-            case ast.Call(ast.Name("list"), [ast.Name(source)]):
-                return copying(target, source)
-            case ast.ListComp(
-                item, [ast.comprehension(ast.Tuple(names), ast.Call(ast.Name("zip"), sources))]
-            ):
-                return self.zipping(target, item, list(map(name_of, names)), sources)
-            case ast.Call(ast.Name(name), [ast.Name(source)]) if callable(self.globals.get(name)):
-                return applying(target, UserFunction(self.globals[name]), source)
-            case ast.Call(ast.Name("len"), [ast.Name(source)]):
-                return applying(target, UserFunction(len), source)
-            case ast.Subscript(ast.Name(source), key):
-                return taking(target, source, self.key(key))
-            case ast.Call(ast.Name("item_or"), [ast.Name(source), key, ast.Name(default)]):
-                return taking(target, source, self.key(key), (self.globals[default],))
-            case ast.Call(ast.Attribute(ast.Name(table), "get"), [ast.Name(source), ast.Constant(int(miss))]):
-                return choosing(target, self.globals[table], source, miss)
-        return self.assigning([target], [value])
 
-    def listing(self, target: str, elements: Sequence[ast.expr]) -> Step:
-        several = [e.elts if isinstance(e, ast.Tuple) and len(e.elts) > 1 else [e] for e in elements]
-        expressions = [[self.expression(part) for part in parts] for parts in several]
+def _described(statement: Statement) -> str:
+    kind = type(statement).__name__
+    return f"{kind} of {statement.function.name}" if isinstance(statement, Apply) else kind
 
-        def step(scope: Scope) -> None:
-            columns = [[part(scope) for part in parts] for parts in expressions]
-            count = len(columns)
-            lanes = np.arange(scope.size) * count
-            items = [
-                merge([(lanes + i, parts[k]) for i, parts in enumerate(columns)], count * scope.size)
-                for k in range(len(columns[0]))
-            ]
-            scope.names[target] = Lists(np.full(scope.size, count), parts_of(items))
 
-        return step
+# -- expressions
 
-    def zipping(self, target: str, item: ast.expr, names: list[str], sources: Sequence[ast.expr]) -> Step:
-        expressions = [self.expression(source) for source in sources]
-        parts = item.elts if isinstance(item, ast.Tuple) and len(item.elts) > 1 else [item]
 
-        def step(scope: Scope) -> None:
-            lengths, given = zipped([expression(scope) for expression in expressions])
-            known = dict(zip(names, given, strict=True))
-            lanes = np.repeat(np.arange(scope.size), lengths)
-            items: list[Column] = []
-            for part in parts:
-                match part:
-                    case ast.Name(name) | ast.Starred(ast.Name(name)) if name in known:
-                        items += known[name]
-                    case _:
-                        items.append(take(self.expression(part)(scope), lanes))
-            scope.names[target] = Lists(lengths, parts_of(items))
+def _expression(expression: Expression) -> Callable[[Scope], Column]:
+    """Return an expression of values as a function of a scope."""
+    match expression:
+        case str(name):
+            return lambda scope: scope.read(name)
+        case Output(call, _, number):
+            return lambda scope: scope.values(call) + np.int32(number)
+        case None:  # what nobody reads
+            return lambda scope: np.zeros(scope.size, np.int32)
+        case Count(of):
+            counted = _expression(of)
+            return lambda scope: of_numbers(lengths_of(counted(scope)))
+        case Listed(()):
+            return lambda scope: Lists(np.zeros(scope.size, np.int64), ())
+        case Tuple(items):
+            parts = [*map(_expression, items)]
+            return lambda scope: tuple(part(scope) for part in parts)
+    raise Refused(f"columns do not know this kind of value: {type(expression).__name__}")
 
-        return step
 
-    def key(self, node: ast.expr) -> Any:
-        match node:
-            case ast.Constant(value):
-                return value
-            case ast.UnaryOp(ast.USub(), ast.Constant(int(value))):
-                return -value
-            case ast.Name(name) if name in self.globals:
-                return self.globals[name]
-        raise Refused("it reads an item whose key is computed")
+def _expressions(item: Expression) -> list[Callable[[Scope], Column]]:
+    """Return the parts of an item of a list."""
+    return [*map(_expression, item.items)] if isinstance(item, Tuple) else [_expression(item)]
 
-    def appending(self, target: str, item: ast.expr) -> Step:
-        several = item.elts if isinstance(item, ast.Tuple) and len(item.elts) > 1 else [item]
-        expressions = [self.expression(part) for part in several]
 
-        def append(scope: Scope) -> None:
-            outer = scope.outer
-            if outer is None or scope.frame is outer.frame or target not in outer.lists():
-                raise Refused("it appends to a list in another loop")
-            scope.appended[target] = parts_of([expression(scope) for expression in expressions])
+def _into(target: str, found: Callable[[Scope], Column]) -> Step:
+    def step(scope: Scope) -> None:
+        scope.names[target] = found(scope)
 
-        return append
+    return step
 
-    # -- calls
 
-    def recording(self, kind: str, cell: int, place: int, argument: ast.expr) -> Step:
-        if kind == "row":
-            assert isinstance(argument, ast.Tuple)
-            variable, *values = argument.elts
-            expressions = [self.expression(value) for value in values]
-            name = name_of(variable)
+def _assigning(into: Sequence[str], value: Callable[[Scope], Column], *, unpacks: bool) -> Step:
+    def step(scope: Scope) -> None:
+        column = value(scope)
+        if unpacks and not isinstance(column, tuple):
+            raise Refused("it unpacks an object")
+        columns = column if len(into) > 1 and isinstance(column, tuple) else (column,)
+        scope.names.update(zip(into, columns, strict=True))
 
-            def row(scope: Scope) -> None:
-                first = int(scope.values(name)[0]) // scope.run.width if scope.size else 0
-                columns = [as_numbers(expression(scope)) for expression in expressions]
-                scope.run.parts[cell].append(Part(first, scope.size, columns))
+    return step
 
-            return row
-        expression = self.expression(argument)
 
-        def record(scope: Scope) -> None:
-            part, column = scope.run.parts[cell][-1], expression(scope)
-            match kind, unstored(column) if kind == "label" else column:
-                case "feed", (np.ndarray() | Data() | Stored()) as feed:
-                    part.feeds[place] = feed
-                case "elements", Lists() as elements:
-                    part.elements[place] = elements
-                case "label", Data() as labels:
-                    part.labels[place] = labels
-                case _:
-                    raise Refused("it reads a node of a tree, or a list, as a whole")
+# -- lists and checks
 
-        return record
 
-    def visiting(self, targets: Sequence[ast.expr], call: ast.Call) -> Step:
-        names = [name_of(target) for target in targets]
-        function = name_of(call.func)
-        arguments = [self.expression(argument) for argument in call.args]
+def _appending(target: str, parts: Sequence[Callable[[Scope], Column]]) -> Step:
+    def append(scope: Scope) -> None:
+        outer = scope.outer
+        if outer is None or scope.frame is outer.frame or target not in outer.lists():
+            raise Refused("it appends to a list in another loop")
+        columns = [part(scope) for part in parts]
+        if len(columns) > 1 and not all(isinstance(column, np.ndarray) for column in columns):
+            raise Refused("it makes a list of tuples of objects")
+        scope.appended[target] = tuple(columns)
 
-        def step(scope: Scope) -> None:
-            results = self.visit(scope, function, [argument(scope) for argument in arguments])
-            scope.names.update(zip(names, results, strict=True))
+    return append
 
-        return step
 
-    def returning(self, values: Sequence[ast.expr]) -> Step:
-        expressions = [self.expression(value) for value in values]
+def _refuse(scope: Scope) -> None:
+    """Refuse the lanes, for the program checks something there; where there are none, all is well."""
+    scope.refuses = True
+    if scope.size:
+        raise Refused(REFUSED)
 
-        def step(scope: Scope) -> None:
-            scope.result = [expression(scope) for expression in expressions]
 
-        return step
+def _limiting(source: Callable[[Scope], Column], count: int) -> Step:
+    def step(scope: Scope) -> None:
+        column = source(scope)
+        if isinstance(column, Data):
+            objects = [column.objects[place] for place in column.present().tolist()]
+            if not all(type(x) in (list, tuple) and len(x) <= count for x in objects):
+                raise Refused(REFUSED)
+        elif (lengths_of(column) > count).any():
+            raise Refused(REFUSED)
 
-    # -- choices and loops
+    return step
 
-    def choice(self, test: ast.expr, body: Body, otherwise: Body) -> Step:
-        holds = condition_of(test)
 
-        def step(scope: Scope) -> None:
-            mask = holds(scope)
-            branches = []
-            for chosen, part in ((mask, body), (~mask, otherwise)):
-                branch = scope.among(np.flatnonzero(chosen))
-                part.apply(branch)
-                branches.append(branch)
-            scope.gather(branches)
+# -- calls
 
-        return step
 
-    def each(self, item: str, source: ast.expr, body: Body) -> Step:
-        listed_there = self.expression(source)
+def _calling(call: Call) -> Step:
+    arguments = [*map(_expression, [*call.arguments, *(Count(datum.value) for datum in call.lists)])]
+    lists, feeds, labels = (
+        [_expression(datum.value) for datum in data] for data in (call.lists, call.feeds, call.labels)
+    )
 
-        def step(scope: Scope) -> None:
-            turns, items = items_of(listed_there(scope))
-            with scope.loop(turns, set(body.assigned)) as inside:
-                inside.names[item] = items
-                body.apply(inside)
+    def step(scope: Scope) -> None:
+        first = scope.run.calls
+        scope.names[call.target] = scope.make_calls()
+        if call.draft is None:
+            return
+        part = Part(first, scope.size, [_numbers(argument(scope)) for argument in arguments])
+        scope.run.parts[call.draft.number].append(part)
+        for place, elements in enumerate(lists):
+            part.elements[place] = _checked(elements(scope), Lists)
+        for place, feed in enumerate(feeds):
+            part.feeds[place] = _checked(feed(scope), np.ndarray, Data, Stored)
+        for place, label in enumerate(labels):
+            part.labels[place] = _checked(unstored(label(scope)), Data)
 
-        return step
+    return step
+
+
+def _checked(column: Column, *kinds: type) -> Any:
+    if not isinstance(column, kinds):
+        raise Refused("it reads a node of a tree, or a list, as a whole")
+    return column
+
+
+def _numbers(column: Column) -> Array:
+    """Return references, or the lengths of lists."""
+    match column:
+        case np.ndarray():
+            return column
+        case Data(codes, range()):
+            return codes
+    raise Refused("it passes an object to a cell")
+
+
+# -- choices and loops
+
+
+def _branching(test: Any, first: Sequence[Body], last: Body) -> Step:
+    def step(scope: Scope) -> None:
+        match test:
+            case Case(target, table, key):
+                chosen = scope.names[target] = _numbers_of(table, _expression(key)(scope), len(first))
+            case Present(objects):
+                present = [_present(_expression(x)(scope)) for x in objects]
+                chosen = np.where(np.logical_and.reduce(present), 0, 1)
+            case _:
+                raise Refused("it chooses by what columns cannot tell")
+        branches = []
+        for number, body in enumerate([*first, last]):
+            branch = scope.among(np.flatnonzero(chosen == number))
+            body.apply(branch)
+            branches.append(branch)
+        scope.gather(branches)
+
+    return step
+
+
+def _numbers_of(table: Constant, keys: Column, miss: int) -> Array:
+    """Return the numbers of the cases for keys."""
+    keys = unstored(keys)
+    if not isinstance(keys, Data):
+        raise Refused("it chooses by a node as a whole")
+    if not are_immutable(keys.objects) or not are_immutable([*table.value]):  # others may note who compares
+        raise Refused("it chooses by an object that may change")
+    try:
+        cases = [table.value.get(key, miss) for key in keys.objects]
+    except TypeError:
+        raise Refused("it chooses by an object that has no hash") from None
+    return np.array(cases, np.int32)[keys.codes]
+
+
+def _present(column: Column) -> Array:
+    match column:
+        case Data(codes, objects):
+            return np.array([x is not None for x in objects], bool)[codes]
+        case Stored(store, rows):
+            return np.ones(len(rows), bool) if store.absent is None else ~store.absent[rows]
+        case np.ndarray() | tuple():
+            raise Refused("it asks whether a tensor is None")
+    return np.ones(len(lengths_of(column)), bool)
+
+
+def _looping(item: str, source: Callable[[Scope], Column], body: Body) -> Step:
+    def step(scope: Scope) -> None:
+        turns, items = items_of(source(scope))
+        with scope.loop(turns, set(body.assigned)) as inside:
+            inside.names[item] = items
+            body.apply(inside)
+
+    return step

@@ -27,7 +27,7 @@ def lowered(block: fb.Block) -> Lowered:
 def columns_of(block: fb.Block) -> Columns:
     """Return the columns of a block that has them."""
     made = lowered(block)
-    columns = find(made.tracer.functions, made.tracer.globals, made.model)
+    columns = find(made.tracer.functions, made.model)
     assert isinstance(columns, Columns), columns
     return columns
 
@@ -35,7 +35,7 @@ def columns_of(block: fb.Block) -> Columns:
 def why_not(block: fb.Block) -> str:
     """Return what keeps a block from columns."""
     made = lowered(block)
-    reason = find(made.tracer.functions, made.tracer.globals, made.model)
+    reason = find(made.tracer.functions, made.model)
     assert isinstance(reason, str), "it has columns"
     return reason
 

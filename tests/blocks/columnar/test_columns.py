@@ -60,7 +60,6 @@ def summed(tree, own=None):
     return fb.AllOf(own or fb.GetItem("label") >> row(), children) >> ADD
 
 
-LAST = fb.AllOf(fb.GetItem(0), fb.GetItem(1) >> fb.InputTransform(lambda count: count - 1))
 OF_TREES = {
     "child_sum": MODELS["child_sum"](WHOLE, NODES, hidden=2),
     "sum": declared(summed),
@@ -103,17 +102,8 @@ OF_TREES = {
     ),
     "lists of lists": fb.GetItem("children")
     >> fb.Map(fb.GetItem("children") >> fb.Map(fb.GetItem("label") >> row()) >> fb.Sum()),
-    "neighbours": fb.Map(row(len)) >> fb.NGrams(2) >> fb.Map(ADD) >> fb.Sum(),
-    "side by side": fb.AllOf(
-        fb.Map(row(len)), fb.GetItem(slice(1, None)) >> fb.Map(fb.GetItem("label") >> row())
-    )
-    >> fb.ZipWith(ADD)
-    >> fb.GetItem(slice(None, None, -1)),
-    "one of a list": fb.AllOf(fb.Map(row(len)), fb.InputTransform(len))
-    >> fb.OneOf(fb.GetItem(1) >> fb.InputTransform(bool), {False: fb.Zeros(2), True: fb.Nth()}, LAST),
     "of a kind": fb.GetItem("label") >> fb.OneHot(5),
     "length": fb.AllOf(fb.Length("int32"), fb.Map(row(len)) >> fb.Length()),
-    "as a list": fb.AllOf(row(len), fb.GetItem("label") >> row()) >> fb.Map(fb.Function(fb.ops.tanh)),
     "two passes": fb.AllOf(declared(summed), declared(summed)),
     "children of the root": fb.Map(declared(summed)),
     "an object": fb.AllOf(fb.GetItem("label"), fb.GetItem("token") >> fb.Optional(row(V))),
@@ -170,7 +160,7 @@ REFUSALS = [
         declared(lambda tree: fb.OneOf(lambda t: t.parent is None, {True: fb.Map(tree) >> fb.Sum()})),
         "reads parent",
     ),
-    (fb.GetItem("children") >> fb.Map(row(len)) >> fb.Reduce(ADD), "columns cannot do"),
+    (fb.GetItem("children") >> fb.Map(row(len)) >> fb.Reduce(ADD), "columns do not know"),
 ]
 
 

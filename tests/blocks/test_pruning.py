@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks.drafts import Line, Procedure
+from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.lower import Lowered, lower
-from foldbatch.blocks.unused import without_unused
+from foldbatch.blocks.pruning import pruned
+from foldbatch.blocks.tracing import (
+    Append,
+    Apply,
+    Assign,
+    Blame,
+    Branch,
+    Case,
+    Constant,
+    Count,
+    Expression,
+    Invoke,
+    Listed,
+    Loop,
+    Read,
+    Return,
+    Statement,
+    Tuple,
+)
 from foldbatch.blocks.values import Terminal
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.types import OBJECT
+from tests.blocks.printed import lines_of
 
 ADD = fb.Function(lambda a, b: a + b)
 LOSS = fb.Scalar() >> fb.Loss()
@@ -23,100 +45,91 @@ def lowered(block: fb.Block, *asides: str) -> Lowered:
 
 def left(block: fb.Block, *asides: str) -> str:
     """Return the lines of the root's function that are left."""
-    return lowered(block, *asides).tracer.source.partition("    yield\n")[0]
+    return lowered(block, *asides).tracer.source.partition("\n\n")[0]
 
 
-def program(*functions: tuple[str, str, int, str]) -> list[Procedure]:
-    """Return functions of a tracing program: name, parameters, number of results, lines."""
-    return [
-        Procedure(
-            name,
-            name,
-            OBJECT,
-            OBJECT,
-            [Terminal(code, OBJECT) for code in parameters.split()],
-            [Terminal(f"r{i}", OBJECT) for i in range(results)],
-            [Line(f"    {line}", name) for line in lines.strip("\n").split("\n")],
-        )
-        for name, parameters, results, lines in functions
-    ]
+# -- statements
+
+NOBODY = Blame("")
 
 
-def written(*functions: tuple[str, str, int, str]) -> dict[str, list[str]]:
+def fn(name: str, target: str | None, *arguments: Expression, changed: str | None = None) -> Apply:
+    return Apply(NOBODY, target, Constant(name, len), arguments, changed)
+
+
+def item(target: str, source: str, key: Any) -> Read:
+    return Read(NOBODY, target, source, Constant("", key))
+
+
+def function(name: str, parameters: str, *body: Statement) -> Procedure:
+    """Return a function of a tracing program, which ends with its results."""
+    (*_, last) = body
+    assert isinstance(last, Return)
+    slots = [Terminal(x, OBJECT) for x in parameters.split()]
+    return Procedure(name, name, OBJECT, OBJECT, slots, [Terminal("r", OBJECT)] * len(last.values), body)
+
+
+def written(*functions: Procedure) -> dict[str, list[str]]:
     """Return the lines that are left of a program without cells, by function."""
-    return {f.name: [line.text[4:] for line in f.lines] for f in without_unused(program(*functions), [], {})}
+    found = pruned(functions, {})
+    return {f.name: lines_of(f.body, {f.name: f for f in found}) for f in found}
 
 
-# -- lines
+def result(*values: Expression) -> Return:
+    return Return(NOBODY, values)
 
 
 def test_what_nobody_uses_is_left_out():
-    lines = "a = x0['a']\nb = fn(a)\nc = x0['c']\nreturn (c,)"
-    assert written(("root", "x0", 1, lines)) == {"root": ["c = x0['c']", "return (c,)"]}
+    root = function("root", "x0", item("a", "x0", "a"), fn("f", "b", "a"), item("c", "x0", "c"), result("c"))
+    assert written(root) == {"root": ["c = x0['c']", "return (c,)"]}
 
 
 def test_of_a_parallel_assignment_parts_stay():
-    lines = "a = f(x0)\nb = g(x0)\nc = h(x0)\np, q, r = c, a, b\nreturn (p, r)"
-    found = written(("root", "x0", 2, lines))["root"]
+    made = [fn(name, target, "x0") for name, target in (("f", "a"), ("g", "b"), ("h", "c"))]
+    several = Assign(NOBODY, ("p", "q", "r"), Tuple(("c", "a", "b")))
+    found = written(function("root", "x0", *made, several, result("p", "r")))["root"]
     assert found == ["b = g(x0)", "c = h(x0)", "p, r = (c, b)", "return (p, r)"]
-    lines = "a = f(x0)\nb = g(x0)\np, q = b, a\nreturn (q,)"
-    assert written(("root", "x0", 1, lines))["root"] == ["a = f(x0)", "q = a", "return (q,)"]
-
-
-LOOP = """
-some = []
-none = []
-for i, item in enumerate(x0):
-    a = item[0]
-    some.append(a)
-    b = item[1]
-    none.append(b)
-    pass
-for j, other in enumerate(none):
-    check(other)
-    pass
-return (some,)
-"""
+    found = written(function("root", "x0", *made, several, result("q")))["root"]
+    assert found == ["a = f(x0)", "q = a", "return (q,)"]
 
 
 def test_a_loop_stays_with_what_is_used_of_it():
-    assert written(("root", "x0", 1, LOOP))["root"] == [
+    lists = [Assign(NOBODY, (name,), Listed(())) for name in ("some", "none")]
+    body = (
+        item("a", "item", 0),
+        Append(NOBODY, "some", "a"),
+        item("b", "item", 1),
+        Append(NOBODY, "none", "b"),
+    )
+    loops = (
+        Loop(NOBODY, "i", "item", "x0", body),
+        Loop(NOBODY, "j", "other", "none", (fn("check", None, "other"),)),
+    )
+    assert written(function("root", "x0", *lists, *loops, result("some")))["root"] == [
         "some = []",
         "for i, item in enumerate(x0):",
         "    a = item[0]",
         "    some.append(a)",
-        "    pass",
         "return (some,)",
     ]
 
 
-CHOICE = """
-key = fn(x0)
-case = index.get(key, -1)
-if case == 0:
-    a = x0[0]
-    pass
-elif case == 1:
-    a = x0[1]
-    b = x0[2]
-    pass
-else:
-    refuse(key)
-return ({},)
-"""
-
-
 def test_a_chain_of_cases_stays_or_goes_whole():
-    assert written(("root", "x0", 1, CHOICE.format("x0")))["root"] == ["return (x0,)"]
-    found = written(("root", "x0", 1, CHOICE.format("b")))["root"]
-    assert found == [
+    cases = (
+        (item("a", "x0", 0),),
+        (item("a", "x0", 1), item("b", "x0", 2)),
+        (fn("refuse", None, "key"),),
+    )
+    chosen = Branch(NOBODY, Case("case", Constant("index", {}), "key"), cases)
+    start = (fn("fn", "key", "x0"), chosen)
+    assert written(function("root", "x0", *start, result("x0")))["root"] == ["return (x0,)"]
+    assert written(function("root", "x0", *start, result("b")))["root"] == [
         "key = fn(x0)",
-        "case = index.get(key, -1)",
+        "case = index.get(key, 2)",
         "if case == 0:",
         "    pass",
         "elif case == 1:",
         "    b = x0[2]",
-        "    pass",
         "else:",
         "    refuse(key)",
         "return (b,)",
@@ -124,45 +137,75 @@ def test_a_chain_of_cases_stays_or_goes_whole():
 
 
 def test_a_check_stays_where_what_it_looks_at_does():
-    lines = "a = x0[0]\ncheck(a)\nb = x0[1]\ncheck(b)\nreturn (b,)"
-    assert written(("root", "x0", 1, lines))["root"] == ["b = x0[1]", "check(b)", "return (b,)"]
+    checks = [fn("check", None, name) for name in "ab"]
+    body = (item("a", "x0", 0), checks[0], item("b", "x0", 1), checks[1], result("b"))
+    assert written(function("root", "x0", *body))["root"] == ["b = x0[1]", "check(b)", "return (b,)"]
 
 
 def test_arguments_and_results_of_calls_count_one_by_one():
-    root = "a = x0[0]\nb = x0[1]\np, q = yield f(a, b)\nr, s = yield f(x0, b)\nt, u = yield f(b, a)\nreturn (p, s)"
-    found = written(("root", "x0", 2, root), ("f", "x0 x1", 2, "c = fn(x1)\nreturn (x0, c)"))
+    parts = (item("a", "x0", 0), item("b", "x0", 1))
+    f = function("f", "x0 x1", fn("fn", "c", "x1"), result("x0", "c"))
+    first, second, third = (
+        Invoke(NOBODY, tuple(results), "f", tuple(arguments))
+        for results, arguments in (("pq", ("a", "b")), ("rs", ("x0", "b")), ("tu", ("b", "a")))
+    )
+    found = written(function("root", "x0", *parts, first, second, third, result("p", "s")), f)
     assert found["root"] == [
         "a = x0[0]",
         "b = x0[1]",
-        "p, q = (yield f(a, b))",
-        "r, s = (yield f(x0, b))",
+        "p, q, = f(a, b, left - 1)",
+        "r, s, = f(x0, b, left - 1)",
         "return (p, s)",
     ]
     assert found["f"] == ["c = fn(x1)", "return (x0, c)"]
-    root = "a = x0[0]\nb = x0[1]\np, q = yield f(a, b)\nyield g(b)\nreturn (p,)"
+    unused = Invoke(NOBODY, (), "g", ("b",))
     found = written(
-        ("root", "x0", 1, root), ("f", "x0 x1", 2, "c = fn(x1)\nreturn (x0, c)"), ("g", "x0", 0, "return ()")
+        function("root", "x0", *parts, first, unused, result("p")), f, function("g", "x0", result())
     )
     assert found == {
-        "root": ["a = x0[0]", "p, q = (yield f(a, None))", "return (p,)"],
+        "root": ["a = x0[0]", "p, q, = f(a, None, left - 1)", "return (p,)"],
         "f": ["return (x0, None)"],
     }
 
 
 def test_a_function_that_collects_is_called_for_that():
-    root = (
-        "mark = len(nodes0)\nyield f(x0)\nyield g(x0)\nlist1 = nodes0[mark:]; del nodes0[mark:]\nreturn ({},)"
+    f, g = (function(name, "x0", Append(NOBODY, f"nodes{i}", "x0"), result()) for i, name in enumerate("fg"))
+    start = (
+        Assign(NOBODY, ("mark",), Count("nodes0")),
+        *(Invoke(NOBODY, (), name, ("x0",)) for name in "fg"),
+        fn("cut_off", "list1", "nodes0", "mark", changed="nodes0"),
     )
-    functions = ("f", "x0", 0, "nodes0.append(x0)\nreturn ()"), ("g", "x0", 0, "nodes1.append(x0)\nreturn ()")
-    found = written(("root", "x0", 1, root.format("list1")), *functions)
+    found = written(function("root", "x0", *start, result("list1")), f, g)
     assert found["root"] == [
         "mark = len(nodes0)",
-        "yield f(x0)",
-        "list1 = nodes0[mark:]; del nodes0[mark:]",
+        "f(x0, left - 1)",
+        "list1 = cut_off(nodes0, mark)",
         "return (list1,)",
     ]
     assert list(found) == ["root", "f"]
-    assert written(("root", "x0", 1, root.format("x0")), *functions) == {"root": ["return (x0,)"]}
+    assert written(function("root", "x0", *start, result("x0")), f, g) == {"root": ["return (x0,)"]}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Doubled(Statement):
+    """A kind of statement that pruning has never heard of."""
+
+    target: str
+    source: str
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.target,)
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        return (self.source,)
+
+
+def test_a_new_kind_of_statement_is_pruned_as_any():
+    body = (item("a", "x0", 0), item("b", "x0", 1), Doubled(NOBODY, "c", "a"), Doubled(NOBODY, "d", "b"))
+    (root,) = pruned([function("root", "x0", *body, result("d"))], {})
+    assert root.body[:2] == body[1::2]
 
 
 def test_lines_keep_what_errors_say_of_them():

@@ -1,16 +1,16 @@
-"""Plain functions and loops in bulk note what generators note, statement by statement."""
+"""Loops in bulk, and functions that go on where the stack ends, note what statement by statement is noted."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks.direct import direct
+from foldbatch.blocks.printing import program as printed
 from tests.blocks.test_tracer import parts_of
 from tests.programs import CHOICES, drawn
 
@@ -86,20 +86,22 @@ EXAMPLES = [
 
 def assert_both_alike(program: fb.Program, examples: list[Any]) -> None:
     tracer = program.lowered.tracer
+    careful = compile(tracer.source, "<careful>", "exec")
     found = []
-    for depth in (0, 500):  # generators alone; plain functions
+    for depth, code in ((1, careful), (500, careful), (2, tracer.code), (500, tracer.code)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("foldbatch.blocks.tracer._depth", lambda depth=depth: depth)
-            found.append([parts_of(trace) for trace in tracer.trace_all(examples, range(len(examples)))])
-    assert found[0] == found[1]
+            made = replace(tracer)
+            object.__setattr__(made, "code", code)
+            found.append([parts_of(trace) for trace in made.trace_all(examples, range(len(examples)))])
+    assert found[0] == found[1] == found[2] == found[3]
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_are_traced_alike(name):
     make, loops = MODELS[name]
     program = fb.compile(make(), "reference")
-    module = direct(program.lowered.tracer.source)
-    assert any(isinstance(node, ast.For) for node in ast.walk(module)) == loops
+    assert ("    for " in printed(program.lowered.tracer.functions).source) == loops
     assert_both_alike(program, EXAMPLES)
 
 

@@ -1,0 +1,532 @@
+"""Printing: the tracing program as the text of Python functions that call each other.
+
+A function has one argument more: how many calls within calls there may be. Where there may be none, `deeper`
+goes on. There are three spellings:
+
+- *careful*, statement by statement; errors are told by its lines, and it is what users see;
+- *plain*, in which a loop that makes one call for each item, and does nothing else that depends on the item
+  before but hand on the number of its call, notes its calls in bulk, for their numbers follow each other;
+- *by number*, plain, on trees: a variable holds the number of a node in the place of the node, and items are
+  read from lists of the tree's fields.
+
+====================================  =========================================================
+statement by statement                in bulk
+====================================  =========================================================
+``for i, word in enumerate(words):``  ``items_v = [*words]``
+``    t = fn(word)``                  ``column_v_0 = [fn(word) for word in items_v]``
+``    v = call(); row0((v, s))``      ``all_v = [*islice(numbers, len(items_v))]``
+``    feed0_0(t)``                    ``row0(chain.from_iterable(zip(all_v, chain((s,), all_v))))``
+``    s = v``                         ``feeds0_0(column_v_0)``; ``if all_v: s = all_v[-1]``
+====================================  =========================================================
+
+====================================  =========================================================
+on nodes                              by number
+====================================  =========================================================
+``t = x['token']``                    ``t = tokens[x]``
+``t = x[1]``                          ``t = kids[x][1]``
+``t, = run_tree(x, left - 1)``        ``t, = run_tree_by_0(x, left - 1)``
+``t = is_leaf(x)``                    ``t = by_arity_is_leaf[len(kids[x])]``
+``t = fn(x)``                         ``t = fn(node(x))``
+====================================  =========================================================
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice, repeat
+from typing import Any
+
+from foldbatch.blocks.drafts import Procedure
+from foldbatch.blocks.tracing import (
+    Append,
+    Apply,
+    Assign,
+    Blame,
+    Body,
+    Branch,
+    Call,
+    Case,
+    Constant,
+    Count,
+    Cut,
+    Expression,
+    Filled,
+    Invoke,
+    Limit,
+    Listed,
+    Loop,
+    Output,
+    Present,
+    Read,
+    Return,
+    Spread,
+    Statement,
+    Tuple,
+    Zip,
+    names_of,
+    statements_of,
+)
+from foldbatch.errors import ExampleKeyError
+
+CHAIN = 4  # bodies that are tried one after the other
+DEEPER, LEFT = "deeper", "left"  # names in functions
+KINDS = "has_identity"  # the table of kinds, see `memo`
+ITEM_OR, TABLE = "item_or", "by_arity_"
+LISTS = {"label": "labels", "token": "tokens"}  # of a tree
+FIELDS = ("kids", "node", *LISTS.values())  # globals that belong to the tree being read
+
+
+def item_or(data: Any, key: Any, default: Any) -> Any:
+    """Return an item, or the default where there is none."""
+    try:
+        return data[key]
+    except ExampleKeyError:  # a field that no tree has
+        raise
+    except (KeyError, IndexError):
+        return default
+
+
+# globals that functions need
+TOOLS: dict[str, Any] = {"chain": chain, "islice": islice, "repeat": repeat, ITEM_OR: item_or}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A program as text.
+
+    Attributes:
+        source: the text.
+        blames: by the number of a line, what an error there is told of.
+    """
+
+    source: str
+    blames: Mapping[int, Blame]
+
+
+def text(expression: Expression) -> str:
+    """Return an expression as text.
+
+    >>> text(Tuple(("t1", Output("v2", 0, 1), Count("list3"))))
+    '(t1, v2 + 1, len(list3))'
+    """
+    return _Printer({}).text(expression)
+
+
+def program(functions: Sequence[Procedure], *, careful: bool = False) -> Text:
+    """Return a program as text."""
+    known = {function.name: function for function in functions}
+    lines: list[tuple[str, Blame | None]] = []
+    for function in functions:
+        printer = _Printer(known, careful=careful)
+        lines += [*printer.function(function, function.name), ("", None)]
+    return _text(lines)
+
+
+def by_number(functions: Sequence[Procedure], has_table: Callable[[Constant], bool]) -> tuple[str, str]:
+    """Return a program on trees as text, and the name of its first function; no text where it gains nothing.
+
+    Args:
+        functions: the functions; the root's stands first, and is given a tree.
+        has_table: whether the results of a function of the user are looked up by the number of children.
+    """
+    known = {function.name: function for function in functions}
+    first: tuple[str, tuple[bool, ...]] = (functions[0].name, (True,))
+    made: dict[tuple[str, tuple[bool, ...]], list[tuple[str, Blame | None]]] = {}
+    wanted, gains = [first], False
+    while wanted:
+        name, given = wanted.pop()
+        if (name, given) not in made:
+            function = known[name]
+            printer = _Printer(known, has_table=has_table)
+            printer.find_numbers(function, given)
+            made[name, given] = [*printer.function(function, _named(name, given)), ("", None)]
+            wanted += printer.invoked
+            gains |= printer.gains
+    return _text([*chain.from_iterable(made.values())]).source if gains else "", _named(*first)
+
+
+def levels_of(count: int) -> list[int]:
+    """Return how far each of some bodies is indented beside the first choice, in order."""
+    return [levels for levels, _, number in _choice("", 0, count) if number is not None]
+
+
+def _text(lines: Sequence[tuple[str, Blame | None]]) -> Text:
+    blames = {number: blame for number, (_, blame) in enumerate(lines, 1) if blame is not None}
+    return Text("\n".join(line for line, _ in lines), blames)
+
+
+def _named(name: str, given: Sequence[bool]) -> str:
+    return "_".join([name, "by", *(str(place) for place, number in enumerate(given) if number)])
+
+
+@dataclass(slots=True)
+class _Printer:
+    """Prints a function.
+
+    Attributes:
+        functions: those of the program, by name.
+        careful: whether loops are never done in bulk.
+        has_table: whether the results of a function of the user are looked up by the number of children.
+        numbers: the variables that hold numbers of nodes.
+        lists: those that hold lists of numbers, the children of a node.
+        invoked: gets the functions that are called with numbers, and which of their arguments these are.
+        inlined: texts that stand for variables.
+        gains: whether it reads lists of a tree's fields.
+    """
+
+    functions: Mapping[str, Procedure]
+    careful: bool = False
+    has_table: Callable[[Constant], bool] = lambda _: False
+    numbers: set[str] = field(default_factory=set)
+    lists: set[str] = field(default_factory=set)
+    invoked: list[tuple[str, tuple[bool, ...]]] = field(default_factory=list)
+    inlined: dict[str, str] = field(default_factory=dict)
+    gains: bool = False
+
+    # -- functions
+
+    def function(self, function: Procedure, name: str) -> Iterator[tuple[str, Blame | None]]:
+        names, objects = function.names, function.objects
+        yield f"def {name}({', '.join([*names, LEFT])}):", None
+        yield f"    if not {LEFT}: return {DEEPER}({', '.join([name, *names])})", None
+        memo = f"memo_{function.name}" if function.memo else ""
+        if memo and not self.numbers.issuperset(objects):  # nodes are not looked up
+            ids = [f"id({x})" if x in objects else x for x in names]
+            known = " or ".join(f"{KINDS}[type({x})]" for x in objects)
+            *rest, last = function.body
+            assert isinstance(last, Return), "a function returns at its end"
+            key = f"({known}) and ({', '.join(ids)})" if len(ids) > 1 else f"{known} and {ids[0]}"
+            yield f"    key = {key}", None
+            yield f"    if key and key in {memo}: return {memo}[key][0]", None
+            yield from self.body(tuple(rest), 1)
+            # the objects too are kept: the id of one that is freed may become that of another
+            yield f"    result = {self.text(Tuple(last.values))}", last.blame
+            yield f"    if key: {memo}[key] = result, {', '.join(objects)}", None
+            yield "    return result", None
+        else:
+            yield from self.body(function.body, 1)
+
+    def body(self, body: Body, depth: int) -> Iterator[tuple[str, Blame | None]]:
+        indent = "    " * depth
+        if not body:
+            yield f"{indent}pass", None
+        for statement in body:
+            match statement:
+                case Branch(blame, test, cases):
+                    yield from self.branch(blame, test, cases, depth)
+                case Loop(blame, index, item, source, inner):
+                    bulk = None if self.careful else _Bulk(self, statement).lines()
+                    if bulk is not None:
+                        yield from ((indent + line, blame) for line in bulk)
+                    else:
+                        yield f"{indent}for {index}, {item} in enumerate({self.sequence(source)}):", blame
+                        yield from self.body(inner, depth + 1)
+                case _:
+                    yield from ((indent + line, blame) for line, blame in self.lines(statement))
+
+    def branch(
+        self, blame: Blame, test: Case | Present | Filled, cases: Sequence[Body], depth: int
+    ) -> Iterator[tuple[str, Blame | None]]:
+        indent = "    " * depth
+        match test:
+            case Case(target, table, key):
+                chosen = f"{target} = {self.text(table)}.get({self.text(key)}, {len(cases) - 1})"
+                yield indent + chosen, blame
+                for levels, header, number in _choice(target, 0, len(cases)):
+                    yield "    " * (depth + levels) + header, None
+                    if number is not None:
+                        yield from self.body(cases[number], depth + levels + 1)
+                return
+            case Present(objects):
+                header = " and ".join(f"{self.text(x)} is not None" for x in objects)
+            case Filled(of):
+                header = self.text(of)
+        yield f"{indent}if {header}:", blame
+        yield from self.body(cases[0], depth + 1)
+        yield f"{indent}else:", None
+        yield from self.body(cases[1], depth + 1)
+
+    def lines(self, statement: Statement) -> Iterator[tuple[str, Blame]]:
+        """Yield the lines of a statement that has no others under it."""
+        blame = statement.blame
+        match statement:
+            case Assign(_, into, value):
+                yield f"{', '.join(into)} = {self.text(value)}", blame
+            case Read() | Apply():
+                target = f"{statement.target} = " if statement.target else ""
+                yield target + self.value(statement), blame
+            case Limit(_, source, count, function):
+                check = f"{function.name}({self.text(source)}, {count})"
+                at_once = source in self.numbers
+                yield (f"if {self.text(Count(source))} > {count}: {check}" if at_once else check), blame
+            case Zip(_, target, names, sources, element):
+                lists = ", ".join(map(self.sequence, sources))
+                yield f"{target} = [{self.text(element)} for {', '.join(names)}, in zip({lists})]", blame
+            case Append(_, to, value):
+                yield f"{to}.append({self.text(value)})", blame
+            case Call():
+                yield from self.call(statement)
+            case Invoke(_, results, name, arguments):
+                call = f"{self.invoke(name, arguments)}, {LEFT} - 1)"
+                yield (f"{', '.join(results)}, = {call}" if results else call), blame
+            case Return(_, values):
+                yield f"return {self.text(Tuple(values))}", blame
+            case _:
+                raise AssertionError(statement)
+
+    def call(self, call: Call) -> Iterator[tuple[str, Blame]]:
+        if call.draft is None:
+            yield f"{call.target} = call()", call.blame
+            return
+        k, counts = call.draft.number, tuple(Count(datum.value) for datum in call.lists)
+        row = self.text(Tuple((call.target, *call.arguments, *counts)))
+        yield f"{call.target} = call(); row{k}({row})", call.blame
+        for kind, data in (("elements", call.lists), ("feed", call.feeds), ("label", call.labels)):
+            for i, datum in enumerate(data):
+                yield f"{kind}{k}_{i}({self.text(datum.value)})", datum.blame
+
+    def invoke(self, name: str, arguments: Sequence[Expression]) -> str:
+        """Return the call of a function, up to its last argument."""
+        given = tuple(x in self.numbers for x in arguments)
+        function = self.functions[name]
+        if function.memo:  # its objects are looked up all or none
+            pairs = zip(given, function.names, strict=True)
+            given = given if all(number for number, name in pairs if name in function.objects) else ()
+        if not any(given):
+            return f"{name}({', '.join(map(self.text, arguments))}"
+        self.invoked.append((name, given))
+        texts = [
+            self.raw(str(x)) if number else self.text(x) for x, number in zip(arguments, given, strict=True)
+        ]
+        return f"{_named(name, given)}({', '.join(texts)}"
+
+    # -- expressions
+
+    def raw(self, name: str) -> str:
+        """Return a variable, or what stands for it; of a node, the number."""
+        return self.inlined.get(name, name)
+
+    def text(self, expression: Expression) -> str:
+        """Return an expression; numbers are made nodes."""
+        match expression:
+            case str(name) if name in self.numbers:
+                return f"node({self.raw(name)})"
+            case str(name) if name in self.lists:
+                return f"[*map(node, {self.raw(name)})]"
+            case str(name):
+                return self.raw(name)
+            case Output(call, _, number):
+                return f"{call} + {number}" if number else call
+            case Tuple(items):
+                inner = ", ".join(map(self.text, items))
+                return f"({inner},)" if len(items) == 1 else f"({inner})"
+            case Listed(items):
+                return f"[{', '.join(map(self.text, items))}]"
+            case Count(of):
+                return f"len({self.sequence(of)})"
+            case Cut(of, key):
+                return f"{self.text(of)}[{self.text(key)}]"
+            case Spread(name):
+                return f"*{name}"
+            case Constant(name, value):
+                return name or repr(value)
+        return "None"
+
+    def sequence(self, expression: Expression) -> str:
+        """Return what is gone through; of a node, the numbers of its children."""
+        if isinstance(expression, str) and expression in self.numbers:
+            self.gains = True
+            return f"kids[{self.raw(expression)}]"
+        if isinstance(expression, str) and expression in self.lists:
+            return self.raw(expression)
+        return self.text(expression)
+
+    def value(self, statement: Read | Apply) -> str:
+        """Return what a statement finds."""
+        if isinstance(statement, Read):
+            source, key = statement.source, statement.key
+            if statement.target in self.lists:
+                return self.sequence(source)
+            if statement.target in self.numbers:
+                return f"{self.sequence(source)}[{self.text(key)}]"
+            if source in self.numbers and _is_field(key) and statement.default is None:
+                self.gains = True
+                return f"{LISTS[key.value]}[{self.raw(str(source))}]"
+            if statement.default is not None:
+                return f"{ITEM_OR}({self.text(source)}, {self.text(key)}, {self.text(statement.default)})"
+            return f"{self.text(source)}[{self.text(key)}]"
+        function, arguments = statement.function, statement.arguments
+        if len(arguments) == 1 and arguments[0] in self.numbers:
+            if function.value is len:
+                return self.text(Count(arguments[0]))
+            if self.has_table(function):
+                return f"{TABLE}{function.name}[{self.text(Count(arguments[0]))}]"
+        return f"{self.text(function)}({', '.join(map(self.text, arguments))})"
+
+    # -- trees
+
+    def find_numbers(self, function: Procedure, given: Sequence[bool]) -> None:
+        """Find which variables hold numbers, and lists of numbers: those that are assigned once."""
+        names = function.names
+        statements = [*statements_of(function.body)]
+        assigned = Counter(chain(names, *(statement.targets for statement in statements)))
+        self.numbers = {x for x, number in zip(names, given, strict=True) if number and assigned[x] == 1}
+        size = -1
+        while size < (size := len(self.numbers) + len(self.lists)):
+            for statement in statements:
+                match statement:
+                    case Read(_, target, source, Constant(_, "children"), None) if source in self.numbers:
+                        kind = self.lists
+                    case Read(_, target, source, Constant(_, int() as key), None) if type(key) is int:
+                        kind = self.numbers
+                    case Loop(_, _, target, source):
+                        kind = self.numbers
+                    case _:
+                        continue
+                if source in self.numbers | self.lists and assigned[target] == 1:
+                    kind.add(target)
+
+
+def _is_field(key: Constant) -> bool:
+    return type(key.value) is str and key.value in LISTS
+
+
+def _choice(chosen: str, start: int, stop: int, levels: int = 0) -> Iterator[tuple[int, str, int | None]]:
+    """Yield the headers that lead to bodies by their numbers, `start` or more and below `stop`.
+
+    Each comes with its indentation and, if the body follows it, the body's number. The numbers are cut in
+    halves, so it takes the logarithm of their count to choose one.
+    """
+    if stop - start > CHAIN:
+        middle = (start + stop) // 2
+        yield levels, f"if {chosen} < {middle}:", None
+        yield from _choice(chosen, start, middle, levels + 1)
+        yield levels, "else:", None
+        yield from _choice(chosen, middle, stop, levels + 1)
+        return
+    for number in range(start, stop - 1):
+        yield levels, f"{'elif' if number > start else 'if'} {chosen} == {number}:", number
+    yield levels, "else:", stop - 1
+
+
+@dataclass(slots=True)
+class _Value:
+    """What a loop makes of an item: its text, the variables in it, and whether it calls a function."""
+
+    text: str
+    names: set[str]
+    calls: bool
+
+
+@dataclass(slots=True)
+class _Bulk:
+    """What a loop does for each item.
+
+    Attributes:
+        printer: prints expressions.
+        loop: the loop.
+        made: what variables are made of the item, until they are read.
+        read: those that have been read; `twice` tells whether one was read again.
+        call: the call that is made for each item.
+        noted: what is noted of it: functions and values; None stands for the number of the call itself.
+        appended: the lists that the number is put into.
+        states: the variables that hand it on to the next item, and what is added to it.
+    """
+
+    printer: _Printer
+    loop: Loop
+    made: dict[str, _Value] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)
+    twice: bool = False
+    call: Call | None = None
+    noted: list[tuple[str, _Value | None]] = field(default_factory=list)
+    appended: list[str] = field(default_factory=list)
+    states: dict[str, int] = field(default_factory=dict)
+
+    def takes(self, statement: Statement) -> bool:
+        """Take in a statement; return whether it is one of a loop that can be run in bulk."""
+        match statement:
+            case Call(draft=draft) if draft is not None and self.call is None and not statement.lists:
+                self.call = statement
+                for kind, data in (("feeds", statement.feeds), ("labels", statement.labels)):
+                    for i, datum in enumerate(data):
+                        own = datum.value == statement.target
+                        value = None if own else self.value((datum.value,), datum.value)
+                        self.noted.append((f"{kind}{draft.number}_{i}", value))
+                return True
+            case Append(_, to, Output(call, _, 0)) if self.call and call == self.call.target:
+                self.appended.append(to)
+                return True
+            case Read(_, target) | Apply(_, str() as target) if self.call is None and not statement.changes:
+                self.made[target] = self.value(statement.reads, statement)
+                return True
+            case Assign() if statement.pairs and self.call:
+                for name, output in statement.pairs:
+                    if not isinstance(output, Output) or output.call != self.call.target:
+                        return False
+                    self.states[name] = output.number
+                return True
+        return False
+
+    def value(self, reads: Sequence[Expression], made_by: Read | Apply | Expression) -> _Value:
+        """Return a value in terms of the item; `twice` notes variables that are read again."""
+        variables = [*chain.from_iterable(map(names_of, reads))]
+        names = [name for name in variables if name in self.made or name in self.read]
+        self.twice |= len(names) > len({*names} - self.read)
+        self.read |= {*names}
+        parts = {name: self.made.pop(name) for name in {*names} & {*self.made}}
+        printer = self.printer
+        printer.inlined = {name: part.text for name, part in parts.items()}
+        whole = printer.value(made_by) if isinstance(made_by, Read | Apply) else printer.text(made_by)
+        printer.inlined = {}
+        own = isinstance(made_by, Apply) or (isinstance(made_by, Read) and made_by.default is not None)
+        own |= any(isinstance(x, Count) for x in reads)
+        calls = own or any(part.calls for part in parts.values())
+        return _Value(whole, {*variables}.union(*(part.names for part in parts.values())), calls)
+
+    def lines(self) -> list[str] | None:
+        """Return lines in place of the loop; None where it must run statement by statement."""
+        if not all(map(self.takes, self.loop.body)):
+            return None
+        call, item = self.call, self.loop.item
+        values = [value for _, value in self.noted if value is not None]
+        # functions of the user are called in the order in which the loop calls them
+        if call is None or self.made or self.twice or sum(value.calls for value in values) > 1:
+            return None
+        variable, own = call.target, {item, call.target, *self.states}
+        if any((own - {item}) & value.names for value in values):
+            return None
+        sources = [self._source(argument, own) for argument in call.arguments]
+        if None in sources or call.draft is None:
+            return None
+        columns, everything, items = f"column_{variable}", f"all_{variable}", f"items_{variable}"
+        # iterators can be read once only
+        lines = [f"{items} = [*{self.printer.sequence(self.loop.source)}]"]
+        lines += [f"{columns}_{i} = [{value.text} for {item} in {items}]" for i, value in enumerate(values)]
+        lines.append(f"{everything} = [*islice(numbers, len({items}))]")
+        rows = f"chain.from_iterable(zip({', '.join([everything, *map(str, sources)])}))"
+        lines.append(f"row{call.draft.number}({rows if sources else everything})")
+        places = iter(range(len(values)))
+        for note, value in self.noted:
+            lines.append(f"{note}({everything if value is None else f'{columns}_{next(places)}'})")
+        lines += [f"{target}.extend({everything})" for target in self.appended]
+        if self.states:
+            last = [f"{everything}[-1]{f' + {output}' * bool(output)}" for output in self.states.values()]
+            lines.append(f"if {everything}: {', '.join(self.states)} = {', '.join(last)}")
+        return lines
+
+    def _source(self, argument: Expression, own: set[str]) -> str | None:
+        """Return an iterable of what is read at a place by all calls; None where there is no simple one."""
+        call = self.call
+        assert call is not None
+        everything = f"all_{call.target}"
+        match argument:
+            case self.loop.item:
+                return f"items_{call.target}"
+            case str(name) if name in self.states:
+                output = self.states[name]
+                more = f"map(({output}).__add__, {everything})" if output else everything
+                return f"chain(({name},), {more})"
+        return None if own & {*names_of(argument)} else f"repeat({self.printer.text(argument)})"

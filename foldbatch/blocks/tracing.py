@@ -1,0 +1,447 @@
+"""The tracing program as data: functions of a few kinds of statements that walk one example.
+
+Blocks make statements through the builder. All that reads them sees their fields: `pruning` leaves out what
+nobody uses, `printing` spells them as Python functions, `columnar` applies them to many examples at once. A
+new kind of statement says what it reads, assigns and changes. That is all that pruning needs of it.
+
+A variable is a name. At run time it holds an object of the example, the number of a value, or a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias
+
+from foldbatch.model.drafts import Draft
+
+Place: TypeAlias = "tuple[str, ...]"  # how to find an object from the function's argument, to be formatted
+Body: TypeAlias = "tuple[Statement, ...]"
+
+
+class Part:
+    """A statement, or a part of one: a frozen record of parts, tuples of parts, and plain data."""
+
+    __slots__ = ()
+
+
+# -- expressions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant(Part):
+    """An object that is known when the program is made.
+
+    Attributes:
+        name: the name that it has in the program; empty if its literal stands there.
+        value: the object.
+    """
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Output(Part):
+    """The number of an output of a cell's call; `call` is the variable of the call's own number."""
+
+    call: str
+    cell: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple(Part):
+    """A tuple."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Part):
+    """A new list."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Count(Part):
+    """The length of a list or an object."""
+
+    of: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Cut(Part):
+    """A slice of a list."""
+
+    of: Expression
+    key: Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Spread(Part):
+    """The items of a tuple, put into another one."""
+
+    of: str
+
+
+# A variable, an expression of variables, or None where nobody reads the value.
+Expression: TypeAlias = "str | Constant | Output | Tuple | Listed | Count | Cut | Spread | None"
+
+
+def names_of(expression: Expression) -> Iterator[str]:
+    """Yield the variables in an expression, as often as they stand there.
+
+    >>> [*names_of(Tuple(("a", Output("v1", 0, 1), Count("a"), None)))]
+    ['a', 'v1', 'a']
+    """
+    match expression:
+        case str():
+            yield expression
+        case Output(call):
+            yield call
+        case Tuple(items) | Listed(items):
+            for item in items:
+                yield from names_of(item)
+        case Count(of) | Cut(of) | Spread(of):
+            yield from names_of(of)
+
+
+# -- statements
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """What an error in a statement is told of.
+
+    Attributes:
+        where: the block that the statement is for.
+        subject: the object that it looks at.
+        place: where that is found.
+        expected: what it must have for the statement to succeed.
+        calls: the function of the user that is called.
+    """
+
+    where: str
+    subject: Expression = None
+    place: Place = ()
+    expected: str = ""
+    calls: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement(Part):
+    """What the program does at one place.
+
+    Attributes:
+        blame: what its errors are told of.
+        targets: the variables that it assigns.
+        reads: the expressions that it reads.
+        changes: the variables whose lists it changes.
+        bodies: the statements under it.
+    """
+
+    blame: Blame
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        return ()
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def bodies(self) -> tuple[Body, ...]:
+        return ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assign(Statement):
+    """Gives variables values, all at once; several variables and no `Tuple`: the items of the value."""
+
+    into: tuple[str, ...]
+    value: Expression
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self.into
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        return (self.value,)
+
+    @property
+    def pairs(self) -> list[tuple[str, Expression]]:
+        """The variables with their values, where these stand there one by one."""
+        if isinstance(self.value, Tuple) and len(self.value.items) == len(self.into) > 1:
+            return list(zip(self.into, self.value.items, strict=True))
+        return [(self.into[0], self.value)] if len(self.into) == 1 else []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read(Statement):
+    """Reads an item of an object or a list; `default`, if any, stands for one that an object lacks."""
+
+    target: str
+    source: Expression
+    key: Constant
+    default: Constant | None = None
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.target,)
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        return (self.source,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apply(Statement):
+    """Calls a Python function. Without a target it is a check, which raises an error or does nothing."""
+
+    target: str | None
+    function: Constant
+    arguments: tuple[Expression, ...]
+    changed: str | None = None  # the variable whose list it changes
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return () if self.target is None else (self.target,)
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        return () if self.changed is None else (self.changed,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limit(Statement):
+    """Checks that an object has at most `count` items, by a function of the object and the count."""
+
+    source: Expression
+    count: int
+    function: Constant
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        return (self.source,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Zip(Statement):
+    """Makes a list of what `element` is for the items of several lists, side by side, cut to the shortest."""
+
+    target: str
+    names: tuple[str, ...]
+    sources: tuple[Expression, ...]
+    element: Expression
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.target, *self.names)
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        return (*self.sources, self.element)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Append(Statement):
+    """Puts a value at the end of a list."""
+
+    to: str
+    value: Expression
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        return (self.to, self.value)
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        return (self.to,)
+
+
+@dataclass(frozen=True, slots=True)
+class Datum(Part):
+    """What a call is given of the example."""
+
+    value: Expression
+    blame: Blame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Statement):
+    """Calls a cell; without a draft it only draws a number from the counter of calls.
+
+    Attributes:
+        target: the variable of the call's number.
+        draft: the cell.
+        arguments: the numbers of its operands.
+        lists: the sequences that it reads, with what errors say of them.
+        feeds, labels: the data that it reads, and the labels of its metrics.
+    """
+
+    target: str
+    draft: Draft | None = None
+    arguments: tuple[Expression, ...] = ()
+    lists: tuple[Datum, ...] = ()
+    feeds: tuple[Datum, ...] = ()
+    labels: tuple[Datum, ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.target,)
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        data = [*self.lists, *self.feeds, *self.labels]
+        return (*self.arguments, *(datum.value for datum in data if datum.value != self.target))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Invoke(Statement):
+    """Calls a function of the program."""
+
+    results: tuple[str, ...]
+    function: str
+    arguments: tuple[Expression, ...]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self.results
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Case(Part):
+    """Chooses by a key: the body whose number a table has for it, or the last one. `target` holds it."""
+
+    target: str
+    table: Constant
+    key: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Present(Part):
+    """Chooses the first body where no object is None, else the second."""
+
+    objects: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filled(Part):
+    """Chooses the first body where a list has items, else the second."""
+
+    of: Expression
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch(Statement):
+    """Does one of several bodies."""
+
+    test: Case | Present | Filled
+    cases: tuple[Body, ...]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.test.target,) if isinstance(self.test, Case) else ()
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        match self.test:
+            case Case(_, _, key):
+                return (key,)
+            case Present(objects):
+                return objects
+            case Filled(of):
+                return (of,)
+
+    @property
+    def bodies(self) -> tuple[Body, ...]:
+        return self.cases
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop(Statement):
+    """Does its body for each item of what can be gone through; `index` holds the item's place."""
+
+    index: str
+    item: str
+    source: Expression
+    body: Body
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.index, self.item)
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        return (self.source,)
+
+    @property
+    def bodies(self) -> tuple[Body, ...]:
+        return (self.body,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Return(Statement):
+    """Ends a function with its results."""
+
+    values: tuple[Expression, ...]
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        return self.values
+
+
+# -- all of it
+
+
+def statements_of(body: Body) -> Iterator[Statement]:
+    """Yield statements and all that stand under them, in order."""
+    for statement in body:
+        yield statement
+        for inner in statement.bodies:
+            yield from statements_of(inner)
+
+
+def constants_of(part: Any) -> Iterator[Constant]:
+    """Yield the constants that have names in a part, or a tuple of parts."""
+    match part:
+        case Constant(name):
+            if name:
+                yield part
+        case tuple():
+            for item in part:
+                yield from constants_of(item)
+        case Part():
+            for field in fields(part):  # type: ignore[arg-type]  # parts are dataclasses
+                yield from constants_of(getattr(part, field.name))
+
+
+GONE: Any = object()  # what a change returns for a statement that is left out
+
+
+def changed(part: Any, change: Callable[[Part], Any]) -> Any:
+    """Return a part with what a change makes of it, and of the parts in it, innermost first."""
+    if isinstance(part, tuple):
+        return tuple([new for item in part if (new := changed(item, change)) is not GONE])
+    if not isinstance(part, Part):
+        return part
+    before = {field.name: getattr(part, field.name) for field in fields(part)}  # type: ignore[arg-type]
+    after = {name: changed(value, change) for name, value in before.items()}
+    new = {name: value for name, value in after.items() if value is not before[name]}
+    return change(replace(part, **new) if new else part)  # type: ignore[type-var]
