@@ -23,6 +23,7 @@ statement by statement                in bulk
 on nodes                              by number
 ====================================  =========================================================
 ``t = x['token']``                    ``t = tokens[x]``
+``t = x['is_leaf']``                  ``t = (not kids[x])``
 ``t = x[1]``                          ``t = kids[x][1]``
 ``t, = run_tree(x, left - 1)``        ``t, = run_tree_by_0(x, left - 1)``
 ``t = is_leaf(x)``                    ``t = by_arity_is_leaf[len(kids[x])]``
@@ -354,6 +355,9 @@ class _Printer:
             if source in self.numbers and _is_field(key) and statement.default is None:
                 self.gains = True
                 return f"{LISTS[key.value]}[{self.raw(str(source))}]"
+            if source in self.numbers and key.value == "is_leaf" and statement.default is None:
+                self.gains = True
+                return f"(not kids[{self.raw(str(source))}])"
             if statement.default is not None:
                 return f"{ITEM_OR}({self.text(source)}, {self.text(key)}, {self.text(statement.default)})"
             return f"{self.text(source)}[{self.text(key)}]"
