@@ -6,15 +6,17 @@ in their order; the other slots stay empty. Backward the same slots are gone thr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from math import ceil, inf, log
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from foldbatch.scheduler.rooms import Item, Rooms, Shape
+from foldbatch.scheduler.rooms import Item, Rooms, Shape, is_level
 from foldbatch.scheduler.trace import CellSignature
 
+K = TypeVar("K", bound=Hashable)
 CLASSES = 4  # at most
 SHORTER = 0.8  # steps of the next class, as a part of this one's
 GROWTH = 1.5  # slots of a class, as a multiple of the steps of its longest batch, at most
@@ -36,7 +38,7 @@ def fit(classes: Sequence[Rooms], shape: Shape) -> Fit | str:
     ordered = sorted(classes, key=lambda rooms: len(rooms.shape.items))
     for rooms in ordered:
         slots = _slots(rooms.shape.items, shape.items)
-        if slots is not None and _holds(rooms.shape, shape):
+        if slots is not None and _takes_wholes(rooms.shape, shape, slots) and _holds(rooms.shape, shape):
             return Fit(rooms, tuple(slots))
     if len(shape.items) > len(ordered[-1].shape.items):
         return "it has more steps than any class"
@@ -59,7 +61,7 @@ def _holds(room: Shape, shape: Shape) -> bool:
     )
 
 
-def _kind(item: Item) -> Hashable:
+def _kind(item: Item) -> tuple[int, tuple[str, ...]]:
     return item.cell, item.stages
 
 
@@ -74,6 +76,23 @@ def _slots(slots: Sequence[Item], items: Sequence[Item]) -> list[int] | None:
         places.append(free)
         free += 1
     return places
+
+
+def _takes_wholes(room: Shape, shape: Shape, slots: Sequence[int]) -> bool:
+    """Whether a batch takes all slots through all calls of its cells: one that it left would run, too."""
+    cells, taken = {item.cell for item in shape.items}, set(slots)
+    return all(
+        is_level(slot.stages) or slot.cell not in cells or number in taken
+        for number, slot in enumerate(room.items)
+    )
+
+
+def _once(kinds: Sequence[tuple[int, tuple[str, ...]]]) -> bool:
+    """Whether stages that go through all calls of a cell stand in one slot each."""
+    counts = Counter((cell, stage) for cell, stages in kinds for stage in stages)
+    return all(
+        is_level(stages) or all(counts[cell, stage] == 1 for stage in stages) for cell, stages in kinds
+    )
 
 
 def _fits(slot: Item, item: Item) -> bool:
@@ -95,44 +114,54 @@ def learn(shapes: Sequence[Shape], cells: Sequence[CellSignature]) -> list[Rooms
 
     The longest batch and those with at least `SHORTER` of its steps have a class together. The next class is
     made in the same way of those that are left, and the last one of all the others. A batch whose order would
-    make a class too long is left out of it.
+    make a class too long is left out of it, and so is one whose cells are cut otherwise into levels and steps
+    through all of their calls; those have another class, if there may be one more.
     """
     longest = max((len(shape.items) for shape in shapes), default=0)
     groups: dict[int, list[Shape]] = {}
     for shape in sorted(shapes, key=lambda each: (-len(each.items), each.items)):
-        if shape.items:
+        if shape.items and _once(list(map(_kind, shape.items))):
             group = min(CLASSES - 1, int(log(len(shape.items) / longest) / log(SHORTER)))
             groups.setdefault(group, []).append(shape)
-    return [Rooms(_together(group), cells) for group in groups.values()]
+    rooms: list[Rooms] = []
+    waiting = list(groups.values())
+    while waiting and len(rooms) < CLASSES:
+        room, left = _together(waiting.pop(0))
+        rooms.append(Rooms(room, cells))
+        waiting += [left] if left else []
+    return rooms
 
 
-def _together(shapes: Sequence[Shape]) -> Shape:
-    """Return the room that batches need, the longest of which comes first."""
-    kinds: list[Hashable] = []
+def _together(shapes: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
+    """Return the room that batches need, the longest of which comes first, and those that are left out."""
+    kinds: list[tuple[int, tuple[str, ...]]] = []
     most = GROWTH * max(len(shape.items) for shape in shapes)
     for shape in shapes:
         own = [_kind(item) for item in shape.items]
         longer = kinds if _found(kinds, own) else list(merged(kinds, own))
-        if len(longer) <= most:
+        if len(longer) <= most and _once(longer):
             kinds = longer
     seen: list[list[Item]] = [[] for _ in kinds]
+    both: tuple[list[Shape], list[Shape]] = [], []
+    for shape in shapes:
+        both[_found(kinds, [_kind(item) for item in shape.items])].append(shape)
+    left, shapes = both
     for shape in shapes:
         rest = iter(range(len(kinds)))
-        own = [_kind(item) for item in shape.items]
-        if _found(kinds, own):
-            for item in shape.items:
-                seen[next(place for place in rest if kinds[place] == _kind(item))].append(item)
+        for item in shape.items:
+            seen[next(place for place in rest if kinds[place] == _kind(item))].append(item)
     slices = frozenset.intersection(*(shape.slices for shape in shapes))
     every = list(zip(*((shape.listed, shape.rest_beside(slices)) for shape in shapes), strict=True))
     listed, rests = (tuple(room_for(numbers) for numbers in zip(*part, strict=True)) for part in every)
-    return Shape(
-        tuple(_room(items) for items in seen),
+    room = Shape(
+        tuple(_room(items) for items in seen if items),
         slices,
         frozenset.intersection(*(shape.first for shape in shapes)),
         frozenset[int]().union(*(shape.copies for shape in shapes)),
         listed,
         rests,
     )
+    return room, left
 
 
 def _room(items: Sequence[Item]) -> Item:
@@ -154,7 +183,7 @@ def room_for(sizes: Sequence[int], more: int = 0) -> int:
     return int(-(-most // GRAIN)) * GRAIN
 
 
-def merged(left: Sequence[Hashable], right: Sequence[Hashable]) -> Iterator[Hashable]:
+def merged(left: Sequence[K], right: Sequence[K]) -> Iterator[K]:
     """Yield a sequence that has both in it: in their order, and what follows each other in both once.
 
     Where they differ, it goes on with the one that comes sooner to what the other has there.

@@ -136,12 +136,14 @@ def test_calls_with_elements_have_a_free_rank_behind_them():
     assert rooms.shape.items == (Item(0, ALL, 32, (16,)),)
 
 
-def test_orders_that_would_make_a_class_too_long_are_left_out():
+def test_orders_that_would_make_a_class_too_long_have_another():
     dice = random.Random(2)
     batches = [_shape([1] * 20, dice.sample([0, 1] * 10, 20)) for _ in range(20)]
-    (rooms,) = learn(batches, CELLS)
-    assert len(rooms.shape.items) <= GROWTH * 21
-    assert any(_fits([rooms], batch) for batch in batches)
+    classes = learn(batches, CELLS)
+    assert 1 < len(classes) <= CLASSES
+    for rooms in classes:
+        assert len(rooms.shape.items) <= GROWTH * 21
+        assert any(_fits([rooms], batch) for batch in batches)
 
 
 def test_a_merged_sequence_has_both_in_it():
@@ -163,3 +165,22 @@ def test_room_is_four_deviations_above_the_mean():
     assert room_for([100, 100]) == 112
     assert room_for([90, 110]) == 144  # 100 + 4 * 10
     assert room_for([1] * 99 + [50]) == 64  # no less than the largest
+
+
+def test_what_goes_through_all_calls_of_a_cell_stands_in_one_slot_that_each_batch_takes():
+    """Else calls would be gone through twice: by the slot that a batch left, or by levels that did so already."""
+
+    def shape(*kinds):
+        items = (Item(k, stages, 4 * ("step" in stages), ()) for k, stages in kinds)
+        return Shape(tuple(items), NONE, NONE, NONE, (0, 0, 0), (0,))
+
+    before, step, whole = (0, ("before",)), (0, ("step",)), (0, ALL)
+    cut, levels = shape(before, step, (1, ALL)), shape(whole, (1, ALL), whole)
+    classes = learn([cut, levels], CELLS)
+    assert len(classes) == 2
+    assert _fits(classes, cut) is not _fits(classes, levels)
+    assert None not in (_fits(classes, cut), _fits(classes, levels))
+    assert _fits(classes, shape((1, ALL)))  # which has no calls of the other cell
+    assert _fits(learn([cut], CELLS), shape(step, (1, ALL))) is None
+    other = 1, ("before",)
+    assert len(learn([shape(before, other), shape(other, before)], CELLS)) == 2

@@ -51,6 +51,7 @@ class Piece(NamedTuple):
     find: list[str]
     leave: list[str]
     join: list[str]
+    memory: list[str]  # the declarations of what it is left in
 
 
 def _pieces(body: str, x: str, y: str, *, shared: bool) -> list[Piece]:
@@ -58,15 +59,16 @@ def _pieces(body: str, x: str, y: str, *, shared: bool) -> list[Piece]:
     names = {"x": Term("A(0)", x), "x[k]": Term("A(k)", x), "y[k]": Term("B(k)", y)}
     names |= {"t": Term("", y), "x[label]": Term("A(min_i8(max_i8(C, 0), LENGTH - 1))", x)}
     names["k"] = Term("(k - FIRST)", "i8")
-    top, wide = ("shared_top", "f8") if x in SUFFIX else ("shared_whole", "i8")  # a double has too few digits
-    pieces: list[Piece] = []
-    before: list[str] = []
-    along: list[str] = []
-    after: list[str] = []
+    pieces, before, along, after = list[Piece](), list[str](), list[str](), list[str]()
 
-    def finish(declared: Sequence[str], leave: Sequence[str], join: Sequence[str]) -> None:
+    def finish(declared: str, join: Sequence[str], left: Mapping[str, tuple[str, str]]) -> None:
         loop = ["EACH {", *indented(along), "}"] if along else []
-        pieces.append(Piece([*before, *declared, *loop, *after], [*leave], [*before, *join]))
+        opened = [declared] * bool(declared)
+        leave = [f"{name}[HERE] = ({kind}){value};" for name, (kind, value) in left.items()]
+        memory = [_shared(kind, name) for name, (kind, _) in left.items()]
+        pieces.append(
+            Piece([*before, *opened, *loop, *after], leave, [*before, *opened * bool(join), *join], memory)
+        )
         for lines in (before, along, after):
             lines.clear()
 
@@ -80,10 +82,12 @@ def _pieces(body: str, x: str, y: str, *, shared: bool) -> list[Piece]:
                 names[target] = Term(target, total)
                 declared = f"{total} {target} = 0;"
                 along.append(added(value.kind, value.text, target))
-                part = f"{_place(total)}[LANE_Y * LANES_X + i]"
+                kind = _wide(total)
+                place = f"shared_{kind}{len(pieces)}"
+                part = f"{place}[LANE_Y * LANES_X + i]"
                 plus = "|=" if total == "b1" else "+="
                 others = f"for (i8 i = 0; i < LANES_X; i++) {target} {plus} ({total}){part};"
-                finish([declared], [f"{_place(total)}[HERE] = {target};"], [declared, others])
+                finish(declared, [others], {place: (kind, target)})
             case ast.Call(func=ast.Name(id="greatest" | "first" as name), args=[inner]), _:
                 *found, best = target.split(", ")
                 at = found[0] if found else f"{best}_at"
@@ -95,15 +99,16 @@ def _pieces(body: str, x: str, y: str, *, shared: bool) -> list[Piece]:
                 )
                 taken = taken if shared or found else taken.replace(f"{at} = k; ", "")
                 along += [f"const {x} v = {term(inner, names).text};", taken]
+                wide = _wide(x)
+                top, last = f"shared_{wide}{len(pieces)}", f"last{len(pieces)}"
                 joined = [
-                    declared,
                     "for (i8 i = 0; i < LANES_X; i++) {",
-                    "  const i8 place = LANE_Y * LANES_X + i, k = shared_best[place];",
+                    f"  const i8 place = LANE_Y * LANES_X + i, k = {last}[place];",
                     f"  const {x} v = ({x}){top}[place];",
                     f"  if (k >= 0) {join}",
                     "}",
                 ]
-                finish([declared], [f"{top}[HERE] = ({wide}){best};", f"shared_best[HERE] = {at};"], joined)
+                finish(declared, joined, {top: (wide, best), last: ("i8", at)})
             case value, "y[k]":
                 along.append(f"B(k) = {converted(term(value, names), y).text};")
             case value, "y[label]":
@@ -114,7 +119,7 @@ def _pieces(body: str, x: str, y: str, *, shared: bool) -> list[Piece]:
                 made = term(value, names)
                 before.append(f"{'' if target in names else f'{made.kind} '}{target} = {made.text};")
                 names[target] = Term(target, made.kind)
-    finish([], [], [])
+    finish("", [], {})
     return pieces
 
 
@@ -251,7 +256,8 @@ def _phase(text: KernelText, statement: Statement, number: int) -> list[str]:
     pieces = _pieces(body, *_kinds(text, line.places), shared=True)
     joined = [line for piece in pieces[:number] for line in piece.join]
     found = [*joined, *pieces[number].find, *pieces[number].leave]
-    return _sharing(text, _defined(elements, _body(found, "0", str(line.length), "lane", "lanes")))
+    memory = [each for piece in pieces[: number + 1] for each in piece.memory]
+    return _sharing(text, _defined(elements, _body(found, "0", str(line.length), "lane", "lanes")), memory)
 
 
 def _sum_part(text: KernelText, statement: Statement) -> list[str]:
@@ -265,42 +271,45 @@ def _sum_part(text: KernelText, statement: Statement) -> list[str]:
     terms.append((rest, axes[0][1][0]))
     at = offset_of(read.offset, [(f"({name})", stride) for name, stride in terms])
     total = total_of(kind)
+    place = f"shared_{_wide(total)}0"
     lines = [
         f"{total} total = 0;",
         f"for (i8 k = lane; k < {prod(read.shape)}; k += lanes) {{",
         f"  {added(kind, f'{text.here(read.slot)}[{at}]')}",
         "}",
-        f"{_place(total)}[HERE] = total;",
+        f"{place}[HERE] = total;",
     ]
-    return _sharing(text, lines)
+    return _sharing(text, lines, [_shared(_wide(total), place)])
 
 
 def _sum_end(text: KernelText, statement: Statement) -> list[str]:
     write = statement.result
     kind = text.kind(write.slot)
     total = total_of(kind)
-    plus = "|=" if kind == "b1" else "+="
+    plus, place = "|=" if kind == "b1" else "+=", f"shared_{_wide(total)}0"
     lines = [
         "if (lane == 0) {",
         f"  {total} total = 0;",
-        f"  for (i8 i = 0; i < LANES_X; i++) total {plus} ({total}){_place(total)}[LANE_Y * LANES_X + i];",
+        f"  for (i8 i = 0; i < LANES_X; i++) total {plus} ({total}){place}[LANE_Y * LANES_X + i];",
         f"  {text.here(write.slot)}[{write.offset}] = ({kind})total;",
         "}",
     ]
-    return _sharing(text, lines)
+    return _sharing(text, lines, [_shared(_wide(total), place)])
 
 
-def _place(total: str) -> str:
-    """Return the shared memory for sums of a type: of doubles, or of whole numbers."""
-    return "shared_sum" if total == "f8" else "shared_best"
+def _wide(kind: str) -> str:
+    """Return the type in which threads leave numbers of a kind; a double has too few digits for all."""
+    return "f8" if kind in SUFFIX else "i8"
 
 
-def _sharing(text: KernelText, lines: list[str]) -> list[str]:
+def _shared(kind: str, name: str) -> str:
+    """Return the declaration of memory that the threads of a block share: a number each."""
+    return f"SHARED {kind} {name}[256];"
+
+
+def _sharing(text: KernelText, lines: list[str], memory: Sequence[str]) -> list[str]:
     """Return lines, with the memory that they share declared for the whole kernel."""
-    declared = ["SHARED f8 shared_top[256], shared_sum[256];", "SHARED i8 shared_best[256];"]
-    if any("shared_whole" in line for line in lines):
-        declared.append("SHARED i8 shared_whole[256];")
-    text.head += [line for line in declared if line not in text.head]
+    text.head += [line for line in memory if line not in text.head]
     return [line.replace("HERE", HERE) for line in indented(lines, 0)]
 
 
