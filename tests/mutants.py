@@ -457,7 +457,7 @@ MUTANTS = (
         "functions/tracer.py",
         "                setattr(learnt, name, value)",
         "                pass",
-        tests=WALKS,
+        tests=("tests/functions/test_refusals.py",),
     ),
     # -- optimizers, blocks, data, files
     Mutant(

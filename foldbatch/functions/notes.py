@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 LOCK: Final = threading.RLock()  # one run at a time
 MANY = 1_000_000  # numbers of calls, after which a run ends
-DEEP = 10_000_000  # calls within calls in a walk
+DEEP = 1_000_000  # calls within calls in a walk; one without an end is refused within seconds
 STACK = 1 << 30  # bytes of stack for them, which are used only as far as the walk is deep
 OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
 
