@@ -49,6 +49,7 @@ FILES = ("tests/system/test_files.py",)
 BUFFERS = ("tests/static/test_memory.py", "tests/static/test_fusion.py")
 UPSTREAM = ("tests/model/test_upstream.py",)
 ROWS = ("tests/scheduler/test_arithmetic.py", "tests/scheduler/test_tables.py")
+LAYOUTS = ("tests/scheduler/test_layout.py",)
 DERIVATIVES = ("tests/program/test_derivatives.py",)
 PASSES = ("tests/static/passes/test_widen.py", "tests/static/passes/test_matmuls.py")
 SAMPLERS = ("tests/train/test_samplers.py",)
@@ -266,6 +267,7 @@ MUTANTS = (
         "scheduler/layout.py",
         "return np.repeat(shifts, ranked) + np.arange(int(ranked.sum()))",
         "return np.arange(int(ranked.sum()))",
+        tests=LAYOUTS,
     ),
     Mutant(
         "a call runs when all but one of its arguments are there",
