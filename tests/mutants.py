@@ -50,6 +50,7 @@ BUFFERS = ("tests/static/test_memory.py", "tests/static/test_fusion.py")
 UPSTREAM = ("tests/model/test_upstream.py",)
 ROWS = ("tests/scheduler/test_arithmetic.py", "tests/scheduler/test_tables.py")
 LAYOUTS = ("tests/scheduler/test_layout.py",)
+OVERWRITTEN = ("tests/engines/numpy",)
 DERIVATIVES = ("tests/program/test_derivatives.py",)
 PASSES = ("tests/static/passes/test_widen.py", "tests/static/passes/test_matmuls.py")
 SAMPLERS = ("tests/train/test_samplers.py",)
@@ -314,6 +315,7 @@ MUTANTS = (
         "engines/numpy/spelling.py",
         '"where": (2,),',
         '"where": (1, 2),',
+        tests=OVERWRITTEN,
     ),
     Mutant(
         "an id below zero counts from the end",
