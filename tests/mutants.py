@@ -30,7 +30,6 @@ LAWS = "tests/test_laws.py"
 PROGRAMS = (LAWS, "-k", "one_by_one and blocks")
 WALKS = (LAWS, "-k", "one_by_one and functions")
 ROUNDS = ("tests/functions/test_rounds.py",)
-ONCE = (LAWS, "-k", "once_failed")
 DEEP = (LAWS, "-k", "many_levels")
 ZOO = (LAWS, "-k", "zoo")
 DRAWS = ("tests/blocks/layers/test_dropout.py", "tests/engines/test_keys.py")
@@ -47,6 +46,11 @@ TABLES = ("tests/scheduler/test_tables.py", "-k", "cotangent")
 SHARING = ("tests/scheduler/test_sharing.py",)
 TRACES = ("tests/model/test_traces.py",)
 FILES = ("tests/system/test_files.py",)
+BUFFERS = ("tests/static/test_memory.py", "tests/static/test_fusion.py")
+UPSTREAM = ("tests/model/test_upstream.py",)
+ROWS = ("tests/scheduler/test_arithmetic.py", "tests/scheduler/test_tables.py")
+LAYOUTS = ("tests/scheduler/test_layout.py",)
+OVERWRITTEN = ("tests/engines/numpy",)
 DERIVATIVES = ("tests/program/test_derivatives.py",)
 PASSES = ("tests/static/passes/test_widen.py", "tests/static/passes/test_matmuls.py")
 SAMPLERS = ("tests/train/test_samplers.py",)
@@ -170,7 +174,7 @@ MUTANTS = (
         "static/memory.py",
         "max(last.get(self.root[x], 0), step if direct else len(group.sweeps))",
         "0",
-        engine="numba",
+        tests=BUFFERS,
     ),
     Mutant(
         "two columns are swapped where gates become one op",
@@ -190,7 +194,7 @@ MUTANTS = (
         "model/upstream.py",
         "start=start, stop=start + cut.product.type.size",
         "start=0, stop=cut.product.type.size",
-        tests=ONCE,
+        tests=UPSTREAM,
     ),
     # -- the scheduler
     Mutant(
@@ -257,12 +261,14 @@ MUTANTS = (
         "scheduler/arithmetic.py",
         "int(found[-1] - found[0]) == len(found) - 1",
         "int(found[-1] - found[0]) <= len(found)",
+        tests=ROWS,
     ),
     Mutant(
         "elements keep the order of the trace",
         "scheduler/layout.py",
         "return np.repeat(shifts, ranked) + np.arange(int(ranked.sum()))",
         "return np.arange(int(ranked.sum()))",
+        tests=LAYOUTS,
     ),
     Mutant(
         "a call runs when all but one of its arguments are there",
@@ -309,6 +315,7 @@ MUTANTS = (
         "engines/numpy/spelling.py",
         '"where": (2,),',
         '"where": (1, 2),',
+        tests=OVERWRITTEN,
     ),
     Mutant(
         "an id below zero counts from the end",

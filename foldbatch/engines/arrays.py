@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch, arenas_of
-from foldbatch.engines.bindings import Bound, KernelKey, bind
+from foldbatch.engines.bindings import Bound, Directions, KernelKey, bind, launch_tables
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.facts import Fact
 from foldbatch.engines.launch import HEAD, LaunchTable
-from foldbatch.engines.launches import Directions, launch_tables
 from foldbatch.engines.memory import BatchMemory
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Launched

@@ -30,23 +30,14 @@ MOST_NUMBERS = 20  # whole numbers that are taken for classes without asking
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Examples in three parts, in the form of a `foldbatch.zoo.Task`.
+    """Examples in three parts, in the form of a `foldbatch.zoo.Task`."""
 
-    Attributes:
-        train: to train on.
-        dev: to choose the best epoch by; may be empty.
-        test: to test on; may be empty.
-        kind: the task's.
-        classes: names of the classes; none for numbers.
-        aside: names of more classes, which only training has and no prediction can be.
-    """
-
-    train: list[Any]
-    dev: list[Any]
-    test: list[Any]
-    kind: Kind
-    classes: tuple[str, ...]
-    aside: tuple[str, ...] = ()
+    train: list[Any]  # to train on
+    dev: list[Any]  # to choose the best epoch by; may be empty
+    test: list[Any]  # to test on; may be empty
+    kind: Kind  # the task's
+    classes: tuple[str, ...]  # names of the classes; none for numbers
+    aside: tuple[str, ...] = ()  # names of more classes, which only training has and no prediction can be
 
 
 def read_dataset(configuration: Configuration) -> Dataset:

@@ -109,19 +109,12 @@ LAST = "last.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A trained model.
+    """A trained model."""
 
-    Attributes:
-        program: with the parameters of the best epoch.
-        notes: what is saved with it: ``task``, ``classes`` and ``configuration``.
-        figures: of all ``epochs``, and on ``dev`` and ``test``, as far as there are such parts.
-        path: of the saved model.
-    """
-
-    program: Program
-    notes: dict[str, Any]
-    figures: dict[str, Any]
-    path: Path
+    program: Program  # with the parameters of the best epoch
+    notes: dict[str, Any]  # what is saved with it: ``task``, ``classes`` and ``configuration``
+    figures: dict[str, Any]  # of all ``epochs``, and on ``dev`` and ``test``, as far as there are such parts
+    path: Path  # of the saved model
 
 
 def fit(

@@ -96,15 +96,12 @@ def _nested(items: Iterator[Row], extents: Sequence[int]) -> list[Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Read:
-    """What one feed of a cell read of tensors that require gradients.
-
-    Attributes:
-        places: ``[m] int64``: where, among all data of the feed from the examples that were looked at.
-    """
+    """What one feed of a cell read of tensors that require gradients."""
 
     cell: int  # the cell's number
     feed: int  # the feed's
     values: torch.Tensor  # ``[m, *shape]``: what was read
+    # ``[m] int64``: where, among all data of the feed from the examples that were looked at
     places: NDArray[np.int64]
 
 

@@ -177,17 +177,11 @@ def left_out(method: F) -> F:
 
 
 class Nodes(NamedTuple):
-    """The values of all nodes of a batch, example by example.
+    """The values of all nodes of a batch, example by example."""
 
-    Attributes:
-        values: ``[m, *shape]``.
-        examples: ``[m] int64``: the example of each.
-        nodes: ``[m] int64``: its place in the example's result, from 0.
-    """
-
-    values: torch.Tensor
-    examples: torch.Tensor
-    nodes: torch.Tensor
+    values: torch.Tensor  # ``[m, *shape]``
+    examples: torch.Tensor  # ``[m] int64``: the example of each
+    nodes: torch.Tensor  # ``[m] int64``: its place in the example's result, from 0
 
 
 class PreparedBatch(list[Prepared]):

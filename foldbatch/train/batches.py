@@ -113,34 +113,22 @@ def _prefetch(program: Program, batches: Iterable[Any], ahead: int) -> Iterator[
 
 @dataclass(slots=True)
 class Batch:
-    """The batch under way: its examples, their places in the training set, then loss and gradients.
+    """The batch under way: its examples, their places in the training set, then loss and gradients."""
 
-    Attributes:
-        indices: of the examples in the training set.
-        examples: of the batch.
-        loss: the sum over the batch, once it was run.
-        gradients: of the sum, by parameter name.
-    """
-
-    indices: list[int]
-    examples: Sequence[Any]
-    loss: float = 0.0
-    gradients: dict[str, Gradient] = field(default_factory=dict)
+    indices: list[int]  # of the examples in the training set
+    examples: Sequence[Any]  # of the batch
+    loss: float = 0.0  # the sum over the batch, once it was run
+    gradients: dict[str, Gradient] = field(default_factory=dict)  # of the sum, by parameter name
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What this process runs of a batch.
+    """What this process runs of a batch."""
 
-    Attributes:
-        batch: the whole batch.
-        places: the places of this process's examples in the batch; None where it runs them all.
-        part: these examples, or their plan made ahead.
-    """
-
-    batch: Batch
+    batch: Batch  # the whole batch
+    # the places of this process's examples in the batch; None where it runs them all
     places: list[int] | None
-    part: Sequence[Any] | Planned
+    part: Sequence[Any] | Planned  # these examples, or their plan made ahead
 
     @property
     def indices(self) -> list[int]:

@@ -28,18 +28,13 @@ SCOPE = {name: getattr(np, name) for name in (*FUNCTIONS.values(), "positive", "
 
 
 class Formula(NamedTuple):
-    """A rule for NumPy's arrays.
+    """A rule for NumPy's arrays."""
 
-    Attributes:
-        apply: changes a block: ``(p, g, each moment, each number, each scratch array)``, arrays of one shape.
-            The gradient stays as it is.
-        scratch: how many scratch arrays it takes.
-        text: of the function.
-    """
-
+    # changes a block: ``(p, g, each moment, each number, each scratch array)``, arrays of one shape. The
+    # gradient stays as it is.
     apply: Callable[..., None]
-    scratch: int
-    text: str
+    scratch: int  # how many scratch arrays it takes
+    text: str  # of the function
 
 
 @cache

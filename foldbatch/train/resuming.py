@@ -131,19 +131,12 @@ SEEN_THROUGH: Final = (CellType, BuiltinMethodType, partial)
 
 @dataclass(slots=True)
 class Table:
-    """Names of rows.
+    """Names of rows."""
 
-    Attributes:
-        source: what lists them; a dict may get more while training.
-        names: of rows, in their order.
-        digests: of the names, ``[rows] uint64``.
-        size: of the source, when it was looked at.
-    """
-
-    source: Any
-    names: list[Any]
-    digests: Digests
-    size: int = 0
+    source: Any  # what lists them; a dict may get more while training
+    names: list[Any]  # of rows, in their order
+    digests: Digests  # of the names, ``[rows] uint64``
+    size: int = 0  # of the source, when it was looked at
 
     def refresh(self) -> Digests:
         """Return the digests, with those of names that have come since."""
@@ -272,20 +265,13 @@ LATE = 2  # steps that a device has still to do when the host waits for the loss
 
 @dataclass(slots=True)
 class Position:
-    """How far the epoch under way has come.
+    """How far the epoch under way has come."""
 
-    Attributes:
-        batches: how many are done.
-        examples: how many were in them.
-        loss: the sum of their losses, but for those that are still to be read.
-        seconds: that the epoch took before training was resumed.
-        unread: losses that a device may still compute, with the numbers of their examples.
-    """
-
-    batches: int = 0
-    examples: int = 0
-    loss: float = 0.0
-    seconds: float = 0.0
+    batches: int = 0  # how many are done
+    examples: int = 0  # how many were in them
+    loss: float = 0.0  # the sum of their losses, but for those that are still to be read
+    seconds: float = 0.0  # that the epoch took before training was resumed
+    # losses that a device may still compute, with the numbers of their examples
     unread: deque[tuple[Any, Sequence[int]]] = field(default_factory=deque)
 
     def add(self, loss: float, indices: Sequence[int], examples: int) -> None:
@@ -322,19 +308,12 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class TrainingStart:
-    """What a training began with, which no checkpoint says otherwise.
+    """What a training began with, which no checkpoint says otherwise."""
 
-    Attributes:
-        settings: of the optimizer, as they were given.
-        examples: a digest of each, ``[n] uint64``.
-        dev: the same of the dev set.
-        tables: the names of rows.
-    """
-
-    settings: Facts = field(default_factory=dict)
-    examples: Digests = field(default_factory=lambda: digests(()))
-    dev: Digests = field(default_factory=lambda: digests(()))
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    settings: Facts = field(default_factory=dict)  # of the optimizer, as they were given
+    examples: Digests = field(default_factory=lambda: digests(()))  # a digest of each, ``[n] uint64``
+    dev: Digests = field(default_factory=lambda: digests(()))  # the same of the dev set
+    tables: Mapping[str, Table] = field(default_factory=dict)  # the names of rows
 
     @classmethod
     def of(

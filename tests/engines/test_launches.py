@@ -13,7 +13,7 @@ import foldbatch as fb
 from foldbatch.engines import numpy as numpy_engine
 from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch
-from foldbatch.engines.bindings import Bound, Constant, KernelKey, bind
+from foldbatch.engines.bindings import MIRROR, Bound, Constant, KernelKey, bind, launch_tables
 from foldbatch.engines.engine import EngineSettings
 from foldbatch.engines.launch import (
     BASE,
@@ -28,7 +28,6 @@ from foldbatch.engines.launch import (
     LaunchTable,
     binding,
 )
-from foldbatch.engines.launches import MIRROR, launch_tables
 from foldbatch.engines.memory import BatchMemory
 from foldbatch.scheduler.layout import LAYOUTS, Layout
 from foldbatch.scheduler.schedule import ALL, Step

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.bindings import Bound
+from foldbatch.engines.bindings import Bound, Directions, launch_tables
 from foldbatch.engines.cuda.capacities import fit, learn
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.driver import Graph
@@ -25,7 +25,6 @@ from foldbatch.engines.cuda.packing import Packed, Spaced, pack
 from foldbatch.engines.cuda.steps import Step, steps_of
 from foldbatch.engines.facts import facts_of
 from foldbatch.engines.launch import Ints
-from foldbatch.engines.launches import Directions, launch_tables
 from foldbatch.engines.report import Captures
 from foldbatch.scheduler.rooms import Placed, Rooms, Shape, shape_of
 from foldbatch.scheduler.schedule import Schedule

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.arrays import launched_of
 from foldbatch.engines.batch import ScheduledBatch
-from foldbatch.engines.bindings import Bound, bind
+from foldbatch.engines.bindings import Bound, Directions, bind, launch_tables
 from foldbatch.engines.cuda.captured import Captured, InClass
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
@@ -28,7 +28,6 @@ from foldbatch.engines.cuda.updates import updates
 from foldbatch.engines.cuda.walk import Walker
 from foldbatch.engines.cuda.watching import StreamsWatched
 from foldbatch.engines.launch import Ints
-from foldbatch.engines.launches import Directions, launch_tables
 from foldbatch.engines.report import Launched
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter

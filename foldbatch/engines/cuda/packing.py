@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.bindings import Bound
+from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.row_kernels import plan_of
 from foldbatch.engines.cuda.texts.kernel_text import (
@@ -32,7 +32,6 @@ from foldbatch.engines.cuda.texts.kernel_text import (
     STATUS_AT,
 )
 from foldbatch.engines.launch import FIELDS, FIRST, HEAD, INDEX, WIDTH, Ints, LaunchTable
-from foldbatch.engines.launches import Directions
 from foldbatch.scheduler.rooms import Placed, is_level, wholes_of
 from foldbatch.scheduler.schedule import Schedule
 

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.bindings import Bound
+from foldbatch.engines.bindings import Bound, Directions, Launch, rows_of
 from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, STORES, Ints, LaunchTable
-from foldbatch.engines.launches import Directions, Launch, rows_of
 from foldbatch.engines.numba import known_code
 from foldbatch.engines.numba.known_rows import Split, split
 from foldbatch.model.model import Model

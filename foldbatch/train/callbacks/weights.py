@@ -184,21 +184,13 @@ def _cut(gradient: Gradient, limit: float) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is kept of a batch until its loss is read.
+    """What is kept of a batch until its loss is read."""
 
-    Attributes:
-        step: the number of the step in training, counted from 1.
-        drawn: the step that its random numbers were drawn for.
-        indices: of its examples in the training set.
-        examples: of the batch.
-        loss: the sum over the batch.
-    """
-
-    step: int
-    drawn: int
-    indices: Sequence[int]
-    examples: Any
-    loss: float
+    step: int  # the number of the step in training, counted from 1
+    drawn: int  # the step that its random numbers were drawn for
+    indices: Sequence[int]  # of its examples in the training set
+    examples: Any  # of the batch
+    loss: float  # the sum over the batch
 
 
 class NaNGuard(Callback):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foldbatch.engines.bindings import Directions
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.driver import Driver, Function
 from foldbatch.engines.cuda.kernels import Kernel, kernel_of
@@ -25,7 +26,6 @@ from foldbatch.engines.cuda.texts.expressions import TARGET
 from foldbatch.engines.cuda.walk import Walker
 from foldbatch.engines.launch import BASE, FIELDS, FIRST, HEAD, INDEX, WIDTH, LaunchTable
 from foldbatch.engines.launch import binding as fields_of
-from foldbatch.engines.launches import Directions
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Graph, Node
