@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from traceback import extract_tb
 
 PACKAGE = str(Path(__file__).parent)
 SHOWN = 5  # names of a list that a message shows
@@ -25,6 +26,7 @@ class FoldbatchError(Exception):
 
     def __init__(self, where: str, expected: str, found: str, fix: str = "") -> None:
         super().__init__(where, expected, found, fix)
+        self.__suppress_context__ = True  # what is told here stands for the error that it came of
         self.where = where
         self.expected = expected
         self.found = found
@@ -171,6 +173,12 @@ def counted(number: int, noun: str) -> str:
     ('1 step', '2,000 calls')
     """
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def lines_outside(error: BaseException) -> list[str]:
+    """Return the last line outside of the package that an error came through, as a traceback shows it."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(PACKAGE)]
+    return [f"foldbatch: at {frame.filename}:{frame.lineno}, in {frame.name}" for frame in frames[-1:]]
 
 
 def frames_inside() -> int:

@@ -1,4 +1,4 @@
-"""scikit-learn's estimators: models of the zoo as `TreeClassifier` and `TreeRegressor`.
+"""scikit-learn's estimators: models of the zoo as `StructureClassifier` and `StructureRegressor`.
 
 They take lists of trees, sentences or records where others take tables of numbers, and work in
 `Pipeline`, `cross_val_score` and `GridSearchCV`. They need scikit-learn (``pip install
@@ -36,12 +36,21 @@ except ImportError as error:
     raise BackendError("foldbatch.estimators", "scikit-learn to be installed", "none", fix) from error
 
 CHUNK = 256  # examples that are predicted at once
+FORMER = {"TreeClassifier": "StructureClassifier", "TreeRegressor": "StructureRegressor"}
 
 Array = NDArray[Any]
 
 
-class TreeEstimator(BaseEstimator):
-    """What `TreeClassifier` and `TreeRegressor` share: a vocabulary, a model of the zoo, training.
+def __getattr__(name: str) -> Any:
+    """Find what has another name now."""
+    if name not in FORMER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} is {FORMER[name]} now", DeprecationWarning, stacklevel=2)
+    return globals()[FORMER[name]]
+
+
+class StructureEstimator(BaseEstimator):
+    """What `StructureClassifier` and `StructureRegressor` share: a vocabulary, a model of the zoo, training.
 
     Args:
         model: ``child_sum`` for trees of any arity, ``tree_lstm`` or ``rntn`` for binary ones, ``bilstm`` for
@@ -52,10 +61,11 @@ class TreeEstimator(BaseEstimator):
         epochs: how often training sees each example.
         lr: learning rate of AdamW.
         weight_decay: of AdamW.
-        batch: examples a step.
+        batch_size: examples a step.
         dropout: the share of a state that is dropped while training, before it is read.
         minimum: words that are met less often are unknown words.
-        seed: of the first parameters and the order of the examples. The same seed gives the same model.
+        random_state: the seed of the first parameters and of the order of the examples. The same number gives
+            the same model.
         backend: as of `foldbatch.compile`.
     """
 
@@ -68,10 +78,10 @@ class TreeEstimator(BaseEstimator):
         epochs: int = 10,
         lr: float = 0.01,
         weight_decay: float = 0.0,
-        batch: int = 32,
+        batch_size: int = 32,
         dropout: float = 0.0,
         minimum: int = 1,
-        seed: int = 0,
+        random_state: int = 0,
         backend: str = "auto",
     ) -> None:
         self.model = model
@@ -80,10 +90,10 @@ class TreeEstimator(BaseEstimator):
         self.epochs = epochs
         self.lr = lr
         self.weight_decay = weight_decay
-        self.batch = batch
+        self.batch_size = batch_size
         self.dropout = dropout
         self.minimum = minimum
-        self.seed = seed
+        self.random_state = random_state
         self.backend = backend
 
     def __sklearn_tags__(self) -> Any:
@@ -122,7 +132,7 @@ class TreeEstimator(BaseEstimator):
             self.vocabulary_ = Vocabulary.count(_words(self.model, structures), self.minimum)
             self.kinds_ = _kinds(self.model, structures)
         program = self._compiled()
-        trainer = Trainer(program, optimizer, batch=self.batch, seed=self.seed)
+        trainer = Trainer(program, optimizer, batch=self.batch_size, seed=self.random_state)
         trainer.fit(list(zip(structures, labels, strict=True)), epochs=self.epochs)
         self.parameters_ = {name: np.array(value) for name, value in program.params.items()}
         self._program = program
@@ -136,7 +146,7 @@ class TreeEstimator(BaseEstimator):
             of_inputs = Words(self.vocabulary_, settings["size"])
             options |= {} if self.kinds_ is None else {"kinds": self.kinds_}
         block = MODELS[settings["model"]](of_inputs, self._task(), **options)
-        return compile(block, settings["backend"], seed=settings["seed"])
+        return compile(block, settings["backend"], seed=settings["random_state"])
 
     def _task(self) -> Task:
         raise NotImplementedError
@@ -149,8 +159,8 @@ class TreeEstimator(BaseEstimator):
         return [result for part in parts for result in self.program_.run(part)]
 
 
-class TreeClassifier(ClassifierMixin, TreeEstimator):
-    """Classifies trees, sentences or records with a model of the zoo; see `TreeEstimator` for the settings.
+class StructureClassifier(ClassifierMixin, StructureEstimator):
+    """Classifies trees, sentences or records with a model of the zoo; settings are `StructureEstimator`'s.
 
     ``fit(X, y)`` takes a list of structures and their classes, of any type that sorts. A fitted estimator has
     ``classes_``, ``parameters_`` and ``program_``; also ``vocabulary_`` and ``kinds_`` (of nodes, or None),
@@ -162,12 +172,12 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
 
     >>> from foldbatch.trees import python_tree
     >>> X = [python_tree(text) for text in ("x = 1", "f(x)", "y = 2", "g(y)")]
-    >>> classifier = TreeClassifier(hidden=8, size=8, epochs=20, batch=2, backend="numpy")
+    >>> classifier = StructureClassifier(hidden=8, size=8, epochs=20, batch_size=2, backend="numpy")
     >>> classifier.fit(X, ["assigns", "calls", "assigns", "calls"]).predict([python_tree("z = 3")])
     array(['assigns'], dtype='<U7')
     """
 
-    def fit(self, X: Sequence[Any], y: Any) -> TreeClassifier:
+    def fit(self, X: Sequence[Any], y: Any) -> StructureClassifier:
         """Train on structures and their classes."""
         structures = _structures(self, X, y)
         check_classification_targets(y)
@@ -191,8 +201,8 @@ class TreeClassifier(ClassifierMixin, TreeEstimator):
         return Task("class", classes=len(self.classes_), dropout=self._settings["dropout"])
 
 
-class TreeRegressor(RegressorMixin, TreeEstimator):
-    """Tells a number of trees, sentences or records with a model of the zoo; see `TreeEstimator`.
+class StructureRegressor(RegressorMixin, StructureEstimator):
+    """Tells a number of trees, sentences or records with a model of the zoo; see `StructureEstimator`.
 
     It learns the numbers less their mean, over their standard deviation: ``center_`` and ``scale_``.
 
@@ -202,12 +212,12 @@ class TreeRegressor(RegressorMixin, TreeEstimator):
 
     >>> from foldbatch.trees import python_tree
     >>> X = [python_tree(text) for text in ("1", "1 + 1", "1 + 1 + 1", "1 + 1 + 1 + 1")]
-    >>> regressor = TreeRegressor(hidden=8, size=8, epochs=50, batch=4, backend="numpy")
+    >>> regressor = StructureRegressor(hidden=8, size=8, epochs=50, batch_size=4, backend="numpy")
     >>> regressor.fit(X, [1, 2, 3, 4]).predict(X).round().tolist()
     [1.0, 2.0, 3.0, 4.0]
     """
 
-    def fit(self, X: Sequence[Any], y: Any) -> TreeRegressor:
+    def fit(self, X: Sequence[Any], y: Any) -> StructureRegressor:
         """Train on structures and their numbers."""
         structures = _structures(self, X, y)
         numbers = column_or_1d(y, warn=True).astype("float64")
@@ -225,7 +235,7 @@ class TreeRegressor(RegressorMixin, TreeEstimator):
         return Task("number", dropout=self._settings["dropout"])
 
 
-def _structures(estimator: TreeEstimator, structures: Sequence[Any], labels: Any) -> list[Any]:
+def _structures(estimator: StructureEstimator, structures: Sequence[Any], labels: Any) -> list[Any]:
     """Return structures as a list, as many as labels."""
     if labels is None:
         fix = f"{type(estimator).__name__} requires y to be passed, but the target y is None"

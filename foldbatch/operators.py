@@ -218,7 +218,8 @@ class Operators:
     # -- values that a symbolic tensor has not
 
     def __bool__(self) -> bool:  # noqa: PLE0304 - it never returns
-        _no_value("bool", self, "choose with ops.where, combine with & and |, or choose by data with OneOf")
+        choose = "choose with ops.where, combine with & and |, or choose by data with OneOf"
+        _no_value("bool", self, f"{choose}; the length of a loop comes from the example")
 
     def __int__(self) -> int:
         _no_value("int", self, "use ops.cast(x, 'int64')")

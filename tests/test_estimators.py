@@ -13,15 +13,15 @@ from sklearn.base import clone, is_classifier, is_regressor  # noqa: E402 - behi
 from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.utils import estimator_checks  # noqa: E402
 
-from foldbatch.estimators import TreeClassifier, TreeRegressor  # noqa: E402
+from foldbatch.estimators import StructureClassifier, StructureRegressor  # noqa: E402
 from foldbatch.trees import Tree, parse_brackets  # noqa: E402
 
-SMALL = {"hidden": 3, "size": 3, "epochs": 3, "lr": 0.1, "batch": 8, "backend": "numpy"}
+SMALL = {"hidden": 3, "size": 3, "epochs": 3, "lr": 0.1, "batch_size": 8, "backend": "numpy"}
 TEXTS = [f"(S (N {noun}) (V {verb}))" for noun in ("I", "you", "he") for verb in ("sat", "ran")] * 2
 TREES = [parse_brackets(text) for text in TEXTS]
 SAT = ["rest" if "sat" in text else "motion" for text in TEXTS]
 LENGTHS = [float(len(text)) for text in TEXTS]
-both = pytest.mark.parametrize(("kind", "y"), [(TreeClassifier, SAT), (TreeRegressor, LENGTHS)])
+both = pytest.mark.parametrize(("kind", "y"), [(StructureClassifier, SAT), (StructureRegressor, LENGTHS)])
 
 
 class OfRows:
@@ -34,11 +34,11 @@ class OfRows:
         return super()._results(rows_as_trees(structures))
 
 
-class RowClassifier(OfRows, TreeClassifier):
+class RowClassifier(OfRows, StructureClassifier):
     pass
 
 
-class RowRegressor(OfRows, TreeRegressor):
+class RowRegressor(OfRows, StructureRegressor):
     pass
 
 
@@ -70,13 +70,13 @@ def test_the_checks_of_classes_pass(check):
 
 
 def test_their_tags_say_what_they_are():
-    assert is_classifier(TreeClassifier())
-    assert is_regressor(TreeRegressor())
-    assert not TreeClassifier().__sklearn_tags__().input_tags.two_d_array
+    assert is_classifier(StructureClassifier())
+    assert is_regressor(StructureRegressor())
+    assert not StructureClassifier().__sklearn_tags__().input_tags.two_d_array
 
 
 def test_a_classifier_learns_and_answers_with_the_classes_it_was_given():
-    classifier = TreeClassifier(**SMALL | {"epochs": 20}).fit(TREES, SAT)
+    classifier = StructureClassifier(**SMALL | {"epochs": 20}).fit(TREES, SAT)
     assert classifier.classes_.tolist() == ["motion", "rest"]
     assert classifier.score(TREES, SAT) == 1.0
     chances = classifier.predict_proba(TREES[:3])
@@ -86,13 +86,13 @@ def test_a_classifier_learns_and_answers_with_the_classes_it_was_given():
 
 
 def test_a_model_of_sentences_takes_texts_lists_and_trees():
-    classifier = TreeClassifier("bilstm", **SMALL).fit(["I sat", ["you", "ran"], TREES[0]], [0, 1, 0])
+    classifier = StructureClassifier("bilstm", **SMALL).fit(["I sat", ["you", "ran"], TREES[0]], [0, 1, 0])
     assert {"you", "sat"} < set(classifier.vocabulary_)
     assert classifier.predict(["you sat"]).shape == (1,)
 
 
 def test_a_node_of_a_tree_is_a_structure_of_its_own():
-    classifier = TreeClassifier(**SMALL).fit([tree[1] for tree in TREES], SAT)
+    classifier = StructureClassifier(**SMALL).fit([tree[1] for tree in TREES], SAT)
     assert set(classifier.vocabulary_) == {"<unk>", "sat", "ran"}
     assert set(classifier.kinds_) == {"<unk>", "V"}
 
@@ -126,17 +126,20 @@ def test_before_it_is_fitted_it_predicts_nothing(kind, y):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: TreeClassifier().fit(TREES, None), "requires y to be passed, but the target y is None"),
-        (lambda: TreeClassifier().fit([], []), "X: expected 1 example or more, found none"),
-        (lambda: TreeClassifier().fit(TREES, SAT[:3]), "inconsistent numbers of samples"),
-        (lambda: TreeClassifier().fit(["I sat"], [1]), r"X\[0\]: expected a foldbatch.trees.Tree, found str"),
-        (lambda: TreeClassifier().fit(TREES, [*LENGTHS[:-1], 0.5]), "Unknown label type"),
+        (lambda: StructureClassifier().fit(TREES, None), "requires y to be passed, but the target y is None"),
+        (lambda: StructureClassifier().fit([], []), "X: expected 1 example or more, found none"),
+        (lambda: StructureClassifier().fit(TREES, SAT[:3]), "inconsistent numbers of samples"),
         (
-            lambda: TreeClassifier("forest").fit(TREES, SAT),
+            lambda: StructureClassifier().fit(["I sat"], [1]),
+            r"X\[0\]: expected a foldbatch.trees.Tree, found str",
+        ),
+        (lambda: StructureClassifier().fit(TREES, [*LENGTHS[:-1], 0.5]), "Unknown label type"),
+        (
+            lambda: StructureClassifier("forest").fit(TREES, SAT),
             "model: expected a model of .*child_sum, .*'forest'",
         ),
-        (lambda: TreeRegressor().fit(TREES[:1], [np.nan]), "y: expected finite numbers"),
-        (lambda: TreeRegressor(lr=0).fit(TREES, LENGTHS), "AdamW lr: expected a number above 0"),
+        (lambda: StructureRegressor().fit(TREES[:1], [np.nan]), "y: expected finite numbers"),
+        (lambda: StructureRegressor(lr=0).fit(TREES, LENGTHS), "AdamW lr: expected a number above 0"),
     ],
 )
 def test_what_does_not_fit_is_a_value_error(call, message):
@@ -146,7 +149,7 @@ def test_what_does_not_fit_is_a_value_error(call, message):
 
 def test_records_are_read_by_their_schema():
     records = [{"verb": text.split()[-1], "words": text.split()} for text in TEXTS]
-    classifier = TreeClassifier("json", **SMALL | {"epochs": 15}).fit(records, SAT)
+    classifier = StructureClassifier("json", **SMALL | {"epochs": 15}).fit(records, SAT)
     assert classifier.predict([{"verb": "sat))"}]).tolist() == ["rest"]
     again = pickle.loads(pickle.dumps(classifier))
     np.testing.assert_array_equal(again.predict_proba(records), classifier.predict_proba(records))

@@ -77,11 +77,29 @@ classify(fb.Vector(3) >> fb.Linear(2))
 classify(numbers)  # wrong
 """
 WRONG = {number for number, line in enumerate(MODELS.splitlines(), 1) if line.endswith("# wrong")}
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """Every program of README, docs and tutorials as a file; those of a page are one, but for recipes."""
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        blocks = re.findall(
+            r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        )
+        for number, program in enumerate(blocks if page.stem == "cookbook" else ["\n".join(blocks)]):
+            name = f"page_{page.stem.replace('-', '_')}_{number}.py"
+            (tmp_path / name).write_text(program, encoding="utf-8")
+    for notebook in (ROOT / "docs" / "tutorials").glob("*.ipynb"):
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        code = ("".join(cell["source"]) + "\n" for cell in cells if cell["cell_type"] == "code")
+        (tmp_path / f"tutorial_{notebook.stem}.py").write_text("\n".join(code), encoding="utf-8")
     return tmp_path
 
 
@@ -102,3 +120,30 @@ def test_pyright_refuses_what_does_not_fit_and_nothing_else(models):
     )
     errors = [d for d in found["generalDiagnostics"] if d["severity"] == "error"]
     assert {d["range"]["start"]["line"] + 1 for d in errors} == WRONG, errors
+
+
+def test_mypy_accepts_every_program_of_the_documents(programs):
+    pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy", "--allow-redefinition", "--ignore-missing-imports", "."]
+    command += ["--config-file=", "--cache-dir", ".cache"]
+    done = subprocess.run(command, cwd=programs, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_pyright_accepts_every_program_of_the_documents(programs):
+    pytest.importorskip("basedpyright")
+    rules = dict.fromkeys(
+        (
+            "reportMissingImports",
+            "reportMissingModuleSource",
+            "reportPossiblyUnboundVariable",
+            "reportUnusedExpression",
+        ),
+        False,
+    )
+    config = {"include": ["."], "typeCheckingMode": "standard", **rules}
+    (programs / "pyrightconfig.json").write_text(json.dumps(config), encoding="utf-8")
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
+    done = subprocess.run(command, cwd=programs, capture_output=True, text=True, check=False)
+    errors = [d for d in json.loads(done.stdout)["generalDiagnostics"] if d["severity"] == "error"]
+    assert errors == []

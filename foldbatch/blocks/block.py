@@ -22,7 +22,7 @@ from foldbatch.blocks.inference import UnknownTypeError, pattern, renewed, speci
 from foldbatch.blocks.settings import settings_of
 from foldbatch.blocks.values import Value, type_of
 from foldbatch.blocks.writer import enough, shown
-from foldbatch.errors import BlockTypeError, BlockValueError, GraphError
+from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, lines_outside
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.types import Type, describe_value
 
@@ -195,7 +195,10 @@ def _build(block: AnyBlock, builder: Builder, value: Value) -> Value:
     except GraphError as error:
         inside = "" if error.where == repr(block) else f" in {error.where}"
         where = builder.where(block) + inside
-        raise BlockTypeError(where, error.expected, error.found, error.fix) from error
+        told = BlockTypeError(where, error.expected, error.found, error.fix)
+        for line in lines_outside(error):
+            told.add_note(line)
+        raise told from None
 
 
 def infer(block: AnyBlock, builder: Builder) -> tuple[Value] | None:

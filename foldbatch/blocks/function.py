@@ -120,8 +120,8 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
     def build(self, builder: Builder, value: Value) -> Value:
         if not any(isinstance(leaf, Node | Sequence) for leaf in leaves(value)):
             fix = (
-                "read the object first, for example with Scalar; a constant is FromTensor; to choose between "
-                "tensors, use ops.where"
+                "read the object first, for example with Scalar, in a case of OneOf too; a constant is "
+                "FromTensor; to choose between tensors, use ops.where"
             )
             raise BlockTypeError(builder.where(self), "at least one tensor", str(type_of(value)), fix)
         result = super().build(builder, value)

@@ -104,7 +104,7 @@ class Metric(Block[TensorType | TupleType, VoidType]):
             case _:
                 expected, fix = (
                     "a tensor, or a pair (tensor, object)",
-                    "to label values, put the label second",
+                    "to label values, put the label second, as an object: before Scalar",
                 )
                 raise BlockTypeError(builder.where(self), expected, str(type_of(value)), fix)
         refuse_ragged(tensor, builder, self)

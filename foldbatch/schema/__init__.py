@@ -3,3 +3,8 @@
 from foldbatch.schema.schema import Schema, infer
 
 __all__ = ["Schema", "infer"]
+
+
+def __dir__() -> list[str]:
+    """Return the public names only: importing makes a name of each module, too."""
+    return __all__

@@ -92,3 +92,8 @@ __all__ = [
     "sizes",
     "within_budget",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names only: importing makes a name of each module, too."""
+    return __all__

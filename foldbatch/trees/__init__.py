@@ -39,3 +39,8 @@ __all__ = [
     "write_brackets",
     "write_json",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names only: importing makes a name of each module, too."""
+    return __all__

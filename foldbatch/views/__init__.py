@@ -7,3 +7,8 @@ from foldbatch.views.explanation import Explanation, explain
 from foldbatch.views.picture import draw_schedule
 
 __all__ = ["Explanation", "draw_schedule", "explain"]
+
+
+def __dir__() -> list[str]:
+    """Return the public names only: importing makes a name of each module, too."""
+    return __all__

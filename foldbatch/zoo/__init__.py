@@ -6,3 +6,8 @@ from foldbatch.zoo.tasks import Task
 from foldbatch.zoo.words import Words
 
 __all__ = ["MODELS", "Task", "Words", "bilstm", "child_sum", "json", "rntn", "tree_lstm"]
+
+
+def __dir__() -> list[str]:
+    """Return the public names only: importing makes a name of each module, too."""
+    return __all__

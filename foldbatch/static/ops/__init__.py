@@ -4,7 +4,9 @@ Importing this package fills `foldbatch.static.graph.OPS`; its names are what us
 ``fb.ops``.
 """
 
-from foldbatch.operators import FUNCTIONS, numpys
+from typing import NoReturn
+
+from foldbatch.operators import FUNCTIONS, nearest, numpys
 from foldbatch.static import graph
 from foldbatch.static.ops import (  # noqa: F401 - they fill the table
     elementwise,
@@ -25,6 +27,11 @@ from foldbatch.static.ops.sorting import *  # noqa: F403
 matmul = numpys(graph.matmul)
 
 __all__ = sorted(FUNCTIONS.keys() - {"getitem"})  # noqa: PLE0605 - each is marked where it stands
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Name the nearest op."""
+    raise AttributeError(f"foldbatch.ops has no {name!r}; {nearest(name)}")
 
 
 def __dir__() -> list[str]:

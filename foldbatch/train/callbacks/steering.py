@@ -12,7 +12,7 @@ import numpy as np
 from foldbatch.errors import TrainingError, UnknownNameError, with_nearest
 from foldbatch.params.parameters import Array
 from foldbatch.train.checks import is_above
-from foldbatch.train.figures import Mode, check_mode, figure_of, is_better
+from foldbatch.train.figures import Mode, check_mode, figure_of, is_better, mode_of
 from foldbatch.train.resuming import assign
 from foldbatch.train.schedules import Factor
 from foldbatch.train.trainer import Callback, Trainer
@@ -60,7 +60,7 @@ class EarlyStopping(Callback):
 
     Args:
         figure: such as ``"dev_accuracy"``.
-        mode: ``"min"`` where lower is better, ``"max"`` where higher is.
+        mode: ``"min"`` where lower is better, ``"max"`` where higher is; by default what the name says.
         patience: how many epochs without a better figure end the training.
         min_delta: by how much a figure has to be better to count.
         restore: at the end of `fit`, give all parameters the values that they had after the best epoch. A
@@ -84,12 +84,13 @@ class EarlyStopping(Callback):
     def __init__(
         self,
         figure: str,
-        mode: Mode,
+        mode: Mode | None = None,
         *,
         patience: int = 5,
         min_delta: float = 0.0,
         restore: bool = False,
     ) -> None:
+        mode = mode_of(figure) if mode is None else mode
         check_mode("EarlyStopping mode", mode)
         if patience < 1:
             raise TrainingError("EarlyStopping patience", "1 epoch or more", repr(patience), "for example 5")
@@ -197,7 +198,7 @@ class ReduceLROnPlateau(Callback):
 
     Args:
         figure: such as ``"dev_loss"``.
-        mode: ``"min"`` where lower is better, ``"max"`` where higher is.
+        mode: ``"min"`` where lower is better, ``"max"`` where higher is; by default what the name says.
         factor: between 0 and 1.
         patience: how many epochs without a better figure are borne.
         min_delta: by how much a figure has to be better to count.
@@ -218,7 +219,7 @@ class ReduceLROnPlateau(Callback):
     def __init__(
         self,
         figure: str,
-        mode: Mode,
+        mode: Mode | None = None,
         *,
         factor: float = 0.1,
         patience: int = 10,
@@ -226,6 +227,7 @@ class ReduceLROnPlateau(Callback):
         cooldown: int = 0,
         min_lr: float = 0.0,
     ) -> None:
+        mode = mode_of(figure) if mode is None else mode
         check_mode("ReduceLROnPlateau mode", mode)
         if not 0 < factor < 1:
             fix = "for example 0.5"
