@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from foldbatch.errors import WalkError
 from foldbatch.functions.cells import GLOBALS, Signature
 from foldbatch.functions.notes import Lists, Notes, begin, noting, session
-from foldbatch.functions.rounds import LEAK, Computing, Noted, Rounds, Stretch
+from foldbatch.functions.rounds import LEAK, Computing, Noted, Rounds, Stretches
 from foldbatch.functions.store import Store
-from foldbatch.functions.suspended import Fiber, Fork, Join, Walked
+from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer, integers
 from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
@@ -45,7 +45,7 @@ def decide(
 
     def run() -> Notes:
         deciding = Deciding(rounds, computing, tracer)
-        with deciding.noting(careful=careful):
+        with no_garbage(), deciding.noting(careful=careful):
             deciding.join(examples, numbers)
             while deciding.go():
                 pass
@@ -113,9 +113,11 @@ class Deciding:
         self._store = Store()
         self._ready: deque[tuple[Fiber, Any]] = deque()
         self._waiting: list[tuple[Fiber, Value]] = []
-        self._fiber: Fiber | None = None
-        self._stretch = Stretch(0, [], [], [])
-        self._stretches: list[Stretch] = []
+        self._fiber: Fiber
+        self._hub: Any = None  # the greenlet that lets fibers run
+        self._stretch: list[tuple[int, int, int]] = []
+        self._stretches: list[tuple[int, int, int]] = []
+        self._max_calls = tracer.max_calls
         self._parts: dict[Signature, list[Noted]] = {}
         self._labels: dict[Signature, list[list[Any]]] = {}
         self._numbers: list[int] = []
@@ -124,6 +126,8 @@ class Deciding:
 
     def noting(self, *, careful: bool = False) -> Any:
         """Return the context in which the batch runs."""
+        kind = greenlets()
+        self._hub = kind and kind.getcurrent()
         known = [*self._tracer.learnt.cells]
         return noting(self._notes, known, self._read, self._ask, careful=careful)
 
@@ -147,27 +151,26 @@ class Deciding:
             return False
         self.compute()
         waiting, self._waiting = self._waiting, []
-        by_type: dict[type[Value], list[int]] = {}
+        by_kind: dict[type[Value], list[int]] = {}
         for _, value in waiting:
-            by_type.setdefault(value.__class__, []).append(value.n - self._start)
+            by_kind.setdefault(value.__class__, []).append(value.n)
         rows = {
-            kind: iter(self._store.take(kind.type, np.array(numbers, np.int64)))
-            for kind, numbers in by_type.items()
+            kind: iter(self._store.take(kind, np.array(numbers, np.int64) - self._start))
+            for kind, numbers in by_kind.items()
         }
         for fiber, value in waiting:
-            ready.append((fiber, next(rows[value.__class__])))
+            go(fiber, next(rows[value.__class__]))
         return True
 
     # -- fibers
 
     def _go(self, fiber: Fiber, sent: Any) -> None:
         """Let a fiber run until it waits or ends."""
-        walked, join = fiber.walked, fiber.join
-        if walked.error is not None or (join is not None and join.failed):
+        walked = fiber.walked
+        if walked.error is not None or (fiber.join is not None and fiber.join.failed):
             return
         self._fiber = fiber
-        first = GLOBALS["N"]
-        begin(walked.number, self._tracer.max_calls - walked.made)
+        first = begin(walked.number, self._max_calls - walked.made)
         failed: Exception | None = None
         try:
             asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else fiber.switch(sent)
@@ -177,10 +180,7 @@ class Deciding:
             failed = error
         made = GLOBALS["N"] - first
         if made:
-            stretch = self._stretch
-            stretch.examples.append(walked.place)
-            stretch.sizes.append(made)
-            stretch.before.append(walked.made)
+            self._stretch.append((walked.place, made, walked.made))
             walked.made += made
         if failed is not None:
             self._failed(fiber, failed)
@@ -227,38 +227,46 @@ class Deciding:
     # -- what walks ask for
 
     def _ask(self, fork: Fork) -> Any:
-        fiber = self._fiber
-        assert fiber is not None, "a walk runs in a fiber"
-        return fiber.ask(fork, "fb.together")
+        return self._switched(fork, "fb.together")
 
     def _read(self, value: Value, what: str) -> Any:
         """Return the numbers of a value of the present example; it waits until they are there."""
-        fiber, number = self._fiber, value.n - self._start
-        assert fiber is not None, "a walk runs in a fiber"
         if value.n >= self._first:
-            return fiber.ask(value, what)
-        if number < 0 or self._store.example[number] != fiber.walked.place:
-            where = f"{what} at example {fiber.walked.number}"
+            return self._hub.switch(value) if self._fiber.stops else self._switched(value, what)
+        number, walked = value.n - self._start, self._fiber.walked
+        if number < 0 or self._store.example[number] != walked.place:
+            where = f"{what} at example {walked.number}"
             raise WalkError(
                 where, "a value of the same example", "one kept from another example or run", LEAK
             )
-        return self._store.row(value.type, number)
+        return self._store.row(value.__class__, number)
+
+    def _switched(self, thing: Value | Fork, what: str) -> Any:
+        """Stop the walk that runs until what it asks for is there."""
+        if self._fiber.stops:
+            return self._hub.switch(thing)
+        if self._hub is not None:
+            fix = f"write {what}(await value), and await fb.together(...)"
+            raise WalkError(what, "a value that was awaited, as the walk is an async def", repr(thing), fix)
+        fix = "pip install 'foldbatch[decide]', or write the walk as an async def, with await value"
+        expected = "the package greenlet, so that the walk can wait for a number"
+        raise WalkError(what, expected, "a Python without it", fix)
 
     # -- what they leave
 
     def compute(self) -> None:
         """Compute all that is pending."""
-        if not self._stretch.sizes:
+        if not self._stretch:
             return
-        noted = self._collected()
-        with no_garbage():
-            self._rounds.compute(self._computing, noted, self._stretch, self._store, self._numbers)
+        noted, first = self._collected(), self._first - self._start
+        stretches = Stretches(first, *np.array(self._stretch, np.int64).T)
+        self._rounds.compute(self._computing, noted, stretches, self._store, self._numbers)
         self._next()
 
     def _next(self) -> None:
-        self._stretches.append(self._stretch)
+        self._stretches += self._stretch
         self._first = GLOBALS["N"]
-        self._stretch = Stretch(self._first - self._start, [], [], [])
+        self._stretch = []
 
     def _collected(self) -> dict[Signature, Noted]:
         """Return what was noted since the last round; numbers count from the beginning of the run."""
@@ -288,9 +296,7 @@ class Deciding:
         """Return what was noted, example by example, as if each had run alone."""
         self._collected()
         self._next()
-        examples = np.array([e for s in self._stretches for e in s.examples], np.int64)
-        sizes = np.array([n for s in self._stretches for n in s.sizes], np.int64)
-        before = np.array([n for s in self._stretches for n in s.before], np.int64)
+        examples, sizes, before = np.array(self._stretches, np.int64).reshape(-1, 3).T
         totals = np.array([walked.made for walked in self.walked], np.int64)
         ends = np.cumsum(totals)
         ahead = (ends - totals)[examples] + before - (np.cumsum(sizes) - sizes)
@@ -351,7 +357,7 @@ class Deciding:
             n = value.n - self._start
             if n < 0 or self._store.example[n] != walked.place:
                 raise self._not_own(walked)
-            return np.array(self._store.row(value.type, n))
+            return np.array(self._store.row(value.__class__, n))
 
         walked.result = _replaced(walked.result, number)
         return walked

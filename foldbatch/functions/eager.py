@@ -49,7 +49,11 @@ class Real(Value):
 
 @cache
 def _real_class(type_: TensorType) -> type[Value]:
-    return type(f"Real[{type_}]", (Real, value_class(type_)), {"__slots__": (), "__module__": __name__})
+    return type(
+        f"Real[{type_}]",
+        (Real, value_class(type_)),
+        {"__slots__": (), "__module__": __name__, "several": True},
+    )
 
 
 @dataclass(slots=True)

@@ -82,7 +82,6 @@ class _State:
     """The run that notes now, if any."""
 
     notes: Notes | None = None
-    read: Callable[[Value, str], Any] | None = None  # finds the numbers of values, where rounds run
     fork: Callable[[Any], Any] | None = None  # runs parts of a walk side by side, there
     thread: int = 0
     careful: bool = False
@@ -206,10 +205,15 @@ def forking() -> Callable[[Any], Any] | None:
     return _State.fork
 
 
-def begin(number: int, max_calls: int) -> None:
-    """Say which example runs now, by its number in the batch, and how many numbers it may still take."""
+def begin(number: int, max_calls: int) -> int:
+    """Say which example runs now, by its number in the batch, and how many numbers it may still take.
+
+    Returns the first of these.
+    """
     _State.example = number
-    GLOBALS["M"] = GLOBALS["N"] + max_calls
+    first: int = GLOBALS["N"]
+    GLOBALS["M"] = first + max_calls
+    return first
 
 
 def session(run: Callable[[], T]) -> T:
@@ -307,14 +311,16 @@ def noting(
     In rounds `read` finds the numbers of values, and `fork` runs parts of a walk side by side.
     """
     _State.notes, _State.thread, _State.careful = notes, threading.get_ident(), careful
-    _State.read, _State.fork = read, fork
+    _State.fork = fork
     outer, Hooks.layer = Hooks.layer, _layer
+    unknown, Reading.read = Reading.read, read or _forced  # type: ignore[assignment,method-assign]
     try:
         for signature in known:
             bind(signature)
         yield
     finally:
-        Hooks.layer, _State.notes, _State.read, _State.fork = outer, None, None, None
+        Hooks.layer, Reading.read = outer, unknown  # type: ignore[method-assign]
+        _State.notes, _State.fork = None, None
         for signature in notes.lists:
             unbind(signature)
 
@@ -363,15 +369,12 @@ def too_many() -> NoReturn:
 _unknown = Reading.read
 
 
-def _read(value: Value, what: str) -> Any:
-    """Find the numbers of a value of the present run."""
-    if not running():
-        return _unknown(value, what)
-    if _State.read is None:
+def _forced(value: Value, what: str) -> Any:
+    """Stop a run that computes nothing, where its walk asks for a number."""
+    if running():
         raise Forced(what)
-    return _State.read(value, what)
+    return _unknown(value, what)
 
 
-Reading.read = staticmethod(_read)  # type: ignore[method-assign]
 GLOBALS["STOP"] = too_many
 Slow.call = _first_call

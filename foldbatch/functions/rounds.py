@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +22,15 @@ from foldbatch.functions.cells import Cell, Signature
 from foldbatch.functions.learnt import Learnt, Output
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, bare_column, learn_wire, link_learnt
+from foldbatch.functions.values import Value, value_class
 from foldbatch.model.model import Model
 from foldbatch.model.needed import PrunedDraft
 from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import Index, Trace
-from foldbatch.types import TensorType
 
 KEPT = 1024  # schedules of rounds
+NONE: Final = np.zeros(0, np.int64)
 LEAK = "compute it in the walk of each example that uses it"
 
 
@@ -80,8 +80,8 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """The stretches of a round, in the order in which they ran.
+class Stretches:
+    """The stretches of a round, in the order in which they ran: each ``[stretches] int64``.
 
     Attributes:
         first: the first number of the round; numbers count from the beginning of the run.
@@ -91,24 +91,28 @@ class Stretch:
     """
 
     first: int
-    examples: list[int]
-    sizes: list[int]
-    before: list[int]
+    examples: Index
+    sizes: Index
+    before: Index
 
     def in_examples(self, numbers: Index) -> Index:
         """Return numbers of the round as they count in their examples."""
-        sizes = np.array(self.sizes, np.int64)
-        ahead = np.repeat(np.array(self.before, np.int64) - (np.cumsum(sizes) - sizes), sizes)
-        found: Index = numbers - self.first + ahead.take(numbers - self.first)
+        ahead = np.repeat(self.before - (np.cumsum(self.sizes) - self.sizes), self.sizes)
+        own = numbers - self.first
+        found: Index = own + ahead.take(own)
         return found
 
 
-@cache
-def earlier(type_: TensorType) -> Signature:
-    """Return the import cell of a type."""
-    cell = Cell(_same, "earlier")
-    cell.hints["x"] = type_
-    return cell.find({"x": 0})
+_EARLIER: dict[type[Value], Signature] = {}
+
+
+def earlier(kind: type[Value]) -> Signature:
+    """Return the import cell of a class of values."""
+    if kind not in _EARLIER:
+        cell = Cell(_same, "earlier")
+        cell.hints["x"] = kind.type
+        _EARLIER[kind] = cell.find({"x": 0})
+    return _EARLIER[kind]
 
 
 def _same(x: Any) -> Any:
@@ -123,20 +127,20 @@ class _Reader:
         number: of the cell in the model.
         signature: the cell.
         operands: the numbers of its operands.
-        columns: of a call's row: its number and its operands.
+        columns: of a call's row: its number and its operands; None where that is all of it.
         lengths: of a call's row: the lengths of its lists.
-        types: of the operands.
-        lists: the numbers of its lists, with the types of an element's members.
+        kinds: the classes of values: of the operands, then for each list of an element's members.
+        lists: the numbers of its lists.
         feeds: the numbers of its data.
     """
 
     number: int
     signature: Signature
     operands: list[int]
-    columns: list[int]
+    columns: list[int] | None
     lengths: list[int]
-    types: list[TensorType]
-    lists: list[tuple[int, list[TensorType]]]
+    kinds: list[list[type[Value]]]
+    lists: list[int]
     feeds: list[int]
 
 
@@ -144,46 +148,51 @@ def _reader(number: int, signature: Signature, kept: PrunedDraft) -> _Reader:
     count = len(signature.operands)
     own = [i for i in kept.arguments if i < count]
     lists = [i - count for i in kept.arguments if i >= count]
+    nodes = [[signature.operands[i][1] for i in own]]
+    nodes += [[node for _, node in signature.sequences[s][2]] for s in lists]
+    columns = [0, *(1 + i for i in own)]
     return _Reader(
         number,
         signature,
         own,
-        [0, *(1 + i for i in own)],
+        None if len(columns) == signature.arguments else columns,
         [1 + count + s for s in lists],
-        [signature.operands[i][1].type for i in own],
-        [(s, [node.type for _, node in signature.sequences[s][2]]) for s in lists],
+        [[value_class(node.type) for node in some] for some in nodes],
+        lists,
         [*kept.feeds],
     )
 
 
 @dataclass(eq=False, slots=True)
 class _Part:
-    """The calls of a cell in a round: ``calls [n, 1 + operands]``, ``lengths [n, lists]``, elements, data."""
+    """The calls of a cell in a round.
+
+    Attributes:
+        reader: the cell.
+        noted: what was noted.
+        arrays: the numbers of calls with those of their operands, and for each list those of its elements.
+        lengths: ``[n, lists]``.
+    """
 
     reader: _Reader
-    calls: Index
-    lengths: Index
-    elements: list[Index]
     noted: Noted
-
-    @property
-    def arrays(self) -> list[tuple[Index, int, list[TensorType]]]:
-        """The arrays of numbers: with the first column that reads, and the types of those."""
-        lists = zip(self.elements, self.reader.lists, strict=True)
-        return [(self.calls, 1, self.reader.types), *((flat, 0, types) for flat, (_, types) in lists)]
+    arrays: list[Index]
+    lengths: Index | None
 
     def bases(self, number: int) -> Index:
-        """Return the numbers of the calls that the rows of an array of numbers belong to."""
+        """Return the numbers of the calls that the rows of an array belong to."""
         bases = self.noted.rows[:, 0]
-        return bases if number == 0 else np.repeat(bases, self.lengths[:, number - 1])
+        if number == 0 or self.lengths is None:
+            return bases
+        return np.repeat(bases, self.lengths[:, number - 1])
 
 
 @dataclass(eq=False, slots=True)
 class _Table:
-    """A round made ready, and per arena its values' numbers, and their places among what was noted."""
+    """A round made ready; per arena the class of its values, their numbers, and places in what was noted."""
 
     ready: Scheduled
-    arenas: list[tuple[int, Index, Index]]
+    arenas: list[tuple[int, type[Value], Index, Index]]
 
 
 class Rounds:
@@ -193,7 +202,7 @@ class Rounds:
         self._learnt = Learnt()
         self._linked: Linked | None = None
         self._readers: dict[Signature, _Reader] = {}
-        self._imports: dict[TensorType, int] = {}  # the number of each import cell, in the order of these
+        self._imports: dict[type[Value], int] = {}  # the number of each import cell, in the order of these
         self._none: list[tuple[NDArray[Any], ...]] = []
         self._bounds: list[list[int | None]] = []
         self._tables: dict[Any, _Table] = {}
@@ -202,7 +211,7 @@ class Rounds:
         self,
         computing: Computing,
         noted: dict[Signature, Noted],
-        stretch: Stretch,
+        stretches: Stretches,
         store: Store,
         numbers: Sequence[int],
     ) -> None:
@@ -211,7 +220,7 @@ class Rounds:
         Args:
             computing: what computes.
             noted: what was noted; numbers count from the beginning of the run.
-            stretch: whose it is.
+            stretches: whose it is.
             store: the values of earlier rounds.
             numbers: the examples' numbers in the batch, for errors and random numbers.
 
@@ -219,51 +228,47 @@ class Rounds:
             WalkError: when a call reads a value of another example or run.
             BadDataError: when a datum is not what its cell reads.
         """
-        store.number(stretch.examples, stretch.sizes)
+        store.number(stretches.examples, stretches.sizes)
         for signature in noted:
             if signature not in self._learnt.cells:
                 self._admit(signature)
         table: _Table | None = None
         while table is None:
-            linked = self._linked or self._link()
-            parts = [
-                _part(self._readers[s], own, stretch.first) for s, own in noted.items() if s in self._readers
-            ]
-            found = self._imported(parts, stretch, store, numbers)
+            linked, readers = self._linked or self._link(), self._readers
+            parts = [_part(readers[s], own, stretches.first) for s, own in noted.items() if s in readers]
+            found = self._imported(parts, stretches, store, numbers)
             if found is None:
                 continue  # a type is imported for the first time
             imported = found
-            integers = [a for part in parts for a in (part.lengths, part.calls, *part.elements)]
-            cells = [part.reader.number for part in parts]
-            key = computing.training, tuple(map(len, imported)), tuple(stretch.sizes), *cells
-            key += tuple([a.tobytes() for a in integers])
-            table = self._tables.get(key)
+            key = [computing.training, *map(len, imported), stretches.sizes.tobytes()]
+            for part in parts:
+                key += [part.reader.number, *[array.tobytes() for array in part.arrays]]
+                if part.lengths is not None:
+                    key.append(part.lengths.tobytes())
+            table = self._tables.get(tuple(key))
             if table is None:
-                table = self._table(computing, linked, parts, imported, stretch, store, numbers)
+                table = self._table(computing, linked, parts, imported, stretches, store, numbers)
                 if table is not None:
-                    self._tables[key] = table
+                    self._tables[tuple(key)] = table
                     if len(self._tables) > KEPT:
                         del self._tables[next(iter(self._tables))]
         orders, feeds = table.ready.orders, [*self._none]
-        for (type_, k), taken in zip(self._imports.items(), imported, strict=True):
+        for (kind, k), taken in zip(self._imports.items(), imported, strict=True):
             if len(taken):
-                feeds[k] = (store.take(type_, taken.take(orders[k])),)
+                feeds[k] = (store.take(kind, taken.take(orders[k])),)
         for part in parts:
-            k = part.reader.number
-            feeds[k] = tuple(
-                [
-                    column.take(orders[k], axis=0)
-                    for column in self._data(computing, part, stretch, store, numbers)
-                ]
-            )
+            if part.reader.feeds:
+                k = part.reader.number
+                data = self._data(computing, part, stretches, store, numbers)
+                feeds[k] = tuple([column.take(orders[k], axis=0) for column in data])
         cell_of = {part.reader.number: part for part in parts}
 
         def example(k: int, rank: int) -> int:
             return numbers[int(store.example[cell_of[k].noted.rows[orders[k][rank], 0]])]
 
         take = computing.run(table.ready, feeds, example)
-        for arena, values, places in table.arenas:
-            store.add(linked.model.arenas[arena], take(arena, values), places + stretch.first)
+        for arena, kind, values, places in table.arenas:
+            store.add(kind, take(arena, values), places + stretches.first)
 
     def _admit(self, signature: Signature) -> None:
         """Learn of a cell."""
@@ -276,7 +281,7 @@ class Rounds:
     def _link(self) -> Linked:
         linked = self._linked = link_learnt(self._learnt, frozenset(), None)
         cells = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
-        self._imports = {type_: cells.pop(earlier(type_))[0] for type_ in self._imports}
+        self._imports = {kind: cells.pop(earlier(kind))[0] for kind in self._imports}
         self._readers = {signature: _reader(k, signature, kept) for signature, (k, kept) in cells.items()}
         feeds, self._bounds = linked.model.feeds, linked.model.bounds
         self._none = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in own]) for own in feeds]
@@ -284,44 +289,46 @@ class Rounds:
         return linked
 
     def _imported(
-        self, parts: Sequence[_Part], stretch: Stretch, store: Store, numbers: Sequence[int]
+        self, parts: Sequence[_Part], stretches: Stretches, store: Store, numbers: Sequence[int]
     ) -> list[Index] | None:
         """Number the values that come from earlier rounds before those of this one; return which they are.
 
         They are returned by type, in the order of `_imports`; None where a type is new among these.
         """
-        found: dict[TensorType, list[tuple[Index, int, Any]]] = {type_: [] for type_ in self._imports}
-        taken: dict[TensorType, list[Index]] = {type_: [] for type_ in self._imports}
-        count = 0
+        found: list[tuple[type[Value], Index, Any, int]] = []
+        reads, owners = [], []
         for part in parts:
-            for number, (array, skipped, types) in enumerate(part.arrays):
-                old = array[:, skipped:] < 0
-                if not old.any():
-                    continue
-                for c, type_ in enumerate(types):
-                    rows = old[:, c].nonzero()[0]
-                    if not len(rows):
+            for number, (array, kinds) in enumerate(zip(part.arrays, part.reader.kinds, strict=True)):
+                least = array.min(axis=0, initial=0).tolist()
+                for c, kind in enumerate(kinds, not number):
+                    if least[c] >= 0:
                         continue
-                    if type_ not in self._imports:
-                        self._imports[type_] = -1
-                        self._admit(earlier(type_))
+                    if kind not in self._imports:
+                        self._imports[kind] = -1
+                        self._admit(earlier(kind))
                         return None
-                    read = array[rows, skipped + c] + stretch.first
-                    own = part.bases(number).take(rows)
-                    if read.min() < 0 or (store.example.take(read) != store.example.take(own)).any():
-                        _leak(part, own, read, store, numbers)
-                    found[type_].append((array, skipped + c, rows))
-                    taken[type_].append(read)
-                    count += len(rows)
-        next_ = 0
-        for places, reads in zip(found.values(), taken.values(), strict=True):
-            for (array, c, rows), read in zip(places, reads, strict=True):
-                array[rows, c] = np.arange(next_ - count, next_ - count + len(read))
-                next_ += len(read)
+                    column = array[:, c]
+                    rows = slice(None) if column.max() < 0 else (column < 0).nonzero()[0]
+                    found.append((kind, array, rows, c))
+                    reads.append(column[rows] + stretches.first)
+                    owners.append(part.bases(number)[rows])
+        if not found:
+            return [NONE] * len(self._imports)
+        read = np.concatenate(reads)
+        if read.min() < 0 or (store.example.take(read) != store.example.take(np.concatenate(owners))).any():
+            _leak(parts, stretches, store, numbers)
         for part in parts:
-            for array, _, _ in part.arrays:
-                np.add(array, count, out=array)
-        return [np.concatenate(reads) if reads else np.zeros(0, np.int64) for reads in taken.values()]
+            for array in part.arrays:
+                array += len(read)  # noqa: PLW2901 - in place
+        imported, count = [], 0
+        for kind in self._imports:
+            own = [i for i, (other, *_) in enumerate(found) if other is kind]
+            for i in own:
+                _, array, rows, c = found[i]
+                array[rows, c] = np.arange(count, count + len(reads[i]))
+                count += len(reads[i])
+            imported.append(np.concatenate([reads[i] for i in own]) if own else NONE)
+        return imported
 
     def _table(
         self,
@@ -329,14 +336,14 @@ class Rounds:
         linked: Linked,
         parts: Sequence[_Part],
         imported: Sequence[Index],
-        stretch: Stretch,
+        stretches: Stretches,
         store: Store,
         numbers: Sequence[int],
     ) -> _Table | None:
         """Schedule a round; None where it has wires that are new, so that the model must be linked again."""
         model = linked.model
         count = sum(map(len, imported))
-        total = count + sum(stretch.sizes)
+        total = count + int(stretches.sizes.sum())
         calls = [np.zeros((0, 1 + c.arguments + len(c.sequences)), np.int32) for c in model.signatures]
         elements: list[Any] = [
             tuple([np.zeros((0, w), np.int32) for w in c.sequences]) for c in model.signatures
@@ -344,36 +351,35 @@ class Rounds:
         owner = np.full(total, -1, np.int32)
         outputs: list[Output] = []
         first = 0
-        for (type_, k), taken in zip(self._imports.items(), imported, strict=True):
+        for (kind, k), taken in zip(self._imports.items(), imported, strict=True):
             own = np.arange(first, first + len(taken))
             calls[k] = own.astype(np.int32)[:, None]
             owner[own] = len(outputs)
-            outputs.append((earlier(type_), 0))
+            outputs.append((earlier(kind), 0))
             first += len(taken)
         for part in parts:
             k, signature = part.reader.number, part.reader.signature
-            calls[k] = np.concatenate([part.calls, part.lengths], axis=1).astype(np.int32)
-            elements[k] = tuple([flat.astype(np.int32) for flat in part.elements])
+            row = part.arrays[0] if part.lengths is None else np.append(part.arrays[0], part.lengths, axis=1)
+            calls[k] = row.astype(np.int32)
+            elements[k] = tuple([flat.astype(np.int32) for flat in part.arrays[1:]])
             for j in range(len(signature.outputs)):
-                owner[part.calls[:, 0] + j] = len(outputs)
+                owner[part.arrays[0][:, 0] + j] = len(outputs)
                 outputs.append((signature, j))
         grown = False
         for part in parts:
-            signature = part.reader.signature
-            slots = [(i, -1) for i in part.reader.operands]
-            slots += [(m, s) for s, types in part.reader.lists for m in range(len(types))]
-            columns = [
-                (n, array[:, skip + c], type_)
-                for n, (array, skip, types) in enumerate(part.arrays)
-                for c, type_ in enumerate(types)
-            ]
-            for (i, s), (n, read, type_) in zip(slots, columns, strict=True):
-                inner = read >= count
-                own = part.bases(n)[inner]
-                of = read[inner] - count + stretch.first
-                if (of >= own).any() or (store.example.take(of) != store.example.take(own)).any():
-                    _leak(part, own, of, store, numbers)
-                grown |= learn_wire(self._learnt, (signature, i, s), owner.take(read), outputs, type_)
+            for number, (array, kinds) in enumerate(zip(part.arrays, part.reader.kinds, strict=True)):
+                bases = part.bases(number)
+                for c, kind in enumerate(kinds):
+                    read = array[:, c + (not number)]
+                    inner = read >= count
+                    of, by = read[inner] - count + stretches.first, bases[inner]
+                    if (of >= by).any() or (store.example.take(of) != store.example.take(by)).any():
+                        _leak(parts, stretches, store, numbers)
+                    place = (
+                        (part.reader.operands[c], -1) if not number else (c, part.reader.lists[number - 1])
+                    )
+                    slot = (part.reader.signature, *place)
+                    grown |= learn_wire(self._learnt, slot, owner.take(read), outputs, kind.type)
         if grown:
             self._linked = None
             return None
@@ -384,11 +390,11 @@ class Rounds:
         arenas = []
         for arena in np.unique(own_arenas[own_arenas >= 0]).tolist():
             places = np.flatnonzero(own_arenas == arena)
-            arenas.append((arena, places + count, places))
+            arenas.append((arena, value_class(model.arenas[arena]), places + count, places))
         return _Table(ready, arenas)
 
     def _data(
-        self, computing: Computing, part: _Part, stretch: Stretch, store: Store, numbers: Sequence[int]
+        self, computing: Computing, part: _Part, stretches: Stretches, store: Store, numbers: Sequence[int]
     ) -> list[NDArray[Any]]:
         """Return the data of a cell's calls, in their order."""
         reader, bases, columns = part.reader, part.noted.rows[:, 0], []
@@ -399,21 +405,28 @@ class Rounds:
                 columns.append(bare_column(part.noted.feeds[i], feed, bounds[place]))
             else:
                 examples = np.asarray(numbers, np.int64).take(store.example.take(bases))
-                columns.append(computing.keys(examples, stretch.in_examples(bases)))
+                columns.append(computing.keys(examples, stretches.in_examples(bases)))
         return columns
 
 
 def _part(reader: _Reader, noted: Noted, first: int) -> _Part:
-    calls = noted.rows.take(reader.columns, axis=1)
-    calls -= first
-    lengths = noted.rows[:, reader.lengths]
-    return _Part(reader, calls, lengths, [noted.elements[s] - first for s, _ in reader.lists], noted)
+    rows = noted.rows if reader.columns is None else noted.rows.take(reader.columns, axis=1)
+    arrays = [rows - first, *[noted.elements[s] - first for s in reader.lists]]
+    return _Part(reader, noted, arrays, noted.rows[:, reader.lengths] if reader.lengths else None)
 
 
-def _leak(part: _Part, own: Index, read: Index, store: Store, numbers: Sequence[int]) -> NoReturn:
-    """Refuse calls that read values of other examples or runs; ``own``, ``read``: ``[n]``, numbers."""
-    wrong = (read < 0) | (read >= own)
-    wrong |= store.example.take(np.where(wrong, own, read)) != store.example.take(own)
-    number = numbers[int(store.example[own[int(wrong.argmax())]])]
-    where = f"{part.reader.signature.name} at example {number}"
-    raise WalkError(where, "values of the same example", "one kept from another example or run", LEAK)
+def _leak(parts: Sequence[_Part], stretches: Stretches, store: Store, numbers: Sequence[int]) -> NoReturn:
+    """Refuse the call that reads a value of another example or run."""
+    for part in parts:
+        noted, reader = part.noted, part.reader
+        for number, kinds in enumerate(reader.kinds):
+            array = noted.rows if number == 0 else noted.elements[reader.lists[number - 1]]
+            for c in reader.operands if number == 0 else range(len(kinds)):
+                read, by = array[:, c + (not number)], part.bases(number)
+                wrong = (read < 0) | (read >= by)
+                wrong |= store.example.take(np.where(wrong, by, read)) != store.example.take(by)
+                if wrong.any():
+                    where = f"{reader.signature.name} at example {numbers[int(store.example[by[wrong][0]])]}"
+                    found = "one kept from another example or run"
+                    raise WalkError(where, "values of the same example", found, LEAK)
+    raise AssertionError("a call reads what it must not")

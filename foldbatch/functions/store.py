@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
-from foldbatch.types import TensorType
 
 
 class Store:
-    """Values by number, those of a type in one array; numbers count from the beginning of the run.
+    """Values by number, those of a class in one array; numbers count from the beginning of the run.
 
     Attributes:
         example: ``[numbers] int64``: whose each is, by place in the batch.
@@ -25,36 +24,36 @@ class Store:
         self.example: Index = np.zeros(1024, np.int64)
         self.place: Index = np.zeros(1024, np.int64)
         self.known = 0
-        self._arrays: dict[TensorType, NDArray[Any]] = {}
-        self._used: dict[TensorType, int] = {}
+        self._arrays: dict[type[Value], NDArray[Any]] = {}
+        self._used: dict[type[Value], int] = {}
 
-    def number(self, examples: Sequence[int], sizes: Sequence[int]) -> None:
-        """Tell whose the next numbers are: so many of each example, one after the other."""
-        last = self.known + sum(sizes)
+    def number(self, examples: Index, sizes: Index) -> None:
+        """Tell whose the next numbers are: so many ``[n]`` of each example ``[n]``, one after the other."""
+        last = self.known + int(sizes.sum())
         if last > len(self.place):
             more = np.zeros(max(last, 2 * len(self.place)) - len(self.place), np.int64)
             self.place, self.example = np.append(self.place, more), np.append(self.example, more)
-        self.example[self.known : last] = np.repeat(np.array(examples, np.int64), np.array(sizes, np.int64))
+        self.example[self.known : last] = np.repeat(examples, sizes)
         self.known = last
 
-    def add(self, type_: TensorType, values: NDArray[Any], numbers: Index) -> None:
-        """Keep values of a type ``[n, *shape]``, of these numbers ``[n]``."""
-        used = self._used.get(type_, 0)
+    def add(self, kind: type[Value], values: NDArray[Any], numbers: Index) -> None:
+        """Keep values of a class ``[n, *shape]``, of these numbers ``[n]``."""
+        used = self._used.get(kind, 0)
         end = used + len(values)
-        held = self._arrays.get(type_)
+        held = self._arrays.get(kind)
         if held is None or end > len(held):
-            room = np.empty((max(2 * end, 256), *type_.shape), values.dtype)
+            room = np.empty((max(2 * end, 256), *kind.type.shape), values.dtype)
             if held is not None:
                 room[:used] = held[:used]
-            held = self._arrays[type_] = room
+            held = self._arrays[kind] = room
         held[used:end] = values
-        self._used[type_] = end
+        self._used[kind] = end
         self.place[numbers] = np.arange(used, end)
 
-    def take(self, type_: TensorType, numbers: Index) -> NDArray[Any]:
+    def take(self, kind: type[Value], numbers: Index) -> NDArray[Any]:
         """Return values by their numbers ``[n]``: ``[n, *shape]``."""
-        return self._arrays[type_].take(self.place.take(numbers), axis=0)
+        return self._arrays[kind].take(self.place.take(numbers), axis=0)
 
-    def row(self, type_: TensorType, number: int) -> Any:
+    def row(self, kind: type[Value], number: int) -> Any:
         """Return one value, which must not be changed."""
-        return self._arrays[type_][self.place[number]]
+        return self._arrays[kind][self.place[number]]

@@ -17,7 +17,6 @@ from typing import Any
 
 from foldbatch.errors import WalkError
 from foldbatch.functions import notes
-from foldbatch.functions.values import Value
 
 
 @dataclass(eq=False, slots=True)
@@ -82,19 +81,19 @@ class Fiber:
             None at the end.
         throw: goes on with an error.
         result: what it has returned.
-        awaits: whether it is a coroutine.
+        stops: whether it can stop without await.
     """
 
-    __slots__ = ("awaits", "join", "place", "result", "switch", "throw", "walked")
+    __slots__ = ("join", "place", "result", "stops", "switch", "throw", "walked")
 
     def __init__(
         self, walked: Walked, part: Any, given: tuple[Any, ...], join: Join | None = None, place: int = 0
     ) -> None:
         self.walked, self.join, self.place = walked, join, place
         self.result: Any = None
-        self.awaits = isinstance(part, CoroutineType)
         kind = greenlets()
-        if self.awaits:
+        self.stops = kind is not None and not isinstance(part, CoroutineType)
+        if isinstance(part, CoroutineType):
             self.switch, self.throw = partial(self._awaited, part.send), partial(self._awaited, part.throw)
         elif kind is None:
             self.switch = self.throw = partial(self._ran, part, given)
@@ -112,17 +111,6 @@ class Fiber:
         except StopIteration as stop:
             self.result = stop.value
             return None
-
-    def ask(self, thing: Value | Fork, what: str) -> Any:
-        """Stop the walk that runs in this fiber until what it asks for is there."""
-        if self.awaits:
-            fix = f"write {what}(await value), and await fb.together(...)"
-            raise WalkError(what, "a value that was awaited, as the walk is an async def", repr(thing), fix)
-        if greenlets() is None:
-            fix = "pip install 'foldbatch[decide]', or write the walk as an async def, with await value"
-            expected = "the package greenlet, so that the walk can wait for a number"
-            raise WalkError(what, expected, "a Python without it", fix)
-        return greenlets().getcurrent().parent.switch(thing)
 
 
 @cache

@@ -30,6 +30,7 @@ class Value(Deferred):
     __slots__ = ("n",)
     n: int
     type: ClassVar[TensorType]  # type: ignore[misc]  # each type has a class of its own
+    several: ClassVar[bool]  # whether it has axes, or numbers of its own
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -64,13 +65,13 @@ class Value(Deferred):
         raise WalkError("Value", "what can be pickled", repr(self), "return it from the walk instead")
 
     def __bool__(self) -> bool:
-        return bool(self._number("bool"))
+        return bool(self._number("bool") if self.several else Reading.read(self, "bool"))
 
     def __int__(self) -> int:
-        return int(self._number("int"))
+        return int(self._number("int") if self.several else Reading.read(self, "int"))
 
     def __float__(self) -> float:
-        return float(self._number("float"))
+        return float(self._number("float") if self.several else Reading.read(self, "float"))
 
     def __index__(self) -> int:
         if self.type.dtype not in WHOLE:
@@ -112,7 +113,7 @@ class Value(Deferred):
 
 
 class Reading:
-    """How the numbers of a value are found: given the value and who asks; `notes` sets it for walks.
+    """How the numbers of a value are found: given the value and who asks; each run of a walk sets it.
 
     It returns a scalar of NumPy, or an array that must not be changed.
     """
@@ -128,7 +129,8 @@ class Reading:
 def value_class(type_: TensorType) -> type[Value]:
     """Return the class of values of a type."""
     name = f"Value[{type_}]"
-    return type(name, (Value,), {"__slots__": (), "type": type_, "__module__": __name__})
+    own = {"__slots__": (), "type": type_, "several": bool(type_.shape), "__module__": __name__}
+    return type(name, (Value,), own)
 
 
 class Label:

@@ -80,7 +80,11 @@ class Deciding:
 
     def decide(self, step: int, numbers: Sequence[int] = (), *, training: bool) -> Decide:
         """Return what runs walks for `Tracer.trace_all`; arguments are those of `computing`."""
-        return partial(decide, self.rounds, self.computing(step, numbers, training=training))
+        return partial(self._decide, self.computing(step, numbers, training=training))
+
+    def _decide(self, computing: Computing, *given: Any, careful: bool) -> Any:
+        with single_threaded_blas():
+            return decide(self.rounds, computing, *given, careful=careful)
 
 
 class Computing:
@@ -96,7 +100,6 @@ class Computing:
     def __init__(self, deciding: Deciding, step: int, numbers: Sequence[int], training: bool) -> None:  # noqa: FBT001
         self._deciding, self._step, self._numbers = deciding, step, numbers
         self.policy, self.training = deciding.policy, training
-        self.launches = self.rounds = 0
 
     def ready(self, model: Model, trace: Trace) -> Scheduled:
         """Return a round's schedule and launch table."""
@@ -121,14 +124,12 @@ class Computing:
         assert engine is not None, "a round is made ready before it runs"
         assert model is not None, "with its model"
         try:
-            with np.errstate(all="ignore"), single_threaded_blas():
+            with np.errstate(all="ignore"):
                 run = engine.forward(ready.ready, feeds, own.memory)
         except OutOfRangeError as error:
             where = f"{model.cells[error.cell].name} at example {example(error.cell, error.rank)}"
             fix = "correct what computes the id"
             raise ExampleError(where, f"ids from 0 to {error.size - 1}", str(error.id), fix) from None
-        self.rounds += 1
-        self.launches += run.launches
         return run.take
 
     def keys(self, examples: Index, calls: Index) -> NDArray[np.int64]:
