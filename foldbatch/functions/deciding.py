@@ -61,6 +61,7 @@ def results(
     examples: Sequence[Any],
     *,
     keep_going: bool = False,
+    careful: bool = False,
 ) -> list[Any]:
     """Run a walk on examples in rounds, and return its results, with arrays in the place of values.
 
@@ -70,7 +71,7 @@ def results(
 
     def run() -> list[Any]:
         deciding = Deciding(rounds, computing, tracer, keep_going=keep_going)
-        with no_garbage(), deciding.noting():
+        with no_garbage(), deciding.noting(careful=careful or keep_going):
             deciding.join(examples, range(len(examples)))
             while deciding.go():
                 pass
@@ -301,10 +302,11 @@ class Deciding:
         ends = np.cumsum(totals)
         ahead = (ends - totals)[examples] + before - (np.cumsum(sizes) - sizes)
         moved = np.arange(int(sizes.sum())) + np.repeat(ahead, sizes)
-        lists = {
-            signature: self._ordered(signature, parts, moved) for signature, parts in self._parts.items()
-        }
         whose = np.repeat(examples, sizes)
+        lists = {
+            signature: self._ordered(signature, parts, moved, whose)
+            for signature, parts in self._parts.items()
+        }
 
         def renumbered(walked: Walked, value: Value) -> Value:
             n = value.n - self._start
@@ -317,13 +319,15 @@ class Deciding:
         found = [_replaced(walked.result, partial(renumbered, walked)) for walked in self.walked]
         return Notes(self._start, (ends + self._start).tolist(), found, lists)
 
-    def _ordered(self, signature: Signature, parts: list[Noted], moved: Index) -> Lists:
-        """Return the calls of a cell in their complete order, given the new place of each number."""
+    def _ordered(self, signature: Signature, parts: list[Noted], moved: Index, whose: Index) -> Lists:
+        """Return the calls of a cell in their complete order, given the new place and example of each number."""
         rows = np.concatenate([part.rows for part in parts])
         values = 1 + len(signature.operands)
         read = rows[:, :values]
         if read.min(initial=0) < 0:
-            raise WalkError(signature.name, "values of this run", "one kept from another run", LEAK)
+            number = self._numbers[int(whose[read[(read < 0).any(axis=1)][0, 0]])]
+            where, found = f"{signature.name} at example {number}", "one kept from another run"
+            raise WalkError(where, "values of the same example", found, LEAK)
         rows[:, :values] = moved.take(read) + self._start
         order = np.argsort(rows[:, 0], kind="stable")
         elements = []

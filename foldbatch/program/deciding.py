@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,12 +16,15 @@ from foldbatch.engines.keys import call_keys, example_numbers
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import single_threaded_blas
-from foldbatch.errors import ExampleError
-from foldbatch.functions.deciding import decide
+from foldbatch.errors import BlockTypeError, ExampleError
+from foldbatch.functions.deciding import decide, results
 from foldbatch.functions.rounds import Rounds
+from foldbatch.functions.tracer import FunctionTracer
+from foldbatch.model.columns import BadDataError
 from foldbatch.model.model import Model
-from foldbatch.model.tracer import Decide
+from foldbatch.model.tracer import Decide, Tracer
 from foldbatch.params.parameters import Array, Parameter
+from foldbatch.program.traced import Prepared
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import find_policy
@@ -81,6 +84,41 @@ class Deciding:
     def decide(self, step: int, numbers: Sequence[int] = (), *, training: bool) -> Decide:
         """Return what runs walks for `Tracer.trace_all`; arguments are those of `computing`."""
         return partial(self._decide, self.computing(step, numbers, training=training))
+
+    def results(
+        self, tracer: Tracer, examples: Any, asides: Collection[str], step: int, *, keep_going: bool
+    ) -> list[Any] | None:
+        """Return what a walk makes of examples in inference, as the rounds leave it; None where others know.
+
+        Args:
+            tracer: has the walk.
+            examples: the batch.
+            asides: what is asked for beside results.
+            step: the step that random numbers are drawn for.
+            keep_going: whether an exception that the walk raises for an example is its result.
+
+        Raises:
+            BlockTypeError: when others were to go on where they cannot.
+        """
+        if not (keep_going or tracer.decides):
+            return None
+        simple = not asides and isinstance(examples, list | tuple)
+        if (
+            not isinstance(tracer, FunctionTracer)
+            or not simple
+            or any(isinstance(x, Prepared) for x in examples)
+        ):
+            if keep_going:
+                expected = "results of a plain function, of examples in a list, and nothing else"
+                raise BlockTypeError("run return_exceptions", expected, "more, or others", "leave it out")
+            return None
+        work = partial(results, self.rounds, self.computing(step, training=False), tracer, examples)
+        with single_threaded_blas():
+            try:
+                return work(keep_going=keep_going)
+            except BadDataError:
+                work(careful=True)  # which says at which call
+                raise
 
     def _decide(self, computing: Computing, *given: Any, careful: bool) -> Any:
         with single_threaded_blas():

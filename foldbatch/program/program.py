@@ -27,13 +27,13 @@ from foldbatch.engines.origins import find_nonfinite
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Captures, Report
 from foldbatch.engines.results import Results, StepResult
-from foldbatch.engines.runner import Options, Runner, Work
+from foldbatch.engines.runner import Options, Runner
 from foldbatch.errors import (
     BlockTypeError,
     counted,
 )
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
-from foldbatch.model.tracer import Decide, Tracer
+from foldbatch.model.tracer import Tracer
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.params.store import ParameterStore
 from foldbatch.program.capacities import captures, learned
@@ -206,13 +206,8 @@ class Program:
         >>> planned, [float(x) for x in program.run(planned)]
         (Planned(3 examples in 1 parts), [3.0, 0.0, 3.0])
         """
-        ready, batch = self._work(examples)
+        ready, batch = self._variants.full.work(examples)
         return Planned(ready.runner.plan(batch) if isinstance(batch, list) else batch, ready)
-
-    def _work(
-        self, examples: Iterable[Any] | Planned, decide: Decide | None = None
-    ) -> tuple[ReadyModel, Work]:
-        return self._variants.full.work(examples, decide)
 
     def _traced(self, examples: Iterable[Any] | Planned) -> tuple[ReadyModel, list[Trace]]:
         return self._variants.full.all(examples)
@@ -286,7 +281,13 @@ class Program:
     # -- running
 
     def run(
-        self, examples: Iterable[Any] | Planned, *, losses: bool = False, metrics: bool = False
+        self,
+        examples: Iterable[Any] | Planned,
+        *,
+        losses: bool = False,
+        metrics: bool = False,
+        return_exceptions: bool = False,
+        step: int = 0,
     ) -> Results:
         """Return one result per example, in order; with losses and metrics where they are asked for.
 
@@ -298,10 +299,12 @@ class Program:
             examples: the batch.
             losses: whether the results have `loss`, the float sum of all, and `losses`, by name.
             metrics: whether they have `metrics`, by name.
+            return_exceptions: whether what a plain function raises for an example is its result, no error.
+            step: the step that random numbers are drawn for, where a model draws some to infer.
 
         Raises:
             ExampleError: when an example does not fit the block; nothing has changed then.
-            BlockTypeError: when `losses` or `metrics` is not a bool.
+            BlockTypeError: when an option is not a bool, or `return_exceptions` cannot be.
 
         Warns once a program: `NotFiniteWarning`, when losses are asked for and are NaN or infinite.
 
@@ -312,15 +315,17 @@ class Program:
         (4.0, [array(5., dtype=float32)])
         """
         asked = {"losses": losses, "metrics": metrics}
-        for name, value in asked.items():
-            if not isinstance(value, bool):
-                fix = f"results.{name} has all of them by name"
-                raise BlockTypeError(f"run {name}", "True or False", describe_value(value), fix)
+        for name, value in [*asked.items(), ("return_exceptions", return_exceptions)]:
+            _refuse_no_bool(f"run {name}", value)
+        refuse_no_count("run step", step, 0)
         asides = frozenset(name for name, value in asked.items() if value)
         batch = examples if isinstance(examples, Planned) else listed(examples)
+        decided = self._deciding.results(self.lowered, batch, asides, step, keep_going=return_exceptions)
+        if decided is not None:
+            return Results(decided)
         variant = self._variants.for_run(batch, asides)
-        ready, work = variant.work(batch, self._deciding.decide(0, training=False))
-        results = ready.runner.run(work, asides=asides)
+        ready, work = variant.work(batch, self._deciding.decide(step, training=False))
+        results = ready.runner.run(work, step, asides)
         if losses:
             self._warned.look_at(self.model, results.loss)
         return results
@@ -344,7 +349,7 @@ class Program:
         `find_nan`), and `NoLossWarning`, when the model has no `Loss` block.
         """
         drawn = self._upcoming(step)
-        ready, work = self._work(examples, self._deciding.decide(drawn, numbers, training=True))
+        ready, work = self._variants.full.work(examples, self._deciding.decide(drawn, numbers, training=True))
         loss, gradients = ready.runner.value_and_grad(work, self._drawing(step, drawn), numbers)
         self._warned.look_at(self.model, loss, named := self._named(gradients))
         return loss, named
@@ -363,10 +368,9 @@ class Program:
         (9.0, {'product': 9.0}, {'w': array(3., dtype=float32)})
         """
         drawn = self._upcoming(step)
-        ready, work = self._work(examples, self._deciding.decide(drawn, training=True))
+        ready, work = self._variants.full.work(examples, self._deciding.decide(drawn, training=True))
         results, gradients = ready.runner.step(work, self._drawing(step, drawn))
-        named = self._named(gradients)
-        self._warned.look_at(self.model, results.loss, named)
+        self._warned.look_at(self.model, results.loss, named := self._named(gradients))
         return StepResult(results.loss, results.losses, named, results, results.metrics)
 
     def _named(self, gradients: Mapping[Parameter, Gradient]) -> dict[str, Gradient]:
@@ -598,11 +602,9 @@ class Program:
         ['trace', 'merge', 'schedule', 'ready', 'forward', 'backward']
         """
         refuse_no_count("profile steps", steps, 1)
-        if not isinstance(training, bool):
-            fix = "True runs forward and backward"
-            raise BlockTypeError("profile training", "True or False", describe_value(training), fix)
+        _refuse_no_bool("profile training", training)
         given = several_of(examples)
-        ready, _ = self._traced(given)
+        ready = self._traced(given)[0]
         return profiled(ready.runner, lambda: self._trace_all(given), steps, training=training)
 
     # -- files
@@ -655,6 +657,11 @@ class Program:
         """
         notes = self.notes if notes is None else notes
         write(path, self.lowered, self._params.parameters, self.options, self.seed, self.steps_drawn, notes)
+
+
+def _refuse_no_bool(where: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise BlockTypeError(where, "True or False", describe_value(value), "True asks for it")
 
 
 def schedule(program: Program, examples: Iterable[Any] | Planned) -> ScheduledBatch:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import traceback
 import warnings
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.engines.arrays import ArrayRun
+from foldbatch.functions import deciding, suspended
 from foldbatch.functions.eager import run
 from tests.backends import lawful, running
 from tests.functions.choices import ChoiceProgram, choice_program
@@ -103,3 +107,199 @@ def test_a_batch_that_decides_is_its_examples_one_by_one(engine: str, first: int
             except Exception as error:
                 error.add_note(f"choice_program({seed}) on {engine}")
                 raise
+
+
+def halving(number: float) -> Any:
+    """Halve a number until it is below 1: how often, and what is left."""
+    x, times = fb.tensor(number), 0
+    while float(x) >= 1:
+        x, times = x * 0.5, times + 1
+    return x, times
+
+
+def test_results_are_those_of_the_rounds_and_of_the_complete_traces() -> None:
+    program = fb.compile(halving, "numpy")
+    first, then = program.run([0.25, 5.0, 3.0]), program.run([0.25, 5.0, 3.0])
+    asked = program.run([0.25, 5.0, 3.0], losses=True)
+    assert list(first) == list(then) == list(asked) == [(0.25, 0), (0.625, 3), (0.75, 2)]
+    assert program.run([]) == []
+
+
+def test_launches_are_those_of_the_longest_example() -> None:
+    program = fb.compile(halving, "numpy")
+    numbers = [float(2**i) for i in range(12)]
+    program.run(numbers)
+    launches = []
+    for batch in (numbers[-1:], numbers * 5):
+        with mock.patch.object(ArrayRun, "forward", autospec=True, side_effect=ArrayRun.forward) as forward:
+            program.run(batch)
+        launches.append(sum(call.args[0].launches for call in forward.call_args_list))
+    assert launches[1] <= 1.3 * launches[0]
+
+
+def test_an_exception_names_its_example_and_can_leave_others_alone() -> None:
+    def walk(number: float) -> Any:
+        return 1 / int(fb.tensor(number)), fb.tensor(number) * 2
+
+    program = fb.compile(walk, "numpy")
+    with pytest.raises(ZeroDivisionError) as caught:
+        program.run([1.0, 0.0])
+    assert caught.value.__notes__ == ["foldbatch: in the walk of example 1"]
+    one, failed, two = program.run([1.0, 0.0, 4.0], return_exceptions=True)
+    assert (one, two) == ((1.0, 2.0), (0.25, 8.0))
+    assert isinstance(failed, ZeroDivisionError)
+    _, failed = program.run([1.0, "no number"], return_exceptions=True)
+    assert isinstance(failed, fb.errors.WalkError)
+    for other in (fb.compile(fb.Scalar(), "numpy"), program):
+        with pytest.raises(
+            fb.errors.BlockTypeError, match="run return_exceptions: expected results of a plain"
+        ):
+            other.run([1.0], return_exceptions=True, losses=True)
+
+
+def test_an_endless_walk_is_stopped_at_its_line() -> None:
+    def endless(number: float) -> None:
+        x = fb.tensor(number)
+        while float(x) > 0:
+            x = x + 1.0
+
+    with pytest.raises(fb.errors.ExampleError, match="walk at example 1: .*max_calls") as caught:
+        fb.compile(endless, "numpy", options={"max_calls": 50}).run([-1.0, 1.0])
+    assert "x = x + 1.0" in "".join(traceback.format_exception(caught.value))
+
+
+def test_values_of_other_examples_are_refused() -> None:
+    kept: list[Any] = []
+
+    def reads(number: float) -> Any:
+        x = fb.tensor(number)
+        kept.append(x)
+        float(x)
+        return float(kept[0])
+
+    def calls(number: float) -> Any:
+        x = fb.tensor(number)
+        kept.append(x)
+        float(x)
+        return kept[0] + x
+
+    def returns(number: float) -> Any:
+        kept.append(fb.tensor(number))
+        float(kept[-1])
+        return kept[0]
+
+    for walk in (reads, calls, returns):
+        program = fb.compile(walk, "numpy")
+        for _ in range(2):  # the first time decides and traces, the second time leaves it at the rounds
+            kept.clear()
+            with pytest.raises(fb.errors.WalkError, match="at example [01]: expected (a )?values?"):
+                program.run([1.0, 2.0])
+
+
+def test_bad_data_are_refused_at_the_call_that_reads_them() -> None:
+    table = fb.Embedding(3, 2, name="table")
+    look = fb.cell(lambda word: fb.ops.sum(table(word)))
+
+    def walk(words: list[int]) -> int:
+        return sum(float(look(word)) > 0 for word in words)
+
+    program = fb.compile(walk, "numpy")
+    program.run([[0, 1], [2]])
+    for method in (program.run, program.step):
+        with pytest.raises(
+            fb.errors.ExampleError, match="at example 1: expected int32 from 0 to 2, found int 7"
+        ):
+            method([[0, 1], [2, 7]])
+
+
+def test_ties_are_decided_alike_in_every_batch() -> None:
+    def walk(scores: list[float]) -> int:
+        return int(fb.ops.argmax(fb.tensor(scores) * 2.0))
+
+    program = fb.compile(walk, "numpy")
+    assert list(program.run([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0], [0.0, 1.0, 1.0]] * 20)) == [1, 0, 1] * 20
+    assert [program.run([x])[0] for x in ([1.0, 3.0, 3.0], [2.0, 2.0, 2.0])] == [1, 0]
+
+
+def test_company_and_order_change_nothing() -> None:
+    for seed in (1, 5, 7, 11):
+        program = choice_program(seed)
+        examples = [e.fresh() for e in program.examples * 2]
+        compiled = fb.compile(program.walk, "reference")
+        compiled.run([e.fresh() for e in examples], losses=True)
+        order = np.random.default_rng(seed).permutation(len(examples))
+        together = compiled.run([e.fresh() for e in examples])
+        shuffled = compiled.run([examples[i].fresh() for i in order])
+        for i, place in enumerate(order):
+            alone = compiled.run([examples[place].fresh()])[0]
+            for found in (shuffled[i], alone):
+                np.testing.assert_allclose(found[0], together[place][0], rtol=1e-9, atol=1e-9)
+        loss, gradients = compiled.value_and_grad([e.fresh() for e in examples], step=1)
+        parts = [compiled.value_and_grad([examples[i].fresh()], step=1, numbers=[i]) for i in order]
+        assert sum(part[0] for part in parts) == pytest.approx(loss, rel=1e-9)
+        for name, gradient in dense(gradients).items():
+            summed = sum(dense(part[1])[name] for part in parts)
+            np.testing.assert_allclose(summed, gradient, rtol=1e-9, atol=1e-9)
+
+
+async def growing(number: float) -> Any:
+    x = fb.tensor(number)
+    if float(await x) < 1:
+        return 1
+    left, right = await fb.together(shrunk(x, 0.5), shrunk(x, 0.25))
+    return left + right
+
+
+async def shrunk(x: Any, by: float) -> int:
+    y = x * by
+    if float(await y) < 1:
+        return 1
+    return sum(await fb.together(shrunk(y, 0.5), lambda: shrunk(y, 0.25)))
+
+
+def test_coroutines_need_no_greenlets() -> None:
+    def leaves(x: float) -> int:
+        return 1 if x < 1 else leaves(x * 0.5) + leaves(x * 0.25)
+
+    numbers = [0.5, 3.0, 40.0]
+    with (
+        mock.patch.object(suspended, "greenlets", lambda: None),
+        mock.patch.object(deciding, "greenlets", lambda: None),
+    ):
+        program = fb.compile(growing, "numpy")
+        assert program.run(numbers) == program.run(numbers) == [leaves(x) for x in numbers]
+        assert [program.debug(x).result for x in numbers] == [leaves(x) for x in numbers]
+        with pytest.raises(fb.errors.WalkError, match=r"foldbatch\[decide\]"):
+            fb.compile(halving, "numpy").run([1.0])
+
+    async def forgets(number: float) -> float:
+        return float(fb.tensor(number))
+
+    with pytest.raises(fb.errors.WalkError, match="expected a value that was awaited"):
+        fb.compile(forgets, "numpy").run([1.0])
+
+
+def test_an_error_in_a_part_is_raised_where_the_parts_meet() -> None:
+    def part(x: Any) -> float:
+        return 1 / float(x)
+
+    def walk(number: float) -> Any:
+        try:
+            return fb.together(lambda: part(fb.tensor(1.0)), lambda: part(fb.tensor(number)))
+        except ZeroDivisionError:
+            return (0.0, 0.0)
+
+    assert fb.compile(walk, "numpy").run([2.0, 0.0]) == [(1.0, 0.5), (0.0, 0.0)]
+
+
+def test_parts_side_by_side_take_rounds_of_the_depth() -> None:
+    def grown(x: Any, depth: int) -> int:
+        if depth == 0 or float(x) < 0:
+            return 1
+        return sum(fb.together(*[lambda: grown(x + 1.0, depth - 1)] * 2))
+
+    program = fb.compile(lambda number: grown(fb.tensor(number), 6), "numpy")
+    program.run([0.0])
+    with mock.patch.object(ArrayRun, "forward", autospec=True, side_effect=ArrayRun.forward) as forward:
+        assert program.run([0.0, -1.0]) == [64, 1]
+    assert forward.call_count <= 8
