@@ -320,7 +320,7 @@ class Deciding:
         return Notes(self._start, (ends + self._start).tolist(), found, lists)
 
     def _ordered(self, signature: Signature, parts: list[Noted], moved: Index, whose: Index) -> Lists:
-        """Return the calls of a cell in their complete order, given the new place and example of each number."""
+        """Return the calls of a cell in their complete order, given each number's new place and example."""
         rows = np.concatenate([part.rows for part in parts])
         values = 1 + len(signature.operands)
         read = rows[:, :values]

@@ -185,6 +185,7 @@ def _inputs(signature: Signature, arguments: dict[str, Any]) -> dict[Any, Any]:
             given[node] = [_at({"x": x}, f"x{inner}").array for x in elements]
     for (path, node, feed), bound in zip(signature.feeds, signature.bounds, strict=True):
         if not path:
+            _Eager.key += 1  # another one for each call
             given[node] = np.int64(_Eager.key)
             continue
         try:

@@ -303,3 +303,31 @@ def test_parts_side_by_side_take_rounds_of_the_depth() -> None:
     with mock.patch.object(ArrayRun, "forward", autospec=True, side_effect=ArrayRun.forward) as forward:
         assert program.run([0.0, -1.0]) == [64, 1]
     assert forward.call_count <= 8
+
+
+def test_samples_are_those_of_their_chances_and_the_same_in_both_passes() -> None:
+    given = np.log(np.array([0.5, 0.3, 0.2, 1e-9], np.float32))
+    score = fb.Parameter([4], init=given, name="score")
+    chances = fb.cell(lambda x: score * x)
+    learn = fb.cell(lambda logits, action, reward: fb.loss(fb.ops.cross_entropy(logits, action) * reward))
+
+    def walk(example: Any) -> list[int]:
+        x, path = example
+        drawn = []
+        for n in range(10):
+            logits = chances(fb.tensor(x))
+            asked = fb.ops.sample(logits)
+            drawn.append(path[n] if path else int(asked))
+            learn(logits, drawn[-1], 1.0)
+        return drawn
+
+    program = fb.compile(walk, "numpy")
+    batch = [(1.0, None)] * 100
+    counts = np.bincount(np.concatenate(list(program.run(batch))), minlength=4)
+    assert counts.tolist()[3] == 0
+    np.testing.assert_allclose(counts / 1000, np.exp(given), atol=0.06)
+    assert program.run(batch) == program.run(batch) != program.run(batch, step=1)
+    step = program.step(batch, step=5)
+    assert step.results == program.run(batch, step=5)
+    path = fb.compile(walk, "numpy").step([(1.0, drawn) for drawn in step.results], step=5)
+    assert (path.loss, path.gradients["score"].tolist()) == (step.loss, step.gradients["score"].tolist())
