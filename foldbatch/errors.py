@@ -81,6 +81,10 @@ class WalkError(FoldbatchError, ValueError, TypeError):
     """A plain Python function that stands for a model does with values or cells what cannot be done."""
 
 
+class DecidingError(WalkError):
+    """A plain Python function reads a number where examples are traced only, and nothing is computed."""
+
+
 class ParameterError(FoldbatchError, ValueError):
     """A parameter is assigned a value of the wrong shape or dtype."""
 

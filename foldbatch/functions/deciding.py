@@ -44,12 +44,12 @@ def decide(
     """
 
     def run() -> Notes:
-        deciding = Deciding(rounds, computing, tracer)
-        with no_garbage(), deciding.noting(careful=careful):
-            deciding.join(examples, numbers)
-            while deciding.go():
+        batch = UnderWay(rounds, computing, tracer, traced=True)
+        with no_garbage(), batch.noting(careful=careful):
+            batch.join(examples, numbers)
+            while batch.go():
                 pass
-        return deciding.complete()
+        return batch.complete()
 
     return session(run)
 
@@ -70,13 +70,13 @@ def results(
     """
 
     def run() -> list[Any]:
-        deciding = Deciding(rounds, computing, tracer, keep_going=keep_going)
-        with no_garbage(), deciding.noting(careful=careful or keep_going):
-            deciding.join(examples, range(len(examples)))
-            while deciding.go():
+        batch = UnderWay(rounds, computing, tracer, keep_going=keep_going)
+        with no_garbage(), batch.noting(careful=careful or keep_going):
+            batch.join(examples, range(len(examples)))
+            while batch.go():
                 pass
-            deciding.compute()  # what the results need and nobody asked for
-        return deciding.results()
+            batch.compute()  # what the results need and nobody asked for
+        return batch.results()
 
     return session(run)
 
@@ -90,28 +90,36 @@ class _Thrown:
         self.error = error
 
 
-class Deciding:
+class UnderWay:
     """A batch under way; further examples may join between rounds.
 
     Args:
         rounds: what was learnt of the rounds of the walk.
         computing: what computes them.
         tracer: has the walk.
+        traced: whether its complete notes are wanted, too.
         keep_going: whether others go on where the walk of one raises an exception.
 
     Attributes:
         walked: the examples.
         over: those that have ended since somebody last looked.
+        store: the values so far.
     """
 
     def __init__(
-        self, rounds: Rounds, computing: Computing, tracer: FunctionTracer, *, keep_going: bool = False
+        self,
+        rounds: Rounds,
+        computing: Computing,
+        tracer: FunctionTracer,
+        *,
+        traced: bool = False,
+        keep_going: bool = False,
     ) -> None:
         self._rounds, self._computing, self._tracer = rounds, computing, tracer
-        self._keep_going = keep_going
+        self._traced, self._keep_going = traced, keep_going
         self._start = self._first = GLOBALS["N"]
         self._notes = Notes(self._start)
-        self._store = Store()
+        self.store = Store()
         self._ready: deque[tuple[Fiber, Any]] = deque()
         self._waiting: list[tuple[Fiber, Value]] = []
         self._fiber: Fiber
@@ -156,7 +164,7 @@ class Deciding:
         for _, value in waiting:
             by_kind.setdefault(value.__class__, []).append(value.n)
         rows = {
-            kind: iter(self._store.take(kind, np.array(numbers, np.int64) - self._start))
+            kind: iter(self.store.take(kind, np.array(numbers, np.int64) - self._start))
             for kind, numbers in by_kind.items()
         }
         for fiber, value in waiting:
@@ -235,12 +243,12 @@ class Deciding:
         if value.n >= self._first:
             return self._hub.switch(value) if self._fiber.stops else self._switched(value, what)
         number, walked = value.n - self._start, self._fiber.walked
-        if number < 0 or self._store.example[number] != walked.place:
+        if number < 0 or self.store.example[number] != walked.place:
             where = f"{what} at example {walked.number}"
             raise WalkError(
                 where, "a value of the same example", "one kept from another example or run", LEAK
             )
-        return self._store.row(value.__class__, number)
+        return self.store.row(value.__class__, number)
 
     def _switched(self, thing: Value | Fork, what: str) -> Any:
         """Stop the walk that runs until what it asks for is there."""
@@ -261,11 +269,12 @@ class Deciding:
             return
         noted, first = self._collected(), self._first - self._start
         stretches = Stretches(first, *np.array(self._stretch, np.int64).T)
-        self._rounds.compute(self._computing, noted, stretches, self._store, self._numbers)
+        self._rounds.compute(self._computing, noted, stretches, self.store, self._numbers)
         self._next()
 
     def _next(self) -> None:
-        self._stretches += self._stretch
+        if self._traced:
+            self._stretches += self._stretch
         self._first = GLOBALS["N"]
         self._stretch = []
 
@@ -284,8 +293,9 @@ class Deciding:
             ]
             noted = Noted(rows, elements, [[*items] for items in lists.feeds])
             found[signature] = noted
-            self._parts.setdefault(signature, []).append(noted)
-            if lists.labels:
+            if self._traced:
+                self._parts.setdefault(signature, []).append(noted)
+            if self._traced and lists.labels:
                 own = self._labels.setdefault(signature, [[] for _ in lists.labels])
                 for kept, labels in zip(own, lists.labels, strict=True):
                     kept.extend(labels)
@@ -359,9 +369,9 @@ class Deciding:
 
         def number(value: Value) -> NDArray[Any]:
             n = value.n - self._start
-            if n < 0 or self._store.example[n] != walked.place:
+            if n < 0 or self.store.example[n] != walked.place:
                 raise self._not_own(walked)
-            return np.array(self._store.row(value.__class__, n))
+            return np.array(self.store.row(value.__class__, n))
 
         walked.result = _replaced(walked.result, number)
         return walked

@@ -50,6 +50,11 @@ class Store:
         self._used[kind] = end
         self.place[numbers] = np.arange(used, end)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(array.nbytes for array in self._arrays.values())
+
     def take(self, kind: type[Value], numbers: Index) -> NDArray[Any]:
         """Return values by their numbers ``[n]``: ``[n, *shape]``."""
         return self._arrays[kind].take(self.place.take(numbers), axis=0)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import ExampleError, WalkError
+from foldbatch.errors import DecidingError, ExampleError, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, Slot, owned
@@ -202,7 +202,7 @@ class FunctionTracer:
                         "a walk that reads no numbers, where examples are traced and nothing is computed"
                     )
                     fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"
-                    raise WalkError(forced.what, expected, "one that asks for a number", fix) from None
+                    raise DecidingError(forced.what, expected, "one that asks for a number", fix) from None
                 self.learnt.decides = True
         if self.decides and decide is not None:
             notes = decide(self, examples, numbers, careful=careful)

@@ -1,4 +1,4 @@
-"""Walks that read numbers, on the engine of a program: what computes their rounds."""
+"""UnderWay that read numbers, on the engine of a program: what computes their rounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.errors import BlockTypeError, ExampleError
-from foldbatch.functions.deciding import decide, results
+from foldbatch.functions.deciding import UnderWay, decide, results
 from foldbatch.functions.rounds import Rounds
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.columns import BadDataError
@@ -119,6 +119,17 @@ class Deciding:
             except BadDataError:
                 work(careful=True)  # which says at which call
                 raise
+
+    def begun(self, tracer: Tracer) -> UnderWay:
+        """Return an empty batch that examples join between rounds, for inference.
+
+        Raises:
+            BlockTypeError: when the program is none of a plain function.
+        """
+        if not isinstance(tracer, FunctionTracer):
+            fix = "give its examples to run"
+            raise BlockTypeError("Continuous", "a program of a plain function", "one of a block", fix)
+        return UnderWay(self.rounds, self.computing(0, training=False), tracer, keep_going=True)
 
     def _decide(self, computing: Computing, *given: Any, careful: bool) -> Any:
         with single_threaded_blas():

@@ -209,8 +209,9 @@ class Program:
         ready, batch = self._variants.full.work(examples)
         return Planned(ready.runner.plan(batch) if isinstance(batch, list) else batch, ready)
 
-    def _traced(self, examples: Iterable[Any] | Planned) -> tuple[ReadyModel, list[Trace]]:
-        return self._variants.full.all(examples)
+    def _traced(self, examples: Any, step: int | None = None) -> tuple[ReadyModel, list[Trace]]:
+        decide = self._deciding.decide(self._upcoming(step), training=True)
+        return self._variants.full.all(examples, partial(self.lowered.trace_all, decide=decide))
 
     def _trace_all(self, examples: Iterable[Any] | Planned) -> list[Trace]:
         return self._traced(examples)[1]
@@ -374,8 +375,7 @@ class Program:
         return StepResult(results.loss, results.losses, named, results, results.metrics)
 
     def _named(self, gradients: Mapping[Parameter, Gradient]) -> dict[str, Gradient]:
-        named = self.params.parameters.items()
-        return {name: gradients[parameter] for name, parameter in named if parameter in gradients}
+        return {name: gradients[p] for name, p in self.params.parameters.items() if p in gradients}
 
     def _upcoming(self, step: int | None) -> int:
         """Return the step to draw random numbers for: a new one, if none is given."""
@@ -433,7 +433,7 @@ class Program:
         ...     print(name, values.values)
         model.map Scalar('float32') [6. 6. 0.]
         """
-        ready, traces = self._traced(examples)
+        ready, traces = self._traced(examples, step)
         results = [trace.result for trace in traces]
         seeds = None if cotangents is None else seeds_of(ready.model.result, results, cotangents)
         chosen = cotangents is None if losses is None else losses
@@ -466,7 +466,7 @@ class Program:
         >>> program.jvp([1, 2], {"w": 1.0})
         (27.0, 18.0)
         """
-        ready, traces = self._traced(examples)
+        ready, traces = self._traced(examples, step)
         return ready.derivatives.jvp(traces, tangents, self._drawing(step))
 
     def hvp(
@@ -485,7 +485,7 @@ class Program:
         >>> program.hvp([1, 2], {"w": 1.0})
         {'w': array(6., dtype=float32)}
         """
-        ready, traces = self._traced(examples)
+        ready, traces = self._traced(examples, step)
         return ready.derivatives.hvp(traces, tangents, self._drawing(step))
 
     # -- losses that are not finite
@@ -516,9 +516,8 @@ class Program:
         True
         """
         given = examples if isinstance(examples, Planned) else list(listed(examples))
-        ready, traces = self._traced(given)
-        drawn = self._drawn if step is None else step
-        refuse_no_count("step", drawn, 0)
+        drawn = self._upcoming(self._drawn if step is None else step)
+        ready, traces = self._traced(given, drawn)
         names = {parameter: name for name, parameter in self.params.parameters.items()}
         dtype = "float64" if self.engine.name == "reference" else None
         found = find_nonfinite(ready.model, traces, self.seed, drawn, names, dtype)

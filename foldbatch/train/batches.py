@@ -8,13 +8,14 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any, Final
 
 from foldbatch.engines.planned import Planned
-from foldbatch.errors import TrainingError
+from foldbatch.errors import DecidingError, TrainingError
 from foldbatch.params.parameters import Gradient
 from foldbatch.program.program import Program
 from foldbatch.train.checks import noting, several
@@ -27,8 +28,10 @@ END: Final = object()  # stands for the batch after the last
 PATIENCE = 1.0  # seconds that closing waits for the thread, whose source may block
 
 
-def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iterator[Planned]:
+def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iterator[Any]:
     """Yield every batch planned, in order; one thread reads and plans those that follow.
+
+    Batches of a plain function that reads numbers come as they are: what it calls depends on parameters.
 
     The thread starts with the first batch asked for, and has ended when the iterator has, also when
     that is closed early or dropped; but where reading `batches` blocks, only when that goes on, or with
@@ -60,7 +63,7 @@ def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iter
     return _prefetch(program, batches, count)
 
 
-def _prefetch(program: Program, batches: Iterable[Any], ahead: int) -> Iterator[Planned]:
+def _prefetch(program: Program, batches: Iterable[Any], ahead: int) -> Iterator[Any]:
     source = iter(batches)
     ready: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
     wanted, closed = threading.Semaphore(ahead), threading.Event()
@@ -71,7 +74,10 @@ def _prefetch(program: Program, batches: Iterable[Any], ahead: int) -> Iterator[
         while planned is not END and error is None and wanted.acquire() and not closed.is_set():
             try:
                 batch: Any = next(source, END)
-                planned = batch if batch is END else program.plan(batch)
+                planned = batch
+                if batch is not END and not program.lowered.decides:
+                    with suppress(DecidingError):
+                        planned = program.plan(batch)
             except BaseException as raised:  # noqa: BLE001 - it is raised where the batch would have come
                 error = raised
             ready.put((planned, error))

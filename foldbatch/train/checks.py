@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from foldbatch.blocks.values import is_int
-from foldbatch.errors import ExampleError, TrainingError, UnknownNameError, with_nearest
+from foldbatch.errors import DecidingError, ExampleError, TrainingError, UnknownNameError, with_nearest
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
 from foldbatch.train.metrics import Metric
@@ -158,7 +158,10 @@ def fitting_examples(program: Program, name: str, examples: Iterable[Any]) -> Se
     """
     given = sequence_of(f"fit {name}", examples)
     with noting("this is the first of fit's {}; losses and metrics need labels", name):
-        program.plan([given[0]])
+        try:
+            program.plan([given[0]])
+        except DecidingError:
+            program.run([given[0]], losses=True, metrics=True)
     if program.lowered.grows:  # so that parameters are there, and their names depend on no order of batches
         program._learn(given)
     return given

@@ -331,3 +331,47 @@ def test_samples_are_those_of_their_chances_and_the_same_in_both_passes() -> Non
     assert step.results == program.run(batch, step=5)
     path = fb.compile(walk, "numpy").step([(1.0, drawn) for drawn in step.results], step=5)
     assert (path.loss, path.gradients["score"].tolist()) == (step.loss, step.gradients["score"].tolist())
+
+
+def test_a_trainer_fits_a_walk_that_decides() -> None:
+    w = fb.Parameter([], init=0.4, name="w")
+    grow = fb.cell(lambda x: x * w + x)
+    learn = fb.cell(lambda x, n: fb.loss(fb.ops.square(x - n)))
+
+    def walk(number: float) -> int:
+        x, times = fb.tensor(number), 0
+        while float(x) < 1.8:
+            x, times = grow(x), times + 1
+        learn(x, 2.0)
+        return times
+
+    for ahead in (0, 2):
+        program = fb.compile(walk, "numpy")
+        program.run([1.0], losses=True)
+        program.params["w"] = 0.4
+        trainer = fb.train.Trainer(program, fb.SGD(0.02), batch=3, ahead=ahead)
+        figures = trainer.fit([0.9, 1.0, 1.1, 0.8, 0.5], [1.0], epochs=15)
+        assert figures[-1]["loss"] < 0.3 * figures[0]["loss"]
+        assert trainer.predict([1.0]) == program.run([1.0])
+
+
+def test_derivatives_take_the_path_that_was_decided() -> None:
+    program = fb.compile(halving_with_loss, "reference")
+    numbers = [0.25, 5.0, 3.0]
+    loss, gradients = program.value_and_grad(numbers)
+    pullback = program.vjp(numbers)
+    assert dict(pullback.gradients) == gradients
+    assert program.jvp(numbers, {"scale": 1.0}) == pytest.approx((loss, float(gradients["scale"])))
+    assert program.describe(numbers, compare=False).steps > 0
+    assert program.find_nan(numbers) is None
+
+
+scale = fb.Parameter([], init=1.5, name="scale")
+scaled = fb.cell(lambda x: x * scale * 0.3)
+
+
+def halving_with_loss(number: float) -> None:
+    x = fb.tensor(number)
+    while float(x) >= 1:
+        x = scaled(x)
+    fb.loss(scaled(x))

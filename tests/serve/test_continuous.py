@@ -1,0 +1,74 @@
+"""Continuous batching: requests join and leave between rounds, and none waits for another to end."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.serve.continuous import Continuous
+
+half = fb.cell(lambda x: (x * 0.5, fb.ops.sum(x)))
+
+
+def halving(number: float) -> Any:
+    x, times = fb.tensor([number, 1.0]), 0
+    while True:
+        x, total = half(x)
+        if float(total) < 2:
+            return x, times
+        times += 1
+
+
+def test_a_short_request_overtakes_a_long_one() -> None:
+    program = fb.compile(halving, "numpy")
+    right = program.run([2.0**60, 8.0, 1.0])
+    asked, came = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def round_done(count: int) -> None:
+        if not came.is_set():
+            asked.set()
+            came.wait(10)
+
+    with Continuous(program, round_done=round_done) as continuous:
+        long = continuous.ask(2.0**60)
+        asked.wait(10)
+        short, tiny = continuous.ask(8.0), continuous.ask(1.0)
+        for name, answer in (("long", long), ("short", short), ("tiny", tiny)):
+            answer.add_done_callback(lambda _, name=name: order.append(name))
+        came.set()
+        found = [answer.result(20) for answer in (long, short, tiny)]
+    assert order == ["tiny", "short", "long"]
+    for (x, times), (y, right_times) in zip(found, right, strict=True):
+        assert times == right_times
+        np.testing.assert_array_equal(x, y)
+
+
+def test_an_error_is_the_answer_of_its_request_alone() -> None:
+    with Continuous(fb.compile(halving, "numpy")) as continuous:
+        good, bad, other = [continuous.ask(x) for x in (4.0, "four", 16.0)]
+        assert (good.result(20)[1], other.result(20)[1]) == (2, 4)
+        with pytest.raises(fb.errors.WalkError, match="expected numbers"):
+            bad.result(20)
+        assert continuous.ask(4.0).result(20)[1] == 2
+
+
+def test_few_at_once_and_values_without_room_answer_all() -> None:
+    counts: list[int] = []
+    program = fb.compile(halving, "numpy")
+    right = [times for _, times in program.run([2.0**n for n in range(20)])]
+    room = mock.patch("foldbatch.serve.continuous.HELD", 3000)
+    with room, Continuous(program, most=2, round_done=counts.append) as continuous:
+        answers = [continuous.ask(2.0**n) for n in range(20)]
+        assert [answer.result(20)[1] for answer in answers] == right
+    assert max(counts) <= 2
+
+
+def test_a_program_of_a_block_is_refused() -> None:
+    with pytest.raises(fb.errors.BlockTypeError, match="expected a program of a plain function"):
+        Continuous(fb.compile(fb.Scalar(), "numpy"))
