@@ -11,6 +11,7 @@ from rich.console import Console
 
 from benchmarks import (
     compiler_tables,
+    deciding,
     figures,
     fold_paper_tables,
     growth,
@@ -36,6 +37,7 @@ CASES: tuple[Case, ...] = (
     policies.CASE,
     planning.CASE,
     compiler_tables.CASE,
+    deciding.CASE,
     schedule.CASE,
 )
 

@@ -1,0 +1,183 @@
+"""Walks that decide by numbers, written once: for foldbatch, and for PyTorch, which runs them as they are.
+
+What a walk calls on tensors are functions of `Tensors`; those of foldbatch make cells of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import foldbatch as fb
+
+START, END, LONGEST, BEAMS = 0, 1, 40, 4
+SHIFT, REDUCE, LIMIT = 0, 1, 10
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """What a library calls the same things.
+
+    Attributes:
+        cell: makes a function of tensors one call.
+        weights: by name, as the library computes with them.
+        loss: takes a scalar that is part of the loss.
+        number: makes a tensor of a number.
+        row: takes a row of a table.
+        read: gives the number of a scalar.
+    """
+
+    ops: Any
+    cell: Callable[[Any], Any]
+    concat: Callable[[list[Any]], Any]
+    weights: dict[str, Any]
+    loss: Callable[[Any], Any]
+    number: Callable[[float], Any]
+    row: Callable[[Any, Any], Any]
+    read: Callable[[Any], float]
+
+
+def weights(hidden: int, words: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """Return weights of all walks."""
+    draw = np.random.default_rng(seed)
+    shapes = {
+        "embed": (words, hidden),
+        "node": (2 * hidden, 5 * hidden),
+        "step": (2 * hidden, 4 * hidden),
+        "out": (hidden, words),
+        "score": (hidden, 1),
+        "judge": (3 * hidden, 2),
+    }
+    return {
+        name: draw.normal(0, 1 if name == "embed" else shape[0] ** -0.5, shape).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+
+
+def walks(t: Tensors, hidden: int) -> dict[str, Any]:  # noqa: PLR0915 - five models
+    """Return the walks by name."""
+    ops, w = t.ops, t.weights
+
+    def lstm(gates: Any, c: Any) -> tuple[Any, Any]:
+        i, f, o, u = (gates[k * hidden : (k + 1) * hidden] for k in range(4))
+        c = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(u)
+        return ops.sigmoid(o) * ops.tanh(c), c
+
+    @t.cell
+    def leaf(word: Any) -> Any:
+        x = t.row(w["embed"], word)
+        return ops.tanh(x), x
+
+    @t.cell
+    def node(left: Any, right: Any) -> Any:
+        (h, c), (k, d) = left, right
+        gates = ops.matmul(t.concat([h, k]), w["node"])
+        i, f, g, o, u = (gates[j * hidden : (j + 1) * hidden] for j in range(5))
+        c = ops.sigmoid(f) * c + ops.sigmoid(g) * d + ops.sigmoid(i) * ops.tanh(u)
+        return ops.sigmoid(o) * ops.tanh(c), c
+
+    @t.cell
+    def step(word: Any, state: Any) -> Any:
+        h, c = state
+        return lstm(ops.matmul(t.concat([t.row(w["embed"], word), h]), w["step"]), c)
+
+    @t.cell
+    def best(h: Any) -> Any:
+        return ops.argmax(ops.matmul(h, w["out"]))
+
+    @t.cell
+    def chances(h: Any) -> Any:
+        return ops.log_softmax(ops.matmul(h, w["out"]), -1)
+
+    @t.cell
+    def score(h: Any) -> Any:
+        return ops.matmul(h, w["score"])[0]
+
+    @t.cell
+    def judge(word: Any, top: Any, second: Any) -> Any:
+        return ops.argmax(ops.matmul(t.concat([t.row(w["embed"], word), top, second]), w["judge"]))
+
+    @t.cell
+    def squared(h: Any) -> Any:
+        return ops.sum(h * h)
+
+    def encode(tree: Any) -> Any:
+        return leaf(tree) if isinstance(tree, int) else node(encode(tree[0]), encode(tree[1]))
+
+    def decode(tree: Any) -> list[int]:
+        state, word, said = encode(tree), START, []
+        while word != END and len(said) < LONGEST:
+            state = step(word, state)
+            word = int(best(state[0]))
+            said.append(word)
+        return said
+
+    def beams(tree: Any) -> list[int]:
+        found, done = [(0.0, [START], encode(tree))], []
+        while found and len(found[0][1]) <= 20:
+            states = [step(words[-1], state) for _, words, state in found]
+            scores = [chances(h) for h, _ in states]
+            grown = []
+            for (total, words, _), state, own in zip(found, states, scores, strict=True):
+                numbers = own.numpy()
+                best_words = np.argpartition(-numbers, BEAMS)[:BEAMS].tolist()
+                grown += [(total + float(numbers[word]), [*words, word], state) for word in best_words]
+            kept = sorted(grown, key=lambda beam: -beam[0])[:BEAMS]
+            done += [beam for beam in kept if beam[1][-1] == END]
+            found = [beam for beam in kept if beam[1][-1] != END]
+        said: list[int] = max(done + found, key=lambda beam: beam[0])[1]
+        return said
+
+    def halting(example: tuple[int, float]) -> int:
+        word, bar = example
+        state, times = leaf(word), 0
+        while times < LIMIT and t.read(score(state[0])) > bar - 0.3 * times:
+            state, times = step(word, state), times + 1
+        t.loss(squared(state[0]))
+        return times
+
+    def adaptive(example: tuple[int, float]) -> int:
+        word, bias = example
+        state, mean, left, times = leaf(word), None, t.number(1.0), 0
+        while True:
+            state, times = step(word, state), times + 1
+            p = ops.sigmoid(score(state[0]) - bias)
+            over = times == LIMIT or t.read(p) >= t.read(left) - 0.01
+            weight = left if over else p
+            mean = state[0] * weight if mean is None else mean + state[0] * weight
+            if over:
+                break
+            left = left - p
+        t.loss(squared(mean) + left)
+        return times
+
+    def parse(words: list[int]) -> list[int]:
+        stack: list[Any] = []
+        i, actions, nothing = 0, [], leaf(START)
+        while i < len(words) or len(stack) > 1:
+            if len(stack) < 2:
+                action = SHIFT
+            elif i == len(words):
+                action = REDUCE
+            else:
+                action = int(judge(words[i], stack[-1][0], (stack[-2] if len(stack) > 1 else nothing)[0]))
+            actions.append(action)
+            if action == SHIFT:
+                stack.append(leaf(words[i]))
+                i += 1
+            else:
+                right = stack.pop()
+                stack.append(node(stack.pop(), right))
+        return actions
+
+    return {"decode": decode, "beams": beams, "halting": halting, "adaptive": adaptive, "parse": parse}
+
+
+def ours(values: dict[str, np.ndarray]) -> Tensors:
+    """Return what foldbatch calls things."""
+    parameters = {name: fb.Parameter([*value.shape], init=value, name=name) for name, value in values.items()}
+    loss = fb.cell(lambda x: fb.loss(x))  # noqa: PLW0108 - fb.loss has an argument that is no tensor
+    return Tensors(fb.ops, fb.cell, fb.ops.concat, parameters, loss, fb.tensor, fb.ops.gather, float)
