@@ -10,6 +10,7 @@ from functools import partial
 from importlib.util import find_spec
 from statistics import median
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from rich.console import RenderableType

@@ -108,7 +108,8 @@ def walks(t: Tensors, hidden: int) -> dict[str, Any]:  # noqa: PLR0915 - five mo
         return leaf(tree) if isinstance(tree, int) else node(encode(tree[0]), encode(tree[1]))
 
     def decode(tree: Any) -> list[int]:
-        state, word, said = encode(tree), START, []
+        state, word = encode(tree), START
+        said: list[int] = []
         while word != END and len(said) < LONGEST:
             state = step(word, state)
             word = int(best(state[0]))
@@ -116,7 +117,8 @@ def walks(t: Tensors, hidden: int) -> dict[str, Any]:  # noqa: PLR0915 - five mo
         return said
 
     def beams(tree: Any) -> list[int]:
-        found, done = [(0.0, [START], encode(tree))], []
+        found: list[Any] = [(0.0, [START], encode(tree))]
+        done: list[Any] = []
         while found and len(found[0][1]) <= 20:
             states = [step(words[-1], state) for _, words, state in found]
             scores = [chances(h) for h, _ in states]
