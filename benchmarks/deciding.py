@@ -83,7 +83,7 @@ def run(
 
     Args:
         pairs: the trees, as nested pairs of numbers.
-        hidden: sizes of states; tasks but the halting loop take the first.
+        hidden: sizes of states; decoding and the halting loop take all, others the first.
         repeats: how often everything runs.
         backend: of ours.
         only: the tasks wanted; all by default.
@@ -97,7 +97,7 @@ def run(
     for name, examples in data.items():
         if only and name not in only:
             continue
-        for size in hidden if name == "halting" else hidden[:1]:
+        for size in hidden if name in ("decode", "halting") else hidden[:1]:
             values = weights(size, WORDS)
             program = fb.compile(walks(ours(values), size)[name], backend, threads=1)
             trains = name in ("halting", "adaptive")

@@ -67,7 +67,7 @@ class Peer:
             said: list[Any] = []
             while len(said) < LONGEST and bool(going.any()):
                 h, c = self._step(words, h, c)
-                words = (h @ self.weights["out"]).argmax(1)
+                words = (h @ self.weights["out"] + self.weights["end"]).argmax(1)
                 said.append(words)
                 going &= words != END
             columns = torch.stack(said, 1).tolist()

@@ -127,6 +127,7 @@ class UnderWay:
         self._stretch: list[tuple[int, int, int]] = []
         self._stretches: list[tuple[int, int, int]] = []
         self._max_calls = tracer.max_calls
+        self._failures = False
         self._parts: dict[Signature, list[Noted]] = {}
         self._labels: dict[Signature, list[list[Any]]] = {}
         self._numbers: list[int] = []
@@ -176,31 +177,31 @@ class UnderWay:
     def _go(self, fiber: Fiber, sent: Any) -> None:
         """Let a fiber run until it waits or ends."""
         walked = fiber.walked
-        if walked.error is not None or (fiber.join is not None and fiber.join.failed):
+        if self._failures and (walked.error is not None or (fiber.join is not None and fiber.join.failed)):
             return
         self._fiber = fiber
         first = begin(walked.number, self._max_calls - walked.made)
-        failed: Exception | None = None
         try:
             asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else fiber.switch(sent)
         except RecursionError:
             raise
         except Exception as error:  # noqa: BLE001 - it is raised where it belongs
-            failed = error
+            asked = error
         made = GLOBALS["N"] - first
         if made:
             self._stretch.append((walked.place, made, walked.made))
             walked.made += made
-        if failed is not None:
-            self._failed(fiber, failed)
+        if isinstance(asked, Value):
+            if asked.n >= self._first:
+                self._waiting.append((fiber, asked))
+            else:  # it was awaited, and is there already
+                self._ready.append((fiber, None))
         elif asked is None:
             self._ended(fiber)
         elif asked.__class__ is Fork:
             self._fork(fiber, asked)
-        elif asked.n < self._first:  # it was awaited, and is there already
-            self._ready.append((fiber, None))
         else:
-            self._waiting.append((fiber, asked))
+            self._failed(fiber, asked)
 
     def _ended(self, fiber: Fiber) -> None:
         if isinstance(fiber.result, CoroutineType):
@@ -216,6 +217,7 @@ class UnderWay:
                 self._ready.append((join.fiber, join.results))
 
     def _failed(self, fiber: Fiber, error: Exception) -> None:
+        self._failures = True
         if fiber.join is not None:
             fiber.join.failed = True
             self._ready.append((fiber.join.fiber, _Thrown(error)))
