@@ -13,14 +13,8 @@ from benchmarks.command import main
 @pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch: pip install 'foldbatch[torch]'")
 def test_ours_and_pytorchs_walks_agree() -> None:
     rows = deciding.run([(3, (4, 5)), 7, ((8, 9), 2)], [8, 12], 1, "numpy")
-    assert [row.task for row in rows] == [
-        "decode, 8",
-        "beams, 8",
-        "halting, 8",
-        "halting, 12",
-        "adaptive, 8",
-        "parse, 8",
-    ]
+    names = "decode, 8; decode, 12; beams, 8; halting, 8; halting, 12; adaptive, 8; parse, 8"
+    assert "; ".join(row.task for row in rows) == names
     assert all(set(row.agree.values()) == {1.0} for row in rows)
     assert all(row.rounds > 0 for row in rows)
 
