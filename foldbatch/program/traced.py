@@ -217,22 +217,6 @@ def _own(planned: Planned, owner: object) -> Planned:
     return planned
 
 
-def trace_in_parts(
-    tracer: Tracer,
-    progress: bool,  # noqa: FBT001 - given by partial application
-    examples: Sequence[Any],
-    numbers: Sequence[int],
-) -> list[Trace]:
-    """Do what `Tracer.trace_all` does, with a bar."""
-    traces: list[Trace] = []
-    with Bar("tracing", len(examples), shown=progress) as bar:
-        for start in range(0, len(examples), TRACED):
-            part = slice(start, start + TRACED)
-            traces += tracer.trace_all(examples[part], numbers[part])
-            bar.advance(len(examples[part]))
-    return traces
-
-
 def digests(model: Model, source: str, policy: str) -> dict[str, str]:
     """Return digests of everything that decides the form of traces; the keys are words for errors."""
     cells = [
