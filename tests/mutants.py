@@ -29,6 +29,7 @@ LIMIT = 600  # seconds that a run of tests may take
 LAWS = "tests/test_laws.py"
 PROGRAMS = (LAWS, "-k", "one_by_one and blocks")
 WALKS = (LAWS, "-k", "one_by_one and functions")
+ROUNDS = ("tests/functions/test_rounds.py",)
 ONCE = (LAWS, "-k", "once_failed")
 DEEP = (LAWS, "-k", "many_levels")
 ZOO = (LAWS, "-k", "zoo")
@@ -466,6 +467,77 @@ MUTANTS = (
         "                setattr(learnt, name, value)",
         "                pass",
         tests=WALKS,
+    ),
+    # -- rounds
+    Mutant(
+        "values of earlier rounds come in in the wrong order",
+        "functions/rounds.py",
+        "array[rows, c] = np.arange(count, count + len(reads[i]))",
+        "array[rows, c] = np.arange(count, count + len(reads[i]))[::-1]",
+        tests=ROUNDS,
+    ),
+    Mutant(
+        "rounds of other integers share a schedule",
+        "functions/rounds.py",
+        "*[array.tobytes() for array in part.arrays]",
+        "*[array.shape for array in part.arrays]",
+        tests=ROUNDS,
+    ),
+    Mutant(
+        "random numbers are keyed by the call's number in the round",
+        "functions/rounds.py",
+        "found: Index = own + ahead.take(own)",
+        "found: Index = own",
+        tests=ROUNDS,
+    ),
+    Mutant(
+        "rounds of training run the kernels of inference",
+        "program/deciding.py",
+        "training=self.training and own.phased",
+        "training=False",
+        tests=ROUNDS,
+    ),
+    Mutant(
+        "complete traces have calls in the order of rounds",
+        "functions/deciding.py",
+        'order = np.argsort(rows[:, 0], kind="stable")',
+        "order = np.arange(len(rows))",
+        tests=ROUNDS,
+    ),
+    Mutant(
+        "elements of lists stay in the order of rounds",
+        "functions/deciding.py",
+        "elements.append(flat.take(index + np.arange(len(index)), axis=0).ravel())",
+        "elements.append(flat.ravel())",
+        tests=ROUNDS,
+    ),
+    Mutant(
+        "numbers go to the wrong examples",
+        "functions/deciding.py",
+        "go(fiber, next(rows[value.__class__]))",
+        "go(fiber, [*rows[value.__class__]][-1] if len(waiting) == 2 else next(rows[value.__class__]))",
+        tests=ROUNDS,
+    ),
+    Mutant(
+        "a value of another example can be read",
+        "functions/deciding.py",
+        "number < 0 or self.store.example[number] != walked.place",
+        "number < 0",
+        tests=ROUNDS,
+    ),
+    Mutant(
+        "a round may read values of other examples",
+        "functions/rounds.py",
+        "if (of >= by).any() or (store.example.take(of) != store.example.take(by)).any():",
+        "if (of >= by).any():",
+        tests=ROUNDS,
+    ),
+    Mutant(
+        "an example's calls are counted anew in each stretch",
+        "functions/deciding.py",
+        "walked.made += made",
+        "walked.made = made",
+        tests=ROUNDS,
     ),
     # -- optimizers, blocks, data, files
     Mutant(

@@ -17,7 +17,7 @@ from foldbatch.functions.notes import Lists, Notes, begin, noting, session
 from foldbatch.functions.rounds import LEAK, Computing, Noted, Rounds, Stretches
 from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
-from foldbatch.functions.tracer import FunctionTracer, integers
+from foldbatch.functions.tracer import FunctionTracer, integers, joined_result
 from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.garbage import no_garbage
@@ -128,6 +128,7 @@ class UnderWay:
         self._stretches: list[tuple[int, int, int]] = []
         self._max_calls = tracer.max_calls
         self._failures = False
+        self._result = tracer.learnt.result
         self._parts: dict[Signature, list[Noted]] = {}
         self._labels: dict[Signature, list[list[Any]]] = {}
         self._numbers: list[int] = []
@@ -362,9 +363,7 @@ class UnderWay:
 
     def results(self) -> list[Any]:
         """Return what walks returned, with arrays in the place of values, or the errors that they raised."""
-        return [
-            walked.result if walked.error is None else walked.error for walked in map(self.shown, self.walked)
-        ]
+        return [self.shown(walked).result if walked.error is None else walked.error for walked in self.walked]
 
     def shown(self, walked: Walked) -> Walked:
         """Put arrays into the place of values in a result; they must have been computed."""
@@ -375,6 +374,7 @@ class UnderWay:
                 raise self._not_own(walked)
             return np.array(self.store.row(value.__class__, n))
 
+        self._result = joined_result(self._result, walked.result, 0, [], set(), walked.number)
         walked.result = _replaced(walked.result, number)
         return walked
 

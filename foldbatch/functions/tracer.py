@@ -330,14 +330,7 @@ class FunctionTracer:
         seen: set[int] = set()
         for value, start, number in zip(notes.results, starts, numbers, strict=False):
             held: list[Any] = []
-            type_ = _taken(value, start, held, seen, number)
-            found = _joined(result, type_)
-            if found is None:
-                expected = f"a result of {result}, as of other examples"
-                raise WalkError(
-                    f"walk at example {number}", expected, str(type_), "return the same structure"
-                )
-            result = found
+            result = joined_result(result, value, start, held, seen, number)
             kept.append(held)
         sources = (
             {outputs[o] for o in np.unique(owner[np.array([*seen], np.int64) - notes.start])}
@@ -616,6 +609,22 @@ class _Number:
 @dataclass(frozen=True, slots=True)
 class _Several:
     items: list[Any]
+
+
+def joined_result(
+    known: Type | None, value: Any, start: int, held: list[Any], seen: set[int], example: int
+) -> Type:
+    """Return the type of results, those known and one more; put its terminals into `held`.
+
+    Raises:
+        WalkError: when it is of another structure, or holds what no result is.
+    """
+    type_ = _taken(value, start, held, seen, example)
+    found = _joined(known, type_)
+    if found is None:
+        expected, fix = f"a result of {known}, as of other examples", "return the same structure"
+        raise WalkError(f"walk at example {example}", expected, str(type_), fix)
+    return found
 
 
 def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) -> Type:

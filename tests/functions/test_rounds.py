@@ -375,3 +375,36 @@ def halving_with_loss(number: float) -> None:
     while float(x) >= 1:
         x = scaled(x)
     fb.loss(scaled(x))
+
+
+def test_both_passes_draw_alike() -> None:
+    """What a round drew, and was read, is what the complete trace draws: of dropout in training, of samples always."""
+    dropout, w = fb.Dropout(0.5), fb.Parameter([3], init=1.0, name="w")
+    drop = fb.cell(lambda x: dropout(x * w))
+    learn = fb.cell(lambda x: fb.loss(fb.ops.sum(x)))
+
+    def walk(numbers: list[float]) -> Any:
+        x = fb.tensor(numbers)
+        seen, kept, drawn = [], [], 1
+        while len(seen) < 3 or (drawn and len(seen) < 6):
+            x = drop(x + 1.0)
+            fb.ops.sum(x)  # takes a number, and the complete model leaves it out
+            learn(x)
+            sampled = fb.ops.sample(x * 0.1)
+            drawn = int(sampled)
+            kept.append((x, sampled))
+            seen.append(repr((x.tolist(), drawn)))
+        return kept, seen
+
+    program = fb.compile(walk, "numpy", seed=3)
+    batch = [[1.0, 2.0, 3.0], [0.5, 0.5, 0.5], [2.0, 1.0, 0.0]] * 4
+    program.run(batch)
+    for results in (
+        program.step(batch, step=4).results,
+        program.run(batch, step=4, losses=True),
+        program.run(batch, step=4),
+    ):
+        for kept, seen in results:
+            assert [repr((x.tolist(), int(sampled))) for x, sampled in kept] == seen
+    assert program.step(batch, step=4).results[0][1] != program.step(batch, step=5).results[0][1]
+    assert any(" 0.0," in text for _, seen in program.step(batch, step=4).results for text in seen)
