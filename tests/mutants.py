@@ -30,6 +30,7 @@ LAWS = "tests/test_laws.py"
 PROGRAMS = (LAWS, "-k", "one_by_one and blocks")
 WALKS = (LAWS, "-k", "one_by_one and functions")
 ROUNDS = ("tests/functions/test_rounds.py",)
+ONCE = (LAWS, "-k", "once_failed")
 DEEP = (LAWS, "-k", "many_levels")
 ZOO = (LAWS, "-k", "zoo")
 DRAWS = ("tests/blocks/layers/test_dropout.py", "tests/engines/test_keys.py")
@@ -546,6 +547,7 @@ MUTANTS = (
         "walked.made = made",
         tests=ROUNDS,
     ),
+    # -- rounds
     # -- optimizers, blocks, data, files
     Mutant(
         "Adam forgets a bias correction",

@@ -169,30 +169,34 @@ def test_an_endless_walk_is_stopped_at_its_line() -> None:
 
 
 def test_values_of_other_examples_are_refused() -> None:
-    kept: list[Any] = []
+    kept: dict[float, Any] = {}
 
     def reads(number: float) -> Any:
-        x = fb.tensor(number)
-        kept.append(x)
-        float(x)
-        return float(kept[0])
+        kept[number] = fb.tensor(number)
+        float(kept[number])
+        return float(kept[1.0])
 
     def calls(number: float) -> Any:
-        x = fb.tensor(number)
-        kept.append(x)
+        kept[number] = x = fb.tensor(number)
         float(x)
-        return kept[0] + x
+        return kept[1.0] + x
 
     def returns(number: float) -> Any:
-        kept.append(fb.tensor(number))
-        float(kept[-1])
-        return kept[0]
+        kept[number] = fb.tensor(number)
+        float(kept[number])
+        return kept[1.0]
 
-    for walk in (reads, calls, returns):
-        program = fb.compile(walk, "numpy")
-        for _ in range(2):  # the first time decides and traces, the second time leaves it at the rounds
+    def pending(number: float) -> Any:
+        kept[number] = fb.tensor(number)
+        return float(kept[1.0] + 1.0)
+
+    for walk in (reads, calls, returns, pending):
+        for runs in ([[1.0]], []):  # where it has decided before, run leaves it at the rounds
+            program = fb.compile(walk, "numpy")
+            for batch in runs:
+                program.run(batch)
             kept.clear()
-            with pytest.raises(fb.errors.WalkError, match="at example [01]: expected (a )?values?"):
+            with pytest.raises(fb.errors.WalkError, match="at example 1: expected (a )?values?"):
                 program.run([1.0, 2.0])
 
 
