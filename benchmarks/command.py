@@ -13,6 +13,7 @@ from benchmarks import (
     compiler_tables,
     figures,
     fold_paper_tables,
+    functions,
     growth,
     planning,
     policies,
@@ -37,6 +38,7 @@ CASES: tuple[Case, ...] = (
     planning.CASE,
     compiler_tables.CASE,
     schedule.CASE,
+    functions.CASE,
 )
 
 
