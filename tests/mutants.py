@@ -169,6 +169,7 @@ MUTANTS = (
         "static/memory.py",
         "    return any(root.get(y) is x for i, y in enumerate(node.inputs) if i != operand)\n",
         "    return False\n",
+        tests=BUFFERS,
     ),
     Mutant(
         "a fused loop overwrites an operand that a later sweep reads",
