@@ -111,9 +111,11 @@ def test_its_derivatives_follow_from_its_paragraph() -> None:
 
 def test_onnx_needs_a_translation() -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    from foldbatch.exporting.checking import run, session_of  # noqa: PLC0415 - it needs onnxruntime
-
-    from foldbatch.exporting.exporter import Exporter  # noqa: PLC0415
+    from foldbatch.exporting.exporter import (  # noqa: PLC0415 - it needs onnxruntime
+        Exporter,
+        run,
+        session_of,
+    )
     from foldbatch.exporting.operators import TRANSLATIONS  # noqa: PLC0415
 
     block = fb.Record((fb.Vector(3, "float64"),) * 2) >> fb.Function(lambda x, y: apply("hinge", x, y))
