@@ -288,10 +288,10 @@ def loop(n, h, b, s):
 def loop(n, g, b, x, rows, out, s):
     for r in range(n):
         for j in range(SIZE * u8(3)):
-            g[r * SIZE * u8(4) + j] = sigmoid_f4(g[r * SIZE * u8(4) + j] + b[j])
+            g[r * SIZE * u8(4) + j] = sigmoid(g[r * SIZE * u8(4) + j] + b[j])
         to = u8(rows[r]) * SIZE
         for j in range(SIZE):
-            u = tanh_f4(g[(r * u8(4) + u8(3)) * SIZE + j] + b[SIZE * u8(3) + j])
+            u = tanh(g[(r * u8(4) + u8(3)) * SIZE + j] + b[SIZE * u8(3) + j])
             left = g[r * SIZE * u8(4) + j] * x[r * SIZE * u8(2) + j]
             right = g[(r * u8(4) + u8(1)) * SIZE + j] * x[(r * u8(2) + u8(1)) * SIZE + j]
             g[(r * u8(4) + u8(3)) * SIZE + j] = u
