@@ -116,6 +116,7 @@ class UnderWay:
         keep_going: bool = False,
     ) -> None:
         self._rounds, self._computing, self._tracer = rounds, computing, tracer
+        rounds.read(tracer.learnt.own)
         self._traced, self._keep_going = traced, keep_going
         self._start = self._first = GLOBALS["N"]
         self._notes = Notes(self._start)

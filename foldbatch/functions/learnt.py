@@ -42,6 +42,12 @@ class Learnt:
     own: dict[Parameter, Parameter] = field(default_factory=dict)
     decides: bool = False
 
+    def admit(self, signatures: Sequence[Signature]) -> None:
+        """Take over cells, and the parameters that they read, in the order in which these were made."""
+        self.cells |= dict.fromkeys(signatures)
+        parameters = [self.own.get(p, p) for signature in signatures for p in signature.parameters()]
+        self.parameters |= dict.fromkeys(sorted(parameters, key=lambda parameter: parameter.order))
+
 
 def with_own(nodes: Sequence[Node], own: Mapping[Parameter, Parameter]) -> list[Node]:
     """Return what nodes are when they read other parameters."""

@@ -25,6 +25,7 @@ from foldbatch.functions.tracer import Linked, bare_column, learn_wire, link_lea
 from foldbatch.functions.values import Value, value_class
 from foldbatch.model.model import Model
 from foldbatch.model.needed import PrunedDraft
+from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import Index, Trace
@@ -207,6 +208,10 @@ class Rounds:
         self._bounds: list[list[int | None]] = []
         self._tables: dict[Any, _Table] = {}
 
+    def read(self, own: dict[Parameter, Parameter]) -> None:
+        """Read parameters of a program's own in the place of those of layers, see `Learnt.own`."""
+        self._learnt.own = own
+
     def compute(
         self,
         computing: Computing,
@@ -273,8 +278,7 @@ class Rounds:
     def _admit(self, signature: Signature) -> None:
         """Learn of a cell."""
         learnt = self._learnt
-        learnt.cells[signature] = None
-        learnt.parameters |= dict.fromkeys(signature.parameters())
+        learnt.admit([signature])
         learnt.results |= {(signature, j) for j in range(len(signature.outputs))}
         self._linked = None
 

@@ -194,7 +194,11 @@ def _cell_data(cell: Cell, places: _Places, sink: _Sink) -> Any:
             return {"layer": [places.of(layer, where), arguments]}
         case ("op", name, pattern, options):
             given = [
-                {"read": None if read is None else to_data(read, sink)} if dynamic else [to_data(x, sink)]
+                {"read": None if read is None else to_data(read, sink)}
+                if dynamic
+                else {"variable": places.of(x, where)}
+                if isinstance(x, Parameter)
+                else [to_data(x, sink)]
                 for x, dynamic, read in pattern
             ]
             named = [[key, to_data(x, sink)] for key, x in options.items()]
@@ -255,7 +259,7 @@ class _Places:
 
     def _add(self, value: Any, path: list[Any]) -> None:
         """Note where a part stands, and those in it; the first place counts."""
-        if isinstance(value, TensorBlock | Module):
+        if isinstance(value, TensorBlock | Module | Parameter):
             if id(value) in self._paths:
                 return
             self._paths[id(value)] = path
@@ -391,8 +395,8 @@ def _variable(path: Any, source: _Source) -> Any:
     value = variable_of(first, source.trust)
     for key in keys:
         value = dict(_inside(value)).get(key)
-    if not isinstance(value, TensorBlock | Module):
-        expected = "a layer or a Module, as when the file was saved"
+    if not isinstance(value, TensorBlock | Module | Parameter):
+        expected = "a layer, a Parameter or a Module, as when the file was saved"
         raise ModelError(".".join(map(str, path)), expected, describe_value(value), CHANGED)
     return value
 
@@ -437,6 +441,8 @@ def _operand(data: Any, source: _Source) -> loose.Given:
             return None, True, None
         case {"read": type_}:
             return None, True, _tensor_type(type_, source)
+        case {"variable": path}:
+            return _variable(path, source), False, None
     return from_data(data[0], source), False, None
 
 

@@ -313,9 +313,7 @@ class FunctionTracer:
         new = [signature for signature in notes.lists if signature not in learnt.cells]
         if new:
             grown = True
-            learnt.cells |= dict.fromkeys(new)
-            parameters = [learnt.own.get(p, p) for signature in new for p in signature.parameters()]
-            learnt.parameters |= dict.fromkeys(sorted(parameters, key=lambda parameter: parameter.order))
+            learnt.admit(new)
         for signature, rows in arrays.items():
             for i in range(len(signature.operands)):
                 single = signature.operands[i][1].type

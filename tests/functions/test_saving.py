@@ -84,6 +84,15 @@ class Net(Part):
     def other(self, example):
         return self(example)
 
+scale = fb.Parameter([], init=1.0, name="scale")
+
+def deciding(example):
+    value, steps = fb.tensor(example["vector"][0] + 2.0) * scale, 0
+    while value > 0.5:
+        value, steps = value * 0.5, steps + 1
+    fb.loss(value * value)
+    return value, steps
+
 net = Net()
 nets = {"first": [net]}
 scaled = partial(walk)
@@ -162,7 +171,7 @@ def assert_same(one: fb.Program, other: fb.Program) -> None:
     assert repr(one.debug(EXAMPLES[0]).result) == repr(other.debug(EXAMPLES[0]).result)
 
 
-@pytest.mark.parametrize("name", ["walk", "scaled", "net", "net.other"])
+@pytest.mark.parametrize("name", ["walk", "scaled", "net", "net.other", "deciding"])
 def test_a_loaded_program_is_the_saved_one_and_learns_nothing(model, tmp_path, name):
     walk = eval(f"m.{name}", {"m": model()})
     program = trained(walk)
