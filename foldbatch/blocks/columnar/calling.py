@@ -147,12 +147,6 @@ def user_functions(globals_: Mapping[str, Any]) -> list[UserFunction] | None:
     return functions
 
 
-def are_pure(globals_: Mapping[str, Any]) -> bool:
-    """Return whether all functions of the user among a program's globals are known to be pure."""
-    functions = user_functions(globals_)
-    return functions is not None and all(function.is_pure for function in functions)
-
-
 def _is_ours(value: Any) -> bool:
     """Return whether a function is of the room of blocks, and holds nothing of the user's.
 

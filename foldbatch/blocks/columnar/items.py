@@ -22,7 +22,6 @@ from foldbatch.blocks.columnar.kinds import (
     Stored,
     ranges,
     take,
-    unstored,
 )
 from foldbatch.trees import Tree
 from foldbatch.trees.records import ColumnStore
@@ -137,34 +136,6 @@ def _sliced(column: Lists, key: slice) -> Lists:
     step = 1 if key.step is None else int(key.step)
     places = np.repeat(starts + first, counts) + step * ranges(np.zeros_like(counts), counts)
     return Lists(counts, tuple(take(part, places) for part in column.items))
-
-
-def picked(column: Column, numbers: Column) -> Column:
-    """Return one item of each lane's list, by a number that the lane has.
-
-    Raises:
-        Refused: where there is no such item.
-    """
-    lists, numbers = Lists(*listed(column)), unstored(numbers)
-    if not isinstance(numbers, Data) or set(map(type, numbers.objects)) - {int}:
-        raise Refused("it picks an item by what is no int")
-    places = np.array(numbers.objects, np.int64)[numbers.codes]
-    places = np.where(places < 0, lists.lengths + places, places)
-    if ((places < 0) | (places >= lists.lengths)).any():
-        raise Refused(LACKING)
-    starts = np.cumsum(lists.lengths) - lists.lengths
-    return _whole([take(part, starts + places) for part in lists.items])
-
-
-def zipped(columns: Sequence[Column]) -> tuple[Array, list[tuple[Column, ...]]]:
-    """Return lists side by side, cut to the shortest: their lengths, and the parts of each one's items."""
-    lists = [Lists(*listed(column)) for column in columns]
-    lengths = np.minimum.reduce([column.lengths for column in lists])
-    parts = []
-    for column in lists:
-        starts = np.cumsum(column.lengths) - column.lengths
-        parts.append(tuple(take(part, ranges(starts, lengths)) for part in column.items))
-    return lengths, parts
 
 
 def lengths_of(column: Column) -> Array:
