@@ -466,7 +466,7 @@ MUTANTS = (
         "functions/tracer.py",
         "                setattr(learnt, name, value)",
         "                pass",
-        tests=WALKS,
+        tests=("tests/functions/test_refusals.py",),
     ),
     # -- rounds
     Mutant(

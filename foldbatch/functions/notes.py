@@ -34,7 +34,7 @@ LOCK: Final = threading.RLock()  # one run at a time
 if hasattr(os, "register_at_fork"):  # forks wait for the end of a run, so that a child has none half done
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 MANY = 1_000_000  # numbers of calls, after which a run ends
-DEEP = 10_000_000  # calls within calls in a walk
+DEEP = 1_000_000  # calls within calls in a walk; one without an end is refused within seconds
 OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
 
 

@@ -221,8 +221,8 @@ def _spec_data(spec: Spec, signature: Signature, sink: _Sink) -> Any:
         case DataSpec(type_, found, form):
             name = None if found is None else f"{found.__module__}:{found.__qualname__}"
             return {"data": [to_data(type_, sink), name, None if form is None else [list(form[0]), form[1]]]}
-        case ListSpec(element):
-            return {"list": None if element is None else _spec_data(element, signature, sink)}
+        case ListSpec(element, hinted):
+            return {"list": None if element is None else [_spec_data(element, signature, sink), hinted]}
         case StaticSpec(value):
             data = to_data(value, sink)
             _refuse_lost(f"the cell {signature.name}", sink)
@@ -334,6 +334,7 @@ def from_written(
     if parameters.keys() != dict(plain.parameters).keys():
         raise refused("parameters that no cell reads")
     learnt.version = 1 if learnt.cells or learnt.result is not None else 0
+    learnt.parameters = dict.fromkeys(parameters[name] for name, _ in plain.parameters)
     return walk, learnt, {name: parameters[name] for name, _ in plain.parameters}
 
 
@@ -449,8 +450,8 @@ def _spec_of(data: Any, source: _Source) -> Spec:
             return DataSpec(_tensor_type(type_, source), _class_of_data(name, source), shaped)
         case "list", None:
             return ListSpec(None)
-        case "list", element:
-            return ListSpec(_spec_of(element, source))
+        case "list", [element, bool(hinted)]:
+            return ListSpec(_spec_of(element, source), hinted)
         case "static", value:
             return StaticSpec(from_data(value, source))
         case "object", None:
@@ -514,7 +515,7 @@ def _read_cell(
             own = Parameter(
                 parameter.type, parameter.init, parameter.name, trainable=trained[name], owner=parameter.owner
             )
-            own.given = parameter.given
+            own.given, own.number = parameter.given, parameter.number
             own.assign(source.arrays[name], name)
             learnt.own[parameter] = parameters[name] = own
         if parameters.get(name) is not learnt.own[parameter]:

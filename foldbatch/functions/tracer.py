@@ -247,7 +247,6 @@ class FunctionTracer:
         """Return a function that forgets what is learnt from now on."""
         learnt, linked = self.learnt, self._linked
         before = {f.name: copy(getattr(learnt, f.name)) for f in fields(learnt)}
-        before["wires"] = {slot: set(outputs) for slot, outputs in learnt.wires.items()}
 
         def undo() -> None:
             for name, value in before.items():
@@ -311,11 +310,12 @@ class FunctionTracer:
         """Take over what is new in notes; return results as traces hold them, with numbers of the run."""
         owner, outputs = self._owners(notes, arrays, numbers)
         learnt, grown = self.learnt, False
-        for signature in notes.lists:
-            if signature not in learnt.cells:
-                learnt.cells[signature] = None
-                learnt.parameters |= dict.fromkeys(learnt.own.get(p, p) for p in signature.parameters())
-                grown = True
+        new = [signature for signature in notes.lists if signature not in learnt.cells]
+        if new:
+            grown = True
+            learnt.cells |= dict.fromkeys(new)
+            parameters = [learnt.own.get(p, p) for signature in new for p in signature.parameters()]
+            learnt.parameters |= dict.fromkeys(sorted(parameters, key=lambda parameter: parameter.order))
         for signature, rows in arrays.items():
             for i in range(len(signature.operands)):
                 single = signature.operands[i][1].type
@@ -339,7 +339,7 @@ class FunctionTracer:
         )
         if result != learnt.result or not sources <= learnt.results:
             learnt.result, grown = result, True
-            learnt.results |= sources
+            learnt.results = learnt.results | sources
         learnt.version += grown
         return kept, owner, outputs
 
@@ -426,13 +426,14 @@ def learn_wire(
     learnt: Learnt, slot: Slot, owners: NDArray[np.int32], outputs: list[Output], type_: TensorType
 ) -> bool:
     """Take over the wires to a slot; return whether one is new."""
-    known = learnt.wires.setdefault(slot, set())
+    known = learnt.wires.get(slot, set())
     found = {outputs[o] for o in np.flatnonzero(np.bincount(owners)).tolist()} - known
     for signature, j in found:
         if signature.outputs[j].type != type_:
             expected, given = f"elements of {type_}", f"one of {signature.outputs[j].type}"
             raise WalkError(slot[0].name, expected, given, "elements of a list have one shape and dtype")
-    known |= found
+    if found:
+        learnt.wires[slot] = known | found  # a new set: the old one may come back
     return bool(found)
 
 
@@ -476,8 +477,7 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], kept_bytes: int | None) 
         flows[source].feed(by_type[type_])
     kept = needed(drafts, results)
     left = [each.draft for each in kept.values()]
-    parameters = sorted(learnt.parameters, key=lambda parameter: parameter.order)
-    model = link(left, learnt.result or VOID, results, parameters, kept_bytes)
+    model = link(left, learnt.result or VOID, results, list(learnt.parameters), kept_bytes)
     return Linked(learnt.version, model, tuple((cells[old], each) for old, each in kept.items()), model.form)
 
 

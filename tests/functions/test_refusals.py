@@ -163,3 +163,34 @@ def test_a_walk_that_brings_a_new_cell_at_each_run_is_refused() -> None:
 
     with pytest.raises(WalkError, match="expected calls of the same cells for the same examples"):
         fb.compile(lambda x: called(x, function=lambda y: y), "numpy").run([1.0])
+
+
+def test_what_a_refused_batch_has_shown_is_not_learnt() -> None:
+    embed, linear = fb.Embedding(5, 4, name="embed"), fb.Linear(4, name="linear")
+
+    def walk(words: list[Any]) -> Any:
+        h = embed(words[0])
+        return linear(h) if len(words) > 1 else h
+
+    program = fb.compile(walk, "numpy")
+    right, model = program.run([[1], [2]]), program.model
+    with pytest.raises(ExampleError, match="at example 1: expected int32 from 0 to 4, found int 9"):
+        program.run([[1], [9, 9]])
+    assert program.model is model
+    assert list(program.params) == ["embed.weight"]
+    np.testing.assert_array_equal(program.run([[1], [2]]), right)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_what_ends_a_walk_in_the_middle_leaves_nothing_behind(error: type[BaseException]) -> None:
+    program = sentence()
+    right, model = list(program.run([[1, 2], [4]])), program.model
+
+    def words() -> Any:
+        yield 3
+        raise error
+
+    with pytest.raises(error):
+        program.run([[1], words(), [2]])
+    assert program.model is model
+    np.testing.assert_array_equal(list(program.run([[1, 2], [4]])), right)

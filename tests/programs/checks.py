@@ -237,7 +237,9 @@ def check_learning(compiled: Program, program: WalkProgram, rng: Random) -> None
     After it the program has learnt all that its examples show.
     """
     options = {"kept_bytes": compiled.model.kept_bytes}
-    other = fb.compile(program.block, compiled.engine.name, threads=1, debug=True, options=options)
+    other = fb.compile(
+        program.block, compiled.engine.name, threads=1, debug=compiled.options.debug, options=options
+    )
     other.warm(rng.sample(program.examples, len(program.examples)))
     for example in rng.sample(program.examples, len(program.examples)):
         compiled.value_and_grad([example])

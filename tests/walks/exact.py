@@ -24,6 +24,7 @@ from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, input_node, lift, reachable
 from foldbatch.static.op import ragged
 from foldbatch.static.ops.random import KEY
+from foldbatch.static.passes.phase import in_phase
 from foldbatch.types import TensorType
 from tests.oracle import Meaning
 
@@ -209,7 +210,8 @@ class Interpreter:
         result = _numbered(made, ends)
         places = [(kind, name, label, _numbered(node, ends)) for kind, name, label, node in asides]
         drawn = [KEY] if KEY in reachable(ends, {*inputs, KEY}) else []
-        return Graph((*inputs, *drawn), tuple(ends)), (
+        graph = in_phase(Graph((*inputs, *drawn), tuple(ends)), training=False)
+        return graph, (
             result,
             [(kind, n, label, at.at) for kind, n, label, at in places],
         )
