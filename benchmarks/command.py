@@ -14,6 +14,7 @@ from benchmarks import (
     deciding,
     figures,
     fold_paper_tables,
+    functions,
     growth,
     planning,
     policies,
@@ -39,6 +40,7 @@ CASES: tuple[Case, ...] = (
     compiler_tables.CASE,
     deciding.CASE,
     schedule.CASE,
+    functions.CASE,
 )
 
 

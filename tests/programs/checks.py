@@ -238,7 +238,7 @@ def check_learning(compiled: Program, program: WalkProgram, rng: Random) -> None
     """
     options = {"kept_bytes": compiled.model.kept_bytes}
     other = fb.compile(
-        program.block, compiled.engine.name, threads=1, debug=compiled.options.debug, options=options
+        program.block, compiled.options.backend, threads=1, debug=compiled.options.debug, options=options
     )
     other.warm(rng.sample(program.examples, len(program.examples)))
     for example in rng.sample(program.examples, len(program.examples)):
