@@ -25,6 +25,7 @@ from foldbatch.errors import (
 )
 from foldbatch.functions.modules import is_walk
 from foldbatch.model.model import Model
+from foldbatch.model.tracer import Decide
 from foldbatch.params.parameters import Parameter
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
@@ -423,16 +424,19 @@ class Module(ParameterModule):
         refuse_replaced(self, self._mounted, self._memory)
         batch = examples if isinstance(examples, Planned) else listed(examples)
         variant = self.program._variants.for_run(batch, LOSSES if losses else NOTHING)
-        ready, traces, found, numbers = self._traced(batch, variant)
+        # PyTorch's generator, so that what is computed again, as by activation checkpointing, draws the same
+        step = int(torch.randint(2**62, ())) if (drew := self.training and self._draws) else 0
+        decide = self.program._deciding.decide(step, training=self.training)
+        ready, traces, found, numbers = self._traced(batch, variant, decide)
         self._take_over_new()
         own = self._parameters_to_train() if torch.is_grad_enabled() else {}
         reads = found if torch.is_grad_enabled() else []
         derivatives = ready.derivatives
         # of a batch that was planned, or of one tree seen before, there is a plan for the variant's own cells
         plan = traces if numbers else ready.traces.work(batch, ready)
-        # PyTorch's generator, so that what is computed again, as by activation checkpointing, draws the same
-        draws = self.training and self._draws
-        step = self.program._drawing(int(torch.randint(2**62, ()))) if draws else 0
+        if self.training and self._draws:
+            known = drew or variant.tracer.decides  # decisions have been drawn for this step
+            step = self.program._drawing(step if known else int(torch.randint(2**62, ())))
         if own or reads:
             settled = self.training or not self._phases
             pool = derivatives.pool_of(
@@ -477,7 +481,7 @@ class Module(ParameterModule):
         return own
 
     def _traced(
-        self, batch: Planned | Sequence[Any], variant: Variant
+        self, batch: Planned | Sequence[Any], variant: Variant, decide: Decide | None = None
     ) -> tuple[ReadyModel, list[Trace], list[Read], Sequence[int]]:
         """Return what runs traces, the traces, what was read of tensors now, and from which examples."""
         reads = TensorReads()
@@ -486,7 +490,7 @@ class Module(ParameterModule):
         def trace_all(examples: Sequence[Any], numbers: Sequence[int]) -> list[Trace]:
             nonlocal reads, traced
             reads, traced = TensorReads(), numbers
-            return variant.tracer.trace_all(examples, numbers, reads.look)
+            return variant.tracer.trace_all(examples, numbers, reads.look, decide)
 
         try:
             ready, traces = variant.all(batch, trace_all)

@@ -412,3 +412,22 @@ def test_both_passes_draw_alike() -> None:
             assert [repr((x.tolist(), int(sampled))) for x, sampled in kept] == seen
     assert program.step(batch, step=4).results[0][1] != program.step(batch, step=5).results[0][1]
     assert any(" 0.0," in text for _, seen in program.step(batch, step=4).results for text in seen)
+
+
+def test_a_module_of_pytorch_decides() -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+    module = fb.torch.Module(halving_with_result, "numpy")
+    numbers = [0.25, 5.0, 3.0]
+    module.program.run(numbers)
+    module.warm(numbers)
+    results = module(numbers)
+    torch.stack(list(results)).sum().backward()
+    found = module.program.vjp(numbers, [1.0] * 3).gradients["scale"]
+    assert dict(module.named_parameters())["scale"].grad.item() == pytest.approx(float(found))
+
+
+def halving_with_result(number: float) -> Any:
+    x = fb.tensor(number)
+    while float(x) >= 1:
+        x = scaled(x)
+    return scaled(x)
