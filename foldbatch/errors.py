@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from traceback import extract_tb
+from traceback import walk_tb
 
 PACKAGE = str(Path(__file__).parent)
 SHOWN = 5  # names of a list that a message shows
@@ -177,8 +177,9 @@ def counted(number: int, noun: str) -> str:
 
 def lines_outside(error: BaseException) -> list[str]:
     """Return the last line outside of the package that an error came through, as a traceback shows it."""
-    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(PACKAGE)]
-    return [f"foldbatch: at {frame.filename}:{frame.lineno}, in {frame.name}" for frame in frames[-1:]]
+    frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]  # reads no source
+    outside = [(code, line) for code, line in frames if not code.co_filename.startswith(PACKAGE)]
+    return [f"foldbatch: at {code.co_filename}:{line}, in {code.co_name}" for code, line in outside[-1:]]
 
 
 def frames_inside() -> int:
