@@ -23,6 +23,7 @@ from foldbatch.functions.learnt import Learnt, Output
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, bare_column, learn_wire, link_learnt
 from foldbatch.functions.values import Value, value_class
+from foldbatch.model.link import Known
 from foldbatch.model.model import Model
 from foldbatch.model.needed import PrunedDraft
 from foldbatch.params.parameters import Parameter
@@ -202,6 +203,7 @@ class Rounds:
     def __init__(self) -> None:
         self._learnt = Learnt()
         self._linked: Linked | None = None
+        self._known = Known()
         self._readers: dict[Signature, _Reader] = {}
         self._imports: dict[type[Value], int] = {}  # the number of each import cell, in the order of these
         self._none: list[tuple[NDArray[Any], ...]] = []
@@ -283,7 +285,7 @@ class Rounds:
         self._linked = None
 
     def _link(self) -> Linked:
-        linked = self._linked = link_learnt(self._learnt, frozenset(), None)
+        linked = self._linked = link_learnt(self._learnt, frozenset(), None, self._known)
         cells = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
         self._imports = {kind: cells.pop(earlier(kind))[0] for kind in self._imports}
         self._readers = {signature: _reader(k, signature, kept) for signature, (k, kept) in cells.items()}

@@ -27,7 +27,7 @@ from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, released
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Feed
-from foldbatch.model.link import link
+from foldbatch.model.link import Known, link
 from foldbatch.model.model import Model
 from foldbatch.model.needed import PrunedDraft, needed
 from foldbatch.model.tracer import Decide, Look, Written
@@ -90,6 +90,7 @@ class FunctionTracer:
         self.asides = asides
         self.arithmetic = arithmetic
         self.learnt = Learnt() if learnt is None else learnt
+        self._known = Known()
         self._linked = self._link()
 
     # -- what a tracer is
@@ -417,7 +418,7 @@ class FunctionTracer:
         return self._linked
 
     def _link(self) -> Linked:
-        return link_learnt(self.learnt, self.asides, self.kept_bytes)
+        return link_learnt(self.learnt, self.asides, self.kept_bytes, self._known)
 
 
 def learn_wire(
@@ -435,7 +436,7 @@ def learn_wire(
     return bool(found)
 
 
-def link_learnt(learnt: Learnt, asides: frozenset[str], kept_bytes: int | None) -> Linked:
+def link_learnt(learnt: Learnt, asides: frozenset[str], kept_bytes: int | None, known: Known) -> Linked:
     """Link the cells in an order that does not depend on the order in which they were learnt."""
     cells = sorted(learnt.cells, key=lambda signature: signature.key)
     number = {signature: k for k, signature in enumerate(cells)}
@@ -475,7 +476,7 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], kept_bytes: int | None) 
         flows[source].feed(by_type[type_])
     kept = needed(drafts, results)
     left = [each.draft for each in kept.values()]
-    model = link(left, learnt.result or VOID, results, list(learnt.parameters), kept_bytes)
+    model = link(left, learnt.result or VOID, results, list(learnt.parameters), kept_bytes, known)
     return Linked(learnt.version, model, tuple((cells[old], each) for old, each in kept.items()), model.form)
 
 

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from foldbatch.model.active import Arenas, active_ends
 from foldbatch.model.drafts import Draft
@@ -21,6 +22,27 @@ from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import Graph, Node, apply, reachable, substitute
 from foldbatch.static.packing import pack
 from foldbatch.types import TensorType, Type
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Known:
+    """What was made of cells when they were linked before, by all that decides it."""
+
+    made: dict[Hashable, Any] = field(default_factory=dict)
+    used: dict[Hashable, Any] = field(default_factory=dict)  # by the link under way
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what a key stands for, made if it is new."""
+        if key not in self.used:
+            self.used[key] = self.made[key] if key in self.made else make()
+        found: T = self.used[key]
+        return found
+
+    def forget(self) -> None:
+        """Forget what the link that ends did not use."""
+        self.made, self.used = self.used, {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +62,7 @@ def link(
     results: Iterable[Flow],
     parameters: Sequence[Parameter],
     kept_bytes: int | None = None,
+    known: Known | None = None,
 ) -> Model:
     """Return the model of connected cells.
 
@@ -49,17 +72,20 @@ def link(
         results: the wires whose values are tensors of results.
         parameters: in the order in which they are to be listed; those that no cell reads are left out.
         kept_bytes: how many bytes a call may keep for its backward pass; None is no bound.
+        known: of a caller that links again when a model has grown: cells that are as before are not staged
+            anew.
     """
-    results = list(results)
+    results, known = list(results), Known() if known is None else known
     wires = _all_wires(drafts, results)
     component = _components(drafts, wires)
     drafts = moved_upstream(map(closed, drafts), wires, component, results)
-    packed = [_packed(draft, component) for draft in drafts]
+    packed = [_packed(draft, component, known) for draft in drafts]
     arena_of, arenas = _arenas(packed, wires)
     reads = [[arena_of[group[0]] for group in p.wires] for p in packed]
     writes = [[arena_of[wire] for wire in p.outputs] for p in packed]
     ends = _ends(packed, component, reads, writes)
-    cells = tuple(stage_cell(p.graph, end, kept_bytes) for p, end in zip(packed, ends, strict=True))
+    cells = tuple(_staged(p.graph, end, kept_bytes, known) for p, end in zip(packed, ends, strict=True))
+    known.forget()
     signatures = tuple(
         _signature(p, cell, component[k], reads[k], writes[k])
         for k, (p, cell) in enumerate(zip(packed, cells, strict=True))
@@ -82,14 +108,20 @@ def link(
     )
 
 
-def _packed(draft: Draft, component: dict[object, int]) -> _Packed:
+def _staged(graph: CellGraph, ends: Ends, kept_bytes: int | None, known: Known) -> Cell:
+    trained = tuple(trainable(graph.results))
+    return known.get((graph, ends, kept_bytes, trained), lambda: stage_cell(graph, ends, kept_bytes))
+
+
+def _packed(draft: Draft, component: dict[object, int], known: Known) -> _Packed:
     singles = [node for node, _ in draft.operands]
     results = [*draft.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
     results = numbered_sites(results)
     recursive = {
         i for i, (_, wire) in enumerate(draft.operands) if component[wire] == component[draft.number]
     }
-    groups, new = pack(singles, results, recursive)
+    key = (tuple(singles), tuple(results), frozenset(recursive))
+    groups, new = known.get(key, lambda: pack(singles, results, recursive))
     single_wires = [wire for _, wire in draft.operands]
     nodes = [node for node, _ in groups]
     wires = [tuple(single_wires[i] for i in held) for _, held in groups]

@@ -1,0 +1,71 @@
+"""What was staged of a walk's cells is kept when it is linked again, as far as nothing that decides it has changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import foldbatch as fb
+
+ORDER = ["first", "second", "third"]
+
+
+def program() -> fb.Program:
+    """A walk that calls cells in the order that an example names."""
+    layers = {name: fb.Linear(2, name=name) for name in ORDER}
+
+    def made(name: str) -> Any:
+        def cell(x: Any) -> Any:
+            return fb.ops.tanh(layers[name](x))
+
+        cell.__name__ = name
+        return fb.cell(cell)
+
+    cells = {name: made(name) for name in ORDER}
+
+    def walk(names: list[str]) -> Any:
+        x = fb.tensor([0.5, -1.0])
+        for name in names:
+            x = cells[name](x)
+        fb.loss(fb.ops.sum(x))
+        return x
+
+    return fb.compile(walk, "numpy")
+
+
+def staged(one: fb.Program) -> dict[str, Any]:
+    return {cell.name: cell for cell in one.model.cells}
+
+
+def test_a_new_wire_stages_only_what_it_changes() -> None:
+    learns = program()
+    learns.warm([["first", "second"], ["third"]])
+    before = staged(learns)
+    learns.warm([["first", "third"]])
+    after = staged(learns)
+    assert after["second"] is before["second"]
+    assert after["third"] is not before["third"]  # what it reads has a gradient now
+    learns.warm([["second", "second"]])  # which is a recursion now
+    assert staged(learns)["second"] is not before["second"]
+    assert staged(learns)["third"] is after["third"]
+
+
+def test_what_is_kept_computes_as_what_is_staged_anew() -> None:
+    batches = [
+        [["first"]],
+        [["first", "second"], ["third"]],
+        [["third", "third", "first"], ["second", "first"]],
+    ]
+    learns = program()
+    for batch in batches:
+        learns.value_and_grad(batch)
+    fresh = program()
+    fresh.warm([example for batch in batches for example in batch])
+    for name, value in learns.params.items():
+        fresh.params[name] = value
+    for batch in batches:
+        (loss, gradients), (right, wanted) = learns.value_and_grad(batch), fresh.value_and_grad(batch)
+        assert loss == right
+        for name, gradient in gradients.items():
+            np.testing.assert_array_equal(gradient, wanted[name])
