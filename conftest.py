@@ -18,7 +18,12 @@ if not find_spec("sklearn"):
     collect_ignore_glob.append("foldbatch/estimators.py")
 # Rooms around the model, by what they import; their tests say why they are skipped.
 AROUND = {
-    "torch": ["benchmarks/inside_torch.py", "foldbatch/torch/*", "foldbatch/communicators/torch.py"],
+    "torch": [
+        "benchmarks/deciding_torch.py",
+        "benchmarks/inside_torch.py",
+        "foldbatch/torch/*",
+        "foldbatch/communicators/torch.py",
+    ],
     "mpi4py": ["foldbatch/communicators/mpi.py"],
     "onnx": ["foldbatch/exporting/*"],
     "starlette": ["foldbatch/serve/*"],
