@@ -270,7 +270,7 @@ def kill_ranks(mpiexec: str, folder: Path, kills: int, seed: int = 0) -> tuple[i
     seconds = time.perf_counter() - began
     whole = trained(folder / "whole")
     killed = cut = 0
-    for number in range(kills):
+    for number in range(5 * kills):  # a moment may come when all is over
         own, over, before = folder / f"run{number}", False, killed
         while not over:
             launcher = started(own)
