@@ -137,6 +137,10 @@ class NotWholeWarning(FoldbatchWarning):
     """A file holds a program's parameters, but not its block, so `foldbatch.load` refuses it."""
 
 
+class NewCellsWarning(FoldbatchWarning):
+    """Each batch brings cells or wires of a plain function that were not known: its model is made anew."""
+
+
 class NewParametersWarning(FoldbatchWarning):
     """A batch brings parameters of a plain function that were not known when others were taken over."""
 

@@ -176,15 +176,27 @@ class FunctionTracer:
         look: Look | None = None,
         decide: Decide | None = None,
     ) -> list[Trace]:
-        traces: list[Trace] = []
-        version = self.learnt.version
-        while len(traces) < len(examples):
-            done = slice(len(traces), None)
-            traces += self._some(examples[done], numbers[done], look, decide)
-            if self.learnt.version != version and done.start:  # those before are for another model
-                traces.clear()
-            version = self.learnt.version
-        return traces
+        with LOCK:
+            undo = self._undo()
+            try:
+                parts, done = [], 0
+                while done < len(examples):
+                    left = numbers[done:]
+                    with no_garbage():
+                        notes, arrays = self._note(examples[done:], left, decide)
+                    parts.append((notes, arrays, self._learn(notes, arrays, left)))
+                    done += len(notes.ends)
+                linked = (
+                    self.linked()
+                )  # of all parts: no example is walked twice because a later one brings a cell
+                batches = [self._batched(linked, *part, look) for part in parts]
+            except (BadDataError, ExampleError) as error:
+                undo()
+                raise self._blamed(error, examples, numbers, decide) from None
+            except BaseException:
+                undo()
+                raise
+            return [trace for batched in batches for trace in self._leveled(linked, batched)]
 
     # -- from notes to traces
 
@@ -211,38 +223,20 @@ class FunctionTracer:
             signature: _rows(signature, lists, notes.start) for signature, lists in notes.lists.items()
         }
 
-    def _some(
-        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None, decide: Decide | None
-    ) -> list[Trace]:
-        """Return the traces of the first examples: of all, if they are not very many."""
-        with LOCK:
-            undo = self._undo()
-            try:
-                with no_garbage():
-                    notes, arrays = self._note(examples, numbers, decide)
-                results = self._learn(notes, arrays, numbers)
-                linked = self.linked()
-                batched = self._batched(linked, notes, arrays, results, look)
-            except (BadDataError, ExampleError) as error:
-                undo()
-                raise self._blamed(error, examples, numbers, decide) from None
-            except BaseException:
-                undo()
-                raise
-            cells = linked.model.signatures
-            height = levels(
-                self.policy, cells, batched.calls, batched.elements, int(batched.offsets[-1]), self.arithmetic
-            )
-            whole = Batched(
-                batched.record,
-                batched.calls,
-                batched.elements,
-                height,
-                batched.ends,
-                batched.element_ends,
-                batched.offsets,
-            )
-            return Together(whole, linked.form).traces()
+    def _leveled(self, linked: Linked, batched: Batched) -> list[Trace]:
+        """Return the traces of a batch that has no levels yet."""
+        cells, size = linked.model.signatures, int(batched.offsets[-1])
+        height = levels(self.policy, cells, batched.calls, batched.elements, size, self.arithmetic)
+        whole = Batched(
+            batched.record,
+            batched.calls,
+            batched.elements,
+            height,
+            batched.ends,
+            batched.element_ends,
+            batched.offsets,
+        )
+        return Together(whole, linked.form).traces()
 
     def _undo(self) -> Callable[[], None]:
         """Return a function that forgets what is learnt from now on."""

@@ -80,7 +80,11 @@ class Traces:
         self._lock = threading.RLock()  # a tree may be freed, and its plan forgotten, at any time
 
     def work(
-        self, examples: Iterable[Any] | Planned, owner: object, trace_all: TraceAll | None = None
+        self,
+        examples: Iterable[Any] | Planned,
+        owner: object,
+        trace_all: TraceAll | None = None,
+        fresh: dict[int, Trace] | None = None,
     ) -> list[Trace] | tuple[SubBatch, ...]:
         """Return the traces of examples, or a plan of the batch where one is at hand.
 
@@ -90,7 +94,7 @@ class Traces:
         """
         if isinstance(examples, Planned):
             return _own(examples, owner).parts
-        traces = self.all(examples, owner, trace_all)
+        traces = self.all(examples, owner, trace_all, fresh)
         if self._tracer.model is not self._model:  # it has grown: nothing here fits
             return traces
         if len(traces) == 1 and isinstance(examples, list | tuple):
@@ -101,11 +105,16 @@ class Traces:
         return traces
 
     def all(
-        self, examples: Iterable[Any] | Planned, owner: object, trace_all: TraceAll | None = None
+        self,
+        examples: Iterable[Any] | Planned,
+        owner: object,
+        trace_all: TraceAll | None = None,
+        fresh: dict[int, Trace] | None = None,
     ) -> list[Trace]:
         """Return the traces of examples; `trace_all` traces new ones that have no columns.
 
-        By default it is `Tracer.trace_all`.
+        By default it is `Tracer.trace_all`. Those in `fresh`, by number, were traced for this model already;
+        what is traced now takes their place: it fits the model that the tracer then has.
 
         Other arguments and errors are those of `work`.
         """
@@ -118,13 +127,15 @@ class Traces:
                 return made
             examples = examples.objects()
         traces: list[Any] = [None] * len(examples)
-        new = []
+        new, fresh = [], {} if fresh is None else fresh
         for number, example in enumerate(examples):
             entry = self._known.get(id(example))  # a tree, from the second epoch on
             if entry is not None and entry.tree() is example:
                 traces[number] = entry.trace
             elif isinstance(example, Prepared):
                 traces[number] = _trace_of(example, number, owner)
+            elif number in fresh:
+                traces[number] = fresh[number]
             else:
                 new.append(number)
         if new:
@@ -132,6 +143,8 @@ class Traces:
             made = self._tracer.by_columns(unseen)
             if made is None:
                 made = (trace_all or self._tracer.trace_all)(unseen, new)
+            fresh.clear()
+            fresh.update(zip(new, made, strict=True))
             for number, trace in zip(new, made, strict=True):
                 traces[number] = trace
                 if isinstance(example := examples[number], Tree) and not self._tracer.decides:

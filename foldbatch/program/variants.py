@@ -11,10 +11,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any, TypeVar
+from warnings import warn
 
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.runner import Options, Runner, Work
-from foldbatch.errors import WalkError
+from foldbatch.errors import NewCellsWarning, WalkError, frames_inside
 from foldbatch.model.tracer import Decide, TraceAll, Tracer
 from foldbatch.params.parameters import Parameter
 from foldbatch.program.derivatives import Derivatives
@@ -23,7 +24,7 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.system.forks import start_in_each_process
 from foldbatch.trees.records import Records
 
-TRIES = 20  # runs of a batch in each of which a model may grow
+TRIES = 20  # batches one after the other, or runs of one batch, in which a model may grow
 
 T = TypeVar("T")
 
@@ -62,6 +63,7 @@ class Variant:
         self.tracer = tracer
         self._make = make
         self.ready = make(tracer)
+        self.growing = 0  # for how many batches the model has grown, one after the other
 
     def work(
         self, examples: Iterable[Any] | Planned, decide: Decide | None = None
@@ -76,11 +78,11 @@ class Variant:
         if not isinstance(examples, Planned):
             batch = listed(examples)
             trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide)
-            return self._fitting(lambda ready: ready.traces.work(batch, ready, trace_all))
+            return self._fitting(lambda ready, fresh: ready.traces.work(batch, ready, trace_all, fresh))
         owner = examples.owner
         if isinstance(owner, ReadyModel) and owner.tracer is self.tracer:  # planned before the model grew
             return owner, examples.parts
-        return self._fitting(lambda ready: ready.traces.work(examples, ready))
+        return self._fitting(lambda ready, fresh: ready.traces.work(examples, ready))
 
     def all(
         self, examples: Iterable[Any] | Planned, trace_all: TraceAll | None = None
@@ -90,21 +92,32 @@ class Variant:
         New ones that have no columns are traced by `trace_all`, by default the tracer's.
         """
         batch = examples if isinstance(examples, Planned) else listed(examples)
-        return self._fitting(lambda ready: ready.traces.all(batch, ready, trace_all))
+        return self._fitting(lambda ready, fresh: ready.traces.all(batch, ready, trace_all, fresh))
 
-    def _fitting(self, trace: Callable[[ReadyModel], T]) -> tuple[ReadyModel, T]:
-        """Trace, and once more after the model has grown: then traces from before do not fit it."""
-        for _ in range(TRIES):
-            with self.tracer.lock():
+    def _fitting(self, trace: Callable[[ReadyModel, dict[int, Trace]], T]) -> tuple[ReadyModel, T]:
+        """Trace, and after the model has grown trace anew what was known from before, and does not fit it."""
+        fresh: dict[int, Trace] = {}  # what has just been traced: a walk may read an example only once
+        with self.tracer.lock():
+            for tries in range(TRIES):
                 if self.tracer.model is not self.ready.model:
                     self.ready = self._make(self.tracer)
                 ready = self.ready
-                traced = trace(ready)
+                traced = trace(ready, fresh)
                 if self.tracer.model is ready.model:
+                    self._count(grown=tries > 0)
                     return ready, traced
         found = f"new ones each of the {TRIES} times that it ran on a batch"
         fix = "make cells, and what is given to their keyword-only arguments, once, not in the walk"
         raise WalkError("walk", "calls of the same cells for the same examples", found, fix)
+
+    def _count(self, *, grown: bool) -> None:
+        """Warn, once, of a walk that does not settle."""
+        self.growing = self.growing + 1 if grown else 0
+        if self.growing == TRIES:
+            found = f"new ones in each of {TRIES} batches, for which the model is made anew"
+            fix = "make cells, and what is given to their keyword-only arguments, once, not in the walk"
+            warning = NewCellsWarning("walk", "calls of cells that are known after some batches", found, fix)
+            warn(warning, stacklevel=frames_inside())
 
 
 class Variants:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 import threading
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import ExampleError, WalkError
+from foldbatch.errors import ExampleError, NewCellsWarning, WalkError
+from foldbatch.functions import notes
+from foldbatch.program.variants import TRIES
 
 ZERO = np.zeros(4, "float32")
 
@@ -156,13 +159,37 @@ def test_a_module_is_a_walk_and_names_its_parameters() -> None:
     assert list(program.params) == ["first.weight", "first.bias", "rest.0.weight", "rest.0.bias"]
 
 
-def test_a_walk_that_brings_a_new_cell_at_each_run_is_refused() -> None:
+def test_a_walk_that_brings_a_new_cell_in_each_batch_is_told() -> None:
     @fb.cell
     def called(x, *, function):
         return function(x)
 
-    with pytest.raises(WalkError, match="expected calls of the same cells for the same examples"):
-        fb.compile(lambda x: called(x, function=lambda y: y), "numpy").run([1.0])
+    program = fb.compile(lambda x: called(x, function=lambda y: y), "numpy")
+    for _ in range(TRIES - 1):
+        assert program.run([1.0]) == [1.0]
+    with pytest.warns(NewCellsWarning, match="expected calls of cells that are known after some batches"):
+        program.run([1.0])
+
+
+def test_a_walk_reads_an_example_once() -> None:
+    """Also one that brings cells: its examples may be iterators."""
+    program = fb.compile(lambda xs: [fb.tensor(x) * 2.0 for x in xs], "numpy")
+    tree = fb.trees.parse_brackets("(1 (2 a) (3 b))", labels=int)
+    for _ in range(2):
+        assert program.run([iter([1.0, 2.0]), iter([]), iter([3.0])]) == [[2.0, 4.0], [], [6.0]]
+    labels = fb.compile(lambda x: [fb.tensor(y) for y in ([x.label] if x is tree else x)], "numpy")
+    labels.run([tree])
+    assert labels.run([tree, iter([2.5, 3.5])]) == [
+        [1],
+        [2.5, 3.5],
+    ]  # the tree, known before, is walked again
+
+
+def test_a_batch_of_very_many_calls_walks_no_example_twice() -> None:
+    program = fb.compile(lambda xs: [fb.tensor(x) if x < 4 else fb.tensor(x) + 1.0 for x in xs], "numpy")
+    with mock.patch.object(notes, "MANY", 2):
+        found = program.run([iter([1.0, 2.0, 3.0]), iter([4.0, 5.0]), iter([0.5])])
+    assert found == [[1.0, 2.0, 3.0], [5.0, 6.0], [0.5]]
 
 
 def test_what_a_refused_batch_has_shown_is_not_learnt() -> None:
