@@ -177,12 +177,11 @@ def test_a_walk_reads_an_example_once() -> None:
     tree = fb.trees.parse_brackets("(1 (2 a) (3 b))", labels=int)
     for _ in range(2):
         assert program.run([iter([1.0, 2.0]), iter([]), iter([3.0])]) == [[2.0, 4.0], [], [6.0]]
-    labels = fb.compile(lambda x: [fb.tensor(y) for y in ([x.label] if x is tree else x)], "numpy")
-    labels.run([tree])
-    assert labels.run([tree, iter([2.5, 3.5])]) == [
-        [1],
-        [2.5, 3.5],
-    ]  # the tree, known before, is walked again
+    mixed = fb.compile(
+        lambda x: fb.tensor(float(x.label)) if x is tree else fb.tensor(next(x)) + 1.0, "numpy"
+    )
+    mixed.run([tree])
+    assert mixed.run([tree, iter([2.5])]) == [1.0, 3.5]  # the tree, known before, is walked again
 
 
 def test_a_batch_of_very_many_calls_walks_no_example_twice() -> None:
