@@ -51,7 +51,7 @@ def decide(
                 pass
         return batch.complete()
 
-    return session(run)
+    return session(run, examples, numbers)
 
 
 def results(
@@ -78,7 +78,7 @@ def results(
             batch.compute()  # what the results need and nobody asked for
         return batch.results()
 
-    return session(run)
+    return session(run, examples, range(len(examples)))
 
 
 class _Thrown:

@@ -25,7 +25,7 @@ from foldbatch.functions.values import Reading, Value
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.operators import Hooks
 from foldbatch.system.depth import in_depth
-from foldbatch.types import TensorType
+from foldbatch.types import TensorType, describe_value
 
 Index = NDArray[np.int64]
 T = TypeVar("T")
@@ -196,7 +196,25 @@ def note(
                     break
         return notes
 
-    return session(run)
+    return session(run, examples, numbers)
+
+
+def refuse_iterators(examples: Sequence[Any], numbers: Sequence[int], why: str) -> None:
+    """Refuse examples that hold what can be read only once, where the walk has read of them and begins anew.
+
+    Looked at are items of tuples, lists and dicts, and attributes of objects.
+    """
+    for example, number in zip(examples, numbers, strict=True):
+        stack, seen = [example], set[int]()
+        while stack:
+            x = stack.pop()
+            if isinstance(x, Iterator):
+                where, fix = f"walk at example {number}", "give a list of its items"
+                raise WalkError(where, f"data that can be read again, as {why}", describe_value(x), fix)
+            if id(x) not in seen and not isinstance(x, type):
+                seen.add(id(x))
+                stack += x.values() if isinstance(x, dict) else x if isinstance(x, tuple | list) else ()
+                stack += getattr(x, "__dict__", {}).values()
 
 
 def forking() -> Callable[[Any], Any] | None:
@@ -215,8 +233,10 @@ def begin(number: int, max_calls: int) -> int:
     return first
 
 
-def session(run: Callable[[], T]) -> T:
-    """Return what a function returns that runs walks, alone in the process, and as deep as they call.
+def session(run: Callable[[], T], examples: Sequence[Any] | None, numbers: Sequence[int]) -> T:
+    """Return what a function returns that runs walks on examples, alone in the process, as deep as they call.
+
+    No examples: it cannot be run twice, so walks go as deep as Python lets them.
 
     Raises:
         WalkError: when a walk runs already.
@@ -227,8 +247,11 @@ def session(run: Callable[[], T]) -> T:
             raise WalkError("walk", "calls of cells, layers and functions", "a run of a program in it", fix)
         try:
             return run()
-        except RecursionError:
-            return in_depth(run, DEEP)  # the walk calls itself deeper than Python lets it by default
+        except RecursionError:  # the walk calls itself deeper than Python lets it by default
+            if examples is None:
+                raise
+            refuse_iterators(examples, numbers, "a walk this deep begins anew")
+            return in_depth(run, DEEP)
 
 
 def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call: int, max_calls: int) -> str:

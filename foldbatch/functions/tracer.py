@@ -21,7 +21,7 @@ from foldbatch.errors import DecidingError, ExampleError, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, Slot, owned
-from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, line_of, note
+from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, line_of, note, refuse_iterators
 from foldbatch.functions.remarks import remarks
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, released
@@ -216,6 +216,7 @@ class FunctionTracer:
                     )
                     fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"
                     raise DecidingError(forced.what, expected, "one that asks for a number", fix) from None
+                refuse_iterators(examples, numbers, "the first walk to ask for a number begins anew")
                 self.learnt.decides = True
         if self.decides and decide is not None:
             notes = decide(self, examples, numbers, careful=careful)

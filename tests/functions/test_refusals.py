@@ -184,6 +184,25 @@ def test_a_walk_reads_an_example_once() -> None:
     assert mixed.run([tree, iter([2.5])]) == [1.0, 3.5]  # the tree, known before, is walked again
 
 
+def test_what_can_be_read_once_is_refused_where_a_walk_begins_anew() -> None:
+    def total(numbers: Any) -> Any:
+        x = next(numbers, None)
+        return fb.tensor(0.0) if x is None else total(numbers) + fb.tensor(x)
+
+    deep = fb.compile(lambda example: total(example["numbers"]), "numpy")
+    assert deep.run([{"numbers": iter([1.0] * 5)}]) == [5.0]
+    expected = (
+        "walk at example 0: expected data that can be read again, as a walk this deep begins anew, found"
+    )
+    with pytest.raises(WalkError, match=expected):
+        deep.run([{"numbers": iter([1.0] * 5000)}])
+    decides = fb.compile(lambda xs: [x for x in xs if float(fb.tensor(x)) > 0], "numpy")
+    with pytest.raises(WalkError, match="the first walk to ask for a number begins anew, found"):
+        decides.run([iter([1.0, -1.0])])
+    decides.run([[1.0]])
+    assert decides.run([iter([1.0, -1.0])]) == [[1.0]]
+
+
 def test_a_batch_of_very_many_calls_walks_no_example_twice() -> None:
     program = fb.compile(lambda xs: [fb.tensor(x) if x < 4 else fb.tensor(x) + 1.0 for x in xs], "numpy")
     with mock.patch.object(notes, "MANY", 2):
