@@ -310,9 +310,6 @@ class Deferred(Operators):
 
     __slots__ = ()
 
-    def _apply(self, name: str, *operands: Any, **options: Any) -> Any:
-        return FUNCTIONS[name](self, *operands, **options)
-
 
 class Hooks:
     """How a front end gets to see calls that are made while a user's function runs.

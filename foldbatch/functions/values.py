@@ -32,34 +32,8 @@ class Value(Deferred):
     type: ClassVar[TensorType]  # type: ignore[misc]  # each type has a class of its own
     several: ClassVar[bool]  # whether it has axes, or numbers of its own
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape, without the batch axis."""
-        return self.type.shape
-
-    @property
-    def dtype(self) -> str:
-        """The name of the dtype."""
-        return self.type.dtype
-
-    @property
-    def ndim(self) -> int:
-        """How many axes it has."""
-        return len(self.type.shape)
-
     def __repr__(self) -> str:
         return f"<value {self.type}, known when the batch runs>"
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._apply("getitem", key)
-
-    def __len__(self) -> int:
-        if not self.type.shape:
-            raise WalkError("len", "a value of at least one axis", f"a {self.type}", "it is a scalar")
-        return self.type.shape[0]
-
-    def __iter__(self) -> Any:
-        return iter([self[i] for i in range(len(self))])
 
     def __reduce__(self) -> NoReturn:
         raise WalkError("Value", "what can be pickled", repr(self), "return it from the walk instead")
