@@ -42,7 +42,7 @@ from foldbatch.program.derivatives import Pullback, Tangents
 from foldbatch.program.predicting import predictions
 from foldbatch.program.profiling import profiled
 from foldbatch.program.saving import Notes, write
-from foldbatch.program.traced import Prepared, Traces, in_parts, listed, several_of, trace_in_parts
+from foldbatch.program.traced import Prepared, in_parts, listed, several_of, trace_in_parts
 from foldbatch.program.variants import ReadyModel, Variants
 from foldbatch.program.warned import Warned
 from foldbatch.scheduler.trace import Trace
@@ -101,10 +101,6 @@ class Program:
     @property
     def _runner(self) -> Runner:
         return self._ready.runner
-
-    @property
-    def _traces(self) -> Traces:
-        return self._ready.traces
 
     def __repr__(self) -> str:
         numbers = sum(parameter.type.size for parameter in self._params.parameters.values())

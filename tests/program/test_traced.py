@@ -106,17 +106,17 @@ def test_other_examples_are_traced_each_time():
     assert program.run([example], losses=True)[0] == 3
     example.append(4.0)
     assert program.run([example], losses=True)[0] == 7
-    assert not program._traces._known
+    assert not program._ready.traces._known
 
 
 def test_a_trace_is_freed_with_its_tree_and_a_program_before_it():
     program = compiled()
     trees = [as_tree(x) for x in EXAMPLES]
     program.run(trees, losses=True)
-    assert len(program._traces._known) == 5
+    assert len(program._ready.traces._known) == 5
     del trees[2:]
     gc.collect()
-    assert len(program._traces._known) == 2
+    assert len(program._ready.traces._known) == 2
     watch = weakref.ref(program)
     del program
     gc.collect()
@@ -142,7 +142,7 @@ def test_a_trace_that_holds_nodes_of_its_tree_is_not_kept(block):
     tree = as_tree((1, 2))
     watch = weakref.ref(tree)
     program.run([tree], losses=True)
-    assert not program._traces._known
+    assert not program._ready.traces._known
     del tree
     gc.collect()
     assert watch() is None
@@ -156,10 +156,12 @@ def test_an_id_used_again_is_no_mistake():
         tree = as_tree(nested)
         assert program.run([tree], losses=True) == [value(nested)]
         del tree
-    assert len(program._traces._known) <= 1
+    assert len(program._ready.traces._known) <= 1
     tree, other = as_tree((1, 2)), as_tree(3)
     program.run([other], losses=True)
-    program._traces._known[id(tree)] = program._traces._known[id(other)]  # as if it had died unnoticed
+    program._ready.traces._known[id(tree)] = program._ready.traces._known[
+        id(other)
+    ]  # as if it had died unnoticed
     assert program.run([tree], losses=True) == [1.5]
 
 
@@ -181,7 +183,7 @@ def test_examples_that_are_no_trees_or_do_not_come_alone_are_planned_each_time()
     program.run(program.prepare([tree]), losses=True)
     program.run([tree, tree], losses=True)
     program.run([EXAMPLES[2]], losses=True)
-    (known,) = program._traces._known.values()
+    (known,) = program._ready.traces._known.values()
     assert known.parts is None
 
 
@@ -199,27 +201,27 @@ def test_results_are_the_same_with_plans_and_without(options):
             for tree in trees:
                 assert outcome(program, [tree]) == outcome(without, [tree])
             program.run(trees, losses=True)
-    assert all(known.parts is None for known in without._traces._known.values())
-    assert all(known.parts is not None for known in program._traces._known.values())
+    assert all(known.parts is None for known in without._ready.traces._known.values())
+    assert all(known.parts is not None for known in program._ready.traces._known.values())
 
 
 def test_a_plan_is_given_back_when_its_tree_dies():
     program = compiled()
     trees = [as_tree(x) for x in EXAMPLES]
-    left = [program._traces._left]
+    left = [program._ready.traces._left]
     for tree in trees:
         for _ in range(2):  # it is paid for once
             program.run([tree], losses=True)
-        left.append(program._traces._left)
+        left.append(program._ready.traces._left)
     del tree
     assert np.all(np.diff(left) <= -traced.PLAN_BYTES)
     assert left[1] - left[2] < left[2] - left[3]  # the larger one takes more
     trees.pop()
     gc.collect()
-    assert program._traces._left == left[-2]
+    assert program._ready.traces._left == left[-2]
     trees.clear()
     gc.collect()
-    assert program._traces._left == left[0] == traced.PLANNED_BYTES
+    assert program._ready.traces._left == left[0] == traced.PLANNED_BYTES
 
 
 def test_plans_are_kept_while_there_is_room():
@@ -231,7 +233,7 @@ def test_plans_are_kept_while_there_is_room():
     def planned() -> list[bool]:
         for tree in trees:
             assert program.run([tree], losses=True) == [1.5]
-        return [program._traces._known[id(tree)].parts is not None for tree in trees]
+        return [program._ready.traces._known[id(tree)].parts is not None for tree in trees]
 
     assert planned() == [True, True, False, False]
     del trees[0]
@@ -242,7 +244,7 @@ def test_plans_are_kept_while_there_is_room():
 def test_a_plan_that_two_threads_make_is_paid_for_once():
     """So is one of a tree that another thread traced anew meanwhile."""
     program, examples = compiled(), [as_tree((1, 2))]
-    plan, calls = program._traces._plan, []
+    plan, calls = program._ready.traces._plan, []
 
     def nested(traces: Any) -> Any:
         calls.append(traces)
@@ -250,22 +252,24 @@ def test_a_plan_that_two_threads_make_is_paid_for_once():
             program.run(examples, losses=True)
         return plan(traces)
 
-    program._traces._plan = nested
+    program._ready.traces._plan = nested
     assert program.run(examples, losses=True) == [1.5]
     assert len(calls) == 2
-    paid = traced.PLANNED_BYTES - program._traces._left
+    paid = traced.PLANNED_BYTES - program._ready.traces._left
     assert paid == traced.PLAN_BYTES + 3 * traced.CALL_BYTES
     examples.clear()
     gc.collect()
-    assert program._traces._left == traced.PLANNED_BYTES
+    assert program._ready.traces._left == traced.PLANNED_BYTES
 
 
 def test_a_trace_in_place_of_another_gives_the_plan_of_that_one_back():
     program, tree = compiled(), as_tree((1, 2))
     program.run([tree], losses=True)
-    assert program._traces._left < traced.PLANNED_BYTES
-    program._traces._remember(tree, program.lowered.tracer.trace(tree))  # as if two threads had traced it
-    assert program._traces._left == traced.PLANNED_BYTES
+    assert program._ready.traces._left < traced.PLANNED_BYTES
+    program._ready.traces._remember(
+        tree, program.lowered.tracer.trace(tree)
+    )  # as if two threads had traced it
+    assert program._ready.traces._left == traced.PLANNED_BYTES
     assert program.run([tree], losses=True) == [1.5]
 
 
@@ -335,4 +339,4 @@ def test_a_single_example_is_no_batch(single):
     program = compiled()
     with pytest.raises(ExampleTypeError, match="examples: expected an iterable of examples, .*a list of one"):
         program.run(single)
-    assert not program._traces._known
+    assert not program._ready.traces._known

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.engines.numba.integers import find_arithmetic
+from foldbatch.engines.numba.integers import compiled
 from foldbatch.scheduler.arithmetic import NUMPY, SHORT, Arithmetic
 from foldbatch.scheduler.trace import form, pack
 from tests.engines.numba.test_integer_loops import PLAIN
@@ -25,7 +25,7 @@ small_ints = st.lists(st.integers(0, 9), max_size=30)
 def arithmetic(request: pytest.FixtureRequest) -> Arithmetic:
     if request.param == "numba" and find_spec("numba") is None:
         pytest.skip("numba is not installed")
-    return PLAIN if request.param == "loops" else find_arithmetic(request.param)
+    return PLAIN if request.param == "loops" else compiled() if request.param == "numba" else NUMPY
 
 
 def index(items: Any) -> Any:

@@ -32,7 +32,7 @@ if __name__ == "__main__":
     program.jvp(BATCH, {})
     started, ended = threading.Event(), threading.Event()
     def hold():  # the locks, as a thread that is in the middle of a batch
-        locks = program._runner._lock, program._ready.derivatives._lock, program._traces._lock
+        locks = program._runner._lock, program._ready.derivatives._lock, program._ready.traces._lock
         with locks[0], locks[1], locks[2], threads.single_threaded_blas():
             started.set()
             ended.wait()

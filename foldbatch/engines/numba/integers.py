@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from foldbatch.engines.numba import integer_loops
 from foldbatch.engines.numba.compiling import compile_text, numba
 from foldbatch.scheduler import arithmetic, heights, turns
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, Costs
+from foldbatch.scheduler.arithmetic import Arithmetic, Costs
 from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints
 
 SIGNATURES = {
@@ -39,18 +39,6 @@ SIGNATURES = {
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 SPARSE = 16  # counting 16 times more numbers than there are keys takes longer than sorting by digits
-
-
-def find_arithmetic(backend: str) -> Arithmetic:
-    """Return the arithmetic that goes with a backend.
-
-    Raises:
-        BackendError: when it is ``numba`` and that is not installed.
-
-    >>> find_arithmetic("numpy") is NUMPY
-    True
-    """
-    return compiled() if backend == "numba" else NUMPY
 
 
 @cache
