@@ -477,6 +477,27 @@ MUTANTS = (
         "                pass",
         tests=("tests/functions/test_refusals.py",),
     ),
+    Mutant(
+        "what was traced when the model grew is traced again",
+        "program/traced.py",
+        "            fresh.update(zip(new, made, strict=True))",
+        "            pass",
+        tests=("tests/functions/test_refusals.py",),
+    ),
+    Mutant(
+        "a deep walk reads iterators twice",
+        "functions/notes.py",
+        "            if isinstance(x, Iterator):",
+        "            if False:",
+        tests=("tests/functions/test_refusals.py",),
+    ),
+    Mutant(
+        "cells are staged anew at each link",
+        "model/link.py",
+        "self.made, self.used = self.used, {}",
+        "self.made, self.used = {}, {}",
+        tests=("tests/functions/test_learning.py",),
+    ),
     # -- rounds
     Mutant(
         "values of earlier rounds come in in the wrong order",
