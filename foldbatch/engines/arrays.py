@@ -49,7 +49,7 @@ class Kernels:
 
     bound: Bound  # their routines
     walk: Walk  # runs a launch table
-    sources: Sequence[str]  # the text of each, in the order of `bound`
+    sources: Callable[[], list[str]]  # returns the text of each, in the order of `bound`
     adapt: Adapt = unchanged  # changes a batch's launch tables before they run
 
 
@@ -130,7 +130,7 @@ class ArrayEngine:
         texts = [
             (key.cell, text)
             for kernels in made
-            for key, text in zip(kernels.bound.keys, kernels.sources, strict=True)
+            for key, text in zip(kernels.bound.keys, kernels.sources(), strict=True)
         ]
         return "\n\n".join(text for cell, text in texts if cell in cells)
 

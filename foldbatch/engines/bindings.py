@@ -17,15 +17,8 @@ import numpy as np
 
 from foldbatch.engines.facts import Fact, fact_names, facts_of
 from foldbatch.engines.launch import (
-    BASE,
-    COPIES,
     FIELDS,
-    FIRST,
     HEAD,
-    INDEX,
-    SPARE,
-    STORES,
-    WIDTH,
     Ints,
     LaunchTable,
 )
@@ -308,18 +301,8 @@ def _fields(
     stores: int | Fact = 0,
     spare: int = -1,
 ) -> list[int | Fact]:
-    fields: list[int | Fact] = [0] * FIELDS
-    for at, field in (
-        (BASE, base),
-        (FIRST, first),
-        (INDEX, index),
-        (WIDTH, width),
-        (COPIES, copies),
-        (STORES, stores),
-        (SPARE, spare),
-    ):
-        fields[at] = field
-    return fields
+    """Return the fields of a binding, in the order of `foldbatch.engines.launch`."""
+    return [base, first, index, width, copies, stores, spare]
 
 
 # The backward stage that corresponds to a forward one: what ran last must be undone first.

@@ -282,8 +282,9 @@ class Rooms:
             for arena, room, old in zip(self._cells[k].outputs, full.outputs, table.outputs, strict=True)
         ]
         segments = []
-        for bounds, first in zip(table.segments, firsts, strict=True):
-            made = _put(self.sizes[k] + 1, ranks + 1, first + np.diff(bounds))
+        for bounds, room, first in zip(table.segments, full.segments, firsts, strict=True):
+            made = room.copy()  # a level that stays empty begins at its place, too: its room is set to zero
+            made[ranks + 1] = first + np.diff(bounds)
             made[ranks] = first
             segments.append(made)
         return replace(

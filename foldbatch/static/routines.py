@@ -16,6 +16,7 @@ from foldbatch.static.places import Place
 from foldbatch.static.stages import is_view
 from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
 from foldbatch.static.strided import access, broadcast
+from foldbatch.system.remembering import remembered
 from foldbatch.types import TensorType
 
 What = tuple[str, object]  # of a result: ("value", 0), ("cotangent", 1), ("gradient", parameter), ...
@@ -27,7 +28,7 @@ ON_SEQUENCES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Target:
     """The abilities of an engine's kernels, as plain data.
 
@@ -60,7 +61,7 @@ class Target:
         return node.op.name in self.alone or (node.op.name == "add" and len(node.inputs) > 2)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Stage:
     """The computation of one routine, whatever engine runs it.
 
@@ -119,8 +120,9 @@ class PlannedStage:
     units: tuple[Unit, ...]
 
 
+@remembered
 def routine_of(stage: Stage, target: Target) -> Routine:
-    """Return the statements of a stage for a target."""
+    """Return the statements of a stage for a target: the same ones whenever it is asked."""
     return plan_stage(stage, target).routine
 
 

@@ -99,7 +99,7 @@ class Result(NamedTuple):
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Routine:
     """The statements of a stage of a cell.
 

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 import foldbatch as fb
+from foldbatch.engines.numpy import TARGET
+from foldbatch.engines.numpy.kernel import load
+from foldbatch.static.routines import routine_of
 
 ORDER = ["first", "second", "third"]
 
@@ -49,6 +52,23 @@ def test_a_new_wire_stages_only_what_it_changes() -> None:
     learns.warm([["second", "second"]])  # which is a recursion now
     assert staged(learns)["second"] is not before["second"]
     assert staged(learns)["third"] is after["third"]
+
+
+def test_kernels_of_what_is_kept_are_kept() -> None:
+    """And the same stage has the same routine, of which engines make kernels once."""
+
+    def kernels(one: fb.Program) -> list[Any]:
+        second = staged(one)["second"].training
+        stages = [*second.forward.values(), *second.backward.values()]
+        return [load(routine_of(stage, TARGET), "second") for stage in stages]
+
+    learns = program()
+    learns.warm([["first", "second"], ["third"]])
+    before = kernels(learns)
+    learns.warm([["first", "third"]])
+    after = kernels(learns)
+    assert before
+    assert all(new is old for new, old in zip(after, before, strict=True))
 
 
 def test_what_is_kept_computes_as_what_is_staged_anew() -> None:

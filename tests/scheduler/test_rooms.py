@@ -83,6 +83,9 @@ def test_a_batch_reads_and_writes_what_it_did_at_places_of_the_class(model: str)
                 shared = placed.schedule.cells[k].copies is not None
                 spots = np.arange(len(table.outputs[output])) if shared else placed.ranks[k]
                 np.testing.assert_array_equal(found[spots], placed.rows[arena][table.outputs[output]])
+        for k, _, start, _ in placed.schedule.steps:  # taken or not, as graphs hold its address
+            own = zip(placed.schedule.cells[k].segments, rooms.full.cells[k].segments, strict=True)
+            assert all(segments[start] == room[start] for segments, room in own)
         for arena, rows in enumerate(placed.schedule.zero_rows):
             assert set(placed.rows[arena][schedule.zero_rows[arena]]) <= set(rows)
 

@@ -47,7 +47,7 @@ def _make(bound: Bound) -> Kernels:
         " ".join(filter(None, [bound.model.cells[key.cell].name, routine.name, key.variant]))
         for key, routine in zip(bound.keys, bound.routines, strict=True)
     ]
-    return Kernels(bound, walk, list(map(listing, titles, bound.routines)), adapt)
+    return Kernels(bound, walk, lambda: list(map(listing, titles, bound.routines)), adapt)
 
 
 BACKEND = Backend(load, arithmetic=arithmetic)

@@ -44,7 +44,8 @@ from foldbatch.engines.numba.known_products import Derivative, Product, find_pro
 from foldbatch.model.model import Model
 from foldbatch.static.cell import Phase
 from foldbatch.static.routines import Stage, routine_of
-from foldbatch.static.statements import Binding
+from foldbatch.static.statements import Binding, Routine
+from foldbatch.system.remembering import remembered
 from foldbatch.types import TensorType
 
 VARIANT = "known"
@@ -85,7 +86,7 @@ def with_known(bound: Bound) -> tuple[Bound, list[Code], Adapt]:
         if stage is not None
     }
     count = len(bound.routines)
-    codes = [encode(routine) for routine in bound.routines]
+    codes = list(map(_code_of, bound.routines))
     if sites:
         keys, routines = [*bound.keys, *variants], [*bound.routines, *variants.values()]
         bound = bind_routines(bound.model, bound.target, keys, routines, training=bound.training)
@@ -93,12 +94,17 @@ def with_known(bound: Bound) -> tuple[Bound, list[Code], Adapt]:
     forms = {site.cell: site.form for site in sites}
     for key, routine in zip(bound.keys[count:], bound.routines[count:], strict=True):
         name = key.direction, key.stage
-        codes.append(coders[name](forms[key.cell], routine) if name in coders else encode(routine))
+        codes.append(coders[name](forms[key.cell], routine) if name in coders else _code_of(routine))
     plans = []
     for site in sites:
         bound, plan = _planned(bound, site, codes)
         plans.append(plan)
     return bound, codes, partial(adapt, bound, plans)
+
+
+@remembered
+def _code_of(routine: Routine) -> Code:
+    return encode(routine)
 
 
 def find_sites(model: Model, *, training: bool) -> Iterator[Site]:

@@ -32,7 +32,7 @@ def _make(bound: Bound) -> Kernels:
     def walk(table: LaunchTable, memory: BatchMemory) -> None:
         run(table, functions, memory.arrays)
 
-    return Kernels(bound, walk, [f"# {kernel.name}\n{kernel.source}" for kernel in kernels])
+    return Kernels(bound, walk, lambda: [f"# {kernel.name}\n{kernel.source}" for kernel in kernels])
 
 
 BACKEND = Backend(load, arithmetic=lambda: NUMPY)

@@ -21,6 +21,7 @@ from foldbatch.static.ops.elementwise import cast_into
 from foldbatch.static.ops.random import random_bits
 from foldbatch.static.ops.reduce import top_and_rest
 from foldbatch.static.statements import Routine
+from foldbatch.system.remembering import remembered
 
 Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
 
@@ -67,6 +68,7 @@ class NumPyKernel:
     function: Function
 
 
+@remembered
 def load(routine: Routine, name: str) -> NumPyKernel:
     """Make the kernel of a routine; `name` tells it from those of the same routine of other cells."""
     source = text_of(routine)

@@ -1,0 +1,43 @@
+"""What was made of an object is remembered for as long as the object lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+K = TypeVar("K")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def remembered(make: Callable[Concatenate[K, P], T]) -> Callable[Concatenate[K, P], T]:
+    """Return a function that makes the same of an object once, and forgets it with the object.
+
+    The object is known by its identity, so its class has ``eq=False``; the other arguments are hashable. Two
+    threads that ask at once may both make it: one of the two is kept.
+
+    >>> class Cell: ...
+    >>> made = []
+    >>> @remembered
+    ... def kernel(cell: Cell, name: str) -> str:
+    ...     made.append(name)
+    ...     return name.upper()
+    >>> cell = Cell()
+    >>> kernel(cell, "a"), kernel(cell, "a"), made
+    ('A', 'A', ['a'])
+    """
+    known: WeakKeyDictionary[K, dict[object, T]] = WeakKeyDictionary()
+
+    @wraps(make)
+    def find(of: K, /, *args: P.args, **options: P.kwargs) -> T:
+        own = known.get(of)
+        if own is None:
+            own = known.setdefault(of, {})
+        key = args, tuple(options.items())
+        if key not in own:
+            own[key] = make(of, *args, **options)
+        return own[key]
+
+    return find
