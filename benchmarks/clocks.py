@@ -128,7 +128,7 @@ _CALLED: list[Any] = []  # functions whose addresses are in codes
 
 @contextmanager
 def _in_codes(clock: Clock) -> Iterator[None]:
-    from foldbatch.engines.numba import instructions  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import instructions  # noqa: PLC0415 - it needs llvmlite
     from foldbatch.engines.numba.compiling import Native  # noqa: PLC0415
 
     def stop(kind: str, *arguments: int) -> None:

@@ -188,7 +188,7 @@ class Backend:
 # By name, the module that has `BACKEND`, and what must be installed for it.
 ENGINES: dict[str, tuple[str, str]] = {
     "cuda": ("foldbatch.engines.cuda", "cupy"),
-    "numba": ("foldbatch.engines.numba", "numba"),
+    "numba": ("foldbatch.engines.numba", "llvmlite"),
     "numpy": ("foldbatch.engines.numpy", ""),
     "reference": ("foldbatch.engines.reference", ""),
 }

@@ -4,6 +4,7 @@ One text serves both: NumPy has no function for this work, and at a few calls a 
 faster than arrays. Nothing is allocated: what is returned is written to arguments. The time grows with the
 calls, what they read, and once a turn the cells.
 """
+# ruff: noqa: FURB136 - compiled text has min and max of whole numbers alone
 
 from __future__ import annotations
 
@@ -23,10 +24,11 @@ def weigh(order: Integers, ends: Integers, readers: Integers, weights: Figures) 
         call = order[i]
         longest = 0.0
         for at in range(ends[call], ends[call + 1]):
-            longest = max(longest, weights[readers[at]])
+            longest = weights[readers[at]] if weights[readers[at]] > longest else longest
         weights[call] = longest + 1.0
     for call in range(len(weights)):
-        weights[call] = min(weights[call], 2000.0) ** 2
+        weight = weights[call] if weights[call] < 2000.0 else 2000.0
+        weights[call] = weight * weight
 
 
 def drain(
@@ -74,7 +76,8 @@ def drain(
             place = places[call]
             following[call] = first[place]
             first[place] = call
-            ready[place] = weight = ready[place] + weights[call]
+            weight = ready[place] + weights[call]
+            ready[place] = weight
             scores[place] = preference[place] if preferred else weight * weight / left[place]
     while True:
         best, most = -1, -1.0
@@ -99,6 +102,7 @@ def drain(
                     place = places[reader]
                     following[reader] = first[place]
                     first[place] = reader
-                    ready[place] = weight = ready[place] + weights[reader]
+                    weight = ready[place] + weights[reader]
+                    ready[place] = weight
                     scores[place] = preference[place] if preferred else weight * weight / left[place]
             call = following[call]

@@ -1,11 +1,11 @@
 """The directory on disk that keeps compiled loops between runs: where, whose, what is in it, what leaves it.
 
 The directory is ``$FOLDBATCH_CACHE``, or ``foldbatch`` below ``$XDG_CACHE_HOME`` (``~/.cache``). An empty
-``FOLDBATCH_CACHE`` means none. An *entry* is all files of one name: a text, ``NAME.py``, with what Numba
-compiled of it, ``__pycache__/NAME.*``; machine code behind a digest of it, ``NAME.o``; kernels for a GPU,
-``NAME.cubin``, with the compiler's log, ``NAME.log``; or such kernels compiled for the CPU, ``NAME.so``. The
-time of access of its `MAIN` file tells when it was last used. Processes may share the directory: files are
-complete when they appear, and one that is removed while another process reads it does no harm.
+``FOLDBATCH_CACHE`` means none. An *entry* is all files of one name: machine code behind a digest of it,
+``NAME.o``; kernels for a GPU, ``NAME.cubin``, with the compiler's log, ``NAME.log``; or such kernels compiled
+for the CPU, ``NAME.so``. The time of access of its `MAIN` file tells when it was last used. Processes may
+share the directory: files are complete when they appear, and one that is removed while another process reads
+it does no harm.
 
 What is in the directory is run. So it is used where nobody but this user, and root, can change it: it and
 what is in it belong to this user, nobody else may write there, nor exchange a directory or a link above it.
@@ -31,9 +31,8 @@ from foldbatch.errors import FoldbatchWarning, frames_inside
 
 LIMIT = 500_000_000  # bytes: some ten thousand entries
 LEFT = 0.8  # of the limit, when it was passed and entries have been removed
-MAIN = (".py", ".cubin", ".so", ".o")  # endings of the file that is touched when its entry is used
+MAIN = (".cubin", ".so", ".o")  # endings of the file that is touched when its entry is used
 FORGOTTEN = 3600  # seconds after which nobody is writing to a temporary file any more
-NUMBAS = "__pycache__"  # where Numba keeps what it compiled of a text
 OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 ENTERED = stat.S_IXGRP | stat.S_IXOTH
 LINKS = 40  # that a path may lead through, as in Linux
@@ -135,35 +134,15 @@ def _within(directory: Path) -> tuple[Path, str]:
     """Return a file of others in a directory, or one that they may write to, and why; else ""."""
     user = os.geteuid()
     entered = bool(directory.stat().st_mode & ENTERED)  # else modes of what is below say nothing
-    for folder in (directory, directory / NUMBAS):
-        with contextlib.suppress(FileNotFoundError), os.scandir(folder) as listed:
-            for file in listed:
-                status = file.stat(follow_symlinks=False)
-                mode = status.st_mode
-                if status.st_uid != user:
-                    return Path(file), f"what belongs to user {status.st_uid}"
-                if entered and mode & OF_OTHERS and not stat.S_ISLNK(mode):
-                    return Path(file), f"what others may write to (mode {stat.S_IMODE(mode):o})"
-                if file.name == NUMBAS and not stat.S_ISDIR(mode):
-                    return Path(file), "no directory"
+    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as listed:
+        for file in listed:
+            status = file.stat(follow_symlinks=False)
+            mode = status.st_mode
+            if status.st_uid != user:
+                return Path(file), f"what belongs to user {status.st_uid}"
+            if entered and mode & OF_OTHERS and not stat.S_ISLNK(mode):
+                return Path(file), f"what others may write to (mode {stat.S_IMODE(mode):o})"
     return directory, ""
-
-
-def write_text(directory: Path, name: str, text: str) -> Path | None:
-    """Write the text of an entry, unless it is there; return its path, or None where that is impossible."""
-    path = directory / f"{name}.py"
-    temporary = directory / f"{name}.{uuid4().hex}.tmp"
-    try:
-        if not path.exists():  # replacing it would make Numba forget what it compiled
-            try:
-                temporary.write_text(text)
-                with contextlib.suppress(FileExistsError):
-                    os.link(temporary, path)
-            finally:
-                temporary.unlink(missing_ok=True)
-    except OSError:
-        return None
-    return path
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -200,7 +179,7 @@ def read_sealed(path: Path) -> bytes | None:
 
 
 def used(path: Path) -> None:
-    """Note that an entry is used now, by its `MAIN` file; Numba looks at its time of change, which stays."""
+    """Note that an entry is used now, by its `MAIN` file."""
     with contextlib.suppress(OSError):
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
 
@@ -217,7 +196,7 @@ class Entry:
 def entries(directory: Path) -> dict[str, Entry]:
     """Return all entries by name; temporary files each as one of its own."""
     by_name: dict[str, Entry] = defaultdict(Entry)
-    for file in (*_files(directory), *_files(directory / NUMBAS)):
+    for file in _files(directory):
         with contextlib.suppress(OSError):
             status = file.stat()
             entry = by_name[file.name if ".tmp" in file.name else file.name.partition(".")[0]]

@@ -16,9 +16,7 @@ from foldbatch.system import cache
 PARTS = [
     "above",
     "above/cache",
-    "above/cache/__pycache__",
-    "above/cache/a.py",
-    "above/cache/__pycache__/a.loop-2.py311.nbi",
+    "above/cache/a.cubin",
 ]
 
 
@@ -134,28 +132,23 @@ def test_links_are_followed_to_where_they_lead(tmp_path: Path, monkeypatch: pyte
     assert os.strerror(errno.ELOOP) in why_not(tmp_path / "round", monkeypatch)
 
 
-@pytest.mark.parametrize("obstacle", ["a file", "a file instead of what Numba writes"])
-def test_what_is_no_directory_is_told(obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if obstacle == "a file":
-        (tmp_path / "cache").write_bytes(b"")
-        assert os.strerror(errno.ENOTDIR) in why_not(tmp_path / "cache", monkeypatch)
-    else:
-        (tmp_path / "__pycache__").write_bytes(b"")
-        assert "found no directory" in why_not(tmp_path, monkeypatch)
+def test_what_is_no_directory_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cache").write_bytes(b"")
+    assert os.strerror(errno.ENOTDIR) in why_not(tmp_path / "cache", monkeypatch)
 
 
 def filled(directory: Path, names: str = "abc", size: int = 1000) -> Path:
     """Make entries of some bytes each; the first was used last."""
-    (directory / "__pycache__").mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
     now = time.time()
     for i, name in enumerate(names):
-        for path in (directory / f"{name}.py", directory / "__pycache__" / f"{name}.loop-2.py311.nbi"):
+        for path in (directory / f"{name}.cubin", directory / f"{name}.log"):
             path.write_bytes(b" " * (size // 2))
             os.utime(path, (now - i - 10, now - i - 10))
     return directory
 
 
-def test_entries_are_texts_with_what_was_compiled_of_them(tmp_path: Path) -> None:
+def test_entries_are_all_files_of_a_name(tmp_path: Path) -> None:
     entries = cache.entries(filled(tmp_path))
     assert sorted(entries) == ["a", "b", "c"]
     assert [(len(entry.files), entry.size) for entry in entries.values()] == [(2, 1000)] * 3
@@ -163,22 +156,19 @@ def test_entries_are_texts_with_what_was_compiled_of_them(tmp_path: Path) -> Non
 
 
 def test_what_was_least_recently_used_leaves_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Using an entry does not change what Numba compares: the text's time of change."""
     filled(tmp_path)
-    changed = (tmp_path / "c.py").stat().st_mtime_ns
-    cache.used(tmp_path / "c.py")
-    assert (tmp_path / "c.py").stat().st_mtime_ns == changed
+    cache.used(tmp_path / "c.cubin")
     cache.tidy(tmp_path)
     assert len(cache.entries(tmp_path)) == 3
     monkeypatch.setattr(cache, "LIMIT", 2500)
     cache.tidy(tmp_path)
     assert sorted(cache.entries(tmp_path)) == ["a", "c"]
-    cache.used(tmp_path / "gone.py")
+    cache.used(tmp_path / "gone.o")
 
 
 def test_temporary_files_that_nobody_writes_to_are_removed(tmp_path: Path) -> None:
     filled(tmp_path)
-    old, fresh = tmp_path / "a.123.tmp", tmp_path / "__pycache__" / "a.loop-2.nbi.tmp.456"
+    old, fresh = tmp_path / "a.123.tmp", tmp_path / "a.o.456.tmp"
     old.touch()
     fresh.touch()
     os.utime(old, (0, 0))
@@ -221,7 +211,7 @@ def test_a_file_is_replaced_by_a_later_one(tmp_path: Path) -> None:
 def test_clearing_removes_entries_and_nothing_else(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "a.py").touch()
+    (tmp_path / "mine" / "a.o").touch()
     cache.clear(tmp_path)
     assert cache.entries(tmp_path) == {}
-    assert (tmp_path / "mine" / "a.py").exists()
+    assert (tmp_path / "mine" / "a.o").exists()

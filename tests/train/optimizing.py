@@ -81,7 +81,7 @@ def on_host(arrays, updates=None):
 
 def with_numba(arrays):
     """Return arrays as the parameters of a program of the Numba engine."""
-    from foldbatch.engines.numba.updates import Compiled  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.updates import Compiled  # noqa: PLC0415 - it needs llvmlite
 
     return on_host(arrays, Compiled())
 

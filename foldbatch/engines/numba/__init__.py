@@ -33,7 +33,7 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
 
 def _make(bound: Bound) -> Kernels:
     from foldbatch.engines.numba import team  # noqa: PLC0415 - and this
-    from foldbatch.engines.numba.known import with_known  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.known import with_known  # noqa: PLC0415 - it needs llvmlite
     from foldbatch.engines.numba.listing import listing  # noqa: PLC0415 - so does it
     from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - and it
 

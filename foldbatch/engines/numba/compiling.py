@@ -1,8 +1,7 @@
 """Compiling, once per text and machine: in memory, and in a directory of the user.
 
-A text is a function called ``loop``; its first line tells its types. `compile_loop` makes of it what Python
-calls with arrays, with Numba. `native` makes of it what compiled code calls by its address, with LLVM alone,
-which takes a third of the time.
+`compiled_function` makes of a Python function in the language of `translation` what Python calls with arrays;
+`native` makes of a text what compiled code calls by its address.
 
 The directory is that of `system.cache`. Where it cannot be used, texts are compiled in each process; what
 is damaged there is removed, and compiled anew. Compiled code stays in memory, so a text is compiled once in a
@@ -11,15 +10,14 @@ process, and all programs share it.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import inspect
-import linecache
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from pathlib import Path
 from threading import RLock
 from types import ModuleType
 from typing import Any, TypeVar
@@ -27,14 +25,11 @@ from typing import Any, TypeVar
 from foldbatch.errors import BackendError
 from foldbatch.system.cache import (
     cache_directory,
-    entries,
     read_sealed,
-    remove,
     sealed,
     tidy_once,
     used,
     write_bytes,
-    write_text,
 )
 from foldbatch.system.forks import start_in_each_process
 
@@ -47,58 +42,17 @@ _spent: list[float] = []
 C = TypeVar("C")
 
 
-def numba() -> ModuleType:
-    """Return Numba.
+def llvm() -> None:
+    """Refuse to compile where there is nothing to compile with.
 
     Raises:
-        BackendError: when it is not installed, or does not work with the NumPy there is.
+        BackendError: when llvmlite is not installed, or does not work.
     """
     try:
-        import numba  # noqa: PLC0415 - optional, and slow to import
-    except ImportError as error:
+        import llvmlite.binding  # noqa: F401, PLC0415 - optional, and slow to import
+    except (ImportError, OSError) as error:
         fix = "pip install 'foldbatch[numba]', or take the backend numpy"
-        raise BackendError("backend numba", "Numba to be installed", str(error), fix) from None
-    module: ModuleType = numba
-    return module
-
-
-def compile_text(name: str, text: str, compile_as: Callable[[str, bool], C]) -> C:
-    """Return what `compile_as` makes of a text, from the cache on disk if that works.
-
-    Args:
-        name: of the text, unlike that of any other one.
-        text: of a Python module.
-        compile_as: compiles the text under a file's name; and whether Numba is to keep what it compiles.
-    """
-    directory = cache_directory()
-    if directory is not None:
-        compiled = _from_disk(directory, name, text, compile_as)
-        if compiled is not None:
-            return compiled
-    filename = f"<foldbatch {name}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    return timed(partial(compile_as, filename, False))  # noqa: FBT003 - called by position
-
-
-def _from_disk(directory: Path, name: str, text: str, compile_as: Callable[[str, bool], C]) -> C | None:
-    """Return what is in the cache, or compile for it; None where the cache does not work."""
-    for _ in range(2):
-        new = not (directory / f"{name}.py").exists()
-        if new:
-            tidy_once(directory)
-        path = write_text(directory, name, text)
-        if path is None:
-            return None
-        try:
-            if new:
-                return timed(partial(compile_as, path.as_posix(), True))  # noqa: FBT003 - called by position
-            used(path)
-            return compile_as(path.as_posix(), True)  # noqa: FBT003 - called by position
-        except Exception:  # noqa: BLE001 - if it was not the cache, it is raised again without it
-            remove([entry for known, entry in entries(directory).items() if known == name])
-            if new:
-                return None
-    return None
+        raise BackendError("backend numba", "llvmlite to be installed", str(error), fix) from None
 
 
 def timed(make: Callable[[], C]) -> C:
@@ -121,21 +75,70 @@ def timed(make: Callable[[], C]) -> C:
             print(CLEAR, end="", file=sys.stderr, flush=True)
 
 
-@lru_cache(4096)
-def compile_loop(text: str, *, rounded: bool = False) -> Callable[..., None]:
-    """Return a loop's function, compiled for the arrays and numbers that its first line tells and no others.
+def compiled_function(
+    function: Callable[..., Any], signature: str, *modules: ModuleType
+) -> Callable[..., int]:
+    """Return a Python function of the language of `translation`, compiled: Python calls it with arrays.
 
     Args:
-        text: of the function.
-        rounded: whether every product is rounded before something is added to it.
+        function: of arrays and whole numbers; it returns a number, a truth, or nothing, which becomes 0.
+        signature: the kinds of its arguments, see `translation.translate_function`.
+        modules: whose texts decide what it is, those of what it calls and of their constants included.
 
     Raises:
-        BackendError: when Numba is not installed.
+        BackendError: when llvmlite is not installed.
     """
-    numba()
-    options = {"fastmath": False} if rounded else {}
-    key = digest(f"{FORM}\n{_basis()}{options or ''}\n{text}")
-    return compile_text(f"loop_{key}", text, partial(_compiled, text, options))
+    llvm()
+    from foldbatch.engines.numba import translation, words  # noqa: PLC0415 - they need llvmlite
+
+    texts = [inspect.getsource(module) for module in (words, *modules)]
+    scope = function.__globals__
+    known = "\n".join([function.__name__, str(translation.DATA), *texts])
+    return _callable(partial(translation.definition_of, function), scope, signature, known)
+
+
+def compiled_text(text: str, signature: str) -> Callable[..., int]:
+    """Return the same of the text of a function, which may call `vector_functions.SCOPE`."""
+    llvm()
+    from foldbatch.engines.numba import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
+
+    parse = partial(translation.definition_in, text)
+    return _callable(parse, vector_functions.SCOPE, signature, f"{translation.DATA}\n{text}")
+
+
+def _callable(
+    define: Callable[[], Any], scope: Mapping[str, Any], signature: str, known: str
+) -> Callable[..., int]:
+    """Return the function of a definition; `known` is all that decides it besides the translation."""
+    from foldbatch.engines.numba import machine, translation  # noqa: PLC0415 - they need llvmlite
+
+    key = digest(f"{_translated()}{machine.identity()}{signature}\n{known}")
+    name = f"function_{key}"
+
+    def make() -> bytes:
+        return timed(
+            lambda: machine.assemble(translation.translate_function(name, define(), scope, signature))
+        )
+
+    with _loaded.lock:
+        function = _loaded.functions.get(key)
+        if function is None:
+            address = machine.load(name, keep(f"{name}.o", make))
+            function = _loaded.functions[key] = Native(address, len(signature.split()))
+    kinds = [ctypes.py_object if kind.endswith("]") else ctypes.c_int64 for kind in signature.split()]
+    foreign = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(function.address)
+
+    def run(*given: Any) -> int:
+        result: int = foreign(*given)
+        if result == translation.MISFIT:
+            raise TypeError(f"expected arrays without gaps of {signature}, found {_forms(given)}")
+        return result
+
+    return run
+
+
+def _forms(given: Sequence[Any]) -> str:
+    return " ".join(f"{x.dtype}{list(x.shape)}" if hasattr(x, "dtype") else type(x).__name__ for x in given)
 
 
 def digest(text: str) -> str:
@@ -195,10 +198,10 @@ def native(
         rounded: whether every product is rounded before something is added to it.
 
     Raises:
-        BackendError: when Numba is not installed.
+        BackendError: when llvmlite is not installed.
     """
-    numba()
-    from foldbatch.engines.numba import machine  # noqa: PLC0415 - it needs Numba
+    llvm()
+    from foldbatch.engines.numba import machine  # noqa: PLC0415 - it needs llvmlite
 
     key = digest(f"{_translated()}{machine.identity()}{source}{' rounded' * rounded}\n{text}")
     with _loaded.lock:
@@ -217,7 +220,7 @@ def _machine_code(
     more: Callable[[], Mapping[str, Any]] | None,
     rounded: bool,  # noqa: FBT001 - called by position
 ) -> bytes:
-    from foldbatch.engines.numba import machine, translation, vector_functions  # noqa: PLC0415 - they need Numba
+    from foldbatch.engines.numba import machine, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
     scope = {**vector_functions.SCOPE, **(more() if more is not None else {})}
     return timed(lambda: machine.assemble(_rounded(translation.translate(name, text, scope), rounded)))
@@ -247,33 +250,6 @@ def keep(name: str, make: Callable[[], bytes]) -> bytes:
 @cache
 def _translated() -> str:
     """Return a digest of what decides how texts are translated, and what every text may call."""
-    from foldbatch.engines.numba import machine, numbers, translation, vector_functions  # noqa: PLC0415 - they need Numba
+    from foldbatch.engines.numba import machine, numbers, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
     return digest(FORM + "".join(map(inspect.getsource, (machine, numbers, translation, vector_functions))))
-
-
-def _basis() -> str:
-    """Return the text of what every text may call that Numba compiles."""
-    from foldbatch.engines.numba import memory  # noqa: PLC0415 - it needs Numba
-
-    return inspect.getsource(memory)
-
-
-def _compiled(text: str, options: Mapping[str, Any], filename: str, keep: bool) -> Callable[..., None]:  # noqa: FBT001
-    from foldbatch.engines.numba import memory  # noqa: PLC0415 - it needs Numba
-
-    # what is read back from disk looks for the module that it came from
-    scope: dict[str, Any] = {**memory.GLOBALS, "__name__": memory.__name__}
-    exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
-    signature = memory.signature(text.split("\n", 1)[0].removeprefix("# "))
-    njit = partial(numba().njit, **{**memory.OPTIONS, **options})
-    if not keep:
-        compiled: Callable[..., None] = njit(signature)(scope["loop"])
-        return compiled
-    dispatcher = njit(cache=True)(scope["loop"])
-    if Path(dispatcher.stats.cache_path).parent != Path(filename).parent:
-        raise OSError("variables of Numba's own name another directory, which nobody has looked at")
-    dispatcher.compile(signature)  # or reads it
-    dispatcher.disable_compile()
-    kept: Callable[..., None] = dispatcher
-    return kept

@@ -2,14 +2,15 @@
 
 Each function is the mirror of the one of the same name in `arithmetic`, which says what it does; results
 are the same to the last bit. Here every pass is one over memory, and sorting is counting. Nothing is
-allocated: what is returned there is written to arguments here. They are plain Python, and can be run so.
+allocated: what is returned there is written to arguments here. They are plain Python, and can be run so; as
+texts of `translation` they convert numbers of other kinds where they meet.
 """
 
 from __future__ import annotations
 
 from foldbatch.scheduler.trace import Index, Ints
 
-u8 = int  # compiled: an index that is never negative, so that need not be looked at
+i4 = i8 = u8 = int  # compiled: conversions
 
 
 def join(
@@ -25,7 +26,7 @@ def join(
 
     A head tells where the next one begins. `cursors`, one a trace, move from section to section.
     """
-    examples, head = heads.shape
+    examples, head = heads.shape[0], heads.shape[1]
     end = 0
     for e in range(examples):
         if len(blocks) - end < head:
@@ -35,20 +36,21 @@ def join(
             packed[j] += heads[e, j]
             if heads[e, j] < 0:
                 return False
-        cursors[e] = end = end + head
+        end += head
+        cursors[e] = end
         for s in range(len(counters)):
-            end += heads[e, counters[s]] * widths[s]
+            end += i8(heads[e, counters[s]]) * widths[s]
     if end != len(blocks):
         return False
-    to = u8(head)
+    to = head
     for s in range(len(counters)):
-        width, number = u8(widths[s]), u8(numbers[s])
-        shift = 0
+        width, number = widths[s], numbers[s]
+        shift = i4(0)
         for e in range(examples):
-            at, rows = u8(cursors[e]), u8(heads[e, counters[s]])
-            if 0 < number < width:
+            at, rows = cursors[e], i8(heads[e, counters[s]])
+            if number > 0 and number < width:
                 for i in range(rows * width):
-                    packed[to + i] = blocks[at + i] + (shift if i % width < number else 0)
+                    packed[to + i] = blocks[at + i] + (shift if u8(i) % u8(width) < u8(number) else 0)
             else:
                 more = shift if number else 0
                 for i in range(rows * width):
@@ -62,12 +64,12 @@ def join(
 def sort(keys: Ints, order: Index, bounds: Index) -> None:
     """Write `order` and `bounds`, which are zeros."""
     for i in range(len(keys)):
-        bounds[u8(keys[i]) + u8(1)] += 1
+        bounds[i8(keys[i]) + 1] += 1
     for i in range(1, len(bounds)):
         bounds[i] += bounds[i - 1]
     for i in range(len(keys)):  # bounds are where the next one goes, and end up one place ahead
-        key = u8(keys[i])
-        order[u8(bounds[key])] = i
+        key = keys[i]
+        order[bounds[key]] = i
         bounds[key] += 1
     for i in range(len(bounds) - 1, 0, -1):
         bounds[i] = bounds[i - 1]
@@ -77,37 +79,37 @@ def sort(keys: Ints, order: Index, bounds: Index) -> None:
 def group(keys: Ints, counts: Ints, order: Index, bounds: Index) -> int:
     """Write `order` and `bounds`; return how many numbers occur. `counts` are zeros, one for each number."""
     for i in range(len(keys)):
-        counts[u8(keys[i])] += 1
-    groups, start = 0, 0
-    for key in range(len(counts)):
-        count = counts[key]
+        counts[keys[i]] += 1
+    groups, start = 0, i4(0)
+    for number in range(len(counts)):
+        count = counts[number]
         if count:
-            bounds[groups] = start
+            bounds[groups] = i8(start)
             groups += 1
-            counts[key] = start
+            counts[number] = start
             start += count
-    bounds[groups] = start
+    bounds[groups] = i8(start)
     for i in range(len(keys)):
-        key = u8(keys[i])
-        order[u8(counts[key])] = i
+        key = keys[i]
+        order[counts[key]] = i
         counts[key] += 1
     return groups
 
 
 def read(calls: Ints, columns: Index, order: Index, values: Index) -> None:
     """Write `values`."""
-    to = u8(0)
+    to = 0
     for i in range(len(order)):
-        call = u8(order[i])
+        call = order[i]
         for j in range(len(columns)):
-            values[to] = calls[call, u8(columns[j])]
-            to += u8(1)
+            values[to] = i8(calls[call, columns[j]])
+            to += 1
 
 
 def number(rows: Index, values: Index, used: int) -> int:
     """Return how many rows are taken now."""
     for i in range(len(values)):
-        value = u8(values[i])
+        value = values[i]
         if rows[value] < 0:
             rows[value] = used
             used += 1
@@ -117,17 +119,17 @@ def number(rows: Index, values: Index, used: int) -> int:
 def number_arguments(rows: Index, calls: Ints, columns: Index, order: Index, used: int) -> int:
     """Return how many rows are taken now."""
     if len(columns) == 1:  # takes half the time when the loop below is not there
-        column = u8(columns[0])
+        column = columns[0]
         for i in range(len(order)):
-            value = u8(calls[u8(order[i]), column])
+            value = calls[order[i], column]
             if rows[value] < 0:
                 rows[value] = used
                 used += 1
         return used
     for i in range(len(order)):
-        call = u8(order[i])
+        call = order[i]
         for j in range(len(columns)):
-            value = u8(calls[call, u8(columns[j])])
+            value = calls[call, columns[j]]
             if rows[value] < 0:
                 rows[value] = used
                 used += 1
@@ -137,7 +139,7 @@ def number_arguments(rows: Index, calls: Ints, columns: Index, order: Index, use
 def number_results(rows: Index, calls: Ints, order: Index, output: int, used: int, found: Index) -> int:
     """Write the rows `found`; return how many rows are taken now."""
     for i in range(len(order)):
-        value = u8(calls[u8(order[i]), u8(0)]) + u8(output)
+        value = i8(calls[order[i], 0]) + output
         if rows[value] < 0:
             rows[value] = used
             used += 1
@@ -153,7 +155,7 @@ def ranks(rows: Index, calls: Ints, column: int, place: Index, order: Index) -> 
     for row in range(len(place)):
         place[row] = -1
     for call in range(len(calls)):
-        place[u8(rows[u8(calls[u8(call), u8(column)])])] = call
+        place[rows[calls[call, column]]] = call
     rank, first, last = 0, -1, -1
     for row in range(len(place)):
         if place[row] >= 0:
@@ -169,8 +171,8 @@ def ranks(rows: Index, calls: Ints, column: int, place: Index, order: Index) -> 
 def consecutive(rows: Index) -> bool:
     """Return whether rows follow each other."""
     jumps = 0  # counting them all is faster than looking at each whether it is one
-    for i in range(u8(1), u8(len(rows))):
-        jumps += rows[i] != rows[i - u8(1)] + 1
+    for i in range(1, len(rows)):
+        jumps += i8(rows[i] != rows[i - 1] + 1)
     return jumps == 0
 
 
@@ -194,7 +196,7 @@ def levels(
         for s in range(shapes[k, 3], shapes[k, 3] + shapes[k, 4]):
             cursors[2 * cells + s] = start
             for i in range(count):
-                start += rows[at + i * width + 1 + shapes[k, 1] + s - shapes[k, 3]] * widths[s]
+                start += i8(rows[at + i * width + 1 + shapes[k, 1] + s - shapes[k, 3]]) * widths[s]
         at += count * width
         place += count
     place = 0
@@ -206,16 +208,16 @@ def levels(
             if cursors[cells + k] < place and (first < 0 or rows[cursors[k]] < rows[cursors[first]]):
                 first = k
         at, arguments, sequence = cursors[first], shapes[first, 1], shapes[first, 3]
-        level = -1
+        level = i4(-1)
         for i in range(at + 1, at + 1 + arguments):
             level = max(level, of_value[rows[i]])
         for s in range(shapes[first, 4]):
             start = cursors[2 * cells + sequence + s]
-            stop = start + rows[at + 1 + arguments + s] * widths[sequence + s]
+            stop = start + i8(rows[at + 1 + arguments + s]) * widths[sequence + s]
             for i in range(start, stop):
                 level = max(level, of_value[elements[i]])
             cursors[2 * cells + sequence + s] = stop
-        for value in range(rows[at], rows[at] + shapes[first, 2]):
+        for value in range(i8(rows[at]), i8(rows[at]) + shapes[first, 2]):
             of_value[value] = level + 1
         found[cursors[cells + first]] = level + 1
         cursors[first] = at + 1 + arguments + shapes[first, 4]

@@ -6,37 +6,33 @@ that traces are packed in, NumPy sorts here too.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.numba import integer_loops
-from foldbatch.engines.numba.compiling import compile_text, numba
+from foldbatch.engines.numba.compiling import compiled_function
 from foldbatch.scheduler import arithmetic, heights, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
 from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints
 
 SIGNATURES = {
-    "join": "b1(i4[::1], i8[::1], i8[::1], i8[::1], i8[::1], i4[::1], i4[:, ::1])",
-    "sort": "void(i4[::1], i8[::1], i8[::1])",
-    "group": "i8(i4[::1], i4[::1], i8[::1], i8[::1])",
-    "read": "void(i4[:, ::1], i8[::1], i8[::1], i8[::1])",
-    "number": "i8(i8[::1], i8[::1], i8)",
-    "number_arguments": "i8(i8[::1], i4[:, ::1], i8[::1], i8[::1], i8)",
-    "number_results": "i8(i8[::1], i4[:, ::1], i8[::1], i8, i8, i8[::1])",
-    "ranks": "i8(i8[::1], i4[:, ::1], i8, i8[::1], i8[::1])",
-    "consecutive": "b1(i8[::1])",
-    "weigh": "void(i8[::1], i8[::1], i8[::1], f8[::1])",
-    "drain": "i8(i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], i8[::1], f8[::1], f8[::1], f8[::1], i8[::1], "
-    "i8[::1], i8[::1], i4[::1], i8[::1])",
-    "levels": "b1(i4[::1], i8[:, ::1], i4[::1], i8[::1], i8[::1], i4[::1], i4[::1])",
+    "join": "i4[] i8[] i8[] i8[] i8[] i4[] i4[,]",
+    "sort": "i4[] i8[] i8[]",
+    "group": "i4[] i4[] i8[] i8[]",
+    "read": "i4[,] i8[] i8[] i8[]",
+    "number": "i8[] i8[] i8",
+    "number_arguments": "i8[] i4[,] i8[] i8[] i8",
+    "number_results": "i8[] i4[,] i8[] i8 i8 i8[]",
+    "ranks": "i8[] i4[,] i8 i8[] i8[]",
+    "consecutive": "i8[]",
+    "weigh": "i8[] i8[] i8[] f8[]",
+    "drain": "i8[] i8[] i8[] f8[] f8[] i8[] f8[] f8[] f8[] i8[] i8[] i4[] i4[] i8[]",
+    "levels": "i4[] i8[,] i4[] i8[] i8[] i4[] i4[]",
 }
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 SPARSE = 16  # counting 16 times more numbers than there are keys takes longer than sorting by digits
 
@@ -46,27 +42,15 @@ def compiled() -> Arithmetic:
     """Return the compiled arithmetic: made once a process, read from the cache on disk where there is one.
 
     Raises:
-        BackendError: when Numba is not installed.
+        BackendError: when llvmlite is not installed.
     """
-    numba()
-    text = inspect.getsource(integer_loops) + _functions_of(inspect.getsource(turns))
-    digest = hashlib.sha256(f"{SIGNATURES}{OPTIONS}{text}".encode()).hexdigest()[:20]
-    return arithmetic_of(compile_text(f"schedule_{digest}", text, partial(_compiled, text)))
-
-
-def _functions_of(text: str) -> str:
-    """Return a module's text from its first function on: what is imported before is for annotations alone."""
-    return text[text.index("\ndef ") :]
-
-
-def _compiled(text: str, filename: str, keep: bool) -> dict[str, Callable[..., Any]]:  # noqa: FBT001
-    scope: dict[str, Any] = {"__name__": integer_loops.__name__}
-    exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
-    scope["u8"] = numba().uint64
-    njit = numba().njit
-    return {
-        name: njit(signature, cache=keep, **OPTIONS)(scope[name]) for name, signature in SIGNATURES.items()
-    }
+    functions = {**vars(turns), **vars(integer_loops)}
+    return arithmetic_of(
+        {
+            name: compiled_function(functions[name], signature, turns, integer_loops)
+            for name, signature in SIGNATURES.items()
+        }
+    )
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
@@ -147,7 +131,7 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
             np.full(cells, -1.0),
             np.full(cells, -1),
             np.full(calls, -1),
-            np.zeros(cells, np.int64),
+            np.zeros(cells, np.int32),
             groups,
             taken,
         )
@@ -177,7 +161,7 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         number_arguments,
         number_results,
         ranks,
-        functions["consecutive"],
+        lambda rows: bool(functions["consecutive"](rows)),
         drain,
         levels,
         COSTS,

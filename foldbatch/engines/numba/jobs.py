@@ -1,31 +1,28 @@
 """Jobs: functions on arrays, one after the other in one compiled call; a helper takes parts of large ones.
 
-Importing this needs Numba.
+Importing this needs llvmlite.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
-from functools import cache, partial
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from foldbatch.engines.numba import atomics, memory, team
-from foldbatch.engines.numba.compiling import FORM, Native, compile_text, digest
-from foldbatch.engines.numba.memory import POINTERS, call, i8, moved, u8
-from foldbatch.engines.numba.team import OPTIONS, Team, _share
+from foldbatch.engines.numba import team
+from foldbatch.engines.numba.compiling import Native, compiled_function
+from foldbatch.engines.numba.team import Team, share
+from foldbatch.engines.numba.translation import DATA
+from foldbatch.engines.numba.vector_functions import moved
+from foldbatch.engines.numba.words import at, call, i8, u8
 from foldbatch.params.parameters import Array
 
 HEAD, STATIC = 6, 5  # numbers of a job before its places; which of them its function is told
 EACH, MOST = 16_384, 64  # the work of a part, as of `Jobs.add`, and parts of a job
 WORTH = 8 * EACH  # the work from which asking for the helper pays
-DATA = (
-    object.__basicsize__
-)  # where, in an array's object, the address of its numbers is: NumPy's `PyArray_DATA`
-at = POINTERS["pointer_i8"]
 
 
 def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any) -> None:
@@ -42,40 +39,30 @@ def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any)
         answer: address of a number.
     """
     where = jobs
-    for number in range(u8(count)):
-        if number == u8(checks) and at(answer)[0] != 0:
+    for number in range(count):
+        if number == checks and at(answer)[0] != 0:
             return
         here = at(where)
-        places, units, parts = u8(here[1]), here[2], here[3] if words != 0 else i8(1)
-        given, apart, static = moved(here, u8(HEAD)), places + u8(2), where + 8 * STATIC
-        for part in range(u8(parts)):
+        places, units, parts = here[1], here[2], here[3] if words != 0 else 1
+        given, apart, static = moved(here, HEAD), places + 2, where + 8 * STATIC
+        for part in range(parts):
             to = moved(at(room), part * apart)
-            first, last = units * i8(part) // parts, units * (i8(part) + 1) // parts
-            to[0], to[places + u8(1)] = last - first, static
+            first = i8(u8(units * part) // u8(parts))
+            last = i8(u8(units * (part + 1)) // u8(parts))
+            to[0], to[places + 1] = last - first, static
             for p in range(places):
-                to[p + u8(1)] = at(given[p] + DATA)[0] + first * given[places + p]
+                to[p + 1] = at(given[p] + DATA)[0] + first * given[places + p]
         if parts > 1:
-            _share(words, here[0], here[1], room, i8(apart), parts, here[4] // parts)
+            share(words, here[0], here[1], room, apart, parts, i8(u8(here[4]) // u8(parts)))
         else:
             call(here[0], at(room), at(static))
         where += 8 * (HEAD + 2 * here[1])
 
 
 @cache
-def compiled() -> Any:
-    """Return `_run` compiled: once a process, read from the cache on disk where there is one."""
-    text = "\n\n".join([team.source(), inspect.getsource(_run)])
-    known = "\n".join(
-        [FORM, str((HEAD, STATIC, DATA)), inspect.getsource(memory), inspect.getsource(atomics), text]
-    )
-    return compile_text(f"jobs_{digest(known)}", text, partial(_compiled, text))
-
-
-def _compiled(text: str, filename: str, keep: bool) -> Any:  # noqa: FBT001 - called by position
-    scope: dict[str, Any] = {**globals(), **vars(team)}
-    exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
-    scope = team.functions(scope)
-    return njit("void(i8, i8, i8, i8, i8, i8)", cache=keep, **OPTIONS)(scope["_run"])
+def compiled() -> Callable[..., int]:
+    """Return `_run` compiled."""
+    return compiled_function(_run, "i8 i8 i8 i8 i8 i8", sys.modules[__name__], team)
 
 
 class Jobs:

@@ -7,20 +7,19 @@ before the first level. It is one loop over the batch, compiled once a machine; 
 
 from __future__ import annotations
 
-import inspect
+import sys
 from collections.abc import Callable
-from functools import cache, partial
-from typing import Any, NamedTuple
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.numba.compiling import compile_text, digest, numba
+from foldbatch.engines.numba.compiling import compiled_function
 from foldbatch.scheduler.trace import Index
 
-u8 = int  # compiled: an index that is never negative, so that need not be looked at
+i8 = u8 = int  # compiled: conversions
 
-SIGNATURE = "i8(i8[::1], i8, i8[::1], i8[::1], i8[::1], i8[::1], i8[:, ::1], i8[::1], i8[::1], i8[::1])"
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
+SIGNATURE = "i8[] i8 i8[] i8[] i8[] i8[] i8[,] i8[] i8[] i8[]"
 
 
 class Split(NamedTuple):
@@ -93,38 +92,38 @@ def write_split(
 
     `uses` are zeros, one for each column and group.
     """
-    size, calls = len(uses) // width, len(entries) // width
+    size, calls = i8(u8(len(uses)) // u8(width)), i8(u8(len(entries)) // u8(width))
     for call in range(calls):
         for column in range(width):
-            group = groups[u8(entries[u8(call * width + column)])]
+            group = groups[entries[call * width + column]]
             if group >= 0:
-                uses[u8(column * size + group)] += 1
+                uses[column * size + group] += 1
     to, found, total = 0, 0, 0
     for column in range(width):
         for call in range(calls):
             counts[column, call] = to
-            row = entries[u8(call * width + column)]
-            if groups[u8(row)] < 0:
-                rows[to], ranks[to], place[u8(call * width + column)] = row, call, -1
+            row = entries[call * width + column]
+            if groups[row] < 0:
+                rows[to], ranks[to], place[call * width + column] = row, call, -1
                 to += 1
         counts[column, calls] = to
         first = found
-        for key in range(u8(column * size), u8((column + 1) * size)):
+        for key in range(column * size, (column + 1) * size):
             if uses[key]:
-                starts[found], ranks[u8(to + found - first)] = total, -1
+                starts[found], ranks[to + found - first] = total, -1
                 total += uses[key]
                 uses[key] = found
                 found += 1
         for call in range(calls):
-            row = entries[u8(call * width + column)]
-            group = groups[u8(row)]
+            row = entries[call * width + column]
+            group = groups[row]
             if group >= 0:
-                at = u8(uses[u8(column * size + group)])
-                place[u8(call * width + column)] = at
-                there = u8(to) + at - u8(first)
+                at = uses[column * size + group]
+                place[call * width + column] = at
+                there = to + at - first
                 if ranks[there] < 0:  # the first of its kind
                     rows[there], ranks[there] = row, calls + at
-                users[u8(starts[at])] = call  # starts are where the next one goes, and end up one place ahead
+                users[starts[at]] = call  # starts are where the next one goes, and end up one place ahead
                 starts[at] += 1
         to += found - first
         counts[column, calls + 1] = to
@@ -136,13 +135,5 @@ def write_split(
 
 @cache
 def compiled() -> Callable[..., int]:
-    """Return `write_split` compiled: once a process, read from the cache on disk where there is one."""
-    text = inspect.getsource(write_split)
-    return compile_text(f"split_{digest(f'{SIGNATURE}{OPTIONS}{text}')}", text, partial(_compiled, text))
-
-
-def _compiled(text: str, filename: str, keep: bool) -> Callable[..., int]:  # noqa: FBT001 - by position
-    scope: dict[str, Any] = {"__name__": __name__, "Index": Any, "u8": numba().uint64}
-    exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
-    function: Callable[..., int] = numba().njit(SIGNATURE, cache=keep, **OPTIONS)(scope["write_split"])
-    return function
+    """Return `write_split` compiled."""
+    return compiled_function(write_split, SIGNATURE, sys.modules[__name__])

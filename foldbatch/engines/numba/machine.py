@@ -1,18 +1,17 @@
 """Machine code for this processor: made of LLVM's text, and brought to memory where it can be called.
 
-The processor is the one that Numba compiles for: ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` may tell it.
-Importing this needs Numba, which brings llvmlite.
+The processor is this one, unless the variables ``FOLDBATCH_CPU`` and ``FOLDBATCH_CPU_FEATURES`` of the
+environment tell another one, in LLVM's words. Importing this needs llvmlite.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Any
 
 import llvmlite
 from llvmlite import binding
-from numba.core import config
-from numba.core.codegen import get_host_cpu_features
 
 LEVEL, SPEED = (
     3,
@@ -23,8 +22,9 @@ LEVEL, SPEED = (
 @cache
 def processor() -> tuple[str, str]:
     """Return the processor's name, and its features as LLVM writes them."""
-    name = config.CPU_NAME or binding.get_host_cpu_name()
-    return name, get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
+    name = os.environ.get("FOLDBATCH_CPU") or binding.get_host_cpu_name()
+    features = os.environ.get("FOLDBATCH_CPU_FEATURES")
+    return name, binding.get_host_cpu_features().flatten() if features is None else features
 
 
 @cache

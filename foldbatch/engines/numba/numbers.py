@@ -4,7 +4,7 @@ Nothing is converted unasked: operands of one operation are of one kind, but for
 take the kind of the other operand. Whole numbers wrap around; ``u8`` and ``u1`` are unsigned, and so are
 truths. Sums and products of floats may be contracted to one instruction; else each rounds as it is written.
 
-Importing this needs Numba, which brings llvmlite.
+Importing this needs llvmlite.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Matrix products as tiles of registers, compiled with Numba: fast for few rows, as levels of trees have.
+"""Matrix products as tiles of registers: fast for few rows, as levels of trees have.
 
 A BLAS copies both factors into a layout of its own at each call, which pays for large squares; a level
 of a batch has a few dozen rows, and the weights it multiplies lie in the cache from the level before. So
@@ -12,11 +12,12 @@ rows, its panel of columns is copied to the stack first.
 `outer_text`     c (+)= a[a_rows].T @ b[b_rows]
 ===============  ===============================================
 
-All have two axes; columns of ``c`` are neighbours in memory. Importing this needs Numba.
+All have two axes; columns of ``c`` are neighbours in memory. Importing this needs llvmlite.
 """
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import sys
 from collections.abc import Callable
@@ -25,13 +26,15 @@ from functools import cache, partial
 from textwrap import indent
 from typing import Any
 
+import numpy as np
 from llvmlite import binding
 
 from foldbatch.engines.launch import FIRST, STORES
 from foldbatch.engines.numba import tiles
-from foldbatch.engines.numba.compiling import compile_loop, native
+from foldbatch.engines.numba.compiling import native
 from foldbatch.engines.numba.tiles import BITS, dots, fetch, tile
 from foldbatch.engines.numba.vector_functions import stack
+from foldbatch.params.parameters import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +122,15 @@ def by_arrays(kind: str) -> Callable[..., None] | None:
     if cut is None:
         return None
     function = native(native_text(kind, cut), functions_of(kind, cut), source())
-    return partial(compile_loop(BY_ARRAYS.format(k=kind, bytes=BITS[kind] // 8)), function.address)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(function.address)
 
+    def product(a: Array, b: Array, c: Array) -> None:
+        strides = [step // x.itemsize for x in (a, b, c) for step in x.strides][:5]
+        numbers = np.array([1, *(x.ctypes.data for x in (a, b, c))], np.int64)
+        told = np.array([1, *a.shape, b.shape[1], 1, *strides, 0, 0, 0, 0], np.int64)
+        run(numbers.ctypes.data, told.ctypes.data)
 
-BY_ARRAYS = """\
-# i8, {k}[2]a, {k}[2]a, {k}[2]aw
-def loop(function, a, b, c):
-    numbers, told = few(), more()
-    numbers[0], numbers[1], numbers[2], numbers[3] = 1, a.ctypes.data, b.ctypes.data, c.ctypes.data
-    told[0], told[1], told[2], told[3], told[4] = 1, a.shape[0], a.shape[1], b.shape[1], 1
-    told[5], told[6] = a.strides[0] // {bytes}, a.strides[1] // {bytes}
-    told[7], told[8] = b.strides[0] // {bytes}, b.strides[1] // {bytes}
-    told[9], told[10], told[11], told[12], told[13] = c.strides[0] // {bytes}, 0, 0, 0, 0
-    call(function, numbers, told)
-"""
+    return product
 
 
 def rows_text(kind: str, cut: Blocks) -> str:

@@ -140,11 +140,9 @@ def sums(kind: str, *, plus: str = "+") -> str:
 
 # the sums of rows of an array: row i of `out` is that of rows order[starts[i]:starts[i + 1]]
 _COPIES = """\
-# {k}[2], i8[1], i8[1], {k}[2]w
-def loop(rows, starts, order, out):
-    a, c, r, y = flat(rows), flat(starts), flat(order), flat(out)
-    width, more = u8(out.shape[1]), False
-    for i in range(u8(out.shape[0])):
+def sum_copies(a, c, r, y) -> None:
+    width, more = u8(y.shape[1]), False
+    for i in range(u8(len(y))):
         v, first, last = moved(y, i * width), u8(c[i] - c[0]), u8(c[i + u8(1)] - c[0])
 """
 

@@ -10,7 +10,7 @@ a *stall*. After one, or where the helper had no core at all, it is left alone f
 and sleeps: giving way again and again it would be in the way of the walking thread on a core that many want.
 
 The words that threads share are `WORDS` whole numbers; those that change lie in different lines of the cache.
-Importing this needs Numba.
+Importing this needs llvmlite.
 
 Source: taking work from the other end, Blumofe and Leiserson 1999, "Scheduling multithreaded computations by
 work stealing".
@@ -19,20 +19,17 @@ work stealing".
 from __future__ import annotations
 
 import ctypes
-import inspect
 import sys
 import threading
 import time
-from functools import cache, partial
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from foldbatch.engines.numba import atomics, memory
-from foldbatch.engines.numba.atomics import count, give_way, load, pause, store, swap
-from foldbatch.engines.numba.compiling import FORM, compile_text, digest
-from foldbatch.engines.numba.memory import POINTERS, call, i8
+from foldbatch.engines.numba.compiling import compiled_function
+from foldbatch.engines.numba.words import at, call, count, give_way, i8, load, pause, store, swap, u8
 from foldbatch.engines.threads import available_cores
 from foldbatch.system.forks import start_in_each_process
 
@@ -54,8 +51,6 @@ PATIENCE, FAIR = 4000, 200  # looks at a part under way until it is a stall: so 
 ENOUGH = 8  # jobs of a batch in which the helper, if it has a core, finds something to do
 WAKING = 0.002  # seconds that waking it may take
 REST, LONGEST = 0.01, 0.5  # seconds without the helper after the first stall, and after many
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
-at = POINTERS["pointer_i8"]
 
 
 def _do(words: Any, part: Any) -> None:
@@ -65,9 +60,9 @@ def _do(words: Any, part: Any) -> None:
     call(job[0], arguments, at(arguments[job[1] + 1]))
 
 
-def _share(
+def share(
     words: Any, function: Any, pointers: Any, arguments: Any, apart: Any, parts: Any, work: Any
-) -> Any:
+) -> None:
     """Do a job together; all of it is done then. All but counts are addresses.
 
     Args:
@@ -81,17 +76,17 @@ def _share(
     """
     job = at(words + 8 * JOB)
     job[0], job[1], job[2], job[3] = function, pointers, arguments, apart
-    before, own = load(words + 8 * DONE), i8(0)
-    store(words + 8 * STATE, (load(words + 8 * STATE) // JOBS + 1) * JOBS + parts)
+    before, own = load(words + 8 * DONE), 0
+    store(words + 8 * STATE, i8((u8(load(words + 8 * STATE)) // JOBS + 1) * JOBS) + parts)
     while True:
-        state = load(words + 8 * STATE)
+        state = u8(load(words + 8 * STATE))
         first, last = state // PART % PART, state % PART
         if first == last:
             break
         if swap(words + 8 * STATE, state, state + PART):
-            _do(words, first)
+            _do(words, i8(first))
             own += 1
-    looks, patience = i8(0), PATIENCE + work // FAIR
+    looks, patience = 0, PATIENCE + i8(u8(work) // FAIR)
     while load(words + 8 * DONE) - before < parts - own:
         looks += 1
         if looks < patience:
@@ -104,51 +99,29 @@ def _share(
 
 def _help(words: Any) -> None:
     """Take parts of jobs, the last ones first, until there have been none for a while."""
-    looks = i8(0)
+    looks = 0
     while looks < SPINS + TURNS:
-        state = load(words + 8 * STATE)
+        state = u8(load(words + 8 * STATE))
         first, last = state // PART % PART, state % PART
         if first == last:
             looks += 1
             if looks < SPINS:
                 pause()
             elif load(words + 8 * ASLEEP) != 0:
-                looks = i8(SPINS + TURNS)
+                looks = SPINS + TURNS
             else:
                 give_way(at(words + 8 * YIELD)[0])
         elif swap(words + 8 * STATE, state, state - 1):
-            _do(words, last - 1)
+            _do(words, i8(last) - 1)
             count(words + 8 * DONE)
-            looks = i8(0)
-    store(words + 8 * AWAKE, i8(0))
-
-
-def source() -> str:
-    """Return the text of what compiled code calls."""
-    parts = (inspect.getsource(part) for part in (_do, _share, _help))
-    constants = LINE, STATE, JOB, DONE, AWAKE, ASLEEP, STALLS, YIELD, PART, JOBS, SPINS, TURNS, PATIENCE, FAIR
-    return "\n\n".join([f"# {constants}", *parts])
-
-
-def functions(scope: dict[str, Any]) -> dict[str, Any]:
-    """Compile `_do` and `_share` in the scope where their text has run, for compiled code to call them."""
-    for name in ("_do", "_share"):
-        scope[name] = njit(**OPTIONS)(scope[name])
-    return scope
+            looks = 0
+    store(words + 8 * AWAKE, 0)
 
 
 @cache
-def compiled() -> Any:
-    """Return `_help` compiled: once a process, read from the cache on disk where there is one."""
-    text = source()
-    known = f"{FORM}\n{inspect.getsource(memory)}{inspect.getsource(atomics)}{text}"
-    return compile_text(f"help_{digest(known)}", text, partial(_compiled, text))
-
-
-def _compiled(text: str, filename: str, keep: bool) -> Any:  # noqa: FBT001 - called by position
-    scope: dict[str, Any] = dict(globals())
-    exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
-    return njit("void(i8)", cache=keep, **OPTIONS)(functions(scope)["_help"])
+def compiled() -> Callable[..., int]:
+    """Return `_help` compiled."""
+    return compiled_function(_help, "i8", sys.modules[__name__])
 
 
 class Team:

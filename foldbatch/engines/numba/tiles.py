@@ -4,7 +4,7 @@ A *tile* is a block of the result that is kept in registers while the inner dime
 some vectors of columns. *Dots* are a block of inner products, whose vectors run along the inner dimension.
 Where a block's rows lie is told one by one, so they need not be neighbours.
 
-Importing this needs Numba. Sums are added in an order that depends on shapes alone.
+Importing this needs llvmlite. Sums are added in an order that depends on shapes alone.
 
 Source: Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication", section 4, for
 blocks by level of cache; Van Zee and van de Geijn 2015 (BLIS), section 5.1, for edges and registers.

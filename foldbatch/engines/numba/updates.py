@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from foldbatch.engines.numba.compiling import Native, compile_loop, native
+from foldbatch.engines.numba.compiling import Native, compiled_text, native
 from foldbatch.engines.numba.sum_texts import sum_copies_text
 from foldbatch.params.parameters import Array, SparseRows
 from foldbatch.params.updates import Change, Rule, Updates
@@ -113,7 +113,7 @@ def _is_plain(array: Any) -> bool:
 
 
 class Compiled(Updates):
-    """Steps and checks compiled with Numba, in one call for all parameters."""
+    """Steps and checks compiled, in one call for all parameters."""
 
     helped = False
 
@@ -121,7 +121,7 @@ class Compiled(Updates):
         self, changes: Sequence[Change], look: Callable[[Sequence[Change]], None] | None
     ) -> list[Change]:
         """Change what compiled code can change; return the others; see `Updates.apply`."""
-        from foldbatch.engines.numba.jobs import Jobs  # noqa: PLC0415 - it needs Numba
+        from foldbatch.engines.numba.jobs import Jobs  # noqa: PLC0415 - it needs llvmlite
 
         jobs, others = Jobs(), list[Change]()
         fitting = list[tuple[Change, str]]()  # each with the kind of its numbers
@@ -142,7 +142,7 @@ class Compiled(Updates):
 
     def good(self, gradients: Iterable[Any]) -> bool:
         """Return whether all gradients are good; see `Updates.good`."""
-        from foldbatch.engines.numba.jobs import Jobs  # noqa: PLC0415 - it needs Numba
+        from foldbatch.engines.numba.jobs import Jobs  # noqa: PLC0415 - it needs llvmlite
 
         jobs = Jobs()
         for gradient in gradients:
@@ -153,7 +153,7 @@ class Compiled(Updates):
         return self._run(jobs)
 
     def _run(self, jobs: Any) -> bool:
-        from foldbatch.engines.numba import team  # noqa: PLC0415 - it needs Numba
+        from foldbatch.engines.numba import team  # noqa: PLC0415 - it needs llvmlite
 
         ran: bool = jobs.run(team.team() if self.helped else None)
         return ran
@@ -210,4 +210,7 @@ def _add_step(jobs: Any, change: Change, kind: str, constants: dict[Any, Array])
 def sum_copies(dtype: str) -> Loop | None:
     """Return what sums rows of an array: ``(rows [n, w], starts [m + 1], order [*], out [m, w])``."""
     kind = KIND_OF.get(np.dtype(dtype))
-    return compile_loop(sum_copies_text(kind)) if kind is not None else None
+    if kind is None:
+        return None
+    loop = compiled_text(sum_copies_text(kind), f"{kind}[,] i8[] i8[] {kind}[,]")
+    return cast("Loop", loop)

@@ -2,7 +2,7 @@
 
 They are in the language of `translation`. The library functions behind ``math.tanh`` take one number at a
 time, some 25 ns each; these take half a nanosecond. Fused multiply-add is allowed, so the last bit depends on
-the machine; NaN stays NaN, and infinities have their limits. Importing this needs Numba.
+the machine; NaN stays NaN, and infinities have their limits. Importing this needs llvmlite.
 """
 # ruff: noqa: FURB136 - of a number and NaN, max and min would return the number
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from foldbatch.engines.numba.numbers import TYPES, Instruction, Value, intrinsic
+from foldbatch.engines.numba.numbers import I64, TYPES, Instruction, Value, intrinsic
 
 f4, f8, u8 = np.float32, np.float64, np.uint64
 
@@ -188,8 +188,9 @@ def stack(kind: str, size: int) -> Instruction:
     return Instruction(write)
 
 
-def _moved(builder: Any, pointer: Value, elements: Value) -> Value:
-    return Value(pointer.kind, builder.gep(pointer.at, [elements.at]))
+def _moved(builder: Any, pointer: Value, elements: Value | int) -> Value:
+    at = elements.at if isinstance(elements, Value) else I64(elements)
+    return Value(pointer.kind, builder.gep(pointer.at, [at]))
 
 
 def _as_f8(builder: Any, bits: Value) -> Value:
@@ -208,7 +209,7 @@ def _log1p(builder: Any, x: Value) -> Value:
     return Value(x.kind, builder.call(function, [x.at]))
 
 
-moved = Instruction(_moved)  # a pointer, some elements further
+moved: Any = Instruction(_moved)  # a pointer, some elements further
 copysign: Any = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
 fmod: Any = Instruction(
     lambda builder, x, y: Value(x.kind, builder.frem(x.at, y.at))

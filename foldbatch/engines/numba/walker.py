@@ -2,18 +2,17 @@
 
 The form of a kernel's code stands in `coder`. For each launch, the walker finds out where the rows of each
 cell begin and how far they move with each row of their axis; for each level, where that level's are; then it
-calls one function after the other. Importing this needs Numba.
+calls one function after the other. Importing this needs llvmlite.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Sequence
-from functools import cache, partial
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from foldbatch.engines import launch
 from foldbatch.engines.launch import (
@@ -29,7 +28,7 @@ from foldbatch.engines.launch import (
     Ints,
     LaunchTable,
 )
-from foldbatch.engines.numba import atomics, coder, memory, team
+from foldbatch.engines.numba import coder, team
 from foldbatch.engines.numba.coder import (
     BY_LAUNCH,
     BY_RANK,
@@ -48,20 +47,21 @@ from foldbatch.engines.numba.coder import (
     WHOLE,
     Code,
 )
-from foldbatch.engines.numba.compiling import FORM, compile_text, digest
-from foldbatch.engines.numba.memory import POINTERS, call, i8, moved, u8
-from foldbatch.engines.numba.team import Team, _share
+from foldbatch.engines.numba.compiling import compiled_function
+from foldbatch.engines.numba.team import Team, share
+from foldbatch.engines.numba.vector_functions import moved
+from foldbatch.engines.numba.words import at, call, i8, u8
 from foldbatch.engines.ranges import OutOfRangeError
 
 CODE = coder.HEAD
 WORTH = 60_000  # multiplications from which an instruction is worth sharing with a helper
 FEW = 4  # such instructions of a batch that are worth waking the helper
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
-at = POINTERS["pointer_i8"]
 
 
-def begin_at(cell: Any, fields: Any, where: Any, index: Any, addresses: Any, errors: Any) -> Any:
-    """Return a cell's address for row 0 of its axis in the batch, and how far it moves with each row.
+def begin_at(
+    cell: Any, fields: Any, where: Any, index: Any, addresses: Any, errors: Any, origin: Any, step: Any
+) -> None:
+    """Write a cell's address for row 0 of its axis in the batch, and how far it moves with each row.
 
     Args:
         cell: pointer to a cell.
@@ -70,30 +70,33 @@ def begin_at(cell: Any, fields: Any, where: Any, index: Any, addresses: Any, err
         index: address of the launch table's index.
         addresses: pointer to the addresses of buffers.
         errors: address of where errors are told.
+        origin: pointer to the address.
+        step: pointer to how far it moves.
     """
-    kind, size, width = cell[1], cell[3], max(fields[WIDTH], i8(1))
-    if kind == FIELDS_OF:
-        return where, i8(0)
-    if kind == ERRORS:
-        return errors, i8(0)
-    if kind == ENTRIES:
-        return index + 8 * fields[INDEX], i8(0) if fields[COPIES] >= 0 else 8 * width
-    if kind == COPIES_OF:
-        return index + 8 * fields[COPIES], i8(8)
-    if kind == SEGMENTS_OF:
-        return index + 8 * fields[INDEX], i8(8)
+    kind, size, width = cell[1], cell[3], max(fields[WIDTH], 1)
     apart = (kind == BY_LAUNCH and fields[FIRST] < 0) or (kind == STORED and fields[STORES] == 0)
-    if apart:
-        return addresses[u8(fields[SPARE])], i8(0)
-    base = addresses[u8(fields[BASE])]
-    if kind == WHOLE or (kind == TARGET and fields[FIRST] < 0):
-        return base, i8(0)
-    if kind == BY_RANK:
-        return base, size
-    return base + fields[FIRST] * (size // width), size
+    if kind == FIELDS_OF:
+        origin[0], step[0] = where, 0
+    elif kind == ERRORS:
+        origin[0], step[0] = errors, 0
+    elif kind == ENTRIES:
+        origin[0], step[0] = index + 8 * fields[INDEX], 0 if fields[COPIES] >= 0 else 8 * width
+    elif kind == COPIES_OF:
+        origin[0], step[0] = index + 8 * fields[COPIES], 8
+    elif kind == SEGMENTS_OF:
+        origin[0], step[0] = index + 8 * fields[INDEX], 8
+    elif apart:
+        origin[0], step[0] = addresses[fields[SPARE]], 0
+    elif kind == WHOLE or (kind == TARGET and fields[FIRST] < 0):
+        origin[0], step[0] = addresses[fields[BASE]], 0
+    elif kind == BY_RANK:
+        origin[0], step[0] = addresses[fields[BASE]], size
+    else:
+        origin[0] = addresses[fields[BASE]] + fields[FIRST] * i8(u8(size) // u8(width))
+        step[0] = size
 
 
-def lay_out(here: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin: Any) -> Any:
+def lay_out(here: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin: Any) -> None:
     """Write the arguments of an instruction's parts one after the other, as `team` reads them.
 
     Args:
@@ -104,22 +107,22 @@ def lay_out(here: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin
         arguments: pointer to memory for what is written.
         begin: address of the kernel's code.
     """
-    pointers = u8(here[1])
-    given = moved(here, u8(INSTRUCTION))
-    others = moved(given, u8(2) * pointers)
-    for part in range(u8(parts)):
-        to = moved(arguments, part * (pointers + u8(2)))
+    pointers = here[1]
+    given = moved(here, INSTRUCTION)
+    others = moved(given, 2 * pointers)
+    for part in range(parts):
+        to = moved(arguments, part * (pointers + 2))
         if here[4] > 0:
-            own = moved(others, part * (u8(2) * pointers + u8(1)))
-            to[0], to[pointers + u8(1)] = times, begin + 8 * own[0]
+            own = moved(others, part * (2 * pointers + 1))
+            to[0], to[pointers + 1] = times, begin + 8 * own[0]
             for p in range(pointers):
-                to[p + u8(1)] = cells[u8(own[u8(2) * p + u8(1)])] + own[u8(2) * p + u8(2)]
+                to[p + 1] = cells[own[2 * p + 1]] + own[2 * p + 2]
         else:
-            first, last = times * i8(part) // parts, times * (i8(part) + 1) // parts
-            to[0], to[pointers + u8(1)] = last - first, begin + 8 * here[3]
+            first = i8(u8(times * part) // u8(parts))
+            last = i8(u8(times * (part + 1)) // u8(parts))
+            to[0], to[pointers + 1] = last - first, begin + 8 * here[3]
             for p in range(pointers):
-                more = given[u8(2) * p + u8(1)] + first * others[p]
-                to[p + u8(1)] = cells[u8(given[u8(2) * p])] + more
+                to[p + 1] = cells[given[2 * p]] + given[2 * p + 1] + first * others[p]
 
 
 def _walk(
@@ -135,7 +138,7 @@ def _walk(
     room: Any,
     errors: Any,
     words: Any,
-) -> Any:
+) -> int:
     """Run launches; return how many instructions were worth sharing. All but counts are addresses.
 
     Args:
@@ -155,73 +158,63 @@ def _walk(
     levels, numbers, found = at(bounds), at(index), at(errors)
     origins, steps, cells = at(work_at), at(work_at + 8 * room), at(work_at + 16 * room)
     arguments, lowers, rows = at(work_at + 24 * room), at(work_at + 32 * room), at(work_at + 40 * room)
-    large = i8(0)
-    for number in range(u8(count)):
-        row = launches + 8 * i8(number) * columns
+    large = 0
+    for number in range(count):
+        row = launches + 8 * number * columns
         head = at(row)
-        begin = codes + 8 * at(starts)[u8(head[0])]
+        begin = codes + 8 * at(starts)[head[0]]
         kernel = at(begin)
-        cell_count, ragged = u8(kernel[0]), u8(kernel[1])
-        told = moved(kernel, u8(CODE))
+        cell_count, ragged = kernel[0], kernel[1]
+        told = moved(kernel, CODE)
         for c in range(cell_count):
-            cell = moved(told, c * u8(CELL))
+            cell = moved(told, c * CELL)
             fields = row + 8 * (HEAD + FIELDS * cell[0])
-            origins[c], steps[c] = begin_at(cell, at(fields), fields, index, at(addresses), errors)
-        segments = moved(told, cell_count * u8(CELL))
+            begin_at(
+                cell, at(fields), fields, index, at(addresses), errors, moved(origins, c), moved(steps, c)
+            )
+        segments = moved(told, cell_count * CELL)
         program = moved(segments, ragged)
-        lowers[0], rows[0] = i8(0), i8(1)
-        for level in range(u8(head[1]), u8(head[2])):
-            start, stop = levels[u8(2) * level], levels[u8(2) * level + u8(1)]
+        lowers[0], rows[0] = 0, 1
+        for level in range(head[1], head[2]):
+            start, stop = levels[2 * level], levels[2 * level + 1]
             lowers[1], rows[1] = start, stop - start
             for g in range(ragged):
-                first = head[u8(HEAD + FIELDS * segments[g] + INDEX)]
-                lower = numbers[u8(first + start)]
-                lowers[u8(RAGGED) + g], rows[u8(RAGGED) + g] = lower, numbers[u8(first + stop)] - lower
+                first = head[HEAD + FIELDS * segments[g] + INDEX]
+                lower = numbers[first + start]
+                lowers[RAGGED + g], rows[RAGGED + g] = lower, numbers[first + stop] - lower
             for c in range(cell_count):
-                cells[c] = origins[c] + lowers[u8(told[c * u8(CELL) + u8(2)])] * steps[c]
+                cells[c] = origins[c] + lowers[told[c * CELL + 2]] * steps[c]
             here = program
-            for _ in range(u8(kernel[2])):
-                pointers, times, cut = u8(here[1]), rows[u8(here[2])], here[4]
-                given = moved(here, u8(INSTRUCTION))
-                others = moved(given, u8(2) * pointers)
+            for _ in range(kernel[2]):
+                pointers, times, cut = here[1], rows[here[2]], here[4]
+                given = moved(here, INSTRUCTION)
+                others = moved(given, 2 * pointers)
                 worth = cut != 0 and times * here[5] >= WORTH and (cut > 0 or times > 1)
                 large += i8(worth)
                 if worth and words != 0:
-                    parts, apart = cut if cut > 0 else min(times, i8(MOST)), i8(pointers) + i8(2)
+                    parts, apart = cut if cut > 0 else min(times, MOST), pointers + 2
                     lay_out(here, times, parts, cells, arguments, begin)
-                    work = times * here[5] // parts
-                    _share(words, here[0], here[1], work_at + 24 * room, apart, parts, work)
+                    work = i8(u8(times * here[5]) // u8(parts))
+                    share(words, here[0], here[1], work_at + 24 * room, apart, parts, work)
                 else:
                     arguments[0] = times
                     for p in range(pointers):
-                        arguments[p + u8(1)] = cells[u8(given[u8(2) * p])] + given[u8(2) * p + u8(1)]
+                        arguments[p + 1] = cells[given[2 * p]] + given[2 * p + 1]
                     call(here[0], arguments, at(begin + 8 * here[3]))
                 if found[0] != 0:
-                    found[4], found[5] = i8(number), start
+                    found[4], found[5] = number, start
                     return large
                 if cut > 0:
-                    others = moved(others, u8(cut) * (u8(2) * pointers + u8(1)))
+                    others = moved(others, cut * (2 * pointers + 1))
                 here = moved(others, pointers) if cut < 0 else others
     return large
 
 
 @cache
-def compiled() -> Any:
-    """Return `_walk` compiled: once a process, read from the cache on disk where there is one."""
-    text = "\n\n".join([team.source(), *(inspect.getsource(part) for part in (begin_at, lay_out, _walk))])
-    basis = [inspect.getsource(module) for module in (coder, launch, memory, atomics)]
-    known = "\n".join([FORM, str(WORTH), *basis, text])
-    return compile_text(f"walk_{digest(known)}", text, partial(_compiled, text))
-
-
-def _compiled(text: str, filename: str, keep: bool) -> Any:  # noqa: FBT001 - called by position
-    scope: dict[str, Any] = {**vars(team), **globals()}
-    exec(compile(text, filename, "exec"), scope)  # noqa: S102 - the text is our own
-    scope = team.functions(scope)
-    for name in ("begin_at", "lay_out"):
-        scope[name] = njit(**OPTIONS)(scope[name])
-    signature = f"i8({', '.join(['i8'] * 12)})"
-    return njit(signature, cache=keep, **OPTIONS)(scope["_walk"])
+def compiled() -> Callable[..., int]:
+    """Return `_walk` compiled."""
+    signature = " ".join(["i8"] * 12)
+    return compiled_function(_walk, signature, sys.modules[__name__], coder, launch, team)
 
 
 class Walker:

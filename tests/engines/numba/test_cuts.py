@@ -57,7 +57,7 @@ def test_a_loop_moves_by_rows_where_it_has_them() -> None:
 @pytest.mark.parametrize("rows", [1, 5, 40, 120])
 def test_a_cut_product_has_the_bits_of_the_whole(dtype: str, rows: int) -> None:
     pytest.importorskip("numba", reason="numba is not installed")
-    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs llvmlite
     from tests.engines.numba.walking import run_native  # noqa: PLC0415 - so does it
 
     kind, cut_for = {"float32": "f4", "float64": "f8"}[dtype], products.blocks()

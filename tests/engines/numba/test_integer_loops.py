@@ -17,13 +17,12 @@ PLAIN = arithmetic_of(LOOPS)
 
 
 def test_every_function_has_a_mirror_and_a_signature() -> None:
-    """Of as many arguments, which Numba would tell only when it compiles."""
+    """Of as many arguments."""
     names = [field.name for field in fields(Arithmetic) if field.name != "costs"]
     assert {*names, "weigh"} == set(SIGNATURES)
     assert all(inspect.isfunction(getattr(arithmetic, name)) for name in names)
     for name, signature in SIGNATURES.items():
-        taken = signature.split("(", 1)[1].replace("[:, ::1]", "").count(",") + 1
-        assert len(inspect.signature(LOOPS[name]).parameters) == taken, name
+        assert len(inspect.signature(LOOPS[name]).parameters) == len(signature.split()), name
 
 
 def test_lengths_of_sequences_do_not_move_with_value_numbers() -> None:

@@ -18,7 +18,7 @@ def loop(n, x, y, s):
 @pytest.fixture
 def jobs() -> Any:
     pytest.importorskip("numba", reason="numba is not installed")
-    from foldbatch.engines.numba import jobs  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import jobs  # noqa: PLC0415 - it needs llvmlite
 
     return jobs
 
@@ -34,7 +34,7 @@ def test_the_address_of_an_array_is_that_of_its_first_number(jobs: Any) -> None:
 
 @pytest.mark.parametrize("helped", [False, True])
 def test_each_unit_of_each_job_is_done_once_and_in_order(jobs: Any, monkeypatch: Any, helped: bool) -> None:
-    from foldbatch.engines.numba import team  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import team  # noqa: PLC0415 - it needs llvmlite
     from foldbatch.engines.numba.compiling import native  # noqa: PLC0415 - and this
 
     monkeypatch.setattr(team, "available_cores", lambda: 2)

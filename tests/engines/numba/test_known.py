@@ -51,7 +51,7 @@ SIZE = 5
 
 
 def thresholds(**others: float) -> Any:
-    from foldbatch.engines.numba import known_launches  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import known_launches  # noqa: PLC0415 - it needs llvmlite
 
     return mock.patch.multiple(known_launches, **{"FEWEST": 1, "LEAST": 0.0, **others})
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.numba
 @pytest.fixture(scope="module")
 def known_code():
     pytest.importorskip("numba", reason="numba is not installed")
-    from foldbatch.engines.numba import known_code  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import known_code  # noqa: PLC0415 - it needs llvmlite
 
     return known_code
 

@@ -26,7 +26,7 @@ NODE = CellSignature("node", 1, True, (Operand(0, (0, 1), None, 0, True),), (0,)
 @pytest.fixture(scope="module")
 def known_launches():
     pytest.importorskip("numba", reason="numba is not installed")
-    from foldbatch.engines.numba import known_launches  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import known_launches  # noqa: PLC0415 - it needs llvmlite
 
     return known_launches
 

@@ -28,7 +28,7 @@ print(machine.processor()[0], "<16 x float>" in instructions_of(text), "<4 x flo
 
 def test_the_processor_may_be_named() -> None:
     """Of one without AVX vectors are narrower, and functions are as exact."""
-    named = {"NUMBA_CPU_NAME": "nehalem", "NUMBA_CPU_FEATURES": "", "FOLDBATCH_CACHE": ""}
+    named = {"FOLDBATCH_CPU": "nehalem", "FOLDBATCH_CPU_FEATURES": "", "FOLDBATCH_CACHE": ""}
     command = [sys.executable, "-c", PROGRAM]
     run = subprocess.run(command, env=os.environ | named, check=True, capture_output=True, text=True)
     assert run.stdout.split() == ["nehalem", "False", "True"]
@@ -37,7 +37,7 @@ def test_the_processor_may_be_named() -> None:
 def test_the_identity_tells_name_features_and_versions() -> None:
     import llvmlite  # noqa: PLC0415 - optional
 
-    from foldbatch.engines.numba import machine  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import machine  # noqa: PLC0415 - it needs llvmlite
 
     lines = machine.identity().splitlines()
     assert lines[0] == llvmlite.__version__

@@ -15,7 +15,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("kind", ["i4", "i8", "u1", "u8"])
 def test_whole_numbers_wrap_around(kind: str) -> None:
-    from foldbatch.engines.numba.numbers import TYPES, convert  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.numbers import TYPES, convert  # noqa: PLC0415 - it needs llvmlite
 
     for number in (0, -1, 2**63, 0xBF58476D1CE4E5B9):
         constant = convert(None, number, kind).at
@@ -25,7 +25,7 @@ def test_whole_numbers_wrap_around(kind: str) -> None:
 
 
 def test_floats_are_rounded_to_the_nearest() -> None:
-    from foldbatch.engines.numba.numbers import convert  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.numbers import convert  # noqa: PLC0415 - it needs llvmlite
 
     for number in (0.1, 1 / 3, 355 / 512):
         text = str(convert(None, number, "f4").at).split()[1]
@@ -33,7 +33,7 @@ def test_floats_are_rounded_to_the_nearest() -> None:
 
 
 def test_a_fraction_is_no_whole_number() -> None:
-    from foldbatch.engines.numba.numbers import convert  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.numbers import convert  # noqa: PLC0415 - it needs llvmlite
 
     with pytest.raises(TypeError, match=r"expected a whole number for i4, found 0\.5"):
         convert(None, 0.5, "i4")

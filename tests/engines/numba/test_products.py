@@ -33,14 +33,14 @@ def matrix(rng: np.random.Generator, rows: int, columns: int, dtype: str, form: 
 
 
 def product_of(kind: str):
-    from foldbatch.engines.numba.products import by_arrays  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.products import by_arrays  # noqa: PLC0415 - it needs llvmlite
 
     return by_arrays(kind)
 
 
 def native_product(kind: str, cut=None):
     """Return the product that instructions call, as a function of arrays; of no cut it is this processor's."""
-    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs llvmlite
 
     cut = products.blocks() if cut is None else cut
     more = {"more": products.functions_of(kind, cut), "source": products.source()} if cut else {}
@@ -87,7 +87,7 @@ def test_a_product_is_numpys(
 @pytest.mark.parametrize("name", ["WIDE", "NARROW", "plain loops"])
 def test_every_cut_is_right(name: str) -> None:
     """Also those for other processors than this: vectors of any length compile everywhere."""
-    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs llvmlite
 
     product = native_product("f4", getattr(products, name, False))
     rng = np.random.default_rng(0)
@@ -101,7 +101,7 @@ def test_every_cut_is_right(name: str) -> None:
 @pytest.mark.parametrize("adds", [0, 1, 2])
 def test_products_one_after_the_other(adds: int, blocked: bool) -> None:
     """Each in its place, or added up; of no rows they are zero, or nothing is added."""
-    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs llvmlite
 
     cut = products.blocks() if blocked else None
     more = {"more": products.functions_of("f8", cut), "source": products.source()} if cut else {}
@@ -121,7 +121,7 @@ def test_products_one_after_the_other(adds: int, blocked: bool) -> None:
 
 def blocked(kind: str):
     """Return the module, how it cuts products here, and what the texts of rows call; else skip the test."""
-    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import products  # noqa: PLC0415 - it needs llvmlite
 
     cut = products.blocks()
     if cut is None:

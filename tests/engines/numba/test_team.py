@@ -21,7 +21,7 @@ WIDTH = 96
 def team(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the module, where this process has two cores and a team that nobody has used."""
     pytest.importorskip("numba", reason="numba is not installed")
-    from foldbatch.engines.numba import team  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import team  # noqa: PLC0415 - it needs llvmlite
 
     monkeypatch.setattr(team, "available_cores", lambda: 2)
     fresh = team.Team()
@@ -54,7 +54,7 @@ def everything(program: fb.Program, examples: list[Any]) -> list[Any]:
 
 
 def test_a_helper_changes_no_bit(team: Any, chains: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    from foldbatch.engines.numba import team as module  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import team as module  # noqa: PLC0415 - it needs llvmlite
 
     alone, together = program(1), program(2)
     expected = everything(alone, chains)
@@ -93,7 +93,7 @@ def test_the_helper_serves_one_at_a_time(team: Any) -> None:
 def test_after_a_stall_the_helper_is_left_alone_for_a_while(
     team: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from foldbatch.engines.numba import team as module  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import team as module  # noqa: PLC0415 - it needs llvmlite
 
     now = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
@@ -134,7 +134,7 @@ def test_a_forked_process_has_a_helper_of_its_own(team: Any, chains: list[Any]) 
 
 @pytest.mark.parametrize("asleep", [0, 1])
 def test_a_helper_gives_way_until_it_is_to_sleep(team: Any, asleep: int) -> None:
-    from foldbatch.engines.numba import team as module  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import team as module  # noqa: PLC0415 - it needs llvmlite
 
     calls: list[int] = []
     give_way = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: calls.append(1) or 0)
@@ -147,7 +147,7 @@ def test_a_helper_gives_way_until_it_is_to_sleep(team: Any, asleep: int) -> None
 
 
 def test_a_helper_that_is_left_alone_is_to_sleep_until_it_is_taken(team: Any) -> None:
-    from foldbatch.engines.numba import team as module  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba import team as module  # noqa: PLC0415 - it needs llvmlite
 
     team.take()
     team._words[module.STALLS] += 1

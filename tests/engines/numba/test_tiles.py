@@ -30,7 +30,7 @@ def loop(n, a, b, s):
 
 @pytest.mark.parametrize("kind", ["f4", "f8", "u8"])
 def test_a_function_has_memory_until_it_returns(kind: str) -> None:
-    from foldbatch.engines.numba.tiles import fetch  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.tiles import fetch  # noqa: PLC0415 - it needs llvmlite
     from foldbatch.engines.numba.vector_functions import stack  # noqa: PLC0415 - so does it
 
     x = np.arange(8).astype(kind)

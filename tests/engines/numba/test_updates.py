@@ -149,7 +149,7 @@ class TestCompiled:
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
     def test_with_a_helper_no_bit_changes(self, dtype, monkeypatch) -> None:
         """Large tables are cut into parts; a fault in any of them is found."""
-        from foldbatch.engines.numba import jobs, team  # noqa: PLC0415 - they need Numba
+        from foldbatch.engines.numba import jobs, team  # noqa: PLC0415 - they need llvmlite
 
         fresh, rng = team.Team(), np.random.default_rng(0)
         monkeypatch.setattr(team, "available_cores", lambda: 2)

@@ -83,7 +83,7 @@ def addresses(*arrays: Any) -> Any:
 
 
 def walker(*routines: Routine) -> Any:
-    from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - it needs llvmlite
 
     return Walker([encode(routine) for routine in routines])
 

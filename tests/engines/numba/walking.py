@@ -20,7 +20,7 @@ CALLED = CFUNCTYPE(None, c_void_p, c_void_p)  # what `compiling.native` makes
 
 def run_table(table: LaunchTable, routine: Routine, buffers: Sequence[Array]) -> None:
     """Run a table of launches of one routine as the Numba engine does."""
-    from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.walker import Walker  # noqa: PLC0415 - it needs llvmlite
 
     whole = [
         np.ascontiguousarray(buffer) for buffer in buffers
@@ -31,7 +31,7 @@ def run_table(table: LaunchTable, routine: Routine, buffers: Sequence[Array]) ->
 
 def run_native(text: str, rows: int, places: Sequence[Array], statics: Sequence[int], **more: Any) -> None:
     """Call a text's function on arrays that lie in memory anyhow."""
-    from foldbatch.engines.numba.compiling import native  # noqa: PLC0415 - it needs Numba
+    from foldbatch.engines.numba.compiling import native  # noqa: PLC0415 - it needs llvmlite
 
     function = native(text, **more)
     told = np.array([rows, *(place.__array_interface__["data"][0] for place in places)], np.int64)
@@ -41,7 +41,7 @@ def run_native(text: str, rows: int, places: Sequence[Array], statics: Sequence[
 
 def instructions_of(text: str) -> str:
     """Return what LLVM makes of a text."""
-    from foldbatch.engines.numba import machine, translation, vector_functions  # noqa: PLC0415 - they need Numba
+    from foldbatch.engines.numba import machine, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
     return str(machine.optimized(translation.translate("f", text, vector_functions.SCOPE)))
 
