@@ -13,7 +13,7 @@ from tests import once
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so begins a shell's background job, and tests send it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-collect_ignore_glob = [] if find_spec("numba") else ["foldbatch/engines/numba/*", "tests/engines/numba/*"]
+collect_ignore_glob = [] if find_spec("llvmlite") else ["foldbatch/engines/llvm/*", "tests/engines/llvm/*"]
 if not find_spec("sklearn"):
     collect_ignore_glob.append("foldbatch/estimators.py")
 # Rooms around the model, by what they import; their tests say why they are skipped.

@@ -2,7 +2,7 @@
 
 An engine makes its kernels of `Statement`s. Here it makes them once more, and the clock is read before
 and after each statement that is a matrix product or elementwise: by a line of the kernel's text in the
-NumPy engine, by an instruction in the Numba engine.
+NumPy engine, by an instruction in the LLVM engine.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _clocked(spelling: Callable[..., list[str]], statement: Statement, *parts: A
     return lines if kind == OTHER else [f"lap({OTHER!r})", *lines, f"lap({kind!r})"]
 
 
-# -- the Numba engine: instructions in the code of a kernel
+# -- the LLVM engine: instructions in the code of a kernel
 
 
 # How an instruction is called: with pointers to rows and addresses, and to whole numbers.
@@ -128,8 +128,8 @@ _CALLED: list[Any] = []  # functions whose addresses are in codes
 
 @contextmanager
 def _in_codes(clock: Clock) -> Iterator[None]:
-    from foldbatch.engines.numba import instructions  # noqa: PLC0415 - it needs llvmlite
-    from foldbatch.engines.numba.compiling import Native  # noqa: PLC0415
+    from foldbatch.engines.llvm import instructions  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.engines.llvm.compiling import Native  # noqa: PLC0415
 
     def stop(kind: str, *arguments: int) -> None:
         clock.lap(kind)
@@ -159,5 +159,5 @@ def _in_codes(clock: Clock) -> Iterator[None]:
 
 INSERTED: dict[str, Callable[[Clock], AbstractContextManager[None]]] = {
     "numpy": _in_texts,
-    "numba": _in_codes,
+    "llvm": _in_codes,
 }  # by engine, what makes it insert clocks in the kernels that it makes

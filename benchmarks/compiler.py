@@ -30,7 +30,7 @@ from foldbatch.static.stages import STEP, split
 from foldbatch.trees import Tree, Vocabulary
 from foldbatch.views.explain import parts_of, planned, unplanned
 
-BACKENDS = "numpy", "numba"
+BACKENDS = "numpy", "llvm"
 EXECUTOR, UPDATE = "executor and schedule", "update of parameters"
 
 

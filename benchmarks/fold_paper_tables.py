@@ -148,7 +148,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=11, help="most runs of each task (default 11)")
     most = "about how long a size of batch may take, beyond what must run (default 60, quick 5)"
     parser.add_argument("--seconds", type=float, help=most)
-    parser.add_argument("--backend", default="auto", help="auto, numba or numpy (default auto)")
+    parser.add_argument("--backend", default="auto", help="auto, llvm or numpy (default auto)")
 
 
 def run_options(options: argparse.Namespace) -> Outcome:

@@ -272,7 +272,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=16_384, metavar="N", help=largest)
     parser.add_argument("--hidden", type=int, default=150, metavar="N", help="size of h and c (default 150)")
     parser.add_argument("--repeats", type=int, default=7, metavar="N", help="runs of each size (default 7)")
-    parser.add_argument("--backend", default="auto", help="auto, numba or numpy (default auto)")
+    parser.add_argument("--backend", default="auto", help="auto, llvm or numpy (default auto)")
 
 
 def run_options(options: argparse.Namespace, case: str) -> Outcome:

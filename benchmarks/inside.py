@@ -93,7 +93,7 @@ def device_of(program: Program) -> Any:
 
 def compile_loop(text: str) -> Callable[..., None]:
     """Return a loop's function, for Python to call with a number of rows and arrays without gaps."""
-    from foldbatch.engines.numba.compiling import native  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.engines.llvm.compiling import native  # noqa: PLC0415 - it needs llvmlite
 
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(native(text).address)
 
@@ -106,8 +106,8 @@ def compile_loop(text: str) -> Callable[..., None]:
 
 def compiled_product(dtype: str) -> Callable[..., object] | None:
     """Return the product that compiled kernels call, of ``float32`` or ``float64``; None if NumPy's."""
-    if choose_engine("auto") != "numba":
+    if choose_engine("auto") != "llvm":
         return None
-    from foldbatch.engines.numba.products import by_arrays  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.engines.llvm.products import by_arrays  # noqa: PLC0415 - it needs llvmlite
 
     return by_arrays("f4" if dtype == "float32" else "f8")

@@ -91,7 +91,7 @@ def machine() -> Machine:
         usable,
         os.getloadavg()[0],
         blas,
-        {"Python": platform.python_version(), "NumPy": np.__version__, **_packages("numba", "foldbatch")},
+        {"Python": platform.python_version(), "NumPy": np.__version__, **_packages("llvm", "foldbatch")},
         os.environ.get(FORCED, ""),
     )
 

@@ -6,7 +6,7 @@ step is a loop over levels: GEMMs that write where their result is needed, one f
 before and after each, every weight's gradient one GEMM over all nodes of the batch. A level's results go
 straight to the rows where the next level reads them, and gates become their own cotangents in place,
 which is more than our compiler does. Products and loops are compiled as our backend's are (`compiling`;
-NumPy's where Numba is missing, and the loops for float64), so kernels are the same on both sides.
+NumPy's where llvmlite is missing, and the loops for float64), so kernels are the same on both sides.
 
 The model: a leaf is a row of a table; a node has ``h = relu([l; r] W + b)``, gates f_l, f_r, i (sigmoid)
 and u (tanh) from ``h U + c``, and the state ``f_l l + f_r r + i u``. The loss is half the square of the root.
@@ -245,7 +245,7 @@ def rows_of(slots: Rows, batch: int, inner: int) -> Rows:
     return rows.reshape(-1)
 
 
-# -- elementwise work, by Numba or by NumPy
+# -- elementwise work, by LLVM or by NumPy
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,7 @@ def add_repeats(parser: ArgumentParser, default: int) -> None:
 
 def add_backend(parser: ArgumentParser) -> None:
     """Add ``--backend``."""
-    parser.add_argument(
-        "--backend", default="auto", help="what computes: auto, numba or numpy (default auto)"
-    )
+    parser.add_argument("--backend", default="auto", help="what computes: auto, llvm or numpy (default auto)")
 
 
 def trees_of(options: Namespace, limit: int, *, whole: bool = False) -> tuple[list[Tree], str]:

@@ -273,7 +273,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     batches = "sentences of a batch (default 1 16 64 256)"
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 16, 64, 256], metavar="N", help=batches)
     parser.add_argument("--repeats", type=int, default=7, metavar="N", help="runs of each task (default 7)")
-    parser.add_argument("--backend", default="auto", help="auto, numba or numpy (default auto)")
+    parser.add_argument("--backend", default="auto", help="auto, llvm or numpy (default auto)")
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS), metavar="NAME")
 
 

@@ -20,10 +20,10 @@ from foldbatch.engines.engine import ENGINES, LAUNCH_VARIABLE, VARIABLE
 
 ENGINES["cuda-on-cpu"] = ("tests.engines.cuda.on_cpu", "")  # what the CUDA engine runs on a GPU, on the CPU
 ENGINES["cuda-on-ptx"] = ("tests.ptx.driver", "")  # the same as NVRTC compiles it, every access checked
-UNFUSED = {"unfused": ("tests.engines.unfused", "numba")}  # Numba's, with nothing to compile for a model
+UNFUSED = {"unfused": ("tests.engines.unfused", "llvmlite")}  # LLVM's, with nothing to compile for a model
 
 TESTED = os.environ.get(VARIABLE) or "numpy"
-NUMBA = ("numba",) if TESTED == "numpy" and find_spec("numba") else ()
+NUMBA = ("llvm",) if TESTED == "numpy" and find_spec("llvmlite") else ()
 on_gpu_kernels = pytest.mark.skipif(TESTED != "cuda-on-cpu", reason=f"{VARIABLE} is not cuda-on-cpu")
 BACKENDS = tuple(dict.fromkeys((TESTED, "reference", *NUMBA)))
 LAWFUL = tuple((os.environ.get("FOLDBATCH_LAWS") or TESTED).split())
@@ -32,8 +32,8 @@ assert set(LAWFUL) <= {*ENGINES, *UNFUSED}, LAWFUL
 
 def lacking(engine: str) -> str:
     """Return what an engine needs and is not there; nothing where everything is."""
-    if engine in ("numba", "unfused") and not find_spec("numba"):
-        return "numba is not installed"
+    if engine in ("llvm", "unfused") and not find_spec("llvmlite"):
+        return "llvm is not installed"
     if engine == "cuda-on-cpu" and shutil.which("gcc") is None:
         return "there is no C compiler"
     if engine == "cuda-on-ptx":
@@ -49,7 +49,7 @@ lawful = pytest.mark.parametrize(
         pytest.param(
             name,
             marks=[pytest.mark.skipif(bool(lacking(name)), reason=lacking(name))]
-            + [pytest.mark.numba] * (name == "numba"),
+            + [pytest.mark.llvm] * (name == "llvm"),
         )
         for name in LAWFUL
     ],
@@ -60,16 +60,16 @@ lawful = pytest.mark.parametrize(
 def running(engine: str, number: int) -> Iterator[str]:
     """Let an engine run small batches in the ways of large ones, by turns; yield the name to compile for.
 
-    Work is cut for threads however little it is; Numba's engine multiplies known rows before a recursion however few
+    Work is cut for threads however little it is; the LLVM engine multiplies known rows before a recursion however few
     they are, and fuses no loops in each fourth program; each second one is a captured graph on the CUDA engine, or
     all or none where FOLDBATCH_LAUNCH says so.
     """
     with ExitStack() as stack:
         stack.enter_context(mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1))
-        if engine == "numba" and number % 4 == 3:
+        if engine == "llvm" and number % 4 == 3:
             stack.enter_context(mock.patch.dict(ENGINES, UNFUSED))
             engine = "unfused"
-        if engine in ("numba", "unfused") and number % 2:
+        if engine in ("llvm", "unfused") and number % 2:
             stack.enter_context(always_known())
         way = os.environ.get(LAUNCH_VARIABLE, "captured" if number % 2 else "straight")
         if engine.startswith("cuda-on-") and (way == "captured" or (way == "auto" and number % 2)):
@@ -82,8 +82,8 @@ def running(engine: str, number: int) -> Iterator[str]:
 
 @contextmanager
 def always_known() -> Iterator[None]:
-    """Let Numba's engine multiply known rows before a recursion, however few there are."""
-    from foldbatch.engines.numba import known_launches, known_products  # noqa: PLC0415 - they need llvmlite
+    """Let the LLVM engine multiply known rows before a recursion, however few there are."""
+    from foldbatch.engines.llvm import known_launches, known_products  # noqa: PLC0415 - they need llvmlite
 
     always = mock.patch.multiple(known_launches, FEWEST=1, LEAST=0.0)
     with always, mock.patch.object(known_products, "SMALLEST", 1):

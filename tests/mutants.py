@@ -37,7 +37,7 @@ DRAWS = ("tests/blocks/layers/test_dropout.py", "tests/engines/test_keys.py")
 EDGES = ("tests/test_edges.py", "-k", "edges_are_numpys and {engine}")
 EXACT = ("tests/test_exactness.py",)
 BY_THE_BOOK = ("tests/train/test_optimizers.py",)
-INTEGERS = ("tests/engines/numba/test_integers.py",)
+INTEGERS = ("tests/engines/llvm/test_integers.py",)
 COLUMNS = ("tests/blocks/columnar/test_columns.py",)
 STATE = ("tests/blocks/columnar/test_purity.py",)
 ATTACKS = ("tests/test_attacks.py", "-k", "edited or reached")
@@ -226,11 +226,11 @@ MUTANTS = (
     ),
     Mutant(
         "a sort of small numbers is not stable",
-        "engines/numba/integer_loops.py",
+        "engines/llvm/integer_loops.py",
         "    for i in range(len(keys)):  # bounds are where",
         "    for i in range(len(keys) - 1, -1, -1):  # bounds are where",
         tests=INTEGERS,
-        engine="numba",
+        engine="llvm",
     ),
     Mutant(
         "calls that differ in one id are taken for the same",
@@ -355,35 +355,35 @@ MUTANTS = (
     ),
     Mutant(
         "compiled sums leave out the rest of a run",
-        "engines/numba/sum_texts.py",
+        "engines/llvm/sum_texts.py",
         "        while e < last:\n            total += f8(u[{row}])\n            e += u8(1)\n",
         "",
         tests=EDGES,
-        engine="numba",
+        engine="llvm",
     ),
     Mutant(
         "a compiled maximum of no elements is what lies there",
-        "engines/numba/line_texts.py",
+        "engines/llvm/line_texts.py",
         "{{x}}(0) if lower == upper else a[lower * u8(s[2]) + k * {{p}}]",
         "a[lower * u8(s[2]) + k * {{p}}]",
-        engine="numba",
+        engine="llvm",
     ),
     Mutant(
         "a compiled check lets ids below zero pass",
-        "engines/numba/row_texts.py",
+        "engines/llvm/row_texts.py",
         "                    id = i8(ids[r * u8(s[4]) + i * u8(s[5]) + j * u8(s[6]) + k * u8(s[7])])\n"
         "                    if ((id < 0) | (id >= s[0]))",
         "                    id = i8(ids[r * u8(s[4]) + i * u8(s[5]) + j * u8(s[6]) + k * u8(s[7])])\n"
         "                    if (id >= s[0])",
         tests=EXACT,
-        engine="numba",
+        engine="llvm",
     ),
     Mutant(
         "a compiled merge raises all numbers of a row",
-        "engines/numba/integer_loops.py",
+        "engines/llvm/integer_loops.py",
         "(shift if i % width < number else 0)",
         "shift",
-        engine="numba",
+        engine="llvm",
     ),
     Mutant(
         "a GPU's sum of rows has no barrier",

@@ -277,7 +277,7 @@ def differences(case: Case, found: Any, *operands: Any, engine: str) -> list[str
 def results(block: fb.Block, engine: str, examples: list[Any]) -> list[Any]:
     """Return what an engine makes of examples, or onnxruntime of an exported graph."""
     if engine != "onnx":
-        with mock.patch.dict(ENGINES, unfused=("tests.engines.unfused", "numba")):
+        with mock.patch.dict(ENGINES, unfused=("tests.engines.unfused", "llvm")):
             return list(fb.compile(block, engine, threads=1).run(examples))
     from foldbatch.exporting.exporter import (  # noqa: PLC0415 - it needs onnxruntime
         Exporter,
@@ -329,10 +329,10 @@ def wrong(engine: str, dtype: str) -> Iterator[str]:
             yield from differences(case, np.asarray(value), elements, engine=engine)
 
 
-NEEDED = {"numba": "numba", "unfused": "numba", "onnx": "onnxruntime"}
+NEEDED = {"llvm": "llvm", "unfused": "llvm", "onnx": "onnxruntime"}
 ON_ALL = [
     *("numpy", "reference", "onnx"),
-    *(pytest.param(name, marks=pytest.mark.numba) for name in ("numba", "unfused")),
+    *(pytest.param(name, marks=pytest.mark.llvm) for name in ("llvm", "unfused")),
     pytest.param("cuda-on-cpu", marks=needs_compiler),
 ]
 

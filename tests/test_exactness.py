@@ -13,7 +13,7 @@ import foldbatch as fb
 from foldbatch import ops
 from tests.knobs import knobs
 
-NUMBA = param("numba", marks=mark.numba)
+NUMBA = param("llvm", marks=mark.llvm)
 BACKENDS = ["reference", "numpy", NUMBA]
 FAST = ["numpy", NUMBA]
 # the greatest relative error; where a result is below the least normal number, that number
@@ -22,9 +22,9 @@ ROWS = 20_000
 
 
 @pytest.fixture(autouse=True)
-def _needs_numba(request: pytest.FixtureRequest) -> None:
-    if request.node.get_closest_marker("numba"):
-        pytest.importorskip("numba", reason="numba is not installed")
+def _needs_llvm(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("llvm"):
+        pytest.importorskip("llvmlite", reason="llvmlite is not installed")
 
 
 def _program(block: Any, backend: str, **options: Any) -> fb.Program:
@@ -194,13 +194,13 @@ STEPS = {
 @mark.parametrize("name", STEPS)
 def test_recursions_may_be_the_same_for_all_columns(name: str) -> None:
     """A product's operand, or what is made of a product, is one number repeated; each engine runs it."""
-    pytest.importorskip("numba", reason="numba is not installed")
+    pytest.importorskip("llvmlite", reason="llvmlite is not installed")
     step = STEPS[name]
     fold = fb.Fold(fb.Function(lambda h, x: step(x, h)), fb.Zeros(4))
     block = fb.Map(fb.Vector(4)) >> fold >> fb.Function(ops.sum) >> fb.Loss()
     example = np.random.default_rng(0).normal(size=(3, 4))
     (loss, right), *others = [
-        _program(block, b).value_and_grad([example]) for b in ("reference", "numpy", "numba")
+        _program(block, b).value_and_grad([example]) for b in ("reference", "numpy", "llvm")
     ]
     for found, gradients in others:
         assert found == approx(loss, rel=1e-5)

@@ -78,11 +78,11 @@ def test_some_programs_are_checked_in_every_way(number):
     checks.check(number, TESTED)
 
 
-@pytest.mark.numba
-@pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
+@pytest.mark.llvm
+@pytest.mark.skipif(not find_spec("llvmlite"), reason="llvm is not installed")
 @pytest.mark.parametrize("number", [4, 5])
 def test_some_programs_are_checked_in_every_way_in_compiled_code(number):
-    checks.check(number, "numba")
+    checks.check(number, "llvm")
 
 
 @needs_compiler
@@ -119,11 +119,11 @@ def test_a_crash_and_a_run_without_end_are_failures_with_a_number(capsys, ending
     script = f"import os, sys, time; print('program 12', flush=True); {ending}"
     child = mock.patch.object(command, "child", lambda *_: [sys.executable, "-c", script])
     with child, mock.patch.object(command, "HANGS", 2.0):
-        assert command.check_apart("numba", 12, 13, 60.0) == 1
+        assert command.check_apart("llvm", 12, 13, 60.0) == 1
     printed = capsys.readouterr().out
     assert word in printed
     assert printed.splitlines()[-1] == (
-        "reproduce: python -m tests.programs --door blocks --engine numba --seed 12 --count 1 --here"
+        "reproduce: python -m tests.programs --door blocks --engine llvm --seed 12 --count 1 --here"
     )
 
 

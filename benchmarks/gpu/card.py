@@ -22,7 +22,7 @@ ASKED = (
     "power.draw",
     "temperature.gpu",
 )
-PACKAGES = "foldbatch", "numpy", "numba", "torch", "cupy-cuda13x", "cupy-cuda12x", "triton"
+PACKAGES = "foldbatch", "numpy", "llvm", "torch", "cupy-cuda13x", "cupy-cuda12x", "triton"
 
 
 @dataclass(frozen=True, slots=True)

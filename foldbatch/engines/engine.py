@@ -7,6 +7,7 @@ says all that is to be known before there is an engine, and one line here.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -169,8 +170,8 @@ DEFAULTS = EngineSettings()
 
 
 def fastest_arithmetic() -> Arithmetic:
-    """Return Numba's loops where it is installed, else NumPy's functions."""
-    return _backend("numba").arithmetic() if _works("numba") else NUMPY
+    """Return compiled loops where llvmlite is installed, else NumPy's functions."""
+    return _backend("llvm").arithmetic() if _works("llvm") else NUMPY
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,11 +189,12 @@ class Backend:
 # By name, the module that has `BACKEND`, and what must be installed for it.
 ENGINES: dict[str, tuple[str, str]] = {
     "cuda": ("foldbatch.engines.cuda", "cupy"),
-    "numba": ("foldbatch.engines.numba", "llvmlite"),
+    "llvm": ("foldbatch.engines.llvm", "llvmlite"),
     "numpy": ("foldbatch.engines.numpy", ""),
     "reference": ("foldbatch.engines.reference", ""),
 }
-AUTO = ("numba", "numpy")  # the faster first; a GPU is taken where somebody asks for it
+RENAMED = {"numba": "llvm"}  # for one release, with a warning
+AUTO = ("llvm", "numpy")  # the faster first; a GPU is taken where somebody asks for it
 VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what the backend ``auto`` is
 LAUNCH_VARIABLE = "FOLDBATCH_LAUNCH"  # what the launch ``auto`` is, of backends that have several
 PRECISIONS = ("fp32", "tf32", "bf16")
@@ -216,6 +218,10 @@ def choose_engine(name: str) -> str:
         where, name = VARIABLE, os.environ.get(VARIABLE) or "auto"
     if name == "auto":
         return next(choice for choice in AUTO if _works(choice))
+    if name in list(RENAMED):
+        new = RENAMED[name]
+        warnings.warn(f"{where}: {name} is called {new} now", DeprecationWarning, stacklevel=3)
+        name = new
     if name not in list(ENGINES):  # what cannot be hashed is no name either
         raise UnknownNameError(where, f"one of {', '.join(['auto', *ENGINES])}", repr(name))
     _import(name)
@@ -286,8 +292,8 @@ def _import(name: str) -> Any:
         try:
             import_module(needed)
         except ImportError as error:
-            fix = f"pip install 'foldbatch[{needed}]', or take the backend numpy"
-            expected = f"{needed.capitalize()} to be installed"
+            fix = f"pip install 'foldbatch[{name}]', or take the backend numpy"
+            expected = f"{needed} to be installed"
             raise BackendError(f"backend {name}", expected, str(error), fix) from None
     return imported
 

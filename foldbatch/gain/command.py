@@ -162,7 +162,7 @@ def _parser(prog: str) -> ArgumentParser:
     parser.add_argument("--batch", type=_count, nargs="+", metavar="N", help=sizes)
     repeats = "timed runs of each task (default 5)"
     parser.add_argument("--repeats", type=_count, default=5, metavar="N", help=repeats)
-    parser.add_argument("--backend", help="what computes: auto, cuda, numba or numpy (default auto)")
+    parser.add_argument("--backend", help="what computes: auto, cuda, llvm or numpy (default auto)")
     threads = "into how many parts a large batch is cut (default: the cores at hand)"
     parser.add_argument("--threads", type=_count, metavar="N", help=threads)
     task = parser.add_mutually_exclusive_group()

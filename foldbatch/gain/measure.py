@@ -67,7 +67,7 @@ def bench(
     program = _program(block_or_program, backend, threads)
     if program.options.backend == "reference" or not program.options.batched:
         found = "one that runs examples one by one"
-        raise BlockValueError("program", "one that batches", found, "compile it for auto, numpy or numba")
+        raise BlockValueError("program", "one that batches", found, "compile it for auto, numpy or llvm")
     _refuse_no_count("repeats", repeats)
     sample, sizes = _sample(examples, batch_sizes)
     trainable = any(cell.backward for cell in program.describe(sample[:1], compare=False).cells)

@@ -70,16 +70,16 @@ def compile(
 
     Args:
         block: a block (or what stands for one) whose input is one example.
-        backend: ``numpy``; ``numba``, which compiles elementwise ops, products, whole recursions and
+        backend: ``numpy``; ``llvm``, which compiles elementwise ops, products, whole recursions and
             schedules (in ten seconds or so the first time, half a second once they are on disk; see
-            `foldbatch.engines.numba.compiling`); ``cuda``, on a GPU of NVIDIA, which no GPU has run yet;
-            ``auto``, the first of ``numba`` and ``numpy`` that works here, or what the variable
+            `foldbatch.engines.llvm.compiling`); ``cuda``, on a GPU of NVIDIA, which no GPU has run yet;
+            ``auto``, the first of ``llvm`` and ``numpy`` that works here, or what the variable
             ``FOLDBATCH_BACKEND`` names; or, for tests, ``reference`` (one call at a time in float64: slow,
             right).
         seed: from which parameters that have no value yet draw theirs.
         threads: into how many parts a large batch is cut, to run side by side; by default the
-            cores at hand. A GPU takes a batch whole. Results differ with it by rounding only. With Numba and
-            two or more, a second core also helps with a batch that is too small to be cut.
+            cores at hand. A GPU takes a batch whole. Results differ with it by rounding only. With the
+            backend ``llvm`` and two or more, a second core helps with batches too small to be cut, too.
         launch: how the backend ``cuda`` launches a batch: ``straight``, kernel by kernel; ``captured``, one
             CUDA graph for all batches of a capacity class; ``auto``, a graph where a batch fits into a class
             and else kernel by kernel, or what the variable ``FOLDBATCH_LAUNCH`` names. Other backends have

@@ -577,7 +577,7 @@ class Program:
         makes the schedule and readies the engine's table. Then it runs forward and, while training, backward.
         Before that the batch runs unwatched, so that kernels, memory and graphs are there. The host waits for
         a device after the last step only. Parameters are not changed. The rows are ``host``; on ``numpy`` and
-        ``numba``, whose levels are called one by one here, a row for each part of the batch that has a
+        ``llvm``, whose levels are called one by one here, a row for each part of the batch that has a
         thread; on ``cuda`` the streams ``copies`` and ``compute``, timed by events.
 
         Args:

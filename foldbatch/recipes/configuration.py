@@ -205,7 +205,7 @@ class Train(Section, frozen=True):
     batch: Annotated[Count, _option("examples of one update")] = 25
     seed: Annotated[int, _option("of parameters, order and dropout", ge=0)] = 0
     backend: Annotated[
-        Literal["auto", "cuda", "cuda-on-cpu", "numba", "numpy", "reference"], _option("what computes")
+        Literal["auto", "cuda", "cuda-on-cpu", "llvm", "numpy", "reference"], _option("what computes")
     ] = "auto"
     metrics: Annotated[
         list[Literal["accuracy", "f1", "confusion", "top3", "perplexity", "mse", "mae"]],

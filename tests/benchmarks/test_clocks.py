@@ -10,12 +10,12 @@ from benchmarks.clocks import KINDS, timed
 from benchmarks.workload import random_trees, tree_lstm
 from foldbatch.trees import Vocabulary
 
-ARRAY_ENGINES = ["numpy", pytest.param("numba", marks=pytest.mark.numba)]
+ARRAY_ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.llvm)]
 
 
 def _program(trees, engine: str, hidden: int = 8) -> fb.Program:
-    if engine == "numba":
-        pytest.importorskip("numba")
+    if engine == "llvm":
+        pytest.importorskip("llvm")
     vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())
     return fb.compile(tree_lstm(hidden, vocabulary), engine, threads=1)
 

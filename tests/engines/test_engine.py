@@ -37,15 +37,15 @@ from tests.engines.cuda.emulated import gpu_answers
 from tests.programs import BlockProgram, programs
 from tests.programs.comparing import assert_meant, assert_same, gradients_of, many
 
-needs_numba = [
-    pytest.mark.numba,
-    pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed"),
+needs_llvm = [
+    pytest.mark.llvm,
+    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvm is not installed"),
 ]
 needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not gpu_answers(), reason="there is no GPU")]
 NAMES = [
     "reference",
     "numpy",
-    pytest.param("numba", marks=needs_numba),
+    pytest.param("llvm", marks=needs_llvm),
     pytest.param("cuda", marks=needs_gpu),
     "cuda-on-cpu",
 ]
@@ -111,7 +111,7 @@ def test_a_line_of_the_table_names_a_module_that_loads_and_what_it_needs(name: s
         "cuda-on-cpu": (1, 3),
         "cuda-on-ptx": (1, 3),
     }.get(name, (1, 1))
-    assert needed == {"numba": "numba", "cuda": "cupy"}.get(name, "")
+    assert needed == {"llvm": "llvmlite", "cuda": "cupy"}.get(name, "")
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +144,7 @@ def test_an_engine_is_chosen_by_its_name(name: str) -> None:
 
 def test_auto_is_no_gpu_unless_somebody_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with gpu():
-        assert choose_engine("auto") in {"numba", "numpy"}
+        assert choose_engine("auto") in {"llvm", "numpy"}
         assert choose_engine("cuda") == "cuda"
         monkeypatch.setenv(VARIABLE, "cuda")
         assert choose_engine("auto") == "cuda"
@@ -175,14 +175,14 @@ def test_auto_is_what_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> 
     with gpu():
         for nothing in ("", "auto"):
             monkeypatch.setenv(VARIABLE, nothing)
-            assert choose_engine("auto") in {"numba", "numpy"}
+            assert choose_engine("auto") in {"llvm", "numpy"}
 
 
 def test_an_unknown_name_in_the_environment_is_told_with_the_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(VARIABLE, "cdua")
-    names = "auto, cuda, numba, numpy, reference, cuda-on-cpu, cuda-on-ptx"
+    names = "auto, cuda, llvm, numpy, reference, cuda-on-cpu, cuda-on-ptx"
     with pytest.raises(UnknownNameError) as error:
         fb.compile(fb.Vector(2))
     assert str(error.value) == f"FOLDBATCH_BACKEND: expected one of {names}, found 'cdua'"
@@ -224,7 +224,7 @@ def test_a_precision_reaches_the_engine_and_those_made_of_its_program(precision:
 
 
 def test_auto_is_the_first_that_can_be_had(no_gpu: None) -> None:
-    assert choose_engine("auto") == ("numba" if find_spec("numba") else "numpy")
+    assert choose_engine("auto") == ("llvm" if find_spec("llvmlite") else "numpy")
     assert AUTO[-1] == "numpy"  # which needs nothing
     with mock.patch.object(engines, "find_spec", lambda name: None):
         assert choose_engine("auto") == "numpy"
@@ -232,7 +232,7 @@ def test_auto_is_the_first_that_can_be_had(no_gpu: None) -> None:
 
 def test_auto_leaves_out_what_is_installed_and_broken(no_gpu: None) -> None:
     def broken(name: str) -> Any:
-        if name == "numba":
+        if name == "llvmlite":
             raise ImportError("libllvm is missing")
         return __import__(name, fromlist=["load"])
 
@@ -242,26 +242,33 @@ def test_auto_leaves_out_what_is_installed_and_broken(no_gpu: None) -> None:
     ):
         assert choose_engine("auto") == "numpy"
         with pytest.raises(
-            BackendError, match=r"backend numba: expected Numba to be installed, found libllvm"
+            BackendError, match=r"backend llvm: expected llvmlite to be installed, found libllvm"
         ):
-            choose_engine("numba")
+            choose_engine("llvm")
 
 
 def test_what_is_not_installed_is_told_with_what_to_do() -> None:
     with (
-        mock.patch.dict(sys.modules, {"numba": None}),
+        mock.patch.dict(sys.modules, {"llvmlite": None}),
         pytest.raises(
-            BackendError, match=r"backend numba: expected Numba .* pip install 'foldbatch\[numba\]'"
+            BackendError, match=r"backend llvm: expected llvmlite .* pip install 'foldbatch\[llvm\]'"
         ),
     ):
-        choose_engine("numba")
+        choose_engine("llvm")
+
+
+@pytest.mark.llvm
+def test_the_old_name_holds_for_a_release() -> None:
+    pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+    with pytest.warns(DeprecationWarning, match="backend: numba is called llvm now"):
+        assert fb.compile(fb.Scalar(), "numba")._runner.engine.name == "llvm"
 
 
 @pytest.mark.parametrize("name", ["nunpy", "", None, 3, ["numpy"]])
 def test_an_unknown_name_lists_what_there_is(name: Any) -> None:
     with pytest.raises(
         UnknownNameError,
-        match=r"backend: expected one of auto, cuda, numba, numpy, reference, cuda-on-cpu, cuda-on-ptx, found",
+        match=r"backend: expected one of auto, cuda, llvm, numpy, reference, cuda-on-cpu, cuda-on-ptx, found",
     ):
         choose_engine(name)
     with pytest.raises(UnknownNameError):
@@ -283,7 +290,7 @@ def test_a_new_engine_is_a_line_in_the_table() -> None:
         load, wanted = fake.BACKEND.load, EngineSettings(debug=True)
         assert load_engine("fake", "model", wanted) is load.return_value  # type: ignore[arg-type]
         load.assert_called_once_with("model", wanted)
-        with pytest.raises(BackendError, match="expected No_such_module to be installed"):
+        with pytest.raises(BackendError, match="expected no_such_module to be installed"):
             choose_engine("lacking")
 
 
@@ -310,7 +317,7 @@ def test_a_toy_engine_is_lawful(program: BlockProgram) -> None:
 def test_the_host_of_a_device_plans_with_compiled_loops_where_there_are_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if find_spec("numba") is not None:
+    if find_spec("llvmlite") is not None:
         assert planning_arithmetic("cuda") is not NUMPY
     monkeypatch.setattr(engines, "_works", lambda name: False)
     assert planning_arithmetic("cuda") is NUMPY

@@ -1,11 +1,11 @@
-"""The Numba engine without fused loops: nothing is compiled for a model, so that many models can be tried.
+"""The LLVM engine without fused loops: nothing is compiled for a model, so that many models can be tried.
 
 Everything else is the same: instructions, the compiled walk, and the functions that it calls.
 """
 
 from __future__ import annotations
 
-from foldbatch.engines import numba
+from foldbatch.engines import llvm
 from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.model.model import Model
@@ -14,7 +14,7 @@ from foldbatch.static.routines import Target
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     """Return the engine for a model."""
-    engine = numba.load(model, settings)
+    engine = llvm.load(model, settings)
     engine.target = Target()
     return engine
 

@@ -154,7 +154,7 @@ def double() -> Any:
     return lstm(fb.Scalar("int32") >> fb.Embedding(5, SIZE, name="words", dtype="float64"), "float64")
 
 
-BACKEND = "numba" if find_spec("numba") is not None else "numpy"
+BACKEND = "llvm" if find_spec("llvmlite") is not None else "numpy"
 SENTENCES = st.lists(st.lists(st.integers(0, 4), max_size=7), min_size=1, max_size=6)
 
 
@@ -162,7 +162,7 @@ SENTENCES = st.lists(st.lists(st.integers(0, 4), max_size=7), min_size=1, max_si
 @settings(max_examples=8, deadline=None)
 @given(batch=SENTENCES)
 def test_values_and_gradients_are_those_of_the_model_as_written(make, batch):
-    """With Numba values are so to the bit: a row of a product does not depend on the others."""
+    """With LLVM values are so to the bit: a row of a product does not depend on the others."""
     if make not in PROGRAMS:
         with mock.patch.object(link, "moved_upstream", unmoved):
             written = program(make, backend=BACKEND, threads=1)
@@ -170,7 +170,7 @@ def test_values_and_gradients_are_those_of_the_model_as_written(make, batch):
         oracle = program(make, backend="reference", threads=1)
         PROGRAMS[make] = program(make, backend=BACKEND, threads=2), written, oracle
     moved, written, oracle = PROGRAMS[make]
-    for other, tolerance in ((written, 0.0 if BACKEND == "numba" else 1e-6), (oracle, 1e-5)):
+    for other, tolerance in ((written, 0.0 if BACKEND == "llvm" else 1e-6), (oracle, 1e-5)):
         for value, expected in zip(moved.run(batch), other.run(batch), strict=True):
             np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance)
         gradients, wanted = moved.value_and_grad(batch)[1], other.value_and_grad(batch)[1]

@@ -50,16 +50,16 @@ def test_cotangents_of_results_of_any_program_are_pulled_back_the_same_in_every_
     assert_vjp(compiled(program, TESTED, kept_bytes=kept_bytes), program)
 
 
-@pytest.mark.numba
-@pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
+@pytest.mark.llvm
+@pytest.mark.skipif(not find_spec("llvmlite"), reason="llvm is not installed")
 @settings(many, max_examples=5)
 @given(programs())
-def test_loops_that_numba_compiles_pull_cotangents_back(program):
-    assert_vjp(compiled(program, "numba"), program)
+def test_compiled_loops_pull_cotangents_back(program):
+    assert_vjp(compiled(program, "llvm"), program)
 
 
-@pytest.mark.numba
-@pytest.mark.skipif(not find_spec("numba"), reason="numba is not installed")
+@pytest.mark.llvm
+@pytest.mark.skipif(not find_spec("llvmlite"), reason="llvm is not installed")
 @settings(many, max_examples=8)
 @given(programs(dropout=True))
 def test_the_same_holds_of_the_engine_that_walks_launch_tables_in_compiled_code(program):

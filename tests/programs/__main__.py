@@ -1,4 +1,4 @@
-"""Check random programs for some time: ``python -m tests.programs --seconds 600 --engine numba [--seed N]``.
+"""Check random programs for some time: ``python -m tests.programs --seconds 600 --engine llvm [--seed N]``.
 
 Programs have numbers, from a seed on. They are checked in a process of their own, so that a crash or a run that
 never ends is a failure with a number, too. Each failure is printed with the line that reproduces it; the exit status

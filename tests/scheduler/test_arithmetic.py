@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.engines.numba.integers import compiled
+from foldbatch.engines.llvm.integers import compiled
 from foldbatch.scheduler.arithmetic import NUMPY, SHORT, Arithmetic
 from foldbatch.scheduler.trace import form, pack
-from tests.engines.numba.test_integer_loops import PLAIN
+from tests.engines.llvm.test_integer_loops import PLAIN
 from tests.scheduler.random_traces import Setting, settings_of
 
-NAMES = ["numpy", "loops", pytest.param("numba", marks=pytest.mark.numba)]
+NAMES = ["numpy", "loops", pytest.param("llvm", marks=pytest.mark.llvm)]
 
 small_ints = st.lists(st.integers(0, 9), max_size=30)
 
 
 @pytest.fixture(params=NAMES, scope="module")
 def arithmetic(request: pytest.FixtureRequest) -> Arithmetic:
-    if request.param == "numba" and find_spec("numba") is None:
-        pytest.skip("numba is not installed")
-    return PLAIN if request.param == "loops" else compiled() if request.param == "numba" else NUMPY
+    if request.param == "llvm" and find_spec("llvmlite") is None:
+        pytest.skip("llvm is not installed")
+    return PLAIN if request.param == "loops" else compiled() if request.param == "llvm" else NUMPY
 
 
 def index(items: Any) -> Any:

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import POLICIES
-from tests.engines.numba.test_integer_loops import PLAIN
+from tests.engines.llvm.test_integer_loops import PLAIN
 from tests.scheduler.random_traces import Setting, settings_of
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from foldbatch.engines.numba.integers import compiled
+from foldbatch.engines.llvm.integers import compiled
 from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.merge import merge
@@ -93,12 +93,12 @@ def test_a_batch_of_none_has_no_calls() -> None:
     assert merged.examples(0).tolist() == []
 
 
-@pytest.mark.parametrize("name", ["numpy", pytest.param("numba", marks=pytest.mark.numba)])
+@pytest.mark.parametrize("name", ["numpy", pytest.param("llvm", marks=pytest.mark.llvm)])
 def test_a_batch_of_one_is_its_example(name: str) -> None:
     """Unless that may not be written to: compiled loops would refuse it, so a copy is scheduled."""
-    if name == "numba":
-        pytest.importorskip("numba", reason="numba is not installed")
-    arithmetic = compiled() if name == "numba" else NUMPY
+    if name == "llvm":
+        pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+    arithmetic = compiled() if name == "llvm" else NUMPY
     cells = (CellSignature("a", 0, False, (), (0,), 0), CellSignature("b", 1, True, READS, (0,), 1))
     rows = np.array([[0], [1]], np.int32), np.array([[2, 1], [3, 2]], np.int32)
     levels = np.zeros(2, np.int32), np.array([0, 1], np.int32)

@@ -79,9 +79,9 @@ def on_host(arrays, updates=None):
     return store
 
 
-def with_numba(arrays):
-    """Return arrays as the parameters of a program of the Numba engine."""
-    from foldbatch.engines.numba.updates import Compiled  # noqa: PLC0415 - it needs llvmlite
+def with_llvm(arrays):
+    """Return arrays as the parameters of a program of the LLVM engine."""
+    from foldbatch.engines.llvm.updates import Compiled  # noqa: PLC0415 - it needs llvmlite
 
     return on_host(arrays, Compiled())
 
@@ -99,12 +99,12 @@ wherever = pytest.mark.parametrize(
     [
         dict,
         pytest.param(
-            with_numba,
-            marks=[pytest.mark.numba, pytest.mark.skipif(find_spec("numba") is None, reason="no numba")],
+            with_llvm,
+            marks=[pytest.mark.llvm, pytest.mark.skipif(find_spec("llvmlite") is None, reason="no llvm")],
         ),
         pytest.param(
             on_device, marks=pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
         ),
     ],
-    ids=["numpy", "numba", "device"],
+    ids=["numpy", "llvm", "device"],
 )

@@ -158,7 +158,7 @@ def architecture(capability: tuple[int, int], known: Sequence[int]) -> str:
     major, minor = capability
     fitting = [number for number in known if number // 10 == major and number % 10 <= minor]
     if not fitting:
-        fix = "install another version of nvidia-cuda-nvrtc, or take the backend numba"
+        fix = "install another version of nvidia-cuda-nvrtc, or take the backend llvm"
         found = ", ".join(f"{number / 10}" for number in known)
         raise BackendError(
             "backend cuda", f"NVRTC for GPUs of compute capability {major}.{minor}", f"one for {found}", fix

@@ -79,20 +79,20 @@ def used(x: Node, y: Node) -> Node:
     "engine",
     [
         *("numpy", "reference"),
-        *(pytest.param(name, marks=pytest.mark.numba) for name in ("numba", "unfused")),
+        *(pytest.param(name, marks=pytest.mark.llvm) for name in ("llvm", "unfused")),
         pytest.param("cuda-on-cpu", marks=needs_compiler),
         pytest.param("cuda-on-ptx", marks=needs_ptx),
     ],
 )
 @pytest.mark.parametrize("size", [3, 20])  # of the longer one, threads of a GPU share lines
 def test_an_engine_runs_ops_that_it_has_never_heard_of(engine: str, size: int) -> None:
-    if engine in ("numba", "unfused"):
-        pytest.importorskip("numba", reason="numba is not installed")
+    if engine in ("llvm", "unfused"):
+        pytest.importorskip("llvmlite", reason="llvmlite is not installed")
     rng = np.random.default_rng(0)
     examples: list[Any] = [(rng.normal(size=size), rng.normal(size=size)) for _ in range(4)]
     examples[1][0][1] = np.nan
     block = fb.Record((fb.Vector(size, "float64"),) * 2) >> fb.Function(used)
-    with mock.patch.dict(ENGINES, unfused=("tests.engines.unfused", "numba")):
+    with mock.patch.dict(ENGINES, unfused=("tests.engines.unfused", "llvm")):
         found = fb.compile(block, engine, threads=1).run(examples)
     for value, (x, y) in zip(found, examples, strict=True):
         wide = np.tile(np.tanh(np.square(np.maximum(y - x * 0.5, 0)) + 0.25), 2)

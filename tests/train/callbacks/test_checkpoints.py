@@ -45,10 +45,10 @@ def unbroken(epochs=4, **options):
     return whole
 
 
-@pytest.mark.parametrize(("backend", "threads"), [("numpy", 1), ("numpy", 2), ("numba", 1), ("numba", 2)])
+@pytest.mark.parametrize(("backend", "threads"), [("numpy", 1), ("numpy", 2), ("llvm", 1), ("llvm", 2)])
 def test_a_resumed_training_is_the_unbroken_one(tmp_path, backend, threads):
-    if backend == "numba":
-        pytest.importorskip("numba")
+    if backend == "llvm":
+        pytest.importorskip("llvm")
     options = {"backend": backend, "threads": threads}
     whole = unbroken(**options)
     for step in (3, 8, 12):  # batches of 5 an epoch: within epochs, again and again

@@ -10,7 +10,7 @@ from typing import Any
 
 from foldbatch.errors import BackendError
 
-OTHERWISE = "or take the backend numba"
+OTHERWISE = "or take the backend llvm"
 DRIVERS = {12: "525.60", 13: "580"}  # by version of CUDA, the first driver for it
 INSTALL = "pip install 'foldbatch[cuda13]', or 'foldbatch[cuda12]' where the driver is older than 580"
 

@@ -57,23 +57,23 @@ def test_where_all_is_there_it_is_cupy() -> None:
 @pytest.mark.parametrize(
     ("cupy", "visible", "expected"),
     [
-        (None, None, f"expected CuPy to be installed, found none; {ANEW}; or take the backend numba"),
+        (None, None, f"expected CuPy to be installed, found none; {ANEW}; or take the backend llvm"),
         (
             StandIn(driver=0),
             None,
-            "expected NVIDIA's driver, found none; install the driver, or take the backend numba",
+            "expected NVIDIA's driver, found none; install the driver, or take the backend llvm",
         ),
         (
             without_gpu(),
             None,
-            f"expected a GPU, found {NO_DEVICE}; run nvidia-smi and mend what it says, or take the backend numba",
+            f"expected a GPU, found {NO_DEVICE}; run nvidia-smi and mend what it says, or take the backend llvm",
         ),
         (
             without_gpu(),
             "",
             (
                 f"expected a GPU, found {NO_DEVICE}, with CUDA_VISIBLE_DEVICES=''; run nvidia-smi and mend what it says,"
-                " or take the backend numba"
+                " or take the backend llvm"
             ),
         ),
         (

@@ -1,0 +1,53 @@
+"""The LLVM engine: a direction of a batch is one call of compiled code, which walks the launch table.
+
+Nothing is compiled for a kernel but its fused loops: it is a list of instructions, each of which calls a
+function that is compiled once a machine.
+"""
+
+from __future__ import annotations
+
+from foldbatch.engines.arrays import ArrayEngine, Kernels
+from foldbatch.engines.bindings import Bound
+from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
+from foldbatch.engines.launch import LaunchTable
+from foldbatch.engines.llvm.integers import compiled as arithmetic
+from foldbatch.engines.llvm.loop_texts import TARGET
+from foldbatch.engines.llvm.updates import Compiled, sum_copies
+from foldbatch.engines.memory import BatchMemory
+from foldbatch.model.model import Model
+
+SPLITS = 3  # up to so many times the usual calls of a part, a helper at one large part is faster
+
+
+def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
+    """Return the LLVM engine for a model.
+
+    Raises:
+        BackendError: when llvmlite is not installed.
+    """
+    updates, debug = Compiled(), settings.debug
+    return ArrayEngine(
+        "llvm", model, TARGET, _make, arithmetic(), updates, sum_copies, splits=SPLITS, debug=debug
+    )
+
+
+def _make(bound: Bound) -> Kernels:
+    from foldbatch.engines.llvm import team  # noqa: PLC0415 - and this
+    from foldbatch.engines.llvm.known import with_known  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.engines.llvm.listing import listing  # noqa: PLC0415 - so does it
+    from foldbatch.engines.llvm.walker import Walker  # noqa: PLC0415 - and it
+
+    bound, codes, adapt = with_known(bound)
+    walker = Walker(codes)
+
+    def walk(table: LaunchTable, memory: BatchMemory) -> None:
+        walker.run(table, memory.addresses, team.team() if memory.helped else None)
+
+    titles = [
+        " ".join(filter(None, [bound.model.cells[key.cell].name, routine.name, key.variant]))
+        for key, routine in zip(bound.keys, bound.routines, strict=True)
+    ]
+    return Kernels(bound, walk, lambda: list(map(listing, titles, bound.routines)), adapt)
+
+
+BACKEND = Backend(load, arithmetic=arithmetic)

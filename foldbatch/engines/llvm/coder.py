@@ -1,0 +1,188 @@
+"""A kernel's code: whole numbers that `walker` goes through, and what puts them together.
+
+A code is its head, its *cells*, the bindings of its ragged axes' segments, its instructions, and statics, to
+which instructions point. A cell is an address that follows from the launch and the level::
+
+    head           cells, ragged axes, instructions, where the statics begin
+    a cell         binding, kind (see below), axis, bytes of a row
+    a ragged axis  binding of its segments
+    an instruction address and number of pointers of its function; the axis whose rows it is told; where
+                   its statics begin; how it can be cut, and multiplications a row; for each pointer a cell,
+                   and bytes from there on; then its cuts, see `Cut`
+
+====================  ========================================================================================
+``BY_LAUNCH``         rows of BASE from FIRST on, if they follow each other; else copies of them in SPARE
+``BY_RANK``           rows of BASE, by rank
+``WHOLE``             BASE from its beginning
+``TARGET``            rows of BASE from FIRST on, if they follow each other; else BASE from its beginning
+``STORED``            the same rows, if they are stored; else what will be added to BASE, in SPARE
+``ENTRIES``           the level's part of the index of the binding; all of it where there are copies
+``COPIES_OF``         the level's part of what tells how often each is copied
+``SEGMENTS_OF``       the level's segments
+``FIELDS_OF``         the launch's numbers for the binding
+``ERRORS``            where checks tell what they find
+====================  ========================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldbatch.engines.llvm.compiling import Native
+from foldbatch.static.op import CALL, UNBATCHED, Axis
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Routine
+
+HEAD, CELL, INSTRUCTION = 4, 4, 6  # numbers of each
+ONE, CALLS, RAGGED = 0, 1, 2  # numbers of axes: one value for all, calls, the first ragged one
+(
+    BY_LAUNCH,
+    BY_RANK,
+    WHOLE,
+    TARGET,
+    STORED,
+    ENTRIES,
+    COPIES_OF,
+    SEGMENTS_OF,
+    FIELDS_OF,
+    ERRORS,
+) = range(10)
+FOUND = (
+    6  # numbers of an error: whether there is one, the row, what was found, the size; launch and first call
+)
+
+MOST = 4  # parts that an instruction is cut into
+BY_ROWS = -1  # how an instruction can be cut: else the number of its parts, 0 where it cannot
+
+KIND_OF = {
+    "operand": BY_LAUNCH,
+    "cotangent": BY_LAUNCH,
+    "feed": BY_RANK,
+    "kept": BY_RANK,
+    "parameter": WHOLE,
+    "constant": WHOLE,
+    "scratch": WHOLE,
+    "segments": SEGMENTS_OF,
+    "store": STORED,
+}  # of a slot's cell, by its binding
+
+
+Pointers = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How an instruction can be cut into parts that yield the same side by side, in any order.
+
+    Attributes:
+        work: multiplications a row, about; so it is known when cutting pays.
+        parts: of each part the pointers and whole numbers, in place of those of the whole.
+        rows: without `parts`, a part is some rows: for each pointer, bytes from a row to the next.
+    """
+
+    work: int
+    parts: Sequence[tuple[Pointers, Sequence[int]]] = ()
+    rows: Sequence[int] = ()
+
+
+NO_CUT = Cut(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A kernel's code, in the form above.
+
+    Attributes:
+        numbers: ``[*] int64``.
+        functions: those whose addresses are in it.
+        room: the greatest of the numbers of cells, axes, and arguments of all parts of an instruction.
+    """
+
+    numbers: NDArray[np.int64]
+    functions: tuple[Native, ...]
+    room: int
+
+
+@dataclass(slots=True)
+class Coder:
+    """A code under way: `add` appends an instruction."""
+
+    routine: Routine
+    cells: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    program: list[list[int]] = field(default_factory=list)
+    statics: list[int] = field(default_factory=list)
+    statics_at: list[list[int]] = field(default_factory=list)
+    functions: list[Native] = field(default_factory=list)
+    axes: dict[Axis, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.axes |= {UNBATCHED: ONE, CALL: CALLS}
+        self.axes |= {axis: RAGGED + i for i, axis in enumerate(self.routine.segments)}
+
+    def cell(self, binding: int, kind: int, axis: Axis = UNBATCHED, row_bytes: int = 0) -> int:
+        """Return the number of a cell."""
+        key = binding, kind, self.axes[axis], row_bytes
+        return self.cells.setdefault(key, len(self.cells))
+
+    def slot(self, number: int) -> int:
+        """Return the number of the cell of a slot's rows."""
+        slot = self.routine.slots[number]
+        kind = KIND_OF[slot.binding.kind]
+        if slot.axis is UNBATCHED and kind == BY_RANK:
+            kind = WHOLE
+        if kind in (WHOLE, SEGMENTS_OF):
+            return self.cell(number, kind, CALL if kind == SEGMENTS_OF else UNBATCHED)
+        return self.cell(number, kind, slot.axis, slot.type.size * np.dtype(slot.type.dtype).itemsize)
+
+    def dtype(self, place: Place) -> str:
+        """Return the dtype of a place's elements."""
+        return self.routine.slots[place.slot].type.dtype
+
+    def at(self, place: Place, more: int = 0) -> tuple[int, int]:
+        """Return the pointer to a place's first element, or to one so many further on."""
+        size = np.dtype(self.dtype(place)).itemsize
+        return self.slot(place.slot), (place.offset + more) * size
+
+    def add(
+        self,
+        function: Native,
+        axis: Axis,
+        pointers: Pointers,
+        statics: Sequence[int] = (),
+        cut: Cut = NO_CUT,
+    ) -> None:
+        """Append a call of a function: the axis whose rows it is told, its pointers and whole numbers."""
+        assert len(pointers) == function.count
+        assert len(cut.parts) <= MOST
+        kind = len(cut.parts) or (BY_ROWS if cut.rows else 0)
+        head = [function.address, function.count, self.axes[axis], len(self.statics), kind, cut.work]
+        self.statics += statics
+        places = [3]  # of the instruction's numbers that tell where statics begin
+        numbers = [*head, *chain.from_iterable(pointers), *cut.rows]
+        for pointers_of_part, statics_of_part in cut.parts:
+            places.append(len(numbers))
+            numbers += [len(self.statics), *chain.from_iterable(pointers_of_part)]
+            self.statics += statics_of_part
+        self.program.append(numbers)
+        self.statics_at.append(places)
+        self.functions.append(function)
+
+    def finish(self) -> Code:
+        """Return the code."""
+        segments = list(self.routine.segments.values())
+        cells = [number for cell in self.cells for number in cell]
+        size = sum(map(len, self.program))
+        begin = HEAD + len(cells) + len(segments) + size
+        for instruction, places in zip(self.program, self.statics_at, strict=True):
+            for place in places:
+                instruction[place] += begin
+        head = [len(self.cells), len(segments), len(self.program), begin]
+        flat = [*head, *cells, *segments, *chain.from_iterable(self.program), *self.statics]
+        widest = max([0, *(function.count for function in self.functions)])
+        room = max(len(self.cells), RAGGED + len(segments), MOST * (widest + 2))
+        return Code(np.array(flat, np.int64), tuple(dict.fromkeys(self.functions)), room)

@@ -1,0 +1,255 @@
+"""Compiling, once per text and machine: in memory, and in a directory of the user.
+
+`compiled_function` makes of a Python function in the language of `translation` what Python calls with arrays;
+`native` makes of a text what compiled code calls by its address.
+
+The directory is that of `system.cache`. Where it cannot be used, texts are compiled in each process; what
+is damaged there is removed, and compiled anew. Compiled code stays in memory, so a text is compiled once in a
+process, and all programs share it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import inspect
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from threading import RLock
+from types import ModuleType
+from typing import Any, TypeVar
+
+from foldbatch.errors import BackendError
+from foldbatch.system.cache import (
+    cache_directory,
+    read_sealed,
+    sealed,
+    tidy_once,
+    used,
+    write_bytes,
+)
+from foldbatch.system.forks import start_in_each_process
+
+FORM = "3"  # of the compiled code, where that is not seen in the texts below
+PATIENCE = 0.5  # seconds of compiling after which a person is told
+CLEAR = "\r\x1b[K"  # to the beginning of a terminal's line, which is empty then
+
+_spent: list[float] = []
+
+C = TypeVar("C")
+
+
+def llvm() -> None:
+    """Refuse to compile where there is nothing to compile with.
+
+    Raises:
+        BackendError: when llvmlite is not installed, or does not work.
+    """
+    try:
+        import llvmlite.binding  # noqa: F401, PLC0415 - optional, and slow to import
+    except (ImportError, OSError) as error:
+        fix = "pip install 'foldbatch[llvm]', or take the backend numpy"
+        raise BackendError("backend llvm", "llvmlite to be installed", str(error), fix) from None
+
+
+def timed(make: Callable[[], C]) -> C:
+    """Return what `make` compiles; a person at a terminal is told meanwhile, if all of it takes long."""
+    start, shown = time.perf_counter(), sum(_spent) > PATIENCE and sys.stderr is not None
+    shown = shown and sys.stderr.isatty()
+    if shown:
+        kept = "not kept on disk" if cache_directory() is None else "once a machine"
+        print(
+            f"{CLEAR}foldbatch: compiling kernel {len(_spent) + 1}, {kept}",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
+    try:
+        return make()
+    finally:
+        _spent.append(time.perf_counter() - start)
+        if shown:
+            print(CLEAR, end="", file=sys.stderr, flush=True)
+
+
+def compiled_function(
+    function: Callable[..., Any], signature: str, *modules: ModuleType
+) -> Callable[..., int]:
+    """Return a Python function of the language of `translation`, compiled: Python calls it with arrays.
+
+    Args:
+        function: of arrays and whole numbers; it returns a number, a truth, or nothing, which becomes 0.
+        signature: the kinds of its arguments, see `translation.translate_function`.
+        modules: whose texts decide what it is, those of what it calls and of their constants included.
+
+    Raises:
+        BackendError: when llvmlite is not installed.
+    """
+    llvm()
+    from foldbatch.engines.llvm import translation, words  # noqa: PLC0415 - they need llvmlite
+
+    texts = [inspect.getsource(module) for module in (words, *modules)]
+    scope = function.__globals__
+    known = "\n".join([function.__name__, str(translation.DATA), *texts])
+    return _callable(partial(translation.definition_of, function), scope, signature, known)
+
+
+def compiled_text(text: str, signature: str) -> Callable[..., int]:
+    """Return the same of the text of a function, which may call `vector_functions.SCOPE`."""
+    llvm()
+    from foldbatch.engines.llvm import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
+
+    parse = partial(translation.definition_in, text)
+    return _callable(parse, vector_functions.SCOPE, signature, f"{translation.DATA}\n{text}")
+
+
+def _callable(
+    define: Callable[[], Any], scope: Mapping[str, Any], signature: str, known: str
+) -> Callable[..., int]:
+    """Return the function of a definition; `known` is all that decides it besides the translation."""
+    from foldbatch.engines.llvm import machine, translation  # noqa: PLC0415 - they need llvmlite
+
+    key = digest(f"{_translated()}{machine.identity()}{signature}\n{known}")
+    name = f"function_{key}"
+
+    def make() -> bytes:
+        return timed(
+            lambda: machine.assemble(translation.translate_function(name, define(), scope, signature))
+        )
+
+    with _loaded.lock:
+        function = _loaded.functions.get(key)
+        if function is None:
+            address = machine.load(name, keep(f"{name}.o", make))
+            function = _loaded.functions[key] = Native(address, len(signature.split()))
+    kinds = [ctypes.py_object if kind.endswith("]") else ctypes.c_int64 for kind in signature.split()]
+    foreign = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(function.address)
+
+    def run(*given: Any) -> int:
+        result: int = foreign(*given)
+        if result == translation.MISFIT:
+            raise TypeError(f"expected arrays without gaps of {signature}, found {_forms(given)}")
+        return result
+
+    return run
+
+
+def _forms(given: Sequence[Any]) -> str:
+    return " ".join(f"{x.dtype}{list(x.shape)}" if hasattr(x, "dtype") else type(x).__name__ for x in given)
+
+
+def digest(text: str) -> str:
+    """Return a short name of a text, unlike that of any other one.
+
+    >>> digest("a") == digest("b")
+    False
+    """
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A compiled function that is called by its address, with `memory.call`; see `native`.
+
+    Attributes:
+        address: where it is.
+        count: how many pointers it takes.
+    """
+
+    address: int
+    count: int
+
+
+class _Loaded:
+    """Functions in memory by the digest of their text; whoever makes one holds the lock."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Native] = {}
+        start_in_each_process(self, _Loaded.unlock)
+
+    def unlock(self) -> None:
+        self.lock = RLock()
+
+
+_loaded = _Loaded()
+
+
+@lru_cache(4096)
+def native(
+    text: str,
+    more: Callable[[], Mapping[str, Any]] | None = None,
+    source: str = "",
+    *,
+    rounded: bool = False,
+) -> Native:
+    """Return a text's function ``loop(n, x0, x1, ..., s)``, to be called by its address.
+
+    The text is in the language of `translation`. Its first line tells the kinds of the numbers that x0, x1
+    and so on point to: ``# f4 i8``; `n` is a number of rows, `s` points to whole numbers. None of the memory
+    overlaps. The function takes two pointers: to `n` and the addresses of x0, x1 and so on, and `s`.
+
+    Args:
+        text: of the function.
+        more: returns what the text calls besides `vector_functions.SCOPE`, by name.
+        source: the text of what `more` returns.
+        rounded: whether every product is rounded before something is added to it.
+
+    Raises:
+        BackendError: when llvmlite is not installed.
+    """
+    llvm()
+    from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
+
+    key = digest(f"{_translated()}{machine.identity()}{source}{' rounded' * rounded}\n{text}")
+    with _loaded.lock:
+        function = _loaded.functions.get(key)
+        if function is None:
+            name = f"native_{key}"
+            content = keep(f"{name}.o", partial(_machine_code, name, text, more, rounded))
+            count = len(text.split("\n", 1)[0].removeprefix("#").split())
+            function = _loaded.functions[key] = Native(machine.load(name, content), count)
+    return function
+
+
+def _machine_code(
+    name: str,
+    text: str,
+    more: Callable[[], Mapping[str, Any]] | None,
+    rounded: bool,  # noqa: FBT001 - called by position
+) -> bytes:
+    from foldbatch.engines.llvm import machine, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
+
+    scope = {**vector_functions.SCOPE, **(more() if more is not None else {})}
+    return timed(lambda: machine.assemble(_rounded(translation.translate(name, text, scope), rounded)))
+
+
+def _rounded(text: str, rounded: bool) -> str:  # noqa: FBT001 - called by position
+    """Return LLVM's text, without leave to round a sum of a product once if every product is `rounded`."""
+    return text.replace(" contract ", " ") if rounded else text
+
+
+def keep(name: str, make: Callable[[], bytes]) -> bytes:
+    """Return the content of a file in the cache, which is made where it is not there or damaged."""
+    directory = cache_directory()
+    if directory is None:
+        return make()
+    path = directory / name
+    content = read_sealed(path)
+    if content is not None:
+        used(path)
+        return content
+    tidy_once(directory)
+    content = make()
+    write_bytes(path, sealed(content))
+    return content
+
+
+@cache
+def _translated() -> str:
+    """Return a digest of what decides how texts are translated, and what every text may call."""
+    from foldbatch.engines.llvm import machine, numbers, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
+
+    return digest(FORM + "".join(map(inspect.getsource, (machine, numbers, translation, vector_functions))))

@@ -1,0 +1,180 @@
+"""Products whose weight an id chooses for each row, compiled: rows of equal id are one product.
+
+Some thousand rows at a time are put in order by the last byte of their ids, which for tables of up to 256
+matrices is the whole id; then each run of equal ids is a product of rows where they lie. No matrix is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from textwrap import indent
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines.llvm import products
+from foldbatch.engines.llvm.coder import Coder
+from foldbatch.engines.llvm.compiling import Native, native
+from foldbatch.engines.llvm.loop_texts import KINDS
+from foldbatch.engines.llvm.products import Blocks, nothing_lines, outer_lines, product_lines
+from foldbatch.engines.llvm.tiles import BITS
+from foldbatch.engines.llvm.vector_functions import stack
+from foldbatch.engines.nests import Strides, merged, parts
+from foldbatch.static.places import Place
+
+BLOCK, BUCKETS = 4096, 256  # rows that are put in order together, and by how many values of the byte
+ROWS = 4  # of a tile: few rows of a level share an id, and larger tiles take longer to compile
+
+# Whole numbers `told`: k, m, how many matrices, stride of ids, extent of an outer loop of each row; strides
+# of x along rows, columns and the outer loop; of the table along matrices, rows and columns; of y (or g) as
+# of x.
+_HEAD = """\
+# {kind} {kind} {kind} i4
+def loop(n_rows, x_all, y_all, t_all, ids, told):
+    size, ids_row, outer = told[2], u8(told[3]), u8(told[4])
+    x_row, x_column, x_outer = u8(told[5]), u8(told[6]), u8(told[7])
+    t_matrix, t_row, t_column = u8(told[8]), u8(told[9]), u8(told[10])
+    y_row, y_column, y_outer = u8(told[11]), u8(told[12]), u8(told[13])
+"""
+_ID = "u8(min(max(i8(ids[({r}) * ids_row]), i8(0)), size - 1))"
+_RUNS = f"""\
+    order, begins, a_at, c_at = ordered(), counted(), starts(), starts()
+    o, buckets = u8(0), u8(min(size, {BUCKETS}))
+    while o < n_rows:
+        count = min(u8({BLOCK}), n_rows - o)
+        for r in range(buckets + u8(1)):
+            begins[r] = u8(0)
+        for r in range(count):
+            begins[({_ID.format(r="o + r")} & u8({BUCKETS - 1})) + u8(1)] += u8(1)
+        for r in range(buckets):
+            begins[r + u8(1)] += begins[r]
+        for r in range(count):
+            b = {_ID.format(r="o + r")} & u8({BUCKETS - 1})
+            order[begins[b]] = o + r
+            begins[b] += u8(1)
+        lower = u8(0)
+        while lower < count:
+            id, upper = {_ID.format(r="order[lower]")}, lower + u8(1)
+            while upper < count and {_ID.format(r="order[upper]")} == id:
+                upper += u8(1)
+            a_rows = moved(order, lower)
+            for turn in range(outer):
+{{body}}
+            lower = upper
+        o += count
+"""
+
+
+def linear_text(kind: str, cut: Blocks | None) -> str:
+    """Return the text of ``y[r] = x[r] @ table[ids[r]]``, as `compiling.native` takes it.
+
+    Columns of `y` follow each other. Without a cut there are plain loops.
+    """
+    head = _HEAD.format(kind=kind)
+    if cut is None:
+        return f"""\
+{head}    k, m = u8(told[0]), u8(told[1])
+    for r in range(n_rows):
+        table = moved(t_all, {_ID.format(r="r")} * t_matrix)
+        for turn in range(outer):
+            x, y = moved(x_all, r * x_row + turn * x_outer), moved(y_all, r * y_row + turn * y_outer)
+            for j in range(m):
+                y[j] = {kind}(0)
+            for p in range(k):
+                t = x[p * x_column]
+                for j in range(m):
+                    y[j] += t * table[p * t_row + j * t_column]
+"""
+    at = "a_rows[i + r] * a_row", "a_rows[i + r] * c_row"
+    body = f"""\
+a0, b0, c0 = moved(x_all, turn * x_outer), moved(t_all, id * t_matrix), moved(y_all, turn * y_outer)
+m, k, n, more, start = upper - lower, u8(told[0]), u8(told[1]), u8(0), u8(0)
+a_row, a_column, b_row, b_column, c_row = x_row, x_column, t_row, t_column, y_row
+{nothing_lines(kind, "m", "a_rows[i] * c_row", 0)}
+"""
+    return head + _run(body, product_lines(cut, cut.bits // BITS[kind], at))
+
+
+def sums_text(kind: str, cut: Blocks | None) -> str:
+    """Return the text of ``table[ids[r]] += x[r].T @ g[r]``, as `compiling.native` takes it.
+
+    Columns of the table follow each other. Without a cut there are plain loops; with one, columns of `x` and
+    of `g` follow each other, too.
+    """
+    head = _HEAD.format(kind=kind)
+    if cut is None:
+        return f"""\
+{head}    k, m = u8(told[0]), u8(told[1])
+    for r in range(n_rows):
+        table = moved(t_all, {_ID.format(r="r")} * t_matrix)
+        for turn in range(outer):
+            x, y = moved(x_all, r * x_row + turn * x_outer), moved(y_all, r * y_row + turn * y_outer)
+            for p in range(k):
+                t = x[p * x_column]
+                for j in range(m):
+                    table[p * t_row + j] += t * y[j * y_column]
+"""
+    at = "i + r - first", "(i + r) * c_row"
+    body = f"""\
+a0, b0, c0 = moved(x_all, turn * x_outer), moved(y_all, turn * y_outer), moved(t_all, id * t_matrix)
+m, k, n, more, start = u8(told[0]), upper - lower, u8(told[1]), u8(1), u8(0)
+a_row, b_row, c_row, b_rows = x_row, y_row, t_row, a_rows
+{nothing_lines(kind, "m", "i * c_row", 0)}
+"""
+    return head + _run(body, outer_lines(cut, cut.bits // BITS[kind], at))
+
+
+def _run(body: str, lines: str) -> str:
+    """Return the loops over runs, whose bodies are given with and without the indentation of a function."""
+    return _RUNS.format(body=indent(body, " " * 16).rstrip() + "\n" + indent(lines, " " * 12).rstrip())
+
+
+def _functions(kind: str, cut: Blocks) -> dict[str, Any]:
+    own = {"ordered": stack("u8", BLOCK), "counted": stack("u8", BUCKETS + 1)}
+    return products.functions(kind, cut) | own
+
+
+@cache
+def _functions_of(kind: str, cut: Blocks) -> Callable[[], dict[str, Any]]:
+    """Return what makes what the texts call; the same each time, so that it can be a key."""
+    return partial(_functions, kind, cut)
+
+
+def append(
+    coder: Coder,
+    text: Callable[[str, Blocks | None], str],
+    rows: tuple[Place, Place],
+    table: Place,
+    ids: Place,
+) -> None:
+    """Append the function of a text.
+
+    Args:
+        coder: the code.
+        text: `linear_text` or `sums_text`.
+        rows: ``x: [N, *, k]``, and ``y: [N, *, m]`` or ``g``.
+        table: ``[n, k, m]``.
+        ids: ``[N]``.
+    """
+    x, y = rows
+    plain = text is sums_text and (x.strides[-1] != 1 or y.strides[-1] != 1)
+    function = _function(text, KINDS[coder.dtype(table)], None if plain else products.blocks())
+    # of ids of 8 bytes the lower half is read, which comes first; a check refuses what does not fit there
+    step = ids.row * np.dtype(coder.dtype(ids)).itemsize // 4
+    axes = merged(x.shape[:-1], [Strides(place.row, place.strides[:-1]) for place in rows])
+    for part in parts(axes, 1, 2):
+        statics = [x.shape[-1], y.shape[-1], table.shape[0], step, *part.extents]
+        statics += [x.row, x.strides[-1], *part.strides[0], *table.strides]
+        statics += [y.row, y.strides[-1], *part.strides[1]]
+        pointers = [coder.at(place, offset) for place, offset in zip(rows, part.offsets, strict=True)]
+        coder.add(function, ids.axis, [*pointers, coder.at(table), coder.at(ids)], statics)
+
+
+def _function(text: Callable[[str, Blocks | None], str], kind: str, cut: Blocks | None) -> Native:
+    """Return the function of a text: in tiles, or without a cut in plain loops."""
+    if cut is None:
+        return native(text(kind, None))
+    cut = replace(cut, rows=min(ROWS, cut.rows))
+    return native(text(kind, cut), _functions_of(kind, cut), products.source())

@@ -1,0 +1,182 @@
+"""Products taken out of a recursion: what is known before it starts is multiplied at once, and once each.
+
+A recursive cell often multiplies what it reads by a weight, level after level. Where a value comes from
+outside the recursion (in a binary tree half of all children are leaves), its product need not wait for the
+level: it is made before the first one, with all others of its kind, and once for all calls that share it. So
+levels multiply only what the recursion itself has made. A batch in which this pays is given other launches:
+
+====================================  ===================================================================
+launches of a batch                   what is put there instead
+====================================  ===================================================================
+forward step                          `known_rows`, `forward_step`
+backward step                         `prepared`, `backward_step`, `summed`, `returned`, `gradient`
+backward after                        the same without the weight's gradient
+====================================  ===================================================================
+
+Source: loop-invariant code motion (Aho, Lam, Sethi, Ullman 2006, section 9.1.7), of rows instead of code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from math import prod
+
+import numpy as np
+
+from foldbatch.engines.arrays import Adapt
+from foldbatch.engines.bindings import Bound, KernelKey, bind_routines
+from foldbatch.engines.launch import (
+    BASE,
+    FIELDS,
+    FIRST,
+    STORES,
+    WIDTH,
+)
+from foldbatch.engines.llvm import known_code
+from foldbatch.engines.llvm.coder import Code
+from foldbatch.engines.llvm.instructions import encode
+from foldbatch.engines.llvm.known_code import Form, own_bindings
+from foldbatch.engines.llvm.known_launches import Backward, Plan, adapt
+from foldbatch.engines.llvm.known_products import Derivative, Product, find_product
+from foldbatch.model.model import Model
+from foldbatch.static.cell import Phase
+from foldbatch.static.routines import Stage, routine_of
+from foldbatch.static.statements import Binding, Routine
+from foldbatch.system.remembering import remembered
+from foldbatch.types import TensorType
+
+VARIANT = "known"
+FORWARD_STEP, BACKWARD_STEP = ("forward", "step"), ("backward", "step")
+BACKWARD_AFTER = ("backward", "after")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A product of a cell of which batches may know rows.
+
+    Attributes:
+        cell: the cell's number.
+        product: the product.
+        derivative: what is made of it backward; None where that is left to the cell's kernels.
+        form: its sizes.
+        stages: the cell's stages without the product, by direction and stage: of a backward stage of which
+            nothing is left, None.
+    """
+
+    cell: int
+    product: Product
+    derivative: Derivative | None
+    form: Form
+    stages: Mapping[tuple[str, str], Stage | None]
+
+
+def with_known(bound: Bound) -> tuple[Bound, list[Code], Adapt]:
+    """Return the routines of a phase with their codes, and what gives batches launches of known products.
+
+    The kernels of known products follow those of the model; the last of them have no routine.
+    """
+    sites = tuple(find_sites(bound.model, training=bound.training))
+    variants = {
+        KernelKey(site.cell, *name, VARIANT): routine_of(stage, bound.target)
+        for site in sites
+        for name, stage in site.stages.items()
+        if stage is not None
+    }
+    count = len(bound.routines)
+    codes = list(map(_code_of, bound.routines))
+    if sites:
+        keys, routines = [*bound.keys, *variants], [*bound.routines, *variants.values()]
+        bound = bind_routines(bound.model, bound.target, keys, routines, training=bound.training)
+    coders = {FORWARD_STEP: known_code.forward_step, BACKWARD_STEP: known_code.backward_step}
+    forms = {site.cell: site.form for site in sites}
+    for key, routine in zip(bound.keys[count:], bound.routines[count:], strict=True):
+        name = key.direction, key.stage
+        codes.append(coders[name](forms[key.cell], routine) if name in coders else _code_of(routine))
+    plans = []
+    for site in sites:
+        bound, plan = _planned(bound, site, codes)
+        plans.append(plan)
+    return bound, codes, partial(adapt, bound, plans)
+
+
+@remembered
+def _code_of(routine: Routine) -> Code:
+    return encode(routine)
+
+
+def find_sites(model: Model, *, training: bool) -> Iterator[Site]:
+    """Yield the products of a phase's cells of which batches may know rows."""
+    for k, cell in enumerate(model.cells):
+        phase = cell.phase(training=training)
+        product = find_product(phase.graph, cell.ends)
+        step = phase.forward.get("step")
+        if product is None or step is None or product.node not in step.computed:
+            continue
+        if not known_code.can_multiply(product.node.dtype):
+            continue
+        operand = model.signatures[k].operands[product.operand]
+        width, numbers = len(operand.columns) or 1, prod(product.rows.shape)
+        form = Form(width, numbers // width, product.node.shape[0], product.node.dtype)
+        given = {**step.given, product.node: known_code.GIVEN}
+        stages: dict[tuple[str, str], Stage | None] = {FORWARD_STEP: replace(step, given=given)}
+        derivative = _derivative(product, phase)
+        if derivative is not None:
+            for name in ("step", "after"):
+                stage = phase.backward[name]
+                left = replace(stage, results=derivative.without(stage.results))
+                stages["backward", name] = left if left.results or left.kept else None
+        yield Site(k, product, derivative, form, stages)
+
+
+def _derivative(product: Product, phase: Phase) -> Derivative | None:
+    """Return what is made of a product backward, if the step leaves its cotangent to the stage after."""
+    results = list(chain.from_iterable(stage.results for stage in phase.backward.values()))
+    derivative = product.derivative(results)
+    step, after = phase.backward.get("step"), phase.backward.get("after")
+    if derivative is None or step is None or after is None:
+        return None
+    apart = any(what == derivative.what for what, _ in step.results)
+    apart = apart and any(what == derivative.gradient for what, _ in after.results)
+    return derivative if apart and derivative.cotangent in step.kept else None
+
+
+def _planned(bound: Bound, site: Site, codes: list[Code]) -> tuple[Bound, Plan]:
+    """Append the codes of a site that have no routine; return the routines with the site's buffers."""
+    form, k, stages = site.form, site.cell, bound.model.cells[site.cell].training.backward
+    arena = bound.model.signatures[k].operands[site.product.operand].arena
+    bases = np.full((form.bindings, FIELDS), -1, np.int64)
+    bases[:, FIRST], bases[:, WIDTH], bases[:, STORES] = 0, 1, 0
+    bases[known_code.VALUES, BASE] = bound.buffers["values", arena]
+    bases[known_code.WEIGHT, BASE] = bound.buffers["parameter", site.product.parameter]
+    bases[known_code.PLACE, WIDTH] = form.width
+    bases[known_code.TABLE, [BASE, STORES]] = len(bound.types), 1
+    table = TensorType((form.size,), form.dtype)
+    step, variant = (bound.numbers[KernelKey(k, *FORWARD_STEP, name)] for name in ("", VARIANT))
+    starts = {variant: own_bindings(bound.routines[variant])}
+    codes.append(known_code.known_rows(form))
+    plan = Plan(k, site.product.operand, step, len(codes) - 1, variant, None, bases, starts)
+    if site.derivative is None:
+        return replace(bound, types=(*bound.types, table)), plan
+    bases[known_code.COTANGENTS, BASE] = bound.buffers["cotangents", arena]
+    bases[known_code.BACK, BASE] = len(bound.types) + 1
+    bases[known_code.GRADIENT, BASE] = bound.buffers["gradient", site.product.parameter]
+    kept = stages["step"].kept[site.derivative.cotangent]
+    bases[[known_code.PRODUCTS, known_code.BEHIND], BASE] = bound.buffers["kept", k, kept]
+    bases[known_code.PRODUCTS, FIRST] = -1  # rows are told by the index
+    step, variant = (bound.numbers[KernelKey(k, *BACKWARD_STEP, name)] for name in ("", VARIANT))
+    after = bound.numbers[KernelKey(k, *BACKWARD_AFTER)]
+    routine = bound.routines[after]
+    results = [result.binding for result in routine.results]
+    gradient = len(routine.slots) + results.index(Binding(*site.derivative.gradient))
+    starts[variant] = own_bindings(bound.routines[variant])
+    prepared, *others = range(len(codes), len(codes) + 4)
+    codes += [known_code.prepared(form), known_code.summed(form)]
+    codes += [known_code.returned(form), known_code.gradient(form)]
+    adds = site.derivative.rest is not None
+    rest = bound.numbers.get(KernelKey(k, *BACKWARD_AFTER, VARIANT))
+    backward = Backward(step, after, gradient, (prepared, variant, *others), rest, adds)
+    back = TensorType((form.size, form.width * form.height), form.dtype)
+    return replace(bound, types=(*bound.types, table, back)), replace(plan, backward=backward)

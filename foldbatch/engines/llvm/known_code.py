@@ -1,0 +1,301 @@
+"""The instructions that multiply known rows before a recursion, and the others level by level.
+
+These codes belong to a product (see `foldbatch.engines.llvm.known` for how they are launched):
+
+==============  =========================================================================================
+`known_rows`    forward, before the levels: known rows times the weight, to a table
+`forward_step`  the cell's step, given the product: each level adds up rows of the table, then multiplies
+                the rows that earlier levels made
+`prepared`      backward, before the levels: the weight transposed; known rows' cotangents zero, if stored
+`backward_step` the cell's step, without what is made of the product's cotangent: each level multiplies it
+                by the transposed weight, for the rows that earlier levels made
+`summed`        backward, after the levels: of each known row, the sum of its products' cotangents
+`returned`      these sums times the transposed weight, to the arena's cotangents
+`gradient`      the weight's gradient: outer products of all rows and their products' cotangents
+==============  =========================================================================================
+
+All of them read the same bindings, behind those of their routine: `VALUES` and so on, and last one of
+`COUNTS` for each column. A column's rows in a level are its counts' segments, as of a ragged axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from foldbatch.engines.launch import FIRST, STORES
+from foldbatch.engines.llvm import move_texts, products
+from foldbatch.engines.llvm.coder import (
+    BY_LAUNCH,
+    BY_RANK,
+    COPIES_OF,
+    ENTRIES,
+    FIELDS_OF,
+    WHOLE,
+    Code,
+    Coder,
+)
+from foldbatch.engines.llvm.compiling import Native, native
+from foldbatch.engines.llvm.cuts import by_columns
+from foldbatch.engines.llvm.instructions import encode
+from foldbatch.engines.llvm.loop_texts import KINDS
+from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
+from foldbatch.static.statements import Binding, Routine
+
+(
+    VALUES,  # the arena's values
+    COTANGENTS,  # the arena's cotangents; whether they are stored, and -1 for FIRST where rows repeat
+    ROWS,  # where `Split.rows` lie in the index
+    RANKS,  # where `Split.ranks` do
+    PLACE,  # where `Split.place` does; the operand's FIRST and WIDTH
+    TABLE,  # products of known rows, which are stored
+    WEIGHT,
+    BACK,  # the weight, transposed
+    PRODUCTS,  # the products' cotangents by rank; where `Split.users` and `Split.starts` lie
+    BEHIND,  # the same buffer, from its first row behind the calls' on
+    GRADIENT,  # the weight's
+    COUNTS,  # and one more binding for each column: where its `Split.counts` lie
+) = range(12)
+
+GIVEN = Binding("scratch", "product")  # what a forward step is given: no other scratch has this key
+
+# Rows of a table to sums of `width` of them each, where `place` is not -1. s: width, numbers of a row.
+ADD_UP = """\
+# {k} i8 {k}
+def loop(n, table, place, out, s):
+    width, size = u8(s[0]), u8(s[1])
+    for i in range(n):
+        o, fresh = moved(out, i * size), True
+        for e in range(i * width, (i + u8(1)) * width):
+            if place[e] >= 0:
+                t = moved(table, u8(place[e]) * size)
+                if fresh:
+                    for j in range(size):
+                        o[j] = t[j]
+                else:
+                    for j in range(size):
+                        o[j] += t[j]
+                fresh = False
+        if fresh:
+            for j in range(size):
+                o[j] = {k}(0)
+"""
+
+# A matrix, transposed, 16 rows at a time: these are a line of the cache of the other. s: rows, columns.
+TRANSPOSE = """\
+# {k} {k}
+def loop(n, a, b, s):
+    rows, columns = u8(s[0]), u8(s[1])
+    first = u8(0)
+    while first < rows:
+        last = min(first + u8(16), rows)
+        for j in range(columns):
+            for i in range(first, last):
+                b[j * rows + i] = a[i * columns + j]
+        first = last
+"""
+
+# Zeros to those rows of an operand that are known, if levels store the others. s: width, numbers of a row.
+CLEAR = f"""\
+# i8 {{k}} i8 i8
+def loop(n, place, arena, where, fields, s):
+    if fields[{STORES}] != 0:
+        size = u8(s[1])
+        for e in range(n * u8(s[0])):
+            if place[e] >= 0:
+                a = moved(arena, (u8(where[{FIRST}]) + e) * size)
+                for j in range(size):
+                    a[j] = {{k}}(0)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form of a product.
+
+    Attributes:
+        width: rows of the arena that a call multiplies, side by side.
+        height: numbers of such a row.
+        size: numbers of the product of a call.
+        dtype: of all of them.
+        axes: for each column, what tells its rows in a level from those in others.
+    """
+
+    width: int
+    height: int
+    size: int
+    dtype: str
+    axes: tuple[Axis, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "axes", tuple(ragged() for _ in range(self.width)))
+
+    @property
+    def kind(self) -> str:
+        """What texts call the dtype."""
+        return KINDS[self.dtype]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a number."""
+        return np.dtype(self.dtype).itemsize
+
+    @property
+    def bindings(self) -> int:
+        """How many bindings its codes read besides those of their routine."""
+        return COUNTS + self.width
+
+
+def can_multiply(dtype: str) -> bool:
+    """Whether there are products of rows, for this dtype on this processor."""
+    return dtype in ("float32", "float64") and products.blocks() is not None
+
+
+def own_bindings(routine: Routine) -> int:
+    """Return how many bindings a routine has of its own; those of a product stand behind them."""
+    return len(routine.slots) + len(routine.results)
+
+
+def known_rows(form: Form) -> Code:
+    """Return the code that multiplies known rows, on the level that follows the last rank."""
+    coder, at = _empty("known_rows", form)
+    _multiply(coder, form, at, at + TABLE, adds=False)
+    return coder.finish()
+
+
+def forward_step(form: Form, routine: Routine) -> Code:
+    """Return the code of a forward step whose routine is given the product."""
+    at = own_bindings(routine)
+    (product,) = [i for i, slot in enumerate(routine.slots) if slot.binding == GIVEN]
+
+    def multiply(coder: Coder) -> None:
+        pointers = [coder.cell(at + TABLE, WHOLE), coder.cell(at + PLACE, ENTRIES, CALL), coder.slot(product)]
+        _add(coder, ADD_UP, form, CALL, pointers, [form.width, form.size])
+        _multiply(coder, form, at, product, adds=True)
+
+    return encode(_counted(routine, form), first=multiply)
+
+
+def prepared(form: Form) -> Code:
+    """Return the code that makes ready for the backward levels, on the level of all calls."""
+    coder, at = _empty("prepared", form)
+    weight, back = coder.cell(at + WEIGHT, WHOLE), coder.cell(at + BACK, WHOLE)
+    _add(coder, TRANSPOSE, form, UNBATCHED, [weight, back], [form.width * form.height, form.size])
+    pointers = [
+        coder.cell(at + PLACE, ENTRIES, CALL),
+        coder.cell(at + COTANGENTS, WHOLE),
+        coder.cell(at + PLACE, FIELDS_OF),
+        coder.cell(at + COTANGENTS, FIELDS_OF),
+    ]
+    _add(coder, CLEAR, form, CALL, pointers, [form.width, form.height])
+    return coder.finish()
+
+
+def backward_step(form: Form, routine: Routine) -> Code:
+    """Return the code of a backward step whose routine leaves the product's cotangent."""
+    last = partial(_multiply_back, form=form, at=own_bindings(routine), adds=False)
+    return encode(_counted(routine, form), last=last)
+
+
+def summed(form: Form) -> Code:
+    """Return the code that sums the cotangents of known rows, on a level with a call for each of these."""
+    coder, at = _empty("summed", form)
+    pointers = [
+        coder.cell(at + PRODUCTS, WHOLE),
+        coder.cell(at + PRODUCTS, ENTRIES, CALL),
+        coder.cell(at + PRODUCTS, COPIES_OF, CALL),
+        coder.cell(at + PRODUCTS, FIELDS_OF),
+        coder.cell(at + BEHIND, BY_LAUNCH, CALL, form.size * form.bytes),
+    ]
+    _add(coder, move_texts.take(form.kind), form, CALL, pointers, [form.size])
+    return coder.finish()
+
+
+def returned(form: Form) -> Code:
+    """Return the code that adds the cotangents of known rows, on the level that follows the last rank."""
+    coder, at = _empty("returned", form)
+    _multiply_back(coder, form=form, at=at, adds=True)
+    return coder.finish()
+
+
+def gradient(form: Form) -> Code:
+    """Return the code that makes the weight's gradient, on the level of all ranks and what follows."""
+    coder, at = _empty("gradient", form)
+    function = _function(form, products.outer_text)
+    for column, axis in enumerate(form.axes):
+        pointers = [
+            (coder.cell(at + VALUES, WHOLE), 0),
+            (coder.cell(at + ROWS, ENTRIES, axis), 0),
+            (coder.cell(at + PRODUCTS, WHOLE), 0),
+            (coder.cell(at + RANKS, ENTRIES, axis), 0),
+            (coder.cell(at + GRADIENT, WHOLE), column * form.height * form.size * form.bytes),
+            (coder.cell(at + GRADIENT, FIELDS_OF), 0),
+        ]
+        statics = [form.height, form.size, form.height, form.size, form.size]
+        cut = by_columns(pointers, statics, 1, {2: form.bytes, 4: form.bytes}, form.height)
+        coder.add(function, axis, pointers, statics, cut)
+    return coder.finish()
+
+
+def _multiply(coder: Coder, form: Form, at: int, out: int, *, adds: bool) -> None:
+    """Multiply a level's rows: stored or added to binding `out`, whose first row is the first rank's."""
+    function = _function(form, products.rows_text)
+    statics = [form.height, form.size, form.height, form.size, 1, form.size, int(adds)]
+    for column, axis in enumerate(form.axes):
+        pointers = [
+            (coder.cell(at + VALUES, WHOLE), 0),
+            (coder.cell(at + ROWS, ENTRIES, axis), 0),
+            (coder.cell(at + WEIGHT, WHOLE), column * form.height * form.size * form.bytes),
+            # ranks count from the first of the batch: the cell is so many rows before that of the level
+            (coder.cell(out, BY_RANK, CALL, -form.size * form.bytes), 0),
+            (coder.cell(at + RANKS, ENTRIES, axis), 0),
+            (coder.cell(out, FIELDS_OF), 0),
+        ]
+        cut = by_columns(pointers, statics, 1, {2: form.bytes, 3: form.bytes}, form.height)
+        coder.add(function, axis, pointers, statics, cut)
+
+
+def _multiply_back(coder: Coder, *, form: Form, at: int, adds: bool) -> None:
+    """Multiply the cotangents of a level's products: to the arena's cotangents, stored or added."""
+    function, breadth = _function(form, products.rows_text), form.width * form.height
+    for column, axis in enumerate(form.axes):
+        pointers = [
+            (coder.cell(at + PRODUCTS, WHOLE), 0),
+            (coder.cell(at + RANKS, ENTRIES, axis), 0),
+            (coder.cell(at + BACK, WHOLE), column * form.height * form.bytes),
+            (coder.cell(at + COTANGENTS, WHOLE), 0),
+            (coder.cell(at + ROWS, ENTRIES, axis), 0),
+            (coder.cell(at + COTANGENTS, FIELDS_OF), 0),
+        ]
+        statics = [form.size, form.height, form.size, breadth, 1, form.height, int(adds)]
+        cut = by_columns(pointers, statics, 1, {2: form.bytes, 3: form.bytes}, form.size)
+        coder.add(function, axis, pointers, statics, cut)
+
+
+def _empty(name: str, form: Form) -> tuple[Coder, int]:
+    """Return a code that has no routine, and its first binding of the product."""
+    return Coder(_counted(Routine(name, (), (), ()), form)), 0
+
+
+def _counted(routine: Routine, form: Form) -> Routine:
+    """Return a routine for a code that also counts rows along the axes of columns."""
+    first = own_bindings(routine) + COUNTS
+    counts = {axis: first + column for column, axis in enumerate(form.axes)}
+    return replace(routine, segments={**routine.segments, **counts})
+
+
+def _add(
+    coder: Coder, text: str, form: Form, axis: Axis, cells: Sequence[int], statics: Sequence[int]
+) -> None:
+    """Append a call of a text's function on cells."""
+    coder.add(native(text.format(k=form.kind)), axis, [(cell, 0) for cell in cells], statics)
+
+
+def _function(form: Form, text: products.Text) -> Native:
+    """Return the function of a product of rows."""
+    cut = products.blocks()
+    assert cut is not None, "without tiles there are no products of rows"
+    return native(text(form.kind, cut), products.functions_of(form.kind, cut), products.source())

@@ -1,0 +1,195 @@
+"""A batch's launches, with those of products of known rows in the place of others, where that pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from foldbatch.engines.bindings import Bound, Directions, Launch, rows_of
+from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, STORES, Ints, LaunchTable
+from foldbatch.engines.llvm import known_code
+from foldbatch.engines.llvm.known_rows import Split, split
+from foldbatch.model.model import Model
+from foldbatch.scheduler.schedule import CellTable, Index, Schedule
+
+FEWEST = 400  # calls: with fewer, what the levels save is lost before and after them
+LEAST = 0.1  # share of the rows that must be saved, as they repeat: else nothing pays for storing products
+
+Instead = Mapping[int, Sequence[tuple[int, tuple[int, int] | None]]]  # see `_replaced`
+
+
+class Backward(NamedTuple):
+    """The kernels of a product backward, by number.
+
+    Attributes:
+        step: the cell's step.
+        after: its stage after the step.
+        gradient: of that stage, the number of the binding that is the weight's gradient.
+        kernels: `prepared`, `backward_step`, `summed`, `returned` and `gradient`.
+        rest: the stage after without the weight's gradient; None if nothing is left of it.
+        adds: whether the step yields cotangents of the operand too, to which the product's are added.
+    """
+
+    step: int
+    after: int
+    gradient: int
+    kernels: tuple[int, ...]
+    rest: int | None
+    adds: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What batches are to launch for a product: numbers of kernels.
+
+    Attributes:
+        cell: the cell's number.
+        operand: the number of the operand that is multiplied.
+        step: the cell's forward step.
+        known_rows: the kernel of this name.
+        forward_step: the kernel of this name.
+        backward: those of the other direction; None where it is left to the cell's own.
+        bases: ``[bindings, FIELDS]``: the fields of the product's bindings; those that batches change later.
+        starts: where the product's bindings begin, of kernels that have other ones.
+    """
+
+    cell: int
+    operand: int
+    step: int
+    known_rows: int
+    forward_step: int
+    backward: Backward | None
+    bases: Ints
+    starts: Mapping[int, int]
+
+
+def adapt(bound: Bound, plans: Sequence[Plan], schedule: Schedule, tables: Directions) -> Directions:
+    """Return a batch's launches, with those of known products where that pays."""
+    for plan in plans:
+        if _launched_once(plan, tables):
+            parts = known_of(bound.model, schedule, plan.cell, plan.operand)
+            if parts is not None:
+                tables = _adapted(bound, plan, schedule, tables, parts)
+    return tables
+
+
+def _launched_once(plan: Plan, tables: Directions) -> bool:
+    """Whether the cell's levels follow each other: so all that it reads from outside is known before them."""
+    wanted = [(tables.forward, plan.step)]
+    if plan.backward is not None and tables.backward is not None:
+        wanted += [(tables.backward, plan.backward.step), (tables.backward, plan.backward.after)]
+    return all(np.count_nonzero(table.launches[:, 0] == kernel) == 1 for table, kernel in wanted)
+
+
+def known_of(model: Model, schedule: Schedule, cell: int, operand: int) -> Split | None:
+    """Return which rows of a cell's operand a batch knows; None if that does not pay.
+
+    All that the cell reads from outside must have been computed before its first level.
+    """
+    table, signature = schedule.cells[cell], model.signatures[cell]
+    if len(table.order) < FEWEST or table.copies is not None:
+        return None
+    span = table.operands[operand]
+    groups = np.full(schedule.arena_rows[span.arena], -1, np.int64)
+    count = 0
+    for other, written in zip(model.signatures, schedule.cells, strict=True):
+        for arena, rows in zip(other.outputs, written.outputs, strict=True):
+            if arena == span.arena and other.component != signature.component:
+                groups[rows] = _groups(written, count)
+                count += len(written.order)
+    entries = span.rows if span.start is None else np.arange(span.start, span.start + span.size)
+    assert entries is not None
+    parts = split(entries, span.width, groups, count)
+    return None if len(entries) - len(parts.rows) < LEAST * len(entries) else parts
+
+
+def _groups(table: CellTable, first: int) -> Index:
+    """Return the group of each result of a cell, ``[n]``: calls that are shared are one."""
+    groups = np.arange(first, first + len(table.order))
+    return groups if table.copies is None else np.repeat(groups, np.diff(table.copies))
+
+
+def _adapted(bound: Bound, plan: Plan, schedule: Schedule, tables: Directions, parts: Split) -> Directions:
+    """Return a batch's launches with those of a product's known rows."""
+    calls, known = len(schedule.cells[plan.cell].order), parts.size
+    span = schedule.cells[plan.cell].operands[plan.operand]
+    index, fields = _located(plan, tables.forward.index, parts)
+    fields[known_code.PLACE, FIRST] = -1 if span.start is None else span.start
+    heights = tables.forward.heights.copy()
+    heights[fields[known_code.TABLE, BASE]] = known
+    row_of = partial(_row, bound, plan, tables.numbers, fields)
+    instead: Instead = {plan.step: [(plan.known_rows, (calls, calls + 1)), (plan.forward_step, None)]}
+    forward, backward = _replaced(tables.forward, instead, row_of), tables.backward
+    if plan.backward is not None:
+        assert backward is not None
+        products, back = fields[known_code.PRODUCTS, BASE], plan.backward
+        heights[products] = max(heights[products], calls + known)
+        fields[known_code.COTANGENTS, STORES] = int(span.first and not back.adds)
+        fields[known_code.COTANGENTS, FIRST] = -1 if span.repeats else 0
+        fields[known_code.BEHIND, FIRST] = calls
+        (after,) = backward.launches[backward.launches[:, 0] == back.after]
+        fields[known_code.GRADIENT, STORES] = after[HEAD + FIELDS * back.gradient + STORES]
+        levels = (0, calls), None, (0, known), (calls, calls + 1), (0, calls + 1)
+        rest = [] if back.rest is None else [(back.rest, None)]
+        instead = {back.step: list(zip(back.kernels, levels, strict=True)), back.after: rest}
+        backward = _replaced(backward, instead, row_of)
+        backward = replace(backward, index=index, heights=heights)
+    forward = replace(forward, index=index, heights=heights)
+    return tables._replace(forward=forward, backward=backward)
+
+
+def _located(plan: Plan, index: Ints, parts: Split) -> tuple[Ints, Ints]:
+    """Return the index with a split's arrays behind it, and the product's fields with their places."""
+    arrays = [index, parts.rows, parts.ranks, parts.place, parts.users, parts.starts, parts.counts.ravel()]
+    rows, ranks, place, users, starts, counts, _ = np.cumsum([len(array) for array in arrays]).tolist()
+    fields = plan.bases.copy()
+    fields[known_code.ROWS, INDEX] = rows
+    fields[known_code.RANKS, INDEX] = ranks
+    fields[known_code.PLACE, INDEX] = place
+    fields[known_code.PRODUCTS, INDEX] = users
+    fields[known_code.PRODUCTS, COPIES] = starts
+    fields[known_code.COUNTS :, INDEX] = counts + np.arange(len(parts.counts)) * parts.counts.shape[1]
+    return np.concatenate(arrays), fields
+
+
+def _row(bound: Bound, plan: Plan, numbers: Ints, fields: Ints, launch: Launch) -> Ints:
+    """Return a launch's row: a kernel of the product has its fields behind those of its routine."""
+    own: Ints = np.array(launch, np.int64)
+    if launch.kernel < len(bound.routines):
+        own = rows_of(bound, numbers, [launch])[0]
+        if launch.kernel not in plan.starts:
+            return own
+    start = HEAD + FIELDS * plan.starts.get(launch.kernel, 0)
+    return np.concatenate([own[:start], fields.ravel()])
+
+
+def _replaced(table: LaunchTable, instead: Instead, row_of: Callable[[Launch], Ints]) -> LaunchTable:
+    """Return a table with other launches in the place of some kernels' only ones.
+
+    Args:
+        table: the table.
+        instead: by kernel, what is launched instead: other kernels, and the calls of the one level of each;
+            or None, where its levels are those of the kernel that it replaces.
+        row_of: returns the row of a launch.
+    """
+    places = {int(np.flatnonzero(table.launches[:, 0] == kernel)[0]): kernel for kernel in instead}
+    bounds, rows, done = [*table.bounds], list[Ints](), 0
+    for place in sorted(places):
+        _, first, last = table.launches[place, :HEAD].tolist()
+        rows += [*table.launches[done:place]]
+        done = place + 1
+        for kernel, calls in instead[places[place]]:
+            if calls is None:
+                rows.append(row_of(Launch(kernel, first, last)))
+            else:
+                rows.append(row_of(Launch(kernel, len(bounds), len(bounds) + 1)))
+                bounds.append(np.array(calls))
+    rows += [*table.launches[done:]]
+    launches = np.full((len(rows), max(map(len, rows))), -1, np.int64)
+    for place, row in enumerate(rows):
+        launches[place, : len(row)] = row
+    return replace(table, launches=launches, bounds=np.array(bounds, np.int64))

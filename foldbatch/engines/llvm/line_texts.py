@@ -1,0 +1,173 @@
+"""Functions that go along lines: of an axis, for each of the others, and of the elements of sequences.
+
+What they do stands in the bodies of ops. Their loops are rows and two axes, and inside these along a line.
+Where all elements lie side by side along the line there is a loop that says so.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from textwrap import indent
+
+from foldbatch.engines.llvm.sum_texts import sum_of_rows
+from foldbatch.static.bodies import lines_of, renamed
+from foldbatch.static.ops.reduce import GREATEST
+from foldbatch.static.ops.rows import REPEATED, TOTAL
+
+AXES = 2
+
+# The greatest number, or NaN if there is one; with the last place where it is, or the first.
+_TOP = "top = x if (x >= top) | (x != x) else top"
+_LAST = """\
+greater = (x >= top) | (x != x)
+at, top = k if greater else at, x if greater else top"""
+_FIRST = """\
+if (x > top) | ((x != x) & (top == top)):
+    at, top = k, x"""
+
+
+def _spelled(body: str, kinds: Mapping[str, str], start: str, p: str, q: str) -> list[str]:
+    """Return a body's lines: elements are a[k * p], those of the result b[k * q], the label is c[0]."""
+    elements = {"x": "a[u8(0)]", "x[k]": "x", "y[k]": f"b[k * {q}]", "t": kinds["y"]}
+    elements["x[label]"] = f"a[min(label, length - u8(1)) * {p}]"
+    lines = ["label = u8(c[u8(0)])"] * ("label" in kinds)
+    stored = -1  # where the loop that has just been written begins, if it stores
+
+    def along(read: ast.expr, inside: str) -> None:
+        lines.append("for k in range(length):")
+        lines.extend([f"    x = a[k * {p}]"] * ("x[k]" in ast.unparse(read)))
+        lines.extend(indent(inside, "    ").splitlines())
+
+    for line in lines_of(body):
+        assert isinstance(line, ast.Assign), f"{body} has a line that is no assignment"
+        value, target = renamed(ast.unparse(line.value), elements), ast.unparse(line.targets[0])
+        before, stored = stored, len(lines) if target == "y[k]" else -1
+        match line.value, target:
+            case ast.Call(func=ast.Name(id="greatest" | "first" as name), args=[x]), _:
+                *at, top = target.strip("()").split(", ")
+                lines.append(f"{top} = {start}")
+                lines += [f"{at[0]} = u8(0)"] if at else []
+                step = _FIRST if name == "first" else _LAST if at else _TOP
+                along(x, renamed(step, {"top": top} | ({"at": at[0]} if at else {})))
+            case ast.Call(func=ast.Name(id="sum"), args=[x]), _:
+                lines.insert(before if before >= 0 else len(lines), f"{target} = f8(0)")
+                add = f"{target} += f8({renamed(ast.unparse(x), elements)})"
+                if before >= 0 and q != "u8(1)":  # else what is stored is vectors, which a sum would prevent
+                    lines.append(f"    {add}")
+                else:
+                    along(x, add)
+            case _, "y[k]":
+                along(line.value, f"b[k * {q}] = {kinds['y']}({value})")
+            case _, "y[label]":
+                lines += ["if label < length:", f"    b[label * {q}] = {kinds['y']}({value})"]
+            case _, "y":
+                lines.append(f"b[u8(0)] = {kinds['y']}({value})")
+            case _:
+                lines.append(f"{target} = {value}")
+    return lines
+
+
+def _both(body: str, kinds: Mapping[str, str], start: str) -> str:
+    """Return a body's lines twice, side by side and apart; `start` is what greatest numbers begin with."""
+    side_by_side, apart = (
+        indent("\n".join(_spelled(body, kinds, start, *steps)), " " * 4)
+        for steps in (("u8(1)", "u8(1)"), ("p", "q"))
+    )
+    return indent(f"if (p == u8(1)) & (q == u8(1)):\n{side_by_side}\nelse:\n{apart}\n", " " * 16)
+
+
+def along_lines(body: str, kinds: Mapping[str, str]) -> str:
+    """Return the text of a function along lines of an axis.
+
+    Its whole numbers `s` are the extents of two axes and of the line; then for each place its strides along
+    rows, both axes, and the line, which is 1 for a place that has no such axis.
+
+    Args:
+        body: of the op.
+        kinds: of the numbers of its places: ``x``, ``y`` and ``label``, as far as the body names them.
+    """
+    lines = [
+        f"# {' '.join(kinds.values())}",
+        f"def loop(n, {', '.join(f'{name}s' for name in kinds)}, s):",
+        "    length, p, q = u8(s[2]), u8(1), u8(1)",
+    ]
+    at = {name: 1 + AXES + (AXES + 2) * i for i, name in enumerate(kinds)}
+    lines += [f"    {step} = u8(s[{at[name] + 3}])" for name, step in (("x", "p"), ("y", "q")) if name in at]
+    lines += [
+        "    for r in range(n):",
+        "        for i in range(u8(s[0])):",
+        "            for j in range(u8(s[1])):",
+    ]
+    for name, pointer in (("x", "a"), ("y", "b"), ("label", "c")):
+        if name in at:
+            where = " + ".join(f"{turn} * u8(s[{at[name] + k}])" for k, turn in enumerate("rij"))
+            lines.append(f"                {pointer} = moved({name}s, {where})")
+    return "\n".join([*lines, _both(body, kinds, "a[u8(0)]")])
+
+
+# s: extents of two axes; strides of the operand along rows and axes, and of the result.
+_SEGMENTS = """\
+# i8 {x} {y}
+def loop(n, segments, xs, ys, s):
+    inner, p, q = u8(s[1]), u8(s[{p}]), u8(s[{q}])
+    for i in range(n):
+        lower, upper = u8(segments[i] - segments[0]), u8(segments[i + u8(1)] - segments[0])
+        for j in range(u8(s[0])):
+"""
+_LINES = """\
+length = upper - lower
+for e in range(inner):
+    a = moved(xs, {first} * p + j * u8(s[3]) + e * u8(s[4]))
+    b = moved(ys, {other} * q + j * u8(s[6]) + e * u8(s[7]))
+"""
+# Where there is no more to do than one of these, all lines are gone along together, as they lie side by side.
+_ROWS = "a, b = moved(xs, j * u8(s[3])), moved(ys, j * u8(s[6]))\n"
+_EACH = """\
+for r in range(lower, upper):
+    u, v = moved(a, i * u8(s[2])), moved(b, r * u8(s[5]))
+    for k in range(inner):
+        v[k * {q}] = u[k * {p}]
+"""
+_GREATEST = f"""\
+v = moved(b, i * u8(s[5]))
+for k in range(inner):
+    v[k * {{q}}] = {{x}}(0) if lower == upper else a[lower * u8(s[2]) + k * {{p}}]
+for r in range(lower, upper):
+    u = moved(a, r * u8(s[2]))
+    for k in range(inner):
+        x, top = u[k * {{p}}], v[k * {{q}}]
+        {_TOP}
+        v[k * {{q}}] = top
+"""
+_SUM = "v, first, last, width, more = moved(b, i * u8(s[5])), lower, upper, inner, False\n"
+TOGETHER = {REPEATED: _EACH, GREATEST: _GREATEST, TOTAL: _SUM}
+
+
+def along_segments(body: str, x: str, y: str, plus: str = "+") -> str:
+    """Return the text of a function along the elements of each call's sequence.
+
+    Args:
+        body: of the op.
+        x: the kind of the operand's numbers.
+        y: of the result's numbers.
+        plus: the operator of a sum.
+    """
+    rows = TOGETHER.get(body)
+    head = _SEGMENTS.format(x=x, y=y, p=4 if rows else 2, q=7 if rows else 5)
+    if rows is None:
+        first, other = ("lower" if f"{name}[k]" in body else "i" for name in "xy")
+        lines = _LINES.format(first=first, other=other)
+        return (
+            head
+            + indent(lines, " " * 12)
+            + _both(body, {"x": x, "y": y}, f"a[u8(0)] if length != u8(0) else {x}(0)")
+        )
+    if rows is _SUM:
+        lines = rows + sum_of_rows(x, "{e} * u8(s[2])", plus=plus)
+    else:
+        side_by_side, apart = (
+            indent(rows.format(x=x, p=p, q=q), "    ") for p, q in (("u8(1)",) * 2, ("p", "q"))
+        )
+        lines = f"if (p == u8(1)) & (q == u8(1)):\n{side_by_side}else:\n{apart}"
+    return head + indent(_ROWS + lines, " " * 12)

@@ -1,0 +1,113 @@
+"""Functions that bring rows from where other cells left them, and to where others look for them.
+
+What `take` returns runs before the statements of a level, `GIVE` after them. What they do is told by the
+launch: `fields` are its numbers for the binding, as `engines.launch` lists them (FIRST, INDEX and so on).
+"""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+from foldbatch.engines.launch import COPIES, FIRST, STORES, WIDTH
+from foldbatch.engines.llvm.sum_texts import sum_of_rows
+
+# Of arena rows those of the index to `out`, or sums of those that shared calls stand for; nothing where the
+# rows themselves are what is read. `entries` is the level's part of the index, or all of it where copies tell
+# the part. s: numbers in a row of `out`.
+_TAKE = f"""\
+# {{k}} i8 i8 i8 {{k}}
+def loop(n, arena, entries, copies, fields, out, s):
+    if fields[{FIRST}] < 0:
+        width = u8(fields[{WIDTH}])
+        size = u8(s[0]) // width
+        if fields[{COPIES}] < 0:
+            for i in range(n * width):
+                start = u8(entries[i]) * size
+                for j in range(size):
+                    out[i * size + j] = arena[start + j]
+        else:
+            a, more = arena, False
+            width = size
+            for i in range(n):
+                v, first, last = moved(out, i * size), u8(copies[i]), u8(copies[i + u8(1)])
+"""
+
+
+def take(kind: str) -> str:
+    """Return the text of what brings rows of numbers of a kind to where they are read."""
+    return _TAKE.format(k=kind) + indent(sum_of_rows(kind, "u8(entries[{e}]) * size", dense=True), " " * 16)
+
+
+VALUE, COTANGENT, STORE = range(3)  # what `GIVE` gives
+
+# Rows of values to an arena: written, or added where cotangents are not to be stored; a `STORE` that stores
+# has been written where it belongs. `arena` begins with the level's first row, or with its own where the
+# index tells the rows. s: which of the above; numbers in a row; whether they follow each other. If they do
+# not: the number of the first one, extents of three axes, the strides of values along rows and axes, and the
+# strides of numbers along axes.
+GIVE = f"""\
+# {{k}} {{k}} i8 i8 i8
+def loop(n, values, arena, entries, copies, fields, s):
+    what, stores, width = s[0], fields[{STORES}] != 0, u8(fields[{WIDTH}])
+    size = u8(s[1]) // width
+    one, two, inner = u8(s[4]), u8(s[5]), u8(s[6])
+    if (what == {STORE}) & stores:
+        return
+    adds = (what != {VALUE}) & (not stores)
+    for r in range(n):
+        first, last = r, r + u8(1)
+        if fields[{COPIES}] >= 0:
+            first, last = u8(copies[r]), u8(copies[r + u8(1)])
+        for e in range(first, last):
+            if s[2] != 0:
+                for i in range(width):
+                    row = e * width + i
+                    if fields[{FIRST}] < 0:
+                        row = u8(entries[row])
+                    v, a = moved(values, r * u8(s[7]) + i * size), moved(arena, row * size)
+                    if adds:
+                        for k in range(size):
+                            a[k] += v[k]
+                    else:
+                        for k in range(size):
+                            a[k] = v[k]
+            else:
+                for i in range(one):
+                    number = u8(s[3]) + i * u8(s[11])
+                    row = e * width + number // size
+                    if fields[{FIRST}] < 0:
+                        row = u8(entries[row])
+                    start = row * size + number % size
+                    for j in range(two):
+                        v = moved(values, r * u8(s[7]) + i * u8(s[8]) + j * u8(s[9]))
+                        a = moved(arena, start + j * u8(s[12]))
+                        for k in range(inner):
+                            old = a[k * u8(s[13])] if adds else {{k}}(0)
+                            a[k * u8(s[13])] = old + v[k * u8(s[10])] if adds else v[k * u8(s[10])]
+"""
+GIVE_AXES = 3
+
+# A parameter's gradient: stored, or added to what is there. s: extents of three axes, the strides of the
+# values, and of the gradient.
+GRADIENT = f"""\
+# {{k}} {{k}} i8
+def loop(n, values, gradient, fields, s):
+    adds, inner, p, q = fields[{STORES}] == 0, u8(s[2]), u8(s[5]), u8(s[8])
+    for i in range(u8(s[0])):
+        for j in range(u8(s[1])):
+            v = moved(values, i * u8(s[3]) + j * u8(s[4]))
+            a = moved(gradient, i * u8(s[6]) + j * u8(s[7]))
+            if (p == u8(1)) & (q == u8(1)):
+                if adds:
+                    for k in range(inner):
+                        a[k] += v[k]
+                else:
+                    for k in range(inner):
+                        a[k] = v[k]
+            elif adds:
+                for k in range(inner):
+                    a[k * q] += v[k * p]
+            else:
+                for k in range(inner):
+                    a[k * q] = v[k * p]
+"""

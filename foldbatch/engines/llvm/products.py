@@ -1,0 +1,375 @@
+"""Matrix products as tiles of registers: fast for few rows, as levels of trees have.
+
+A BLAS copies both factors into a layout of its own at each call, which pays for large squares; a level
+of a batch has a few dozen rows, and the weights it multiplies lie in the cache from the level before. So
+the factors are read where they lie, row by row where they are not neighbours, and cut into the blocks of
+`tiles`. Where the second factor is a transposed matrix, its columns are read as dots, or, if there are many
+rows, its panel of columns is copied to the stack first.
+
+===============  ===============================================
+`native_text`    c (+)= a @ b, one after the other
+`rows_text`      c[c_rows] (+)= a[a_rows] @ b
+`outer_text`     c (+)= a[a_rows].T @ b[b_rows]
+===============  ===============================================
+
+All have two axes; columns of ``c`` are neighbours in memory. Importing this needs llvmlite.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from textwrap import indent
+from typing import Any
+
+import numpy as np
+from llvmlite import binding
+
+from foldbatch.engines.launch import FIRST, STORES
+from foldbatch.engines.llvm import tiles
+from foldbatch.engines.llvm.compiling import native
+from foldbatch.engines.llvm.tiles import BITS, dots, fetch, tile
+from foldbatch.engines.llvm.vector_functions import stack
+from foldbatch.params.parameters import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How a product is cut for a processor.
+
+    Attributes:
+        bits: of a vector register.
+        rows, vectors: of a tile; with what they are made of, they fill the registers.
+        few: vectors of a tile of 1, 2, ... rows: the wider it is, the longer the second factor is read in
+            one stretch, which decides where so little is computed.
+        dot_rows, dot_columns: of a tile of dots.
+    """
+
+    bits: int
+    rows: int
+    vectors: int
+    few: tuple[int, ...]
+    dot_rows: int
+    dot_columns: int
+
+
+Text = Callable[[str, Blocks], str]  # of a product, for element types and processors
+
+WIDE = Blocks(512, 8, 3, (12, 8, 6, 5), 4, 6)  # 32 registers
+NARROW = Blocks(256, 4, 3, (6, 4), 3, 3)  # 16 registers
+
+# Rows of the first factor, and steps of the inner dimension, that stay in cache while columns pass by.
+ROW_BLOCK, INNER_BLOCK = 320, 512
+DOT_ROW_BLOCK, DOT_INNER_BLOCK = 32, 1024
+PANEL_BLOCK = 128
+DEPTH, COLUMN_BLOCK = 128, 16  # of what outer products copy: steps of the inner dimension, tiles' widths
+AHEAD = 4  # rows by which their copying asks for memory: each lies in a page that no processor foresees
+MANY = 96  # rows from which a panel is worth copying, though dots would do
+
+
+@cache
+def blocks() -> Blocks | None:
+    """Return how to cut products for this processor; None where that has not been tried."""
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f") and features.get("avx512vl"):
+        return WIDE
+    return NARROW if features.get("avx2") and features.get("fma") else None
+
+
+def functions(kind: str, cut: Blocks) -> dict[str, Any]:
+    """Return what the texts of products call, by name."""
+    lanes = cut.bits // BITS[kind]
+    found = {
+        f"tile_{i}_{v}": tile(kind, cut.bits, i, v)
+        for i in range(1, cut.rows + 1)
+        for v in range(1, cut.vectors + 1)
+    }
+    found |= {f"tile_{i}_{v}": tile(kind, cut.bits, i, v) for i, v in enumerate(cut.few, 1)}
+    found |= {
+        f"dots_{i}_{j}": dots(kind, cut.bits, i, j)
+        for i in range(1, cut.dot_rows + 1)
+        for j in (1, cut.dot_columns)
+    }
+    return found | {
+        "panel": stack(kind, PANEL_BLOCK * cut.vectors * lanes),
+        "starts": stack("u8", cut.rows),
+        "lefts": stack(kind, DEPTH * ROW_BLOCK),
+        "rights": stack(kind, DEPTH * COLUMN_BLOCK * cut.vectors * lanes),
+        "fetch": fetch,
+    }
+
+
+@cache
+def functions_of(kind: str, cut: Blocks) -> Callable[[], dict[str, Any]]:
+    """Return what makes `functions`; the same each time, so that it can be a key."""
+    return partial(functions, kind, cut)
+
+
+@cache
+def source() -> str:
+    """Return the text of what products are made of."""
+    return inspect.getsource(tiles) + inspect.getsource(sys.modules[__name__])
+
+
+@cache
+def by_arrays(kind: str) -> Callable[..., None] | None:
+    """Return ``product(a, b, c)`` for Python to call with arrays; None for processors that are not known."""
+    cut = blocks()
+    if cut is None:
+        return None
+    function = native(native_text(kind, cut), functions_of(kind, cut), source())
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(function.address)
+
+    def product(a: Array, b: Array, c: Array) -> None:
+        strides = [step // x.itemsize for x in (a, b, c) for step in x.strides][:5]
+        numbers = np.array([1, *(x.ctypes.data for x in (a, b, c))], np.int64)
+        told = np.array([1, *a.shape, b.shape[1], 1, *strides, 0, 0, 0, 0], np.int64)
+        run(numbers.ctypes.data, told.ctypes.data)
+
+    return product
+
+
+def rows_text(kind: str, cut: Blocks) -> str:
+    """Return the text of ``c[c_rows] (+)= a[a_rows] @ b``, as `compiling.native` takes it.
+
+    Rows of `a`, and elements of a row of `c`, follow each other. Its whole numbers are k and n; strides of
+    rows of `a`, of `b` (both), and of rows of `c`; whether it adds in any case, to rows that are distinct.
+    Else the launch's `fields` of the result tell: it adds unless they say that it stores; and where their
+    FIRST is -1 rows of `c` may repeat, and are made one after the other.
+    """
+    at = "u8(a_rows[i + r]) * a_row", "u8(c_rows[i + r]) * c_row"
+    body = indent(product_lines(cut, cut.bits // BITS[kind], at), "    ")
+    return f"""\
+# {kind} i8 {kind} {kind} i8 i8
+def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, told):
+    k, n, a_row, b_row, b_column = u8(told[0]), u8(told[1]), u8(told[2]), u8(told[3]), u8(told[4])
+    a_column, c_row, more = u8(1), u8(told[5]), u8((told[6] != 0) | (fields[{STORES}] == 0))
+    a_at, c_at, o = starts(), starts(), u8(0)
+    while o < n_rows:
+        m = n_rows if (fields[{FIRST}] >= 0) | (told[6] != 0) else u8(1)
+        a_rows, c_rows = moved(all_a_rows, o), moved(all_c_rows, o)
+        start, r = u8(0), u8(0)
+{nothing_lines(kind, "m", "u8(c_rows[i]) * c_row", 8)}
+{body}
+        o += m
+"""
+
+
+def outer_text(kind: str, cut: Blocks) -> str:
+    """Return the text of ``c (+)= a[a_rows].T @ b[b_rows]``, as `compiling.native` takes it.
+
+    Elements of a row follow each other. Its whole numbers are the columns of `a` and of `b`, and strides of
+    rows of `a`, `b` and `c`. It adds unless the launch's `fields` of the result say that it stores.
+    """
+    return f"""\
+# {kind} i8 {kind} i8 {kind} i8
+def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, told):
+    m, k, n, a_row, b_row, c_row = u8(told[0]), n_rows, u8(told[1]), u8(told[2]), u8(told[3]), u8(told[4])
+    a_at, c_at, more = starts(), starts(), u8(fields[{STORES}] == 0)
+    start, r = u8(0), u8(0)
+{nothing_lines(kind, "m", "i * c_row", 4)}
+{outer_lines(cut, cut.bits // BITS[kind], ("i + r - first", "(i + r) * c_row"))}"""
+
+
+def nothing_lines(kind: str, rows: str, at: str, spaces: int) -> str:
+    """Return the lines that begin a product: of no terms it is zero, or nothing is added."""
+    lines = f"""\
+if k == u8(0):
+    for i in range({rows} if more == u8(0) else u8(0)):
+        for j in range(n):
+            c0[{at} + j] = {kind}(0)"""
+    return indent(lines, " " * spaces)
+
+
+def native_text(kind: str, cut: Blocks | None) -> str:
+    """Return the text of products c = a @ b one after the other, as `compiling.native` takes it.
+
+    Without a cut they are plain loops. Its whole numbers are the extents of the outer loop, m, k and n; which
+    of the first three (1, 2 or 3) is multiplied by the number of rows; strides of a, of b, and of c's rows;
+    of a, b and c along the outer loop; and what is added to what is there: 0 nothing, 1 each turn of the
+    outer loop but the first, 2 all.
+    """
+    outer = """\
+def loop(n_rows, a_all, b_all, c_all, told):
+    outer, m, k, n = u8(told[0]), u8(told[1]), u8(told[2]), u8(told[3])
+    if told[4] == 1:
+        outer *= n_rows
+    elif told[4] == 2:
+        m *= n_rows
+    elif told[4] == 3:
+        k *= n_rows
+    a_row, a_column, b_row, b_column, c_row = u8(told[5]), u8(told[6]), u8(told[7]), u8(told[8]), u8(told[9])
+"""
+    turn = ", ".join(f"moved({x}_all, o * u8(told[{at}]))" for x, at in (("a", 10), ("b", 11), ("c", 12)))
+    turn = f"a0, b0, c0 = {turn}"
+    if cut is None:
+        return f"""\
+# {kind} {kind} {kind}
+{outer}    for o in range(outer):
+        {turn}
+        for i in range(m):
+            if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))):
+                for j in range(n):
+                    c0[i * c_row + j] = {kind}(0)
+            for p in range(k):
+                t = a0[i * a_row + p * a_column]
+                for j in range(n):
+                    c0[i * c_row + j] += t * b0[p * b_row + j * b_column]
+"""
+    at = "(i + r) * a_row", "(i + r) * c_row"
+    body = indent(product_lines(cut, cut.bits // BITS[kind], at), "    ")
+    return f"""\
+# {kind} {kind} {kind}
+{outer}    a_at, c_at = starts(), starts()
+    for o in range(outer):
+        {turn}
+        more = u8(0) if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))) else u8(1)
+        start, r = u8(0), u8(0)
+{nothing_lines(kind, "m", "i * c_row", 8)}
+{body}
+"""
+
+
+def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+    """Return the lines of c (+)= a @ b behind `nothing_lines`; `at` is where rows i + r of a and c begin."""
+    width = lanes * cut.vectors
+    return f"""\
+    elif a_column == u8(1) and b_row == u8(1) and n > u8(1) and k >= u8({4 * lanes}) and m < u8({MANY}):
+        step = k // (k // u8({DOT_INNER_BLOCK}) + u8(1)) + u8(1)
+        while start < k:
+            depth = min(step, k - start)
+            first = u8(0)
+            while first < m:
+                last = min(first + u8({DOT_ROW_BLOCK}), m)
+                j = u8(0)
+                while j + u8({cut.dot_columns}) <= n:
+{_rows_of_dots(cut, cut.dot_columns, at)}
+                    j += u8({cut.dot_columns})
+                while j < n:
+{_rows_of_dots(cut, 1, at)}
+                    j += u8(1)
+                first = last
+            start += depth
+    else:
+        packs = b_column != u8(1) and n > u8(1)
+        copied = panel()
+        limit = u8({PANEL_BLOCK}) if packs else u8({INNER_BLOCK})
+        step = k // (k // limit + u8(1)) + u8(1)
+        height = m if packs else u8({ROW_BLOCK})
+        while start < k:
+            depth = min(step, k - start)
+            first = u8(0)
+            while first < m:
+                last = min(first + height, m)
+                j = u8(0)
+{_few_rows(cut, lanes, at)}
+                while j < n:
+                    columns = min(u8({width}), n - j)
+                    left, right, right_row = moved(a0, start * a_column), moved(b0, start * b_row + j), b_row
+                    if packs:
+                        for s in range(depth):
+                            for i in range(columns):
+                                copied[s * u8({width}) + i] = b0[(start + s) * b_row + (j + i) * b_column]
+                        right, right_row = copied, u8({width})
+{_tiles(cut, lanes, "left, a_at, a_column, right, right_row", at, 20)}
+                    j += u8({width})
+                first = last
+            start += depth
+"""
+
+
+def outer_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+    """Return the lines of c (+)= a[a_rows].T @ b[b_rows] behind `nothing_lines`, as `product_lines` does."""
+    width = lanes * cut.vectors
+    return f"""\
+    else:
+        left, right = lefts(), rights()
+        step = k // (k // u8({DEPTH}) + u8(1)) + u8(1)
+        while start < k:
+            depth = min(step, k - start)
+            start_column = u8(0)
+            while start_column < n:
+                stop_column = min(n, start_column + u8({COLUMN_BLOCK * width}))
+                for s in range(depth):
+                    row = u8(b_rows[start + s]) * b_row
+                    ahead = u8(b_rows[min(start + s + u8({AHEAD}), k - u8(1))]) * b_row
+                    column, to = start_column, s * u8({width})
+                    while column < stop_column:
+                        columns = min(u8({width}), stop_column - column)
+                        for v in range(u8({cut.vectors})):
+                            fetch(moved(b0, ahead + column + v * u8({lanes})))
+                        for i in range(columns):
+                            right[to + i] = b0[row + column + i]
+                        column += u8({width})
+                        to += depth * u8({width})
+                first = u8(0)
+                while first < m:
+                    last = min(first + u8({ROW_BLOCK}), m)
+                    rows = last - first
+                    for s in range(depth):
+                        row = u8(a_rows[start + s]) * a_row + first
+                        for i in range(rows):
+                            left[s * rows + i] = a0[row + i]
+                    j, panel = start_column, right
+                    while j < stop_column:
+                        columns = min(u8({width}), stop_column - j)
+{_tiles(cut, lanes, f"left, a_at, rows, panel, u8({width})", at, 24)}
+                        j += u8({width})
+                        panel = moved(panel, depth * u8({width}))
+                    first = last
+                start_column = stop_column
+            start += depth
+"""
+
+
+def _rows_of_dots(cut: Blocks, columns: int, at: tuple[str, str]) -> str:
+    """Return the lines that compute some columns of all rows of a block."""
+    factors = "moved(a0, start), a_at, moved(b0, j * b_column + start), b_column"
+    call = f"dots_{{}}_{columns}({factors}, moved(c0, j), c_at, depth, start + more)"
+    return _rows(cut.dot_rows, call, at, 20)
+
+
+def _tiles(cut: Blocks, lanes: int, factors: str, at: tuple[str, str], indent: int) -> str:
+    """Return the lines that compute a tile's width of all rows of a block."""
+    lines = []
+    for vectors in range(cut.vectors, 0, -1):
+        done = f"u8({(vectors - 1) * lanes})"
+        lines.append(f"{' ' * indent}{'if' if vectors == cut.vectors else 'elif'} columns > {done}:")
+        call = f"tile_{{}}_{vectors}({factors}, moved(c0, j), c_at, depth, columns - {done}, start + more)"
+        lines.append(_rows(cut.rows, call, at, indent + 4))
+    return "\n".join(lines)
+
+
+def _few_rows(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+    """Return the lines that compute all columns of few rows that fill wide tiles; j is the first one left."""
+    factors = "moved(a0, start * a_column), a_at, a_column, moved(b0, start * b_row + j), b_row"
+    lines = []
+    for rows, vectors in enumerate(cut.few, 1):
+        width = f"u8({vectors * lanes})"
+        call = f"tile_{rows}_{vectors}({factors}, moved(c0, j), c_at, depth, u8({lanes}), start + more)"
+        lines += [
+            f"{'if' if rows == 1 else 'elif'} last - first == u8({rows}) and not packs:",
+            "    i = first",
+            f"    while j + {width} <= n:",
+            *(f"    {line}" for line in _call(rows, call, at)),
+            f"        j += {width}",
+        ]
+    return "\n".join(" " * 16 + line for line in lines)
+
+
+def _rows(rows: int, call: str, at: tuple[str, str], indent: int) -> str:
+    """Return the lines that make `call` for as many rows at once as there are, up to `rows`."""
+    lines = ["i = first", f"while i + u8({rows}) <= last:", *_call(rows, call, at), f"    i += u8({rows})"]
+    for count in range(1, rows):
+        lines += [f"{'if' if count == 1 else 'elif'} last - i == u8({count}):", *_call(count, call, at)]
+    return "\n".join(" " * indent + line for line in lines)
+
+
+def _call(rows: int, call: str, at: tuple[str, str]) -> list[str]:
+    """Return the lines that say where so many rows from row i on begin, and make the call."""
+    told = f"a_at[r], c_at[r] = {at[0]}, {at[1]}"
+    return [f"    for r in range(u8({rows})):", f"        {told}", f"    {call.format(rows)}"]

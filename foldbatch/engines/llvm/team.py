@@ -1,0 +1,214 @@
+"""A team: the thread that walks a batch, and a helper on another core that takes parts of instructions.
+
+An instruction that is cut into parts is a *job*. The walking thread takes its parts from the first one on,
+the helper from the last one on, until they meet. So each core keeps its own columns of a weight in its cache.
+Where the helper sleeps, the walking thread does all parts. The helper waits in three ways: it spins for some
+microseconds, then it gives way to other threads, then it sleeps.
+
+A busy neighbour may take the helper's core while it is at a part, and the walking thread has to wait. That is
+a *stall*. After one, or where the helper had no core at all, it is left alone for a while, longer each time,
+and sleeps: giving way again and again it would be in the way of the walking thread on a core that many want.
+
+The words that threads share are `WORDS` whole numbers; those that change lie in different lines of the cache.
+Importing this needs llvmlite.
+
+Source: taking work from the other end, Blumofe and Leiserson 1999, "Scheduling multithreaded computations by
+work stealing".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines.llvm.compiling import compiled_function
+from foldbatch.engines.llvm.words import at, call, count, give_way, i8, load, pause, store, swap, u8
+from foldbatch.engines.threads import available_cores
+from foldbatch.system.forks import start_in_each_process
+
+LINE = 16  # words from one that changes to the next: two lines of a cache, as processors fetch them in pairs
+(
+    STATE,  # the number of the job, its first part that nobody took, and the one after the last such
+    JOB,  # its function, the number of its pointers, where arguments of the first part are, words to the next
+    DONE,  # how many parts the helper has done
+    AWAKE,  # whether the helper is there
+    ASLEEP,  # whether it is to sleep at once
+    STALLS,  # how often the walking thread has waited for too long
+    YIELD,  # the address of what lets other threads run
+    WORDS,
+) = (LINE * i for i in range(8))
+PART, JOBS = 256, 65536  # what a part, and a job, count in the state
+
+SPINS, TURNS = 1500, 10_000  # looks for a job before the helper gives way at each, and then until it sleeps
+PATIENCE, FAIR = 4000, 200  # looks at a part under way until it is a stall: so many, and work / FAIR more
+ENOUGH = 8  # jobs of a batch in which the helper, if it has a core, finds something to do
+WAKING = 0.002  # seconds that waking it may take
+REST, LONGEST = 0.01, 0.5  # seconds without the helper after the first stall, and after many
+
+
+def _do(words: Any, part: Any) -> None:
+    """Do a part of the job. Its arguments are rows, pointers, and where its whole numbers begin."""
+    job = at(words + 8 * JOB)
+    arguments = at(job[2] + 8 * part * job[3])
+    call(job[0], arguments, at(arguments[job[1] + 1]))
+
+
+def share(
+    words: Any, function: Any, pointers: Any, arguments: Any, apart: Any, parts: Any, work: Any
+) -> None:
+    """Do a job together; all of it is done then. All but counts are addresses.
+
+    Args:
+        words: what threads share.
+        function: what is called for each part.
+        pointers: how many it takes.
+        arguments: of the first part, as `_do` reads them.
+        apart: words from there to those of the next part.
+        parts: how many, below 256.
+        work: multiplications of a part, about.
+    """
+    job = at(words + 8 * JOB)
+    job[0], job[1], job[2], job[3] = function, pointers, arguments, apart
+    before, own = load(words + 8 * DONE), 0
+    store(words + 8 * STATE, i8((u8(load(words + 8 * STATE)) // JOBS + 1) * JOBS) + parts)
+    while True:
+        state = u8(load(words + 8 * STATE))
+        first, last = state // PART % PART, state % PART
+        if first == last:
+            break
+        if swap(words + 8 * STATE, state, state + PART):
+            _do(words, i8(first))
+            own += 1
+    looks, patience = 0, PATIENCE + i8(u8(work) // FAIR)
+    while load(words + 8 * DONE) - before < parts - own:
+        looks += 1
+        if looks < patience:
+            pause()
+        else:
+            give_way(at(words + 8 * YIELD)[0])
+    if looks >= patience:
+        store(words + 8 * STALLS, load(words + 8 * STALLS) + 1)
+
+
+def _help(words: Any) -> None:
+    """Take parts of jobs, the last ones first, until there have been none for a while."""
+    looks = 0
+    while looks < SPINS + TURNS:
+        state = u8(load(words + 8 * STATE))
+        first, last = state // PART % PART, state % PART
+        if first == last:
+            looks += 1
+            if looks < SPINS:
+                pause()
+            elif load(words + 8 * ASLEEP) != 0:
+                looks = SPINS + TURNS
+            else:
+                give_way(at(words + 8 * YIELD)[0])
+        elif swap(words + 8 * STATE, state, state - 1):
+            _do(words, i8(last) - 1)
+            count(words + 8 * DONE)
+            looks = 0
+    store(words + 8 * AWAKE, 0)
+
+
+@cache
+def compiled() -> Callable[..., int]:
+    """Return `_help` compiled."""
+    return compiled_function(_help, "i8", sys.modules[__name__])
+
+
+class Team:
+    """The helper of a process, which serves one walking thread at a time."""
+
+    def __init__(self) -> None:
+        start_in_each_process(self, Team._start)
+
+    def _start(self) -> None:
+        self._lock = threading.Lock()
+        self._gate = threading.Semaphore(0)
+        self._thread: threading.Thread | None = None
+        self._words = np.zeros(WORDS + LINE, np.int64)
+        self._words[YIELD] = _yields()
+        self._until, self._rest, self._woken = 0.0, REST, 0.0
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs there have been."""
+        return int(self._words[STATE]) // JOBS
+
+    @property
+    def helped(self) -> int:
+        """How many of their parts the helper has done."""
+        return int(self._words[DONE])
+
+    @property
+    def stalls(self) -> int:
+        """How often a walking thread has waited too long for the helper."""
+        return int(self._words[STALLS])
+
+    def take(self) -> int:
+        """Return the address of the words, with the helper awake; 0 where there is none to be had.
+
+        Every other answer than 0 must be followed by `leave`.
+        """
+        if available_cores() == 1 or not self._lock.acquire(blocking=False):
+            return 0
+        if time.monotonic() < self._until:
+            self._lock.release()
+            return 0
+        words: int = self._words.ctypes.data
+        self._before = self.jobs, self.helped, self.stalls
+        self._words[ASLEEP] = 0
+        if not self._words[AWAKE]:
+            self._wake()
+        return words
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            given = compiled(), self._words, self._gate
+            self._thread = threading.Thread(target=_serve, args=given, name="foldbatch-helper", daemon=True)
+            self._thread.start()
+        self._words[AWAKE], self._woken = 1, time.monotonic()
+        self._gate.release()
+
+    def leave(self) -> None:
+        """Let others have the helper; after a stall, or where it was no help, nobody has it for a while."""
+        jobs, helped, stalls = self._before
+        idle = self.helped == helped and self.jobs > jobs + ENOUGH and time.monotonic() > self._woken + WAKING
+        if idle or self.stalls > stalls:
+            self._until, self._rest = time.monotonic() + self._rest, min(2 * self._rest, LONGEST)
+            self._words[ASLEEP] = 1
+        else:
+            self._rest = max(self._rest * 0.99, REST)
+        self._lock.release()
+
+
+def _serve(take_parts: Any, words: Any, gate: Any) -> None:
+    """Be the helper: sleep at the gate until somebody opens it. The words stay in memory meanwhile."""
+    address = words.ctypes.data
+    while True:
+        gate.acquire()
+        take_parts(address)
+
+
+def _yields() -> int:
+    """Return the address of the system's function that lets other threads run."""
+    library, name = (ctypes.CDLL(None), "sched_yield") if sys.platform != "win32" else _windows()
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+
+
+def _windows() -> tuple[Any, str]:
+    return ctypes.CDLL("kernel32"), "SwitchToThread"
+
+
+@cache
+def team() -> Team:
+    """Return the team of this process."""
+    return Team()

@@ -1,0 +1,200 @@
+"""Blocks of matrix products in registers: what `products` is made of, as LLVM instructions.
+
+A *tile* is a block of the result that is kept in registers while the inner dimension runs: some rows by
+some vectors of columns. *Dots* are a block of inner products, whose vectors run along the inner dimension.
+Where a block's rows lie is told one by one, so they need not be neighbours.
+
+Importing this needs llvmlite. Sums are added in an order that depends on shapes alone.
+
+Source: Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication", section 4, for
+blocks by level of cache; Van Zee and van de Geijn 2015 (BLIS), section 5.1, for edges and registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from foldbatch.engines.llvm.numbers import I32, I64, TYPES, Instruction, Value
+
+BITS = {"f4": 32, "f8": 64}
+
+
+class _Vectors:
+    """Writes vector instructions of one element type."""
+
+    def __init__(self, builder: Any, kind: str, bits: int) -> None:
+        self.builder = builder
+        self.element = TYPES[kind]
+        self.lanes = bits // BITS[kind]
+        self.type = ir.VectorType(self.element, self.lanes)
+        self.zero = ir.Constant(self.type, [0.0] * self.lanes)
+        self.suffix = f"v{self.lanes}f{BITS[kind]}"
+
+    def _declare(self, name: str, result: Any, arguments: list[Any]) -> Any:
+        known = self.builder.module.globals.get(name)
+        return known or ir.Function(self.builder.module, ir.FunctionType(result, arguments), name=name)
+
+    def pointer(self, base: Any, element: Any) -> Any:
+        return self.builder.bitcast(self.builder.gep(base, [element]), self.type.as_pointer())
+
+    def load(self, pointer: Any, mask: Any = None) -> Any:
+        if mask is None:
+            value = self.builder.load(pointer)
+            value.align = BITS["f4"] // 8
+            return value
+        arguments = [pointer.type, I32, mask.type, self.type]
+        function = self._declare(f"llvm.masked.load.{self.suffix}.p0", self.type, arguments)
+        return self.builder.call(function, [pointer, I32(4), mask, self.zero])
+
+    def store(self, value: Any, pointer: Any, mask: Any = None) -> None:
+        if mask is None:
+            self.builder.store(value, pointer).align = BITS["f4"] // 8
+            return
+        arguments = [self.type, pointer.type, I32, mask.type]
+        function = self._declare(f"llvm.masked.store.{self.suffix}.p0", ir.VoidType(), arguments)
+        self.builder.call(function, [value, pointer, I32(4), mask])
+
+    def first(self, count: Any) -> Any:
+        """Return the mask of the first `count` lanes."""
+        lanes = ir.VectorType(I64, self.lanes)
+        numbers = ir.Constant(lanes, [I64(i) for i in range(self.lanes)])
+        return self.builder.icmp_unsigned("<", numbers, self._splat(count, lanes))
+
+    def splat(self, scalar: Any) -> Any:
+        return self._splat(scalar, self.type)
+
+    def _splat(self, scalar: Any, type_: Any) -> Any:
+        undefined = ir.Constant(type_, ir.Undefined)
+        one = self.builder.insert_element(undefined, scalar, I32(0))
+        zeros = ir.Constant(ir.VectorType(I32, self.lanes), [I32(0)] * self.lanes)
+        return self.builder.shuffle_vector(one, undefined, zeros)
+
+    def add_product(self, x: Any, y: Any, z: Any) -> Any:
+        """Return x * y + z, as one instruction where there is one."""
+        product = self.builder.fmul(x, y, flags=("contract",))
+        return self.builder.fadd(product, z, flags=("contract",))
+
+    def sum(self, vector: Any) -> Any:
+        function = self._declare(
+            f"llvm.vector.reduce.fadd.{self.suffix}", self.element, [self.element, self.type]
+        )
+        return self.builder.call(function, [self.element(0.0), vector], fastmath=("reassoc",))
+
+
+@contextmanager
+def _loop(builder: Any, steps: Any, values: list[Any]) -> Iterator[tuple[Any, list[Any], list[Any]]]:
+    """Repeat what is written inside: gives the turn's number, values at its start, and a list for its end.
+
+    Afterwards the list holds the values after the last turn.
+    """
+    before = builder.block
+    head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    turn = builder.phi(I64)
+    turn.add_incoming(I64(0), before)
+    current = [builder.phi(value.type) for value in values]
+    for phi, value in zip(current, values, strict=True):
+        phi.add_incoming(value, before)
+    builder.cbranch(builder.icmp_unsigned("<", turn, steps), body, done)
+    builder.position_at_end(body)
+    end: list[Any] = []
+    yield turn, current, end
+    turn.add_incoming(builder.add(turn, I64(1)), builder.block)
+    for phi, value in zip(current, end, strict=True):
+        phi.add_incoming(value, builder.block)
+    builder.branch(head)
+    builder.position_at_end(done)
+    end[:] = current
+
+
+def tile(kind: str, bits: int, rows: int, vectors: int) -> Instruction:
+    """Return ``tile(a, a_at, a_step, b, b_step, c, c_at, k, tail, adds)``: a block of c (+)= a @ b.
+
+    ``a[i, j]`` is element ``a_at[i] + j * a_step``, ``b[j, 0]`` is ``j * b_step``, and ``c[i, 0]`` is
+    ``c_at[i]``; of the last vector `tail` columns count.
+    """
+
+    def generate(builder: Any, *arguments: Value) -> None:
+        a, a_at, a_step, b, b_step, c, c_at, k, tail, adds = (argument.at for argument in arguments)
+        write = _Vectors(builder, kind, bits)
+        masks = [None] * (vectors - 1) + [write.first(tail)]
+        a_rows, c_rows = _read(builder, a_at, rows), _read(builder, c_at, rows)
+        zeros = [write.zero] * (rows * vectors)
+        with _loop(builder, k, [*zeros, I64(0), I64(0)]) as (_, (*sums, at, b_at), end):
+            columns = [
+                write.load(write.pointer(b, builder.add(b_at, I64(v * write.lanes))), mask)
+                for v, mask in enumerate(masks)
+            ]
+            for i, start in enumerate(a_rows):
+                x = write.splat(builder.load(builder.gep(a, [builder.add(at, start)])))
+                end += [write.add_product(x, y, sums[i * vectors + v]) for v, y in enumerate(columns)]
+            end += [builder.add(at, a_step), builder.add(b_at, b_step)]
+        places = [
+            (write.pointer(c, builder.add(start, I64(v * write.lanes))), mask)
+            for start in c_rows
+            for v, mask in enumerate(masks)
+        ]
+        with builder.if_else(builder.icmp_unsigned("!=", adds, I64(0))) as (then, otherwise):
+            with then:
+                for total, (place, mask) in zip(end, places, strict=False):
+                    write.store(builder.fadd(write.load(place, mask), total), place, mask)
+            with otherwise:
+                for total, (place, mask) in zip(end, places, strict=False):
+                    write.store(total, place, mask)
+
+    return Instruction(generate)
+
+
+def dots(kind: str, bits: int, rows: int, columns: int) -> Instruction:
+    """Return ``dots(a, a_at, b, b_step, c, c_at, k, adds)``: a block of c (+)= a @ b.T.
+
+    ``a[i, 0]`` is element ``a_at[i]``, ``b[j, 0]`` is ``j * b_step``, ``c[i, 0]`` is ``c_at[i]``.
+    """
+
+    def generate(builder: Any, *arguments: Value) -> None:
+        a, a_at, b, b_step, c, c_at, k, adds = (argument.at for argument in arguments)
+        write = _Vectors(builder, kind, bits)
+        turns = builder.udiv(k, I64(write.lanes))
+        done = builder.mul(turns, I64(write.lanes))
+        mask = write.first(builder.sub(k, done))
+        a_rows, c_rows = _read(builder, a_at, rows), _read(builder, c_at, rows)
+        b_rows = [builder.mul(I64(j), b_step) for j in range(columns)]
+
+        def step(at: Any, sums: list[Any], mask: Any) -> list[Any]:
+            ys = [write.load(write.pointer(b, builder.add(start, at)), mask) for start in b_rows]
+            found = []
+            for i, start in enumerate(a_rows):
+                x = write.load(write.pointer(a, builder.add(start, at)), mask)
+                found += [write.add_product(x, y, sums[i * columns + j]) for j, y in enumerate(ys)]
+            return found
+
+        with _loop(builder, turns, [write.zero] * (rows * columns)) as (turn, sums, end):
+            end.extend(step(builder.mul(turn, I64(write.lanes)), sums, None))
+        for i, vector in enumerate(step(done, end, mask)):
+            place = builder.gep(c, [builder.add(c_rows[i // columns], I64(i % columns))])
+            total = write.sum(vector)
+            old = builder.load(place)
+            keeps = builder.icmp_unsigned("!=", adds, I64(0))
+            # not a product of 0 and what was there, which may be NaN
+            builder.store(builder.fadd(total, builder.select(keeps, old, write.element(0.0))), place)
+
+    return Instruction(generate)
+
+
+def _read(builder: Any, numbers: Any, count: int) -> list[Any]:
+    return [builder.load(builder.gep(numbers, [I64(i)])) for i in range(count)]
+
+
+def _fetch(builder: Any, pointer: Value) -> None:
+    place = builder.bitcast(pointer.at, ir.IntType(8).as_pointer())
+    name, wanted = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, wanted, name=name)
+    builder.call(function, [place, I32(0), I32(3), I32(1)])  # to read, to keep, data
+
+
+fetch = Instruction(_fetch)  # ask for the memory at a pointer, which will be read soon

@@ -1,0 +1,567 @@
+"""Translation: from the texts of loops to LLVM's instructions.
+
+A text is one function in a small part of Python: numbers and pointers of fixed *kinds*, ``if``, ``while``,
+``for`` over a range, ``break``, assignments, and calls. Each variable keeps the kind that it is first given.
+Nothing is converted unasked: ``f8(x)`` converts, and operands of one operation are of one kind, but for plain
+Python numbers, which take the kind of the other operand. Whole numbers wrap around; ``u8`` and ``u1`` are
+unsigned, and so are truths.
+
+What a text may call is told by a *scope*: `Instruction`s, which write instructions themselves, and Python
+functions of this language, or one for each kind of the first operand. A function that has no loops and
+returns at its end is written in place; another one is called, and its annotation tells what it returns:
+``int``, ``bool`` or ``None``. Sums and products of floats may be contracted to one instruction; else each
+rounds as it is written.
+
+A text is called in one of two ways: with pointers to numbers (`translate`), or with NumPy's arrays, whose
+form it looks at first (`translate_function`). Importing this needs llvmlite.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, reduce
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from foldbatch.engines.llvm.numbers import (
+    I32,
+    I64,
+    NUMBERS,
+    SYMBOLS,
+    TYPES,
+    Instruction,
+    Operand,
+    Value,
+    absolute,
+    alike,
+    arithmetic,
+    compare,
+    convert,
+    extreme,
+    negative,
+)
+
+
+def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
+    """Return LLVM's text of a module with one function, `name`, of two pointers to whole numbers.
+
+    Args:
+        name: of the function.
+        text: of ``loop(n, x0, x1, ..., s)``, whose first line tells the kinds of what x0, x1 and so on point
+            to: ``# f4 i8``. None of this memory overlaps.
+        scope: what the text may call, by name.
+
+    The first pointer is to `n` and to the addresses of x0, x1 and so on; the second one is `s`.
+
+    Raises:
+        TypeError: when the text converts numbers without saying so, or is not of the language.
+    """
+    kinds = text.split("\n", 1)[0].removeprefix("#").split()
+    definition, module = definition_in(text), ir.Module(name)
+    inner = _function(module, "loop", definition, scope, ["u8", *(f"*{k}" for k in kinds), "*i8"], "")
+    inner.attributes.add("alwaysinline")
+    for argument in inner.args[1:]:
+        argument.add_attribute("noalias")
+    outer = ir.Function(module, ir.FunctionType(ir.VoidType(), [NUMBERS, NUMBERS]), name)
+    _call(ir.IRBuilder(outer.append_basic_block()), inner, *outer.args)
+    return str(module)
+
+
+def translate_function(
+    name: str, definition: ast.FunctionDef, scope: Mapping[str, Any], signature: str
+) -> str:
+    """Return LLVM's text of a module with one function, `name`, that Python calls with arrays and numbers.
+
+    Args:
+        name: of the function.
+        definition: of a function with an annotation of what it returns.
+        scope: what it may call, by name.
+        signature: the kinds of its arguments: ``i4[] f8[,] i8``, where an array has one or two axes. None of
+            their memory overlaps.
+
+    An array is the address of its object. The function returns a whole number; `MISFIT` where an array has
+    another dtype or other axes, or gaps, and then nothing has been done.
+    """
+    module, kinds = ir.Module(name), signature.split()
+    words = [word for kind in kinds for word in _words_of(kind)]
+    inner = _function(module, "function", definition, scope, words, _returned(definition), kinds)
+    inner.attributes.add("alwaysinline")
+    outer = ir.Function(module, ir.FunctionType(I64, [I64] * len(kinds)), name)
+    builder = ir.IRBuilder(outer.append_basic_block())
+    misfit = outer.append_basic_block()
+    given: list[Any] = []
+    for kind, at in zip(kinds, outer.args, strict=True):
+        if kind.endswith("]"):
+            given += _array(builder, kind, at, misfit)
+        else:
+            given.append(convert(builder, Value("i8", at), kind).at)
+    for argument in inner.args:
+        if argument.type.is_pointer:
+            argument.add_attribute("noalias")
+    result = builder.call(inner, given)
+    returned = _returned(definition)
+    builder.ret(convert(builder, Value(returned, result), "i8").at if returned else I64(0))
+    ir.IRBuilder(misfit).ret(I64(MISFIT))
+    return str(module)
+
+
+MISFIT = -(2**63)  # what a function returns that was given an array of another form
+# where an array's object tells its data, number of axes, extents, dtype and flags: NumPy's `PyArrayObject`
+DATA = object.__basicsize__
+AXES, EXTENTS, DTYPE, FLAGS = DATA + 8, DATA + 16, DATA + 40, DATA + 48
+LETTER, ORDER = DATA + 9, DATA + 10  # where a dtype's object tells its letter and the order of bytes
+PLAIN_ARRAY = (
+    0x101  # flags of an array without gaps, row by row, whose numbers lie where processors read them
+)
+LETTERS = {"i4": "ilq", "i8": "ilq", "f4": "fd", "f8": "fd"}  # those of which some are of a kind's size
+
+
+def _words_of(kind: str) -> list[str]:
+    """Return the kinds of what an argument becomes: an array its pointer and its extents."""
+    if not kind.endswith("]"):
+        return [kind]
+    element, _, axes = kind.partition("[")
+    return [f"*{element}", *["i8"] * (1 + axes.count(","))]
+
+
+def _array(builder: Any, kind: str, at: Any, misfit: Any) -> list[Any]:
+    """Return the pointer and the extents of an array's object, or go to `misfit`."""
+    element, *extents = _words_of(kind)
+    element = element[1:]
+
+    def word(base: Any, offset: int, width: int = 64) -> Any:
+        type_ = ir.IntType(width)
+        return builder.load(builder.inttoptr(builder.add(base, I64(offset)), type_.as_pointer()))
+
+    def look(holds: Any) -> None:
+        after = builder.append_basic_block()
+        builder.cbranch(holds, after, misfit)
+        builder.position_at_end(after)
+
+    look(builder.icmp_signed("==", word(at, AXES, 32), I32(len(extents))))
+    look(builder.icmp_signed("==", builder.and_(word(at, FLAGS, 32), I32(PLAIN_ARRAY)), I32(PLAIN_ARRAY)))
+    dtype = word(at, DTYPE)
+    byte, letter = ir.IntType(8), word(dtype, LETTER, 8)
+    size = TYPES[element].width // 8 if element[0] != "f" else int(element[1])
+    letters = [one for one in LETTERS[element] if np.dtype(one).itemsize == size]
+    fits = [builder.icmp_signed("==", letter, byte(ord(one))) for one in letters]
+    look(reduce(builder.or_, fits))
+    look(builder.icmp_signed("==", word(dtype, ORDER, 8), byte(ord("="))))
+    sizes = word(at, EXTENTS)
+    pointer = builder.inttoptr(word(at, DATA), TYPES[element].as_pointer())
+    return [pointer, *(word(sizes, 8 * axis) for axis in range(len(extents)))]
+
+
+STEPPED = 3  # arguments of a range that tells its steps
+RETURNED = {"int": "i8", "bool": "b1", "None": ""}  # kinds, by annotation
+
+
+def _returned(definition: ast.FunctionDef) -> str:
+    """Return the kind of what a function returns; nothing where it returns nothing."""
+    annotation = "" if definition.returns is None else ast.unparse(definition.returns)
+    if annotation not in RETURNED:
+        raise TypeError(f"expected {definition.name} to return int, bool or None, found {annotation!r}")
+    return RETURNED[annotation]
+
+
+def _function(
+    module: Any,
+    name: str,
+    definition: ast.FunctionDef,
+    scope: Mapping[str, Any],
+    words: Sequence[str],
+    returned: str,
+    kinds: Sequence[str] = (),
+) -> Any:
+    """Return a function of LLVM's; `words` are the kinds of its arguments, `kinds` those of the text's."""
+    types = [TYPES[kind[1:]].as_pointer() if kind[0] == "*" else TYPES[kind] for kind in words]
+    result = TYPES[returned] if returned else ir.VoidType()
+    function = ir.Function(module, ir.FunctionType(result, types), name)
+    function.linkage = "internal"
+    body = _Body(ir.IRBuilder(function.append_basic_block()), scope, returned)
+    given: list[Operand | Array] = []
+    places = iter([Value(kind, at) for kind, at in zip(words, function.args, strict=True)])
+    for kind in kinds or words:
+        first = next(places)
+        given.append(
+            Array(first, tuple(next(places) for _ in _words_of(kind)[1:])) if kind.endswith("]") else first
+        )
+    body.begin(definition, given)
+    body.statements(definition.body)
+    if not body.builder.block.is_terminated:
+        body.builder.unreachable() if returned else body.builder.ret_void()
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array without gaps: the pointer to its first number, and its extents."""
+
+    pointer: Value
+    extents: tuple[Value, ...]
+
+
+def _call(builder: Any, inner: Any, numbers: Any, statics: Any) -> None:
+    """Call a function with what it finds in memory."""
+    words = [builder.load(builder.gep(numbers, [I64(i)])) for i in range(len(inner.args) - 1)]
+    pointers = [
+        builder.inttoptr(word, argument.type)
+        for word, argument in zip(words[1:], inner.args[1:-1], strict=True)
+    ]
+    builder.call(inner, [words[0], *pointers, statics])
+    builder.ret_void()
+
+
+BUILT_IN: dict[str, Any] = {
+    "abs": Instruction(absolute),
+    "min": extreme("<"),
+    "max": extreme(">"),
+    **{kind: Instruction(lambda builder, x, kind=kind: convert(builder, x, kind)) for kind in TYPES},
+}
+
+
+@cache
+def definition_of(function: Callable[..., Any]) -> ast.FunctionDef:
+    """Return the definition of a Python function."""
+    return definition_in(textwrap.dedent(inspect.getsource(function)))
+
+
+def definition_in(text: str) -> ast.FunctionDef:
+    """Return the definition that a text is."""
+    (definition,) = ast.parse(text).body
+    if not isinstance(definition, ast.FunctionDef):
+        raise TypeError(f"expected a function, found {ast.unparse(definition)}")
+    return definition
+
+
+class _Body:
+    """A function under way; `returned` is the kind of what it returns, None where it is written in place."""
+
+    def __init__(self, builder: Any, scope: Mapping[str, Any], returned: str | None = None) -> None:
+        self.builder = builder
+        self.scope = scope
+        self.returned = returned
+        self.variables: dict[str, Value] = {}  # by name: pointers to where they are, with their kind
+        self.arrays: dict[str, Array] = {}
+        self.ends: list[Any] = []  # of the loops around: the blocks behind them
+
+    def begin(self, definition: ast.FunctionDef, given: Sequence[Operand | Array]) -> None:
+        for argument, value in zip(definition.args.args, given, strict=True):
+            if isinstance(value, Array):
+                self.arrays[argument.arg] = value
+            else:
+                self.set(argument.arg, value)
+
+    # -- statements
+
+    def statements(self, body: Sequence[ast.stmt]) -> Operand | None:
+        """Write statements; return what they return."""
+        for statement in body:
+            match statement:
+                case ast.Assign(targets=[target], value=value):
+                    self.assign(target, value)
+                case ast.AugAssign(target=target, op=sign, value=value):
+                    self.add_to(target, sign, value)
+                case ast.For(target=ast.Name(id=name), iter=ast.Call(args=bounds), body=inside, orelse=[]):
+                    self.repeat(name, [self.value(bound) for bound in bounds], inside)
+                case ast.While(test=test, body=inside, orelse=[]):
+                    self.repeat_while(test, inside)
+                case ast.If(test=test, body=inside, orelse=otherwise):
+                    self.choose(test, inside, otherwise)
+                case ast.Expr(value=ast.Call() as call):
+                    self.call(call)
+                case ast.Expr(value=ast.Constant()):
+                    pass  # a docstring
+                case ast.Return(value=None):
+                    self.builder.ret_void()
+                case ast.Return(value=ast.expr() as value) if self.returned:
+                    self.builder.ret(convert(self.builder, self.value(value), self.returned).at)
+                case ast.Return(value=ast.expr() as value):
+                    return self.value(value)
+                case ast.Break():
+                    self.builder.branch(self.ends[-1])
+                case _:
+                    raise TypeError(f"expected a statement of loops, found {ast.unparse(statement)}")
+        return None
+
+    def assign(self, target: ast.expr, value: ast.expr) -> None:
+        match target, value:
+            case ast.Tuple(elts=targets), ast.Tuple(elts=values):
+                for one, it in zip(targets, [self.value(one) for one in values], strict=True):
+                    self.put(one, it)
+            case _:
+                self.put(target, self.value(value))
+
+    def add_to(self, target: ast.expr, sign: ast.operator, value: ast.expr) -> None:
+        match target:
+            case ast.Subscript():
+                place = self.place(target)
+                self.store(place, arithmetic(self.builder, sign, self.load(place), self.value(value)))
+            case ast.Name(id=name):
+                self.set(name, arithmetic(self.builder, sign, self.get(name), self.value(value)))
+
+    def put(self, target: ast.expr, value: Operand) -> None:
+        match target:
+            case ast.Name(id=name):
+                self.set(name, value)
+            case ast.Subscript():
+                self.store(self.place(target), value)
+            case _:
+                raise TypeError(f"expected a variable or an element, found {ast.unparse(target)}")
+
+    def repeat(self, name: str, bounds: Sequence[Operand], inside: Sequence[ast.stmt]) -> None:
+        build = self.builder
+        *bounds, step = bounds if len(bounds) == STEPPED else (*bounds, 1)
+        if step not in (1, -1):
+            raise TypeError(f"expected steps of 1 or -1, found {step}")
+        bounds = bounds if len(bounds) > 1 else [0, *bounds]
+        if not any(isinstance(bound, Value) for bound in bounds):
+            bounds = [convert(build, bound, "i8") for bound in bounds]
+        first, last = alike(build, *bounds)
+        before = build.block
+        head, body, done = (build.append_basic_block() for _ in range(3))
+        build.branch(head)
+        build.position_at_end(head)
+        turn = build.phi(last.at.type)
+        turn.add_incoming(first.at, before)
+        more = compare(build, "<" if step == 1 else ">", Value(last.kind, turn), last)
+        build.cbranch(more.at, body, done)
+        build.position_at_end(body)
+        self.set(name, Value(last.kind, turn))
+        self.ends.append(done)
+        self.statements(inside)
+        self.ends.pop()
+        flag = "nsw" if last.kind[0] == "i" else "nuw"
+        write = build.add if step == 1 else build.sub
+        turn.add_incoming(write(turn, turn.type(1), flags=(flag,)), build.block)
+        build.branch(head)
+        build.position_at_end(done)
+
+    def repeat_while(self, test: ast.expr, inside: Sequence[ast.stmt]) -> None:
+        build = self.builder
+        head, body, done = (build.append_basic_block() for _ in range(3))
+        build.branch(head)
+        build.position_at_end(head)
+        build.cbranch(self.truth(test), body, done)
+        build.position_at_end(body)
+        self.ends.append(done)
+        self.statements(inside)
+        self.ends.pop()
+        build.branch(head)
+        build.position_at_end(done)
+
+    def choose(self, test: ast.expr, inside: Sequence[ast.stmt], otherwise: Sequence[ast.stmt]) -> None:
+        build = self.builder
+        body, other, done = (build.append_basic_block() for _ in range(3))
+        build.cbranch(self.truth(test), body, other)
+        for block, lines in ((body, inside), (other, otherwise)):
+            build.position_at_end(block)
+            self.statements(lines)
+            if not build.block.is_terminated:
+                build.branch(done)
+        build.position_at_end(done)
+
+    # -- variables and memory
+
+    def set(self, name: str, value: Operand) -> None:
+        variable = self.variables.get(name)
+        if variable is None:
+            if not isinstance(value, Value):
+                value = convert(self.builder, value, _kind_of(value))
+            with self.builder.goto_entry_block():
+                variable = Value(value.kind, self.builder.alloca(value.at.type))
+            self.variables[name] = variable
+        elif not isinstance(value, Value):
+            value = convert(self.builder, value, variable.kind)
+        if value.kind != variable.kind:
+            raise TypeError(f"expected {variable.kind} for {name}, found {value.kind}")
+        self.builder.store(value.at, variable.at)
+
+    def get(self, name: str) -> Operand:
+        variable = self.variables.get(name)
+        if variable is not None:
+            return Value(variable.kind, self.builder.load(variable.at))
+        if name in self.arrays:
+            return self.arrays[name].pointer
+        number: Operand = self.scope[name]
+        return number
+
+    def place(self, target: ast.Subscript) -> Value:
+        """Return the pointer to an element."""
+        base, number = self.value(target.value), self.index(target)
+        if not isinstance(base, Value) or not base.kind.startswith("*"):
+            raise TypeError(f"expected a pointer, found {ast.unparse(target.value)}")
+        if not isinstance(number, Value):
+            number = convert(self.builder, number, "u8")
+        if number.kind not in ("u8", "i8", "i4"):
+            raise TypeError(f"expected the number of an element, found {number.kind}")
+        return Value(base.kind, self.builder.gep(base.at, [number.at]))
+
+    def index(self, target: ast.Subscript) -> Operand:
+        """Return the number of an element; of an array of two axes, in the order of memory."""
+        match target:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=[row, column])):
+                length = self.arrays[name].extents[1]
+                of_row, of_column = (convert(self.builder, self.value(one), "i8") for one in (row, column))
+                inside = arithmetic(self.builder, ast.Mult(), of_row, length)
+                return arithmetic(self.builder, ast.Add(), inside, of_column)
+        return self.value(target.slice)
+
+    def load(self, place: Value) -> Value:
+        return Value(place.kind.removeprefix("*"), self.builder.load(place.at))
+
+    def store(self, place: Value, value: Operand) -> None:
+        kind = place.kind.removeprefix("*")
+        if not isinstance(value, Value):
+            value = convert(self.builder, value, kind)
+        if value.kind != kind:
+            raise TypeError(f"expected {kind} to store, found {value.kind}")
+        self.builder.store(value.at, place.at)
+
+    # -- expressions
+
+    def value(self, node: ast.expr) -> Operand:
+        build = self.builder
+        match node:
+            case ast.Constant(value=bool() | int() | float() as number):
+                return number
+            case ast.Name(id=name):
+                return self.get(name)
+            case ast.Subscript(
+                value=ast.Attribute(value=ast.Name(id=name), attr="shape"),
+                slice=ast.Constant(value=int() as axis),
+            ):
+                return self.arrays[name].extents[axis]
+            case ast.Subscript() as element:
+                return self.load(self.place(element))
+            case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)]):
+                return self.arrays[name].extents[0]
+            case ast.BinOp(left=left, op=sign, right=right):
+                return arithmetic(build, sign, self.value(left), self.value(right))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return negative(build, self.value(operand))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return Value("b1", build.not_(self.truth(operand)))
+            case ast.Compare(left=left, ops=[sign], comparators=[right]):
+                return compare(build, SYMBOLS[type(sign)], self.value(left), self.value(right))
+            case ast.BoolOp(op=ast.And(), values=[first, *others]):
+                rest = others[0] if len(others) == 1 else ast.BoolOp(ast.And(), others)
+                return self.either(first, rest, ast.Constant(value=False))
+            case ast.BoolOp(op=ast.Or(), values=[first, *others]):
+                rest = others[0] if len(others) == 1 else ast.BoolOp(ast.Or(), others)
+                return self.either(first, ast.Constant(value=True), rest)
+            case ast.IfExp(test=test, body=body, orelse=otherwise):
+                return self.either(test, body, otherwise)
+            case ast.Call():
+                result = self.call(node)
+                if result is None:
+                    raise TypeError(f"expected a value, found {ast.unparse(node)}")
+                return result
+        raise TypeError(f"expected an expression of loops, found {ast.unparse(node)}")
+
+    def truth(self, node: ast.expr) -> Any:
+        """Return LLVM's value of a condition."""
+        value = self.value(node)
+        return convert(self.builder, value, "b1").at
+
+    def either(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Value:
+        """Return one of two values; the other is not computed if it reads memory, or may take long."""
+        build, condition = self.builder, self.truth(test)
+        if not any(isinstance(part, ast.Subscript | ast.Call) for part in _parts(body, otherwise)):
+            a, b = _both(build, self.value(body), self.value(otherwise))
+            return Value(a.kind, build.select(condition, a.at, b.at))
+        yes, no, done = (build.append_basic_block() for _ in range(3))
+        build.cbranch(condition, yes, no)
+        found: list[tuple[Operand, Any]] = []
+        for block, node in ((yes, body), (no, otherwise)):
+            build.position_at_end(block)
+            found.append((self.value(node), build.block))
+            build.branch(done)
+        build.position_at_end(done)
+        a, b = _both(build, found[0][0], found[1][0])
+        phi = build.phi(a.at.type)
+        for value, (_, block) in zip((a, b), found, strict=True):
+            phi.add_incoming(value.at, block)
+        return Value(a.kind, phi)
+
+    def call(self, node: ast.Call) -> Value | None:
+        if not isinstance(node.func, ast.Name):
+            raise TypeError(f"expected the name of a function, found {ast.unparse(node.func)}")
+        name, arguments = node.func.id, [self.value(argument) for argument in node.args]
+        function = BUILT_IN.get(name) or self.scope[name]
+        if isinstance(function, Mapping):  # by the kind of what it takes
+            function = function[_kind(arguments[0])]
+        if isinstance(function, Instruction):
+            return function.write(self.builder, *arguments)
+        assert isinstance(function, FunctionType), name
+        definition = definition_of(function)
+        if not _is_straight(definition):
+            return self.called(function, definition, arguments)
+        inner = _Body(self.builder, function.__globals__)
+        inner.begin(definition, arguments)
+        result = inner.statements(definition.body)
+        return (
+            result
+            if isinstance(result, Value) or result is None
+            else convert(self.builder, result, _kind_of(result))
+        )
+
+    def called(
+        self, function: FunctionType, definition: ast.FunctionDef, arguments: Sequence[Operand]
+    ) -> Value | None:
+        """Call a function, written once a module for arguments of some kinds; plain numbers are ``i8``."""
+        given = [one if isinstance(one, Value) else convert(self.builder, one, "i8") for one in arguments]
+        kinds, returned = [one.kind for one in given], _returned(definition)
+        name, module = " ".join([definition.name, *kinds]), self.builder.module
+        known = module.globals.get(name)
+        if known is None:
+            known = _function(module, name, definition, function.__globals__, kinds, returned)
+        result = self.builder.call(known, [one.at for one in given])
+        return Value(returned, result) if returned else None
+
+
+def _is_straight(definition: ast.FunctionDef) -> bool:
+    """Whether a function has no loops, and returns at its end."""
+    parts = [part for statement in definition.body for part in ast.walk(statement)]
+    returns = [part for part in parts if isinstance(part, ast.Return)]
+    return not any(isinstance(part, ast.For | ast.While) for part in parts) and all(
+        part is definition.body[-1] for part in returns
+    )
+
+
+def _kind(operand: Operand) -> str:
+    return operand.kind if isinstance(operand, Value) else _kind_of(operand)
+
+
+def _kind_of(number: float) -> str:
+    """Return the kind of a plain number that nothing else tells."""
+    return "b1" if isinstance(number, bool) else "i8" if isinstance(number, int) else "f8"
+
+
+def _parts(*nodes: ast.expr) -> list[ast.AST]:
+    """Return what expressions are made of, but for conversions of plain numbers."""
+    parts: list[ast.AST] = []
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[argument]) if name in TYPES:
+                parts += _parts(argument)
+            case _:
+                parts.append(node)
+                parts += _parts(*(part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)))
+    return parts
+
+
+def _both(builder: Any, left: Operand, right: Operand) -> list[Value]:
+    """Return two values of one kind."""
+    if isinstance(left, bool) and isinstance(right, bool):
+        return [convert(builder, left, "b1"), convert(builder, right, "b1")]
+    if isinstance(left, Value) and isinstance(right, Value) and left.kind == right.kind:
+        return [left, right]  # pointers, too
+    return alike(builder, left, right)

@@ -1,0 +1,277 @@
+"""A batch's direction in one compiled call: its launches, their levels, and the instructions of each.
+
+The form of a kernel's code stands in `coder`. For each launch, the walker finds out where the rows of each
+cell begin and how far they move with each row of their axis; for each level, where that level's are; then it
+calls one function after the other. Importing this needs llvmlite.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines import launch
+from foldbatch.engines.launch import (
+    BASE,
+    COPIES,
+    FIELDS,
+    FIRST,
+    HEAD,
+    INDEX,
+    SPARE,
+    STORES,
+    WIDTH,
+    Ints,
+    LaunchTable,
+)
+from foldbatch.engines.llvm import coder, team
+from foldbatch.engines.llvm.coder import (
+    BY_LAUNCH,
+    BY_RANK,
+    CELL,
+    COPIES_OF,
+    ENTRIES,
+    ERRORS,
+    FIELDS_OF,
+    FOUND,
+    INSTRUCTION,
+    MOST,
+    RAGGED,
+    SEGMENTS_OF,
+    STORED,
+    TARGET,
+    WHOLE,
+    Code,
+)
+from foldbatch.engines.llvm.compiling import compiled_function
+from foldbatch.engines.llvm.team import Team, share
+from foldbatch.engines.llvm.vector_functions import moved
+from foldbatch.engines.llvm.words import at, call, i8, u8
+from foldbatch.engines.ranges import OutOfRangeError
+
+CODE = coder.HEAD
+WORTH = 60_000  # multiplications from which an instruction is worth sharing with a helper
+FEW = 4  # such instructions of a batch that are worth waking the helper
+
+
+def begin_at(
+    cell: Any, fields: Any, where: Any, index: Any, addresses: Any, errors: Any, origin: Any, step: Any
+) -> None:
+    """Write a cell's address for row 0 of its axis in the batch, and how far it moves with each row.
+
+    Args:
+        cell: pointer to a cell.
+        fields: pointer to what the launch tells of its binding; it lies at `where`.
+        where: an address.
+        index: address of the launch table's index.
+        addresses: pointer to the addresses of buffers.
+        errors: address of where errors are told.
+        origin: pointer to the address.
+        step: pointer to how far it moves.
+    """
+    kind, size, width = cell[1], cell[3], max(fields[WIDTH], 1)
+    apart = (kind == BY_LAUNCH and fields[FIRST] < 0) or (kind == STORED and fields[STORES] == 0)
+    if kind == FIELDS_OF:
+        origin[0], step[0] = where, 0
+    elif kind == ERRORS:
+        origin[0], step[0] = errors, 0
+    elif kind == ENTRIES:
+        origin[0], step[0] = index + 8 * fields[INDEX], 0 if fields[COPIES] >= 0 else 8 * width
+    elif kind == COPIES_OF:
+        origin[0], step[0] = index + 8 * fields[COPIES], 8
+    elif kind == SEGMENTS_OF:
+        origin[0], step[0] = index + 8 * fields[INDEX], 8
+    elif apart:
+        origin[0], step[0] = addresses[fields[SPARE]], 0
+    elif kind == WHOLE or (kind == TARGET and fields[FIRST] < 0):
+        origin[0], step[0] = addresses[fields[BASE]], 0
+    elif kind == BY_RANK:
+        origin[0], step[0] = addresses[fields[BASE]], size
+    else:
+        origin[0] = addresses[fields[BASE]] + fields[FIRST] * i8(u8(size) // u8(width))
+        step[0] = size
+
+
+def lay_out(here: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin: Any) -> None:
+    """Write the arguments of an instruction's parts one after the other, as `team` reads them.
+
+    Args:
+        here: pointer to the instruction.
+        times: rows of its axis.
+        parts: into which it is cut.
+        cells: pointer to the addresses of cells.
+        arguments: pointer to memory for what is written.
+        begin: address of the kernel's code.
+    """
+    pointers = here[1]
+    given = moved(here, INSTRUCTION)
+    others = moved(given, 2 * pointers)
+    for part in range(parts):
+        to = moved(arguments, part * (pointers + 2))
+        if here[4] > 0:
+            own = moved(others, part * (2 * pointers + 1))
+            to[0], to[pointers + 1] = times, begin + 8 * own[0]
+            for p in range(pointers):
+                to[p + 1] = cells[own[2 * p + 1]] + own[2 * p + 2]
+        else:
+            first = i8(u8(times * part) // u8(parts))
+            last = i8(u8(times * (part + 1)) // u8(parts))
+            to[0], to[pointers + 1] = last - first, begin + 8 * here[3]
+            for p in range(pointers):
+                to[p + 1] = cells[given[2 * p]] + given[2 * p + 1] + first * others[p]
+
+
+def _walk(
+    codes: Any,
+    starts: Any,
+    launches: Any,
+    count: Any,
+    columns: Any,
+    bounds: Any,
+    index: Any,
+    addresses: Any,
+    work_at: Any,
+    room: Any,
+    errors: Any,
+    words: Any,
+) -> int:
+    """Run launches; return how many instructions were worth sharing. All but counts are addresses.
+
+    Args:
+        codes: of all kernels, one after the other; `starts` tells where each begins.
+        starts: see there.
+        launches: the launch table's rows, so many `columns` wide.
+        count: of launches.
+        columns: of a launch.
+        bounds: first call and the one after the last, of each level.
+        index: the index arrays.
+        addresses: of buffers.
+        work_at: memory for six times `room` numbers, no kernel having more cells, axes or arguments.
+        room: see there.
+        errors: memory for `coder.FOUND` numbers, the first of which is 0.
+        words: what is shared with a helper, see `team`; 0 where there is none.
+    """
+    levels, numbers, found = at(bounds), at(index), at(errors)
+    origins, steps, cells = at(work_at), at(work_at + 8 * room), at(work_at + 16 * room)
+    arguments, lowers, rows = at(work_at + 24 * room), at(work_at + 32 * room), at(work_at + 40 * room)
+    large = 0
+    for number in range(count):
+        row = launches + 8 * number * columns
+        head = at(row)
+        begin = codes + 8 * at(starts)[head[0]]
+        kernel = at(begin)
+        cell_count, ragged = kernel[0], kernel[1]
+        told = moved(kernel, CODE)
+        for c in range(cell_count):
+            cell = moved(told, c * CELL)
+            fields = row + 8 * (HEAD + FIELDS * cell[0])
+            begin_at(
+                cell, at(fields), fields, index, at(addresses), errors, moved(origins, c), moved(steps, c)
+            )
+        segments = moved(told, cell_count * CELL)
+        program = moved(segments, ragged)
+        lowers[0], rows[0] = 0, 1
+        for level in range(head[1], head[2]):
+            start, stop = levels[2 * level], levels[2 * level + 1]
+            lowers[1], rows[1] = start, stop - start
+            for g in range(ragged):
+                first = head[HEAD + FIELDS * segments[g] + INDEX]
+                lower = numbers[first + start]
+                lowers[RAGGED + g], rows[RAGGED + g] = lower, numbers[first + stop] - lower
+            for c in range(cell_count):
+                cells[c] = origins[c] + lowers[told[c * CELL + 2]] * steps[c]
+            here = program
+            for _ in range(kernel[2]):
+                pointers, times, cut = here[1], rows[here[2]], here[4]
+                given = moved(here, INSTRUCTION)
+                others = moved(given, 2 * pointers)
+                worth = cut != 0 and times * here[5] >= WORTH and (cut > 0 or times > 1)
+                large += i8(worth)
+                if worth and words != 0:
+                    parts, apart = cut if cut > 0 else min(times, MOST), pointers + 2
+                    lay_out(here, times, parts, cells, arguments, begin)
+                    work = i8(u8(times * here[5]) // u8(parts))
+                    share(words, here[0], here[1], work_at + 24 * room, apart, parts, work)
+                else:
+                    arguments[0] = times
+                    for p in range(pointers):
+                        arguments[p + 1] = cells[given[2 * p]] + given[2 * p + 1]
+                    call(here[0], arguments, at(begin + 8 * here[3]))
+                if found[0] != 0:
+                    found[4], found[5] = number, start
+                    return large
+                if cut > 0:
+                    others = moved(others, cut * (2 * pointers + 1))
+                here = moved(others, pointers) if cut < 0 else others
+    return large
+
+
+@cache
+def compiled() -> Callable[..., int]:
+    """Return `_walk` compiled."""
+    signature = " ".join(["i8"] * 12)
+    return compiled_function(_walk, signature, sys.modules[__name__], coder, launch, team)
+
+
+class Walker:
+    """Runs launch tables of some kernels; several threads may, each with a memory of its own.
+
+    Args:
+        codes: of the kernels, by their numbers in launch tables.
+    """
+
+    def __init__(self, codes: Sequence[Code]) -> None:
+        self._codes = tuple(codes)  # which hold on to the functions
+        sizes = [len(code.numbers) for code in codes]
+        self._numbers = np.concatenate([code.numbers for code in codes]) if codes else np.zeros(1, np.int64)
+        self._starts = np.cumsum([0, *sizes])[:-1] if codes else np.zeros(1, np.int64)
+        self._room = max([1, *(code.room for code in codes)])
+        self._places = _address(self._numbers), _address(self._starts)
+        self._large = FEW  # instructions worth sharing, of the batch before: the next one is like it
+        self._walk = compiled()
+
+    def run(self, table: LaunchTable, addresses: Ints, helper: Team | None = None) -> None:
+        """Run a table.
+
+        Args:
+            table: what to run.
+            addresses: ``[buffers] int64``: where buffers begin, each at least as high as ``table.heights``
+                says.
+            helper: which takes parts of large instructions, if it is idle.
+
+        Raises:
+            OutOfRangeError: when an id is out of range; nothing has run after that.
+        """
+        launches, bounds, index = (
+            np.ascontiguousarray(a) for a in (table.launches, table.bounds, table.index)
+        )
+        memory = np.empty(FOUND + 6 * self._room, np.int64)
+        memory[0] = 0
+        errors = _address(memory)
+        words = helper.take() if helper is not None and self._large >= FEW else 0
+        self._large = self._walk(
+            *self._places,
+            _address(launches),
+            *launches.shape,
+            _address(bounds),
+            _address(index),
+            _address(addresses),
+            errors + 8 * FOUND,
+            self._room,
+            errors,
+            words,
+        )
+        if words and helper is not None:
+            helper.leave()
+        if memory[0]:
+            _, row, found, size, number, start = memory[:FOUND].tolist()
+            raise OutOfRangeError(start + row, found, size, number)
+
+
+def _address(array: Ints) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address

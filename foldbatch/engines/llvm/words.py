@@ -1,0 +1,71 @@
+"""Words of memory in loops: pointers from addresses, calls of what lies at an address, and atomics.
+
+Atomics read, write and count words that threads share so that all of them see one order. Importing this needs
+llvmlite.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+from llvmlite import ir
+
+from foldbatch.engines.llvm.numbers import I64, NUMBERS, Instruction, Value
+
+WORD = 8  # bytes
+PAUSES = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}  # by machine
+
+i8 = u8 = int  # what texts convert with
+
+
+def _at(builder: Any, address: Value) -> Value:
+    return Value("*i8", builder.inttoptr(address.at, NUMBERS))
+
+
+def _call(builder: Any, address: Value, numbers: Value, statics: Value) -> None:
+    type_ = ir.FunctionType(ir.VoidType(), [NUMBERS, NUMBERS])
+    builder.call(builder.inttoptr(address.at, type_.as_pointer()), [numbers.at, statics.at])
+
+
+def _load(builder: Any, address: Value) -> Value:
+    return Value("i8", builder.load_atomic(_at(builder, address).at, "acquire", WORD))
+
+
+def _store(builder: Any, address: Value, number: Value | int) -> None:
+    at = number.at if isinstance(number, Value) else I64(number)
+    builder.store_atomic(at, _at(builder, address).at, "release", WORD)
+
+
+def _swap(builder: Any, address: Value, old: Value, new: Value) -> Value:
+    answer = builder.cmpxchg(_at(builder, address).at, old.at, new.at, "acq_rel", "acquire")
+    return Value("b1", builder.extract_value(answer, 1))
+
+
+def _count(builder: Any, address: Value) -> Value:
+    return Value("i8", builder.atomic_rmw("add", _at(builder, address).at, I64(1), "acq_rel"))
+
+
+def _pause(builder: Any) -> None:
+    name = PAUSES.get(platform.machine())
+    if name is not None:
+        known = builder.module.globals.get(name)
+        type_ = ir.FunctionType(ir.VoidType(), [])
+        builder.call(known or ir.Function(builder.module, type_, name), [])
+
+
+def _give_way(builder: Any, address: Value) -> None:
+    type_ = ir.FunctionType(ir.IntType(32), [])
+    builder.call(builder.inttoptr(address.at, type_.as_pointer()), [])
+
+
+at: Any = Instruction(_at)  # the pointer to whole numbers at an address
+call: Any = Instruction(_call)  # ``call(address, numbers, s)``: what `compiling.native` compiled
+load: Any = Instruction(_load)  # ``load(address)``: what was stored there, and all that was written before
+store: Any = Instruction(_store)  # ``store(address, number)``, after all that was written before
+swap: Any = Instruction(
+    _swap
+)  # ``swap(address, old, new)``: whether the old number was there; then the new one is
+count: Any = Instruction(_count)  # ``count(address)``: one more; what was there
+pause: Any = Instruction(_pause)  # a moment in a loop that waits
+give_way: Any = Instruction(_give_way)  # ``give_way(address)`` of a function that lets other threads run

@@ -1,0 +1,271 @@
+"""Compiling: in memory once, on disk safely, elsewhere not at all; in the directory that the user names."""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import errno
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from foldbatch.engines.llvm import compiling
+from foldbatch.engines.llvm.compiling import compiled_text, keep, native, timed
+from foldbatch.errors import BackendError
+from foldbatch.system.cache import CacheWarning
+from tests.engines.llvm.walking import run_native
+
+PLUS = """def plus(x, y, more) -> int:
+    if len(x) != len(y):
+        return -1
+    for i in range(len(x)):
+        y[i] += x[i] * {factor} + i8(more)
+    return len(x)
+"""
+PROGRAM = f"""
+from foldbatch.engines.llvm.compiling import compiled_text
+import numpy as np
+text = {PLUS!r}
+for factor in range(3):
+    y = np.zeros(2, "int64")
+    compiled_text(text.format(factor=factor), "i8[] i8[] i8")(np.ones(2, "int64"), y, 1)
+    assert y.tolist() == [factor + 1] * 2
+"""
+needs_llvm = pytest.mark.llvm
+
+
+def test_without_llvmlite_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *rest: Any, **more: Any) -> Any:
+        if name.startswith("llvmlite"):
+            raise ImportError("No module named 'llvmlite'")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(BackendError, match=r"backend llvm: expected llvmlite .*; pip install 'foldbatch\["):
+        native(TWICE.format(factor=2.0))
+
+
+@needs_llvm
+class TestCompiled:
+    """With llvmlite."""
+
+    @pytest.fixture(autouse=True)
+    def _needs_llvmlite(self) -> None:
+        pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+
+    def test_a_function_takes_arrays_of_its_kinds_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What it is given is looked at: an address tells nothing of what lies there."""
+        monkeypatch.setenv("FOLDBATCH_CACHE", "")
+        plus = compiled_text(PLUS.format(factor=2), "i8[] i8[] i8")
+        x, y = np.arange(3), np.ones(3, np.int64)
+        assert plus(x, y, 5) == 3
+        assert y.tolist() == [6, 8, 10]
+        assert plus(x, np.ones(4, np.int64), 5) == -1
+        wrong = np.arange(3.0), np.arange(3, dtype="int32"), np.arange(6)[::2], np.ones((1, 3), int)
+        for other in (*wrong, np.arange(3).astype(">i8"), np.arange(3).astype("uint64")):
+            with pytest.raises(TypeError, match=r"expected arrays without gaps of i8\[\] i8\[\] i8"):
+                plus(other, y, 5)
+        with pytest.raises(ctypes.ArgumentError):
+            plus(x, y, 0.5)
+        assert y.tolist() == [6, 8, 10]
+
+    def test_another_process_finds_what_was_compiled(self, tmp_path: Path) -> None:
+        environment = os.environ | {"FOLDBATCH_CACHE": str(tmp_path)}
+        times = []
+        for _ in range(2):
+            subprocess.run([sys.executable, "-c", PROGRAM], env=environment, check=True)
+            times.append({path.name: path.stat().st_ino for path in tmp_path.iterdir()})
+        assert len(times[0]) == 3
+        assert times[0] == times[1]
+
+    def test_processes_may_write_at_once(self, tmp_path: Path) -> None:
+        """All compile, all succeed, and the files are whole."""
+        environment = os.environ | {"FOLDBATCH_CACHE": str(tmp_path)}
+        running = [subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment) for _ in range(3)]
+        assert [process.wait() for process in running] == [0] * 3
+        assert len([path for path in tmp_path.iterdir() if path.suffix == ".o"]) == 3
+
+    @pytest.mark.parametrize("obstacle", ["a file", "no directory at all"])
+    def test_a_cache_that_does_not_work_is_done_without(
+        self, obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        directory = tmp_path / "cache"
+        monkeypatch.setenv("FOLDBATCH_CACHE", "" if obstacle == "no directory at all" else str(directory))
+        if obstacle == "a file":
+            directory.write_text("")
+        forget_functions(monkeypatch)
+        with pytest.warns(CacheWarning) if obstacle == "a file" else nullcontext():
+            run_twice(7.0)
+
+    def test_what_does_not_fit_on_the_disk_leaves_nothing_there(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+        full = OSError(errno.ENOSPC, "No space left on device")
+        with mock.patch.object(Path, "replace", side_effect=full):
+            assert keep("a.o", lambda: b"code") == b"code"
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_process_tidies_up_when_it_first_compiles(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+        left = tmp_path / "loop_1.abc.tmp"
+        left.touch()
+        os.utime(left, (0, 0))
+        keep("a.o", lambda: b"code")
+        assert not left.exists()
+
+    def test_a_person_who_waits_sees_a_line_that_vanishes(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", "")
+        monkeypatch.setattr(compiling, "_spent", [9.0])
+        timed(int)
+        assert capsys.readouterr().err == ""  # this is no terminal
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        timed(int)
+        line = "foldbatch: compiling kernel 3, not kept on disk"
+        assert capsys.readouterr().err == f"\r\x1b[K{line}\r\x1b[K"
+        monkeypatch.setattr(compiling, "_spent", [])
+        timed(int)
+        assert capsys.readouterr().err == ""  # this took no time
+
+    def test_functions_that_loops_call_are_part_of_the_key(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Or a new tanh would not reach the loops compiled with the old one."""
+        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+        forget_functions(monkeypatch)
+        run_twice(2.0)
+        forget_functions(monkeypatch)
+        compiling._translated.cache_clear()
+        monkeypatch.setattr(compiling.inspect, "getsource", lambda module: "another")
+        run_twice(2.0)
+        monkeypatch.undo()
+        compiling._translated.cache_clear()
+        assert len([path for path in tmp_path.iterdir() if path.is_file()]) == 2
+
+    def test_functions_are_called_by_address_with_any_number_of_pointers(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", "")
+        for count in (1, 40):
+            names = [f"x{i}" for i in range(count)]
+            lines = [
+                "    for i in range(n):",
+                f"        y[i] += i8(s[0]) * i8({' + '.join(f'{x}[i]' for x in names)})",
+            ]
+            text = "\n".join([f"# {'f8 ' * count}i8", f"def loop(n, {', '.join(names)}, y, s):", *lines, ""])
+            xs, y = [np.arange(3.0) + i for i in range(count)], np.ones(3, np.int64)
+            run_native(text, 2, [*xs, y], [5])
+            assert y.tolist() == [1 + 5 * int(sum(x[i] for x in xs)) for i in range(2)] + [1]
+            assert native(text).count == count + 1
+
+    @pytest.mark.parametrize("damage", ["cut short", "another byte", "nothing"])
+    def test_machine_code_that_is_damaged_is_made_anew(
+        self, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+        forget_functions(monkeypatch)
+        run_twice(2.0)
+        (path,) = tmp_path.glob("native_*.o")
+        whole = path.read_bytes()
+        last = bytes([whole[-1] ^ 1])
+        path.write_bytes(
+            {"cut short": whole[:100], "another byte": whole[:-1] + last, "nothing": b""}[damage]
+        )
+        forget_functions(monkeypatch)
+        with mock.patch.object(machine_module(), "assemble", wraps=machine_module().assemble) as assemble:
+            run_twice(2.0)
+            assert assemble.call_count == 1
+            assert path.read_bytes() == whole
+            forget_functions(monkeypatch)
+            run_twice(2.0)
+            assert assemble.call_count == 1
+
+    def test_machine_code_is_kept_apart_by_processor(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Or a machine that shares the directory would stop at instructions that it does not know."""
+        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
+        forget_functions(monkeypatch)
+        run_twice(3.0)
+        forget_functions(monkeypatch)
+        monkeypatch.setattr(machine_module(), "identity", lambda: "another processor")
+        run_twice(3.0)
+        assert len(list(tmp_path.glob("native_*.o"))) == 2
+
+    def test_threads_make_one_function(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", "")
+        forget_functions(monkeypatch)
+        with (
+            mock.patch.object(machine_module(), "assemble", wraps=machine_module().assemble) as assemble,
+            ThreadPoolExecutor(4) as pool,
+        ):
+            addresses = set(pool.map(lambda _: native(TWICE.format(factor=4.0)).address, range(8)))
+        assert len(addresses) == assemble.call_count == 1
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+    def test_a_forked_process_compiles_though_a_thread_was_compiling(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FOLDBATCH_CACHE", "")
+        run_twice(5.0)
+        held, done = Event(), Event()
+
+        def hold() -> None:
+            with compiling._loaded.lock:
+                held.set()
+                done.wait()
+
+        thread = Thread(target=hold)
+        thread.start()
+        held.wait()
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            run_twice(6.0)
+            os._exit(0)
+        done.set()
+        thread.join()
+        assert os.waitpid(child, 0)[1] == 0
+
+
+TWICE = """# f8 f8
+def loop(n, x, y, s):
+    for i in range(n):
+        y[i] = x[i] * {factor}
+"""
+
+
+def run_twice(factor: float) -> None:
+    """Compile a text, or read it, and look at what it computes."""
+    native.cache_clear()
+    x, y = np.arange(3.0), np.zeros(3)
+    run_native(TWICE.format(factor=factor), 3, [x, y], [])
+    assert y.tolist() == (x * factor).tolist()
+
+
+def forget_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let functions be read from disk once more, beside those in memory."""
+    native.cache_clear()
+    monkeypatch.setattr(compiling, "_loaded", compiling._Loaded())
+
+
+def machine_module() -> Any:
+    from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
+
+    return machine

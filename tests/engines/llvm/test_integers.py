@@ -1,0 +1,90 @@
+"""Schedules are the same to the bit, whatever computes them."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import foldbatch as fb
+from foldbatch.engines.llvm.integers import compiled
+from foldbatch.scheduler.arithmetic import NUMPY
+from foldbatch.scheduler.layout import LAYOUTS
+from foldbatch.scheduler.merge import merge
+from foldbatch.scheduler.sharing import SHARES
+from foldbatch.scheduler.tables import build
+from tests.engines.llvm.test_integer_loops import PLAIN
+from tests.scheduler.random_traces import Setting, settings_of
+from tests.scheduler.test_merge import assert_same
+
+needs_llvm = [
+    pytest.mark.llvm,
+    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
+]
+
+
+def flat(part: Any) -> Any:
+    """Return plain numbers for all that a schedule is made of, dtypes included."""
+    if isinstance(part, np.ndarray):
+        return part.dtype.name, part.tolist()
+    if isinstance(part, tuple | list):
+        return [flat(x) for x in part]
+    if hasattr(part, "__dataclass_fields__"):
+        return [flat(getattr(part, field.name)) for field in fields(part)]
+    return type(part), part
+
+
+@pytest.mark.parametrize("name", ["loops", pytest.param("llvm", marks=needs_llvm)])
+@given(
+    settings_of(),
+    st.sampled_from(list(LAYOUTS.values())),
+    st.sampled_from(list(SHARES.values())),
+    st.booleans(),
+)
+def test_batches_and_schedules_are_the_same(
+    name: str, setting: Setting, layout: Any, share: Any, twice: bool
+) -> None:
+    cells = tuple(replace(cell, repeatable=k % 3 < 2) for k, cell in enumerate(setting.signatures))
+    traces = setting.traces * (1 + twice)
+    found = []
+    other = replace(PLAIN if name == "loops" else compiled(), costs=NUMPY.costs)  # so that it chooses alike
+    for arithmetic in (NUMPY, other):
+        merged = merge(traces, cells, arithmetic)
+        schedule = build(merged, cells, setting.policy, layout, setting.cells.arenas, share, arithmetic)
+        found.append((merged, schedule))
+    (merged, schedule), (right, expected) = found
+    assert_same(merged.trace, right.trace)
+    assert flat((merged.counts, merged.offsets)) == flat((right.counts, right.offsets))
+    assert flat(schedule) == flat(expected)
+
+
+def test_numpy_computes_where_kernels_are_numpys() -> None:
+    assert fb.compile(fb.Scalar(), backend="numpy")._runner.engine.arithmetic is NUMPY
+    assert fb.compile(fb.Scalar(), backend="reference")._runner.engine.arithmetic is NUMPY
+
+
+@pytest.mark.llvm
+def test_compiled_arithmetic_is_there_before_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling a program compiles it, or reads it from disk; batches of any kind need no more."""
+    pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+    from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
+
+    tree = fb.ForwardDeclaration(output_type=[2], name="tree")
+    node = fb.Map(tree()) >> fb.Sum() >> fb.Function(fb.ops.tanh)
+    leaf = fb.Scalar("int32") >> fb.Embedding(9, 2)
+    tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {True: node, False: leaf}))
+    program = fb.compile(tree(), backend="llvm", threads=1, debug=True)
+    assert program._runner.engine.arithmetic is compiled()
+    program.run([1])  # which makes the kernels
+
+    def load(name: str, content: bytes) -> int:
+        raise AssertionError(f"{name} is loaded in a batch")
+
+    monkeypatch.setattr(machine, "load", load)
+    assert len(program.run([[1, [2, 3], []], 4, [[1, 1]]])) == 3
+    assert len(program.run([])) == 0

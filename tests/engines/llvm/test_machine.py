@@ -1,0 +1,44 @@
+"""Machine code is for the processor that is told, and what loading returns can be called."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+pytestmark = [
+    pytest.mark.llvm,
+    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvm is not installed"),
+]
+
+PROGRAM = """
+import numpy as np
+from foldbatch.engines.llvm import machine
+from tests.engines.llvm.walking import instructions_of, run_native
+text = "# f4 f4\\ndef loop(n, x, y, s):\\n    for i in range(n):\\n        y[i] = tanh(x[i])\\n"
+x, y = np.linspace(-2, 2, 100, dtype="float32"), np.zeros(100, "float32")
+run_native(text, 100, [x, y], [])
+np.testing.assert_allclose(y, np.tanh(x), rtol=1e-6)
+print(machine.processor()[0], "<16 x float>" in instructions_of(text), "<4 x float>" in instructions_of(text))
+"""
+
+
+def test_the_processor_may_be_named() -> None:
+    """Of one without AVX vectors are narrower, and functions are as exact."""
+    named = {"FOLDBATCH_CPU": "nehalem", "FOLDBATCH_CPU_FEATURES": "", "FOLDBATCH_CACHE": ""}
+    command = [sys.executable, "-c", PROGRAM]
+    run = subprocess.run(command, env=os.environ | named, check=True, capture_output=True, text=True)
+    assert run.stdout.split() == ["nehalem", "False", "True"]
+
+
+def test_the_identity_tells_name_features_and_versions() -> None:
+    import llvmlite  # noqa: PLC0415 - optional
+
+    from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
+
+    lines = machine.identity().splitlines()
+    assert lines[0] == llvmlite.__version__
+    assert lines[2:] == list(machine.processor())

@@ -1,0 +1,85 @@
+"""Every op as an instruction computes, on many rows at once, what its reference evaluation says of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foldbatch.engines.llvm import products
+from foldbatch.engines.llvm.loop_texts import TARGET
+from foldbatch.engines.llvm.op_code import ENCODERS
+from foldbatch.static import ops
+from foldbatch.static.graph import Graph, apply, constant, input_node
+from foldbatch.static.op import OPS
+from foldbatch.static.routines import Target
+from foldbatch.static.stages import VIEWS
+from foldbatch.types import TensorType
+from tests.engines.llvm.walking import by_llvm  # noqa: F401 - a fixture
+from tests.engines.numpy.test_spelling import (  # noqa: F401 - the same tests
+    test_a_kernel_checks_computed_indices,
+    test_an_op_on_all_rows_is_the_op_on_each,
+    test_an_op_that_takes_integers_computes_them_exactly,
+    test_labels_or_logits_may_be_the_same_for_all_rows,
+    test_operands_along_different_axes_meet,
+    test_products_of_nothing_are_zero,
+    test_segments_may_be_empty,
+    test_sigmoid_and_softmax_do_not_overflow,
+)
+from tests.engines.viewed import ON_VIEWS, PAIR, views
+from tests.static import run_kernel
+from tests.static.run_kernel import interpret, random_rows, run_graph
+
+pytestmark = pytest.mark.llvm
+
+
+@pytest.mark.parametrize("target", [Target(), TARGET], ids=["op by op", "fused"])
+@pytest.mark.parametrize("name", ON_VIEWS)
+def test_operands_may_lie_anyhow(name: str, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transposed, with gaps between rows, or broadcast; op by op and in fused loops."""
+    monkeypatch.setattr(run_kernel, "TARGET", target)
+    x, y = input_node(PAIR), input_node(PAIR)
+    outputs = tuple(ON_VIEWS[name](a, b) for a, b in zip(views(x), reversed(views(y)), strict=True))
+    graph = Graph((x, y), outputs)
+    rows = random_rows(np.random.default_rng(0), graph, 3)
+    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_many_axes_that_do_not_follow_each_other() -> None:
+    """More than compiled functions have loops for."""
+    shape = (2, 3, 2, 3, 2)
+    x = input_node(TensorType(shape, "float64"))
+    y = ops.transpose(x, (4, 2, 0, 3, 1))
+    graph = Graph(
+        (x,),
+        (ops.exp(y), ops.sum(y, (0, 2, 4)), ops.softmax(y, 1), ops.logsumexp(y, 4), apply("sum_batch", y)),
+    )
+    rows = random_rows(np.random.default_rng(0), graph, 2)
+    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_products_over_axes_that_do_not_follow_each_other() -> None:
+    x, g = input_node(TensorType((2, 3, 4), "float64")), input_node(TensorType((3, 2, 5), "float64"))
+    w = constant(np.random.default_rng(1).normal(size=(4, 2)))
+    turned = ops.transpose(x, (1, 0, 2))
+    graph = Graph((x, g), (turned @ w, apply("sum_outer", turned, g), apply("sum_outer", x[:, 1:], x[:, :2])))
+    rows = random_rows(np.random.default_rng(0), graph, 4)
+    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["linear", "linear_by", "sum_outer", "sum_outer_by", "matmul"])
+def test_processors_that_are_not_known_multiply_in_plain_loops(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "blocks", lambda: None)
+    test_operands_may_lie_anyhow(name, Target(), monkeypatch)
+    test_products_over_axes_that_do_not_follow_each_other()
+    test_products_of_nothing_are_zero(((2, 0), (0, 3)))
+
+
+def test_every_op_has_code() -> None:
+    """But views, which are places, and what is made of copies; bodies are rendered."""
+    others = {op.name for op in OPS.values() if op.copies is not None or op.body}
+    assert set(ENCODERS) - {"copy", "zero", "check_range"} == set(OPS) - VIEWS - others
