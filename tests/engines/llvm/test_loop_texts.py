@@ -192,10 +192,11 @@ class TestCompiled:
         def load(name: str, content: bytes) -> int:
             raise AssertionError(f"{name} is loaded in a batch")
 
-        monkeypatch.setattr(machine, "load", load)
-        for batch in (examples, examples[:1], examples * 5, []):
-            program.run(batch)
-            program.value_and_grad(batch)
+        with monkeypatch.context() as batches:
+            batches.setattr(machine, "load", load)
+            for batch in (examples, examples[:1], examples * 5, []):
+                program.run(batch)
+                program.value_and_grad(batch)
         assert "# loop 0 of" in program.kernels()
 
     def test_sweeps_of_one_loop_may_hold_numbers_of_other_kinds(self) -> None:
