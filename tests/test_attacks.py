@@ -127,7 +127,7 @@ def named(code: str) -> tuple[Any, Any]:
 def test_no_name_becomes_code(backend, monkeypatch, tmp_path):
     """Whatever names, keys and words say, the texts that are compiled are those of a model with plain ones."""
     if backend == "llvm":
-        pytest.importorskip("llvm")
+        pytest.importorskip("llvmlite")
     monkeypatch.chdir(tmp_path)
     texts: list[list[str]] = []
     for code in ("", CODE):

@@ -277,7 +277,7 @@ def differences(case: Case, found: Any, *operands: Any, engine: str) -> list[str
 def results(block: fb.Block, engine: str, examples: list[Any]) -> list[Any]:
     """Return what an engine makes of examples, or onnxruntime of an exported graph."""
     if engine != "onnx":
-        with mock.patch.dict(ENGINES, unfused=("tests.engines.unfused", "llvm")):
+        with mock.patch.dict(ENGINES, unfused=("tests.engines.unfused", "llvmlite")):
             return list(fb.compile(block, engine, threads=1).run(examples))
     from foldbatch.exporting.exporter import (  # noqa: PLC0415 - it needs onnxruntime
         Exporter,

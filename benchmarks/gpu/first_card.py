@@ -30,7 +30,7 @@ from benchmarks.gpu.times import run_race
 from benchmarks.gpu.ways import WAYS, ways_of
 from benchmarks.inside import device_of
 from foldbatch.engines.cuda.common import TEXT
-from foldbatch.engines.cuda.drivers.driver import Product
+from foldbatch.engines.cuda.drivers.driver import MatrixProduct
 from foldbatch.system.garbage import no_garbage
 
 SECONDS = 600.0
@@ -196,7 +196,7 @@ def _product_error(
         result = device.put(c)
         pointers = left.pointer + skip, right.pointer + skip, result.pointer
         flags = bool(a_across), bool(b_across), bool(adds)
-        product = Product(dtype.name, m, n, k, *pointers, *leads, *flags, count, *steps)
+        product = MatrixProduct(dtype.name, m, n, k, *pointers, *leads, *flags, count, *steps)
         device.driver.multiply(product, device.stream)
         found.append(device.read(result))
     _expect(found[0].tobytes() == found[1].tobytes(), f"the product {shape} repeats to the bit")

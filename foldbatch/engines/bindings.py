@@ -230,7 +230,7 @@ class _Binder:
                 return _fields(self.buffer((kind, number), type_, ("one",)))
             case _:
                 assert kind == "constant", kind
-                return _fields(self.buffer((kind, Constant(number)), type_, ("one",)))
+                return _fields(self.buffer((kind, ConstantKey(number)), type_, ("one",)))
 
     def _operand(
         self, key: KernelKey, kind: str, number: int, axis: Axis, type_: TensorType
@@ -277,7 +277,7 @@ class _Binder:
                 return _fields(self.buffer((kind, k, number), type_, ("all", k)))
 
 
-class Constant:
+class ConstantKey:
     """An array as a key: the same for the same object."""
 
     __slots__ = ("array",)
@@ -286,7 +286,7 @@ class Constant:
         self.array = array
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Constant) and other.array is self.array
+        return isinstance(other, ConstantKey) and other.array is self.array
 
     def __hash__(self) -> int:
         return id(self.array)

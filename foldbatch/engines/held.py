@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.engine import Cotangents
-from foldbatch.engines.parts import Begun, sum_losses
+from foldbatch.engines.parts import ForwardPart, sum_losses
 from foldbatch.engines.results import walk
 from foldbatch.engines.runner import Runner, Work
 from foldbatch.engines.visits import DataGradients
@@ -81,7 +81,7 @@ class WaitingBatch:
     """
 
     def __init__(
-        self, pool: Pool, parts: Sequence[Begun], again: Callable[[], WaitingBatch], memories: list[Any]
+        self, pool: Pool, parts: Sequence[ForwardPart], again: Callable[[], WaitingBatch], memories: list[Any]
     ) -> None:
         self.pool = pool
         self.parts = parts
@@ -108,7 +108,7 @@ class WaitingBatch:
         """Return how many elements each example's result has, where results are sequences."""
         return [len(next(iter(held))) for part in self.parts for held in part.batch.results]  # type: ignore[call-overload]
 
-    def _numbers_of(self, part: Begun) -> list[int]:
+    def _numbers_of(self, part: ForwardPart) -> list[int]:
         """Return the numbers of the tensors of a part's results."""
         numbers: list[int] = []
         offsets = part.batch.merged.offsets.tolist()

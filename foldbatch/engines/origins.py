@@ -67,7 +67,7 @@ def find_nonfinite(
 
 
 @dataclass(frozen=True, slots=True)
-class _Directions:
+class _Graphs:
     """A cell's forward graph, and that of its gradients with what it is given and what it yields."""
 
     forward: Graph
@@ -77,11 +77,11 @@ class _Directions:
     backward: Graph
 
 
-def _directions(cell: Cell) -> _Directions:
+def _directions(cell: Cell) -> _Graphs:
     forward = Graph(cell.graph.inputs, cell.graph.results)
     seeds, targets = cotangents(cell.graph, cell.ends)
     backward = Graph((*cell.graph.inputs, *seeds.values()), tuple(node for _, node in targets))
-    return _Directions(forward, frozenset(forward.nodes), seeds, targets, backward)
+    return _Graphs(forward, frozenset(forward.nodes), seeds, targets, backward)
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class _Walk:
     """One example, evaluated call by call."""
 
     model: Model
-    cells: Sequence[_Directions]  # the graphs of its cells
+    cells: Sequence[_Graphs]  # the graphs of its cells
     reference: Evaluation  # holds the example, and the values so far by number
     example: int  # the number of the example
     names: Mapping[Parameter, str]  # the parameters' names

@@ -43,7 +43,7 @@ class Derived:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class ForwardPart:
     """A part that has run forward, for training; its backward pass may follow."""
 
     part: SubBatch

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from foldbatch.engines.batch import ScheduledBatch, schedule_batch, traced_for
 from foldbatch.engines.engine import Cotangents, EngineSettings, Run, choose_engine, load_engine
 from foldbatch.engines.keys import example_numbers, keyed
-from foldbatch.engines.parts import Begun, Derived, Naming, Seeds, collect, nothing, sum_losses
+from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, nothing, sum_losses
 from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.report import Alternative, Report, report_on, worth_trying
 from foldbatch.engines.results import Losses, Metrics, Results, join
@@ -59,7 +59,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class _Timed:
+class _TimedBatch:
     """A batch that has run: how it was planned, and the seconds of each phase."""
 
     batch: ScheduledBatch
@@ -156,7 +156,7 @@ class Runner:
 
     def forward(
         self, batch: Work, step: int, memories: list[Any], *, seeded_results: bool, training: bool
-    ) -> list[Begun]:
+    ) -> list[ForwardPart]:
         """Run a batch forward in memory that the caller keeps, for its backward pass.
 
         Args:
@@ -170,7 +170,7 @@ class Runner:
         return self._each(work, batch, training=training, memories=memories)
 
     def backward(
-        self, parts: Sequence[Begun], cotangents: Sequence[Cotangents], *, visited: bool
+        self, parts: Sequence[ForwardPart], cotangents: Sequence[Cotangents], *, visited: bool
     ) -> tuple[list[DataGradients], dict[Parameter, Gradient]]:
         """Run parts that `forward` has begun backward, once, from cotangents of their values.
 
@@ -209,7 +209,7 @@ class Runner:
                 others.append((f"{name}={value!r}", self._timed(own, replace(options, **changed))))
         return replace(report, alternatives=tuple([_alternative(*other, timed) for other in others]))
 
-    def _timed(self, traces: list[Trace], options: Options) -> _Timed:
+    def _timed(self, traces: list[Trace], options: Options) -> _TimedBatch:
         """Run a batch forward and backward, whole, and time it."""
         batch = self.scheduled(traces, options)
         phases = dict(batch.seconds)
@@ -227,7 +227,7 @@ class Runner:
             float(sum_losses(self.model, run).total)  # where both passes are launched together, they are now
             self.engine.wait()
             phases["backward"] = time.perf_counter() - start
-        return _Timed(batch, ready, phases)
+        return _TimedBatch(batch, ready, phases)
 
     def _summed(self, parts: Sequence[Derived]) -> dict[Parameter, Gradient]:
         """Return the gradients of all trainable parameters, summed over the parts of a batch."""
@@ -364,7 +364,7 @@ class Runner:
         ready: tuple[ScheduledBatch, Any],
         memory: Any,
         numbers: NDArray[np.int64] | None = None,
-    ) -> Begun:
+    ) -> ForwardPart:
         """Run a part forward, for training; `seeded_results` says that results will have cotangents."""
         batch, _ = ready
         if seeded_results:
@@ -372,10 +372,10 @@ class Runner:
             batch = replace(batch, schedule=seeded(batch.schedule, arenas))
             ready = batch, self.engine.ready(batch, training=True)
         with Naming(self.model, batch, part.first):
-            return Begun(part, batch, self._forward(part, ready, memory, step, numbers))
+            return ForwardPart(part, batch, self._forward(part, ready, memory, step, numbers))
 
     @np.errstate(all="ignore")
-    def finish(self, begun: Begun, cotangents: Cotangents, *, visited: bool) -> Derived:
+    def finish(self, begun: ForwardPart, cotangents: Cotangents, *, visited: bool) -> Derived:
         """Run a part that has begun backward, once; where `visited`, list the calls that read data."""
         part, batch, run = begun.part, begun.batch, begun.run
         with Naming(self.model, batch, part.first):
@@ -390,7 +390,7 @@ class Runner:
         return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces))
 
 
-def _alternative(option: str, other: _Timed, timed: _Timed) -> Alternative:
+def _alternative(option: str, other: _TimedBatch, timed: _TimedBatch) -> Alternative:
     schedule = other.batch.schedule
     distinct = sum(len(table.order) for table in schedule.cells)
     seconds = (sum(each.phases.values()) for each in (other, timed))

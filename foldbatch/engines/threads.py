@@ -50,19 +50,19 @@ class _SingleThreadedBlas:
     """
 
     def __init__(self) -> None:
-        self._process = _Limit(per_thread=False)
+        self._process = _ThreadLimit(per_thread=False)
         start_in_each_process(self, _SingleThreadedBlas._start)
 
     def _start(self) -> None:
         if self._process.inside:  # threads of the process that this one was forked from
             self._process.restore()
         self._lock = threading.Lock()
-        self._process = _Limit(per_thread=False)
+        self._process = _ThreadLimit(per_thread=False)
         self._threads = threading.local()
 
     def __enter__(self) -> None:
         if not hasattr(self._threads, "limit"):
-            self._threads.limit = _Limit(per_thread=True)
+            self._threads.limit = _ThreadLimit(per_thread=True)
         self._threads.limit.enter()
         with self._lock:
             self._process.enter()
@@ -73,7 +73,7 @@ class _SingleThreadedBlas:
         self._threads.limit.leave()
 
 
-class _Limit:
+class _ThreadLimit:
     """The limit of those libraries whose number of threads is one for each thread, or of the others."""
 
     def __init__(self, *, per_thread: bool) -> None:

@@ -23,7 +23,7 @@ from foldbatch.functions.learnt import Learnt, Output
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, bare_column, learn_wire, link_learnt
 from foldbatch.functions.values import Value, value_class
-from foldbatch.model.link import Known
+from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
 from foldbatch.model.needed import PrunedDraft
 from foldbatch.params.parameters import Parameter
@@ -203,7 +203,7 @@ class Rounds:
     def __init__(self) -> None:
         self._learnt = Learnt()
         self._linked: Linked | None = None
-        self._known = Known()
+        self._known = StagedBefore()
         self._readers: dict[Signature, _Reader] = {}
         self._imports: dict[type[Value], int] = {}  # the number of each import cell, in the order of these
         self._none: list[tuple[NDArray[Any], ...]] = []

@@ -27,7 +27,7 @@ from foldbatch.functions.saving import written
 from foldbatch.functions.values import Value, released
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Feed
-from foldbatch.model.link import Known, link
+from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
 from foldbatch.model.needed import PrunedDraft, needed
 from foldbatch.model.tracer import Decide, Look, Written
@@ -90,7 +90,7 @@ class FunctionTracer:
         self.asides = asides
         self.arithmetic = arithmetic
         self.learnt = Learnt() if learnt is None else learnt
-        self._known = Known()
+        self._known = StagedBefore()
         self._linked = self._link()
 
     # -- what a tracer is
@@ -431,7 +431,9 @@ def learn_wire(
     return bool(found)
 
 
-def link_learnt(learnt: Learnt, asides: frozenset[str], kept_bytes: int | None, known: Known) -> Linked:
+def link_learnt(
+    learnt: Learnt, asides: frozenset[str], kept_bytes: int | None, known: StagedBefore
+) -> Linked:
     """Link the cells in an order that does not depend on the order in which they were learnt."""
     cells = sorted(learnt.cells, key=lambda signature: signature.key)
     number = {signature: k for k, signature in enumerate(cells)}

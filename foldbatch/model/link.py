@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Known:
+class StagedBefore:
     """What was made of cells when they were linked before, by all that decides it."""
 
     made: dict[Hashable, Any] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class _Packed:
+class _PackedDraft:
     """A draft with its operands packed: the graph, and per operand its wires and columns."""
 
     draft: Draft
@@ -62,7 +62,7 @@ def link(
     results: Iterable[Flow],
     parameters: Sequence[Parameter],
     kept_bytes: int | None = None,
-    known: Known | None = None,
+    known: StagedBefore | None = None,
 ) -> Model:
     """Return the model of connected cells.
 
@@ -75,7 +75,7 @@ def link(
         known: of a caller that links again when a model has grown: cells that are as before are not staged
             anew.
     """
-    results, known = list(results), Known() if known is None else known
+    results, known = list(results), StagedBefore() if known is None else known
     wires = _all_wires(drafts, results)
     component = _components(drafts, wires)
     drafts = moved_upstream(map(closed, drafts), wires, component, results)
@@ -108,12 +108,12 @@ def link(
     )
 
 
-def _staged(graph: CellGraph, ends: Ends, kept_bytes: int | None, known: Known) -> Cell:
+def _staged(graph: CellGraph, ends: Ends, kept_bytes: int | None, known: StagedBefore) -> Cell:
     trained = tuple(trainable(graph.results))
     return known.get((graph, ends, kept_bytes, trained), lambda: stage_cell(graph, ends, kept_bytes))
 
 
-def _packed(draft: Draft, component: dict[object, int], known: Known) -> _Packed:
+def _packed(draft: Draft, component: dict[object, int], known: StagedBefore) -> _PackedDraft:
     singles = [node for node, _ in draft.operands]
     results = [*draft.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
     results = numbered_sites(results)
@@ -134,7 +134,7 @@ def _packed(draft: Draft, component: dict[object, int], known: Known) -> _Packed
     left = iter(new)
     parts = [tuple(next(left) for _ in part) for part in (draft.outputs, draft.losses, draft.metrics)]
     graph = CellGraph(draft.name, tuple(nodes), tuple(node for node, _ in draft.feeds), *parts)
-    return _Packed(draft, graph, tuple(wires), tuple(operands), tuple(draft.outputs.values()))
+    return _PackedDraft(draft, graph, tuple(wires), tuple(operands), tuple(draft.outputs.values()))
 
 
 def numbered_sites(results: Sequence[Node]) -> list[Node]:
@@ -174,7 +174,7 @@ def _components(drafts: Sequence[Draft], wires: Sequence[Flow]) -> dict[object, 
 
 
 def _arenas(
-    packed: Sequence[_Packed], wires: Sequence[Flow]
+    packed: Sequence[_PackedDraft], wires: Sequence[Flow]
 ) -> tuple[dict[Flow, int], tuple[TensorType, ...]]:
     """Give connected wires one arena; an operand that reads several at once connects them."""
     pairs = [(wire, other) for wire in wires for other in wire.flows_to]
@@ -193,7 +193,7 @@ def _arenas(
 
 
 def _ends(
-    packed: Sequence[_Packed], component: dict[object, int], reads: Arenas, writes: Arenas
+    packed: Sequence[_PackedDraft], component: dict[object, int], reads: Arenas, writes: Arenas
 ) -> list[Ends]:
     """Find which ends of each cell are recursive, and between which gradients of parameters must flow."""
     graphs = [p.graph for p in packed]
@@ -210,7 +210,7 @@ def _ends(
 
 
 def _signature(
-    p: _Packed, cell: Cell, component: int, reads: Sequence[int], writes: Sequence[int]
+    p: _PackedDraft, cell: Cell, component: int, reads: Sequence[int], writes: Sequence[int]
 ) -> CellSignature:
     operands = tuple(replace(operand, arena=arena) for operand, arena in zip(p.operands, reads, strict=True))
     draft = p.draft

@@ -71,7 +71,7 @@ def moved_upstream(
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class _WordProduct:
     """A cell that reads a word and makes a product of it."""
 
     draft: Draft  # the cell
@@ -122,7 +122,7 @@ def _ends(draft: Draft, component: Mapping[object, int]) -> Ends:
     return Ends(operands, outputs)
 
 
-def _cut(draft: Draft, number: int, ends: Ends) -> _Cut | None:
+def _cut(draft: Draft, number: int, ends: Ends) -> _WordProduct | None:
     """Return the product that a recursive cell makes of an operand, if the cell needs nothing else of it."""
     if not ends.recursive_operands:
         return None
@@ -138,7 +138,9 @@ def _cut(draft: Draft, number: int, ends: Ends) -> _Cut | None:
         return None
     (product,) = made
     sizes = [x.type.size for x in reachable([product], [word]) if x.op.name in PRODUCTS and x.axis is CALL]
-    return _Cut(draft, number, graph.results, word, product) if product.type.size <= sum(sizes) else None
+    return (
+        _WordProduct(draft, number, graph.results, word, product) if product.type.size <= sum(sizes) else None
+    )
 
 
 def _made_of(word: Node, graph: CellGraph) -> set[Node]:
@@ -161,18 +163,18 @@ def _behind_views(node: Node) -> Node:
     return node
 
 
-def _are_side_by_side(cuts: Sequence[_Cut]) -> bool:
+def _are_side_by_side(cuts: Sequence[_WordProduct]) -> bool:
     """Whether products can be one vector: those of several cells, as of a sequence read both ways."""
     types = [cut.product.type for cut in cuts]
     return all(len(x.shape) == 1 and x.dtype == types[0].dtype for x in types)
 
 
-def _starts(cuts: Sequence[_Cut]) -> Iterator[int]:
+def _starts(cuts: Sequence[_WordProduct]) -> Iterator[int]:
     """Yield where each product begins in a vector of all."""
     return accumulate((cut.product.type.size for cut in cuts[:-1]), initial=0)
 
 
-def _reading(cut: _Cut, cuts: Sequence[_Cut], start: int) -> Draft:
+def _reading(cut: _WordProduct, cuts: Sequence[_WordProduct], start: int) -> Draft:
     """Return a cell that reads its product, which begins at `start` of a vector of all, for the word."""
     product = given = input_node(_joined([each.product for each in cuts]).type)
     if len(cuts) > 1:
@@ -186,7 +188,7 @@ def _joined(products: Sequence[Node]) -> Node:
     return apply("concat", *products, axis=0) if len(products) > 1 else products[0]
 
 
-def _yielding(draft: Draft, part: int, part_of: Mapping[Flow, int], cuts: Sequence[_Cut]) -> Draft:
+def _yielding(draft: Draft, part: int, part_of: Mapping[Flow, int], cuts: Sequence[_WordProduct]) -> Draft:
     """Return the cell of words with products in the place of each word, on wires of a connected part."""
 
     def products_of(word: Node) -> Node:

@@ -36,7 +36,7 @@ def unlabelled(structure: Any, kind: str) -> Any:
     return structure
 
 
-class Runs(Protocol):
+class Predicting(Protocol):
     """A program, as far as predictions need one."""
 
     def run(self, examples: Iterable[Any], *, losses: bool = False, metrics: bool = False) -> Results:
@@ -45,7 +45,11 @@ class Runs(Protocol):
 
 
 def predictions(
-    programs: Sequence[Runs], notes: Mapping[str, Any], structures: Iterable[Any], *, nodes: bool = False
+    programs: Sequence[Predicting],
+    notes: Mapping[str, Any],
+    structures: Iterable[Any],
+    *,
+    nodes: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Yield what a trained model tells of each structure, as plain data.
 

@@ -50,7 +50,7 @@ class Prepared:
 
 
 @dataclass(slots=True)
-class _Known:
+class _TracedTree:
     """A tree traced before: its trace, and perhaps the plan of a batch of this tree alone."""
 
     tree: weakref.KeyedRef[int, Tree]
@@ -71,7 +71,7 @@ class Traces:
         self._tracer, self._model = tracer, model
         self._plan = plan
         self._may_hold = has_objects(model.result) or any(model.labels)
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, _TracedTree] = {}
         self._left = PLANNED_BYTES
         self._freed = partial(_freed, weakref.ref(self))
         start_in_each_process(self, Traces._start)
@@ -160,9 +160,9 @@ class Traces:
                 key in self._known
             ):  # two threads have traced a tree at once: the plan of the first is given back
                 self._forget(key)
-            self._known[key] = _Known(weakref.KeyedRef(example, self._freed, key), trace)
+            self._known[key] = _TracedTree(weakref.KeyedRef(example, self._freed, key), trace)
 
-    def _planned(self, key: int, entry: _Known) -> tuple[SubBatch, ...] | None:
+    def _planned(self, key: int, entry: _TracedTree) -> tuple[SubBatch, ...] | None:
         """Return the plan of a batch of one tree; None where there is none, and no room for it."""
         if entry.parts is None and entry.nbytes <= self._left:
             parts = self._plan([entry.trace])
@@ -170,7 +170,7 @@ class Traces:
             return parts
         return entry.parts
 
-    def _keep(self, key: int, entry: _Known, parts: tuple[SubBatch, ...]) -> None:
+    def _keep(self, key: int, entry: _TracedTree, parts: tuple[SubBatch, ...]) -> None:
         with self._lock:  # another thread may have planned the same tree, or traced it anew
             if entry.parts is None and self._known.get(key) is entry:
                 entry.parts = parts

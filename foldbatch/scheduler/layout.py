@@ -22,7 +22,7 @@ from foldbatch.scheduler.trace import CellSignature, Ints, Operand, Trace, lengt
 
 
 @dataclass(slots=True)
-class Rows:
+class RowNumbering:
     """The numbering so far."""
 
     of_value: Index  # ``[values] int64``: the row of each value, -1 where it has none yet
@@ -98,7 +98,7 @@ def by_consumer(
     orders: list[Index | None],
     arenas: int,
     arithmetic: Arithmetic = NUMPY,
-) -> Rows:
+) -> RowNumbering:
     """Number rows by first consumer; recursive cells choose first.
 
     Args:
@@ -110,7 +110,7 @@ def by_consumer(
         arenas: the number of arenas.
         arithmetic: the functions that number rows.
     """
-    rows = Rows(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
+    rows = RowNumbering(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
     for k in priority(tuple(cells)):
         for number, operand in enumerate(cells[k].operands):
             calls, order, start = trace.calls[k], orders[k], rows.used[operand.arena]
@@ -145,12 +145,12 @@ def by_producer(
     orders: list[Index | None],
     arenas: int,
     arithmetic: Arithmetic = NUMPY,
-) -> Rows:
+) -> RowNumbering:
     """Number rows as values are made; no order is changed. Arguments are those of `by_consumer`."""
-    return Rows(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
+    return RowNumbering(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
 
 
-Layout = Callable[[Trace, Sequence[CellSignature], "list[Index | None]", int, Arithmetic], Rows]
+Layout = Callable[[Trace, Sequence[CellSignature], "list[Index | None]", int, Arithmetic], RowNumbering]
 LAYOUTS: dict[str, Layout] = {"consumer": by_consumer, "producer": by_producer}
 
 

@@ -59,7 +59,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunOrder:
     """When each call runs."""
 
     groups: tuple[Ints, ...]  # per cell ``[n] int32``: the group of each call
@@ -76,7 +76,7 @@ class Policy:
     # gives a cell's scope; a call's level depends on calls of cells of the same scope alone
     scope: Callable[[CellSignature], int]
     # makes a plan from the trace of a batch, levels included, the cells, and the functions that compute it
-    plan: Callable[[Trace, Sequence[CellSignature], Arithmetic], Plan]
+    plan: Callable[[Trace, Sequence[CellSignature], Arithmetic], RunOrder]
 
 
 def _one(cell: CellSignature) -> int:
@@ -87,14 +87,14 @@ def _component(cell: CellSignature) -> int:
     return cell.component
 
 
-def by_depth(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> Plan:
+def by_depth(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> RunOrder:
     """Plan level by level, whatever the cells are."""
     members = tuple(range(len(cells)))
     groups, turns = level_by_level(strata_of(trace, members, arithmetic), members, arithmetic)
-    return Plan(tuple(groups), (Episode(members, turns),))
+    return RunOrder(tuple(groups), (Episode(members, turns),))
 
 
-def by_agenda(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> Plan:
+def by_agenda(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> RunOrder:
     """Plan by the mean depth of each cell's calls: the least one runs."""
     members = tuple(range(len(cells)))
     if not members:
@@ -103,10 +103,10 @@ def by_agenda(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmet
     graph = call_graph(trace, cells, members, arithmetic)
     order = strata_of(trace, members, arithmetic).order
     groups, turns = drain(graph, order, [1 / (1 + mean) for mean in means], arithmetic)
-    return Plan(tuple(groups), (Episode(members, turns),))
+    return RunOrder(tuple(groups), (Episode(members, turns),))
 
 
-def by_component(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> Plan:
+def by_component(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> RunOrder:
     """Plan one component of the cell graph after the other; where cells call each other, as calls get ready.
 
     Two cells that take turns, the first one being given value 0:
@@ -127,7 +127,7 @@ def by_component(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arith
     return _by_component(trace, cells, as_ready)
 
 
-def auto(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> Plan:
+def auto(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> RunOrder:
     """Plan as `by_component` does where that saves more than it costs, else level by level.
 
     What it costs is told by `Costs`, so the same batch is always planned alike.
@@ -167,7 +167,7 @@ def _by_component(
     trace: Trace,
     cells: Sequence[CellSignature],
     several: Callable[[tuple[int, ...]], tuple[list[Ints], Turns, str]],
-) -> Plan:
+) -> RunOrder:
     """Plan one component after the other, that of one cell by its levels.
 
     `several` plans one of several cells: it returns the group of each call per cell, the turns, and what
@@ -187,7 +187,7 @@ def _by_component(
                 groups[k] = group
             reasons += [reason] * bool(reason)
         phases.append(Episode(members, turns))
-    return Plan(tuple(groups), tuple(phases), "; ".join(reasons))
+    return RunOrder(tuple(groups), tuple(phases), "; ".join(reasons))
 
 
 @lru_cache(256)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.layout import Layout, Rows, values_read
+from foldbatch.scheduler.layout import Layout, RowNumbering, values_read
 from foldbatch.scheduler.merge import Merged
-from foldbatch.scheduler.policies import Plan, Policy
+from foldbatch.scheduler.policies import Policy, RunOrder
 from foldbatch.scheduler.schedule import ALL, CellTable, Index, RowSpan, Schedule, Step
 from foldbatch.scheduler.sharing import Share, Sharing, leaves
 from foldbatch.scheduler.trace import CellSignature, Trace, lengths_of
@@ -63,7 +63,7 @@ def build(
 
 
 def _ranks(
-    plan: Plan, shared: Sequence[Sharing | None], arithmetic: Arithmetic
+    plan: RunOrder, shared: Sequence[Sharing | None], arithmetic: Arithmetic
 ) -> tuple[list[Index | None], list[list[int]]]:
     """Return, per cell, its calls in the order of their groups, and where the groups begin and end.
 
@@ -96,7 +96,7 @@ def _ranks(
 
 
 def _stand_in(
-    trace: Trace, cells: Sequence[CellSignature], shared: Sequence[Sharing | None], rows: Rows
+    trace: Trace, cells: Sequence[CellSignature], shared: Sequence[Sharing | None], rows: RowNumbering
 ) -> None:
     """Give the values of dropped calls the rows of the calls that run instead of them."""
     for k, sharing in enumerate(shared):
@@ -107,7 +107,7 @@ def _stand_in(
                 rows.of_value[bases[sharing.dropped] + output] = rows_of_representatives
 
 
-def _steps(cells: tuple[CellSignature, ...], bounds: Sequence[list[int]], plan: Plan) -> list[Step]:
+def _steps(cells: tuple[CellSignature, ...], bounds: Sequence[list[int]], plan: RunOrder) -> list[Step]:
     steps: list[Step] = []
     for phase in plan.phases:
         members = phase.cells
@@ -131,7 +131,7 @@ def _is_recursion(cells: tuple[CellSignature, ...], members: tuple[int, ...]) ->
     return len({cells[k].component for k in members}) == 1 and any(cells[k].recursive for k in members)
 
 
-class _Place(NamedTuple):
+class _ReadRows(NamedTuple):
     """The rows that an operand reads: `size` rows from `start` on, or else the rows in `rows`.
 
     Shapes: ``rows: [size]``; ``counts: [1 + last row read]``: how often each row of the arena is read.
@@ -144,7 +144,11 @@ class _Place(NamedTuple):
 
 
 def _operands(
-    trace: Trace, cells: tuple[CellSignature, ...], orders: Sequence[Index | None], rows: Rows, plan: Plan
+    trace: Trace,
+    cells: tuple[CellSignature, ...],
+    orders: Sequence[Index | None],
+    rows: RowNumbering,
+    plan: RunOrder,
 ) -> list[tuple[RowSpan, ...]]:
     """Return where each cell's operands lie, and which of them may store cotangents.
 
@@ -168,21 +172,26 @@ def _operands(
 
 
 def _place(
-    trace: Trace, cells: Sequence[CellSignature], cell: int, number: int, order: Index | None, rows: Rows
-) -> _Place:
+    trace: Trace,
+    cells: Sequence[CellSignature],
+    cell: int,
+    number: int,
+    order: Index | None,
+    rows: RowNumbering,
+) -> _ReadRows:
     if (cell, number) in rows.runs:
-        return _Place(*rows.runs[cell, number])
+        return _ReadRows(*rows.runs[cell, number])
     operand = cells[cell].operands[number]
     rows_read = rows.of_value.take(values_read(trace, cells, cell, operand, order, rows.arithmetic))
     if not len(rows_read):
-        return _Place(0, 0)
+        return _ReadRows(0, 0)
     if rows.arithmetic.consecutive(rows_read):
-        return _Place(int(rows_read[0]), len(rows_read))
-    return _Place(None, len(rows_read), rows_read, np.bincount(rows_read))
+        return _ReadRows(int(rows_read[0]), len(rows_read))
+    return _ReadRows(None, len(rows_read), rows_read, np.bincount(rows_read))
 
 
 def _first(
-    cells: tuple[CellSignature, ...], places: Mapping[tuple[int, int], _Place], plan: Plan, arenas: int
+    cells: tuple[CellSignature, ...], places: Mapping[tuple[int, int], _ReadRows], plan: RunOrder, arenas: int
 ) -> set[tuple[int, int]]:
     """Return the operands, by cell and number, that may store cotangents instead of adding to what is there.
 
@@ -190,9 +199,9 @@ def _first(
     its rows are consecutive and no other operand of its phase, or of a later phase, reads any of them.
     """
     first = set()
-    readers: list[list[tuple[_Place, tuple[int, int] | None]]] = [[] for _ in range(arenas)]
+    readers: list[list[tuple[_ReadRows, tuple[int, int] | None]]] = [[] for _ in range(arenas)]
     for phase in reversed(plan.phases):
-        own: dict[int, list[tuple[_Place, tuple[int, int] | None]]] = {}
+        own: dict[int, list[tuple[_ReadRows, tuple[int, int] | None]]] = {}
         for arena, key in _differentiable(cells, phase.cells):
             own.setdefault(arena, []).append((places[key], key))
         for arena, candidates in own.items():
@@ -214,7 +223,7 @@ def _differentiable(
     ]
 
 
-def _alone(readers: Sequence[tuple[_Place, tuple[int, int] | None]]) -> set[tuple[int, int]]:
+def _alone(readers: Sequence[tuple[_ReadRows, tuple[int, int] | None]]) -> set[tuple[int, int]]:
     """Return the keys of the operands whose rows follow each other, and none of the others reads any.
 
     >>> _alone([(_Place(0, 2), (0, 0)), (_Place(2, 2), (1, 0)), (_Place(3, 1), None)])

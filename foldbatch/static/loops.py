@@ -13,7 +13,7 @@ from foldbatch.static.graph import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class LoopBuffer:
     """An array that a loop works on, without gaps; a written array never overlaps another."""
 
     dtype: str
@@ -55,10 +55,10 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class FusedLoop:
     """A loop: `batched` says whether it has rows at all, or runs once for the whole batch."""
 
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[LoopBuffer, ...]
     sweeps: tuple[Sweep, ...]
     batched: bool
 

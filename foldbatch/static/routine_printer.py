@@ -8,7 +8,7 @@ from math import prod
 
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import Node
-from foldbatch.static.loops import Loop, Sweep
+from foldbatch.static.loops import FusedLoop, Sweep
 from foldbatch.static.places import Place
 from foldbatch.static.printer import attributes, constant_name, parameter_name, unlike
 from foldbatch.static.statements import Routine, Slot, Statement
@@ -117,7 +117,7 @@ def _statement(statement: Statement, slots: _Slots) -> Iterator[str]:
     yield f"{_place(statement.write, slots)} = {call}" if statement.write else call
 
 
-def _loop(statement: Statement, loop: Loop, slots: _Slots) -> Iterator[str]:
+def _loop(statement: Statement, loop: FusedLoop, slots: _Slots) -> Iterator[str]:
     """Yield a line for each operation of a fused loop; operations of one shape stand together."""
     yield f"loop along {statement.axis}"
     for sweep in loop.sweeps:

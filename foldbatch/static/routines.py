@@ -9,7 +9,7 @@ from math import prod
 from foldbatch.static.bodies import called
 from foldbatch.static.fusion import Group, Unit, groups
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node, reachable
-from foldbatch.static.loops import Buffer, Element, Loop, Operation, Sweep
+from foldbatch.static.loops import Element, FusedLoop, LoopBuffer, Operation, Sweep
 from foldbatch.static.memory import Buffers, plan, sections_of
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.places import Place
@@ -140,7 +140,7 @@ def plan_stage(stage: Stage, target: Target) -> PlannedStage:
     if target.rows_apart:
         units = tuple(_with_rows(unit) if isinstance(unit, Group) else unit for unit in units)
     buffers = plan(units, {*stage.kept, *stage.stores}, graph.outputs, target.overwrites, sections)
-    return PlannedStage(_Builder(stage, buffers).routine(units), graph, buffers, units)
+    return PlannedStage(_RoutineBuilder(stage, buffers).routine(units), graph, buffers, units)
 
 
 def _with_rows(group: Group) -> Group:
@@ -148,7 +148,7 @@ def _with_rows(group: Group) -> Group:
     return replace(group, written=group.written | group.passing, passing=frozenset())
 
 
-class _Builder:
+class _RoutineBuilder:
     """Collects slots and statements."""
 
     def __init__(self, stage: Stage, buffers: Buffers) -> None:
@@ -268,17 +268,17 @@ class _Builder:
     def _loop(self, group: Group) -> None:
         writer = _LoopWriter(self, group)
         axis = group.nodes[0].axis
-        loop = Loop(tuple(writer.buffers.values()), writer.sweeps, axis.rank > 0)
+        loop = FusedLoop(tuple(writer.buffers.values()), writer.sweeps, axis.rank > 0)
         self._add(Statement("loop", axis, loop=loop, slots=tuple(writer.buffers)))
 
 
 class _LoopWriter:
     """Describes a group as a loop: its `buffers`, by the numbers of their slots, and its `sweeps`."""
 
-    def __init__(self, builder: _Builder, group: Group) -> None:
+    def __init__(self, builder: _RoutineBuilder, group: Group) -> None:
         self.builder = builder
         self.group = group
-        self.buffers: dict[int, Buffer] = {}
+        self.buffers: dict[int, LoopBuffer] = {}
         self.sweeps = tuple(self._sweep(sweep) for sweep in group.sweeps)
 
     def _sweep(self, nodes: Sequence[Node]) -> Sweep:
@@ -322,8 +322,8 @@ class _LoopWriter:
         if root in self.group.passing or root.axis.rank == 0:  # one row, the same for all
             seen = seen.at(root, 0, 0)
         slot = self.builder._home(root)
-        buffer = self.buffers.get(slot, Buffer(root.dtype, root.ndim + (seen.row > 0), written=False))
-        self.buffers[slot] = Buffer(buffer.dtype, buffer.ndim, written=buffer.written or written)
+        buffer = self.buffers.get(slot, LoopBuffer(root.dtype, root.ndim + (seen.row > 0), written=False))
+        self.buffers[slot] = LoopBuffer(buffer.dtype, buffer.ndim, written=buffer.written or written)
         return Element(list(self.buffers).index(slot), seen.row, seen.offset, seen.strides)
 
 

@@ -35,7 +35,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from foldbatch.static.loops import Loop
+from foldbatch.static.loops import FusedLoop
 from foldbatch.static.op import Axis
 from foldbatch.static.places import Place
 from foldbatch.types import TensorType
@@ -77,7 +77,7 @@ class Statement:
     reads: tuple[Place, ...] = ()
     write: Place | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
-    loop: Loop | None = None
+    loop: FusedLoop | None = None
     slots: tuple[int, ...] = ()
 
     @property

@@ -95,7 +95,7 @@ def _nested(items: Iterator[Row], extents: Sequence[int]) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Read:
+class TensorRead:
     """What one feed of a cell read of tensors that require gradients."""
 
     cell: int  # the cell's number
@@ -115,7 +115,7 @@ class TensorReads:
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
-        self.found: list[Read] = []
+        self.found: list[TensorRead] = []
         self.refused: BackendError | None = None
 
     def look(self, model: Model, data: Sequence[Sequence[list[Any]]]) -> None:
@@ -143,7 +143,7 @@ class TensorReads:
         for n, row in zip(places, numbers, strict=True):
             items[n] = row
         if values.requires_grad:
-            self.found.append(Read(k, i, values, self._counts[k] + np.array(places, np.int64)))
+            self.found.append(TensorRead(k, i, values, self._counts[k] + np.array(places, np.int64)))
 
 
 def numbers_of(tensor: torch.Tensor) -> NDArray[Any]:
@@ -208,7 +208,7 @@ class BackwardCall:
 
     held: WaitingBatch  # the batch
     parameters: Sequence[Parameter]  # those that gradients are wanted of
-    reads: Sequence[Read]  # the data that gradients are wanted of
+    reads: Sequence[TensorRead]  # the data that gradients are wanted of
     traced: Sequence[int]  # the numbers of the examples that were read now
     sparse: bool  # whether gradients of tables stay sparse
 
@@ -251,7 +251,7 @@ class BackwardCall:
             )
         return as_tensor(gradient).to(dtype)
 
-    def _of_read(self, gradients: Gradients, read: Read) -> torch.Tensor:
+    def _of_read(self, gradients: Gradients, read: TensorRead) -> torch.Tensor:
         places = read.places
         own = np.concatenate(
             [

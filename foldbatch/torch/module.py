@@ -35,7 +35,7 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.static.graph import reachable
 from foldbatch.torch.gradients import (
     BackwardCall,
-    Read,
+    TensorRead,
     TensorReads,
     nothing_of,
     settle,
@@ -482,7 +482,7 @@ class Module(ParameterModule):
 
     def _traced(
         self, batch: Planned | Sequence[Any], variant: Variant, decide: Decide | None = None
-    ) -> tuple[ReadyModel, list[Trace], list[Read], Sequence[int]]:
+    ) -> tuple[ReadyModel, list[Trace], list[TensorRead], Sequence[int]]:
         """Return what runs traces, the traces, what was read of tensors now, and from which examples."""
         reads = TensorReads()
         traced: Sequence[int] = ()
@@ -503,7 +503,7 @@ class Module(ParameterModule):
             self._refuse_tensors(reads.found)
         return ready, traces, reads.found, traced
 
-    def _refuse_tensors(self, found: Sequence[Read]) -> None:
+    def _refuse_tensors(self, found: Sequence[TensorRead]) -> None:
         """Refuse tensors that require gradients where what is read is kept."""
         if found:
             where = self.program.model.feeds[found[0].cell][found[0].feed].where

@@ -130,7 +130,7 @@ SEEN_THROUGH: Final = (CellType, BuiltinMethodType, partial)
 
 
 @dataclass(slots=True)
-class Table:
+class RowNames:
     """Names of rows."""
 
     source: Any  # what lists them; a dict may get more while training
@@ -146,7 +146,7 @@ class Table:
         return self.digests
 
 
-def tables(program: Program) -> dict[str, Table]:
+def tables(program: Program) -> dict[str, RowNames]:
     """Return the names of rows that a program's tracing functions know, table by table.
 
     >>> import foldbatch as fb
@@ -155,7 +155,7 @@ def tables(program: Program) -> dict[str, Table]:
     >>> {name: table.names for name, table in found.items()}
     {'vocabulary': ['<unk>', 'good', 'film']}
     """
-    found: dict[str, Table] = {}
+    found: dict[str, RowNames] = {}
     seen: dict[int, object] = {}
     stack: list[Any] = [*program.lowered.reached][::-1]
     while stack:
@@ -169,13 +169,13 @@ def tables(program: Program) -> dict[str, Table]:
         elif all(names != table.names for table in found.values()):
             kind = "vocabulary" if isinstance(value, Vocabulary) else "names of rows"
             number = sum(name.startswith(kind) for name in found)
-            found[f"{kind} {number + 1}" if number else kind] = Table(
+            found[f"{kind} {number + 1}" if number else kind] = RowNames(
                 value, names, digests(names), len(value)
             )
     return found
 
 
-def check_names(present: Mapping[str, Table], kept: Mapping[str, Digests], where: str) -> None:
+def check_names(present: Mapping[str, RowNames], kept: Mapping[str, Digests], where: str) -> None:
     """Refuse rows whose names are not those that a checkpoint was trained with; more may have come.
 
     Raises:
@@ -313,7 +313,7 @@ class TrainingStart:
     settings: Facts = field(default_factory=dict)  # of the optimizer, as they were given
     examples: Digests = field(default_factory=lambda: digests(()))  # a digest of each, ``[n] uint64``
     dev: Digests = field(default_factory=lambda: digests(()))  # the same of the dev set
-    tables: Mapping[str, Table] = field(default_factory=dict)  # the names of rows
+    tables: Mapping[str, RowNames] = field(default_factory=dict)  # the names of rows
 
     @classmethod
     def of(

@@ -306,7 +306,7 @@ def parse_conllu(
 
 
 @dataclass(slots=True)
-class _Draft:
+class _SentenceDraft:
     name: str
     comments: list[str] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
@@ -420,18 +420,18 @@ def _cycle(sentence: Sentence, reached: set[int]) -> list[int]:
 
 
 def _parse(pieces: Iterable[TextPiece], *, allow_empty: bool) -> Iterator[Sentence]:
-    draft: _Draft | None = None
+    draft: _SentenceDraft | None = None
     any_sentence = False
     end = ""
     for piece in whole_pieces(pieces, "\n"):
-        draft = draft or _Draft(piece.name)
+        draft = draft or _SentenceDraft(piece.name)
         for number, line in enumerate(piece.text.removesuffix("\n").split("\n"), piece.line):
             if line.strip():
                 draft.take(line.removesuffix("\r"), number)
             elif draft.begun:
                 any_sentence = True
                 yield draft.finish()
-                draft = _Draft(piece.name)
+                draft = _SentenceDraft(piece.name)
         end = piece.where(len(piece.text))
     if draft is not None and draft.begun:
         any_sentence = True

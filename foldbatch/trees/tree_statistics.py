@@ -23,7 +23,7 @@ WORDS = 100  # most frequent words that are kept
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class NumberSpread:
     """How a number is spread over the trees; zeros where there are none.
 
     >>> print(Spread(1, 2.0, 3.5, 9))
@@ -46,8 +46,8 @@ class TreeStatistics:
     trees: int  # how many trees
     nodes: int  # how many nodes, of all trees
     leaves: int  # how many of them have no children
-    sizes: Spread  # nodes a tree
-    heights: Spread  # levels below the root of a tree
+    sizes: NumberSpread  # nodes a tree
+    heights: NumberSpread  # levels below the root of a tree
     # numbers of children of inner nodes, with how many nodes have so many; ascending
     arities: tuple[tuple[int, int], ...]
     labels: tuple[tuple[Label, int], ...]  # labels with how many nodes have them, the most frequent first
@@ -109,16 +109,16 @@ def tree_statistics(trees: Iterable[Tree]) -> TreeStatistics:
     )
 
 
-def _spread(counts: Mapping[int, int]) -> Spread:
+def _spread(counts: Mapping[int, int]) -> NumberSpread:
     if not counts:
-        return Spread(0, 0.0, 0.0, 0)
+        return NumberSpread(0, 0.0, 0.0, 0)
     values = np.array(sorted(counts))
     times = np.array([counts[value] for value in values.tolist()])
     ends = np.cumsum(times)
     total = int(ends[-1])
     middle = values[np.searchsorted(ends, [(total - 1) // 2, total // 2], side="right")]
     mean = float(values @ times) / total
-    return Spread(int(values[0]), float(middle.mean()), mean, int(values[-1]))
+    return NumberSpread(int(values[0]), float(middle.mean()), mean, int(values[-1]))
 
 
 def _listed(pairs: tuple[tuple[Label, int], ...], count: int | None = None) -> str:

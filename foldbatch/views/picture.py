@@ -28,7 +28,7 @@ from foldbatch.system.svg import INK, PAPER, element, page, text
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DrawnCall:
     """A call."""
 
     example: int  # its number in the batch
@@ -49,7 +49,7 @@ class DrawnStep:
 
 def calls_of(
     batch: ScheduledBatch, cells: Sequence[CellSignature]
-) -> tuple[tuple[Call, ...], tuple[DrawnStep, ...]]:
+) -> tuple[tuple[DrawnCall, ...], tuple[DrawnStep, ...]]:
     """Return the calls of a batch, those that are read first, and the steps in order."""
     trace = batch.merged.trace
     numbers = range(len(cells))
@@ -63,11 +63,11 @@ def calls_of(
         (int(base), k, i) for k, rows in enumerate(trace.calls) for i, base in enumerate(rows[:, 0])
     )
     maker: dict[int, int] = {}  # by the number of a value, the number of the call that makes it
-    calls: list[Call] = []
+    calls: list[DrawnCall] = []
     for base, k, i in sweep:
         maker |= dict.fromkeys(range(base, base + len(cells[k].outputs)), len(calls))
         sources = tuple(dict.fromkeys(maker[value] for value in reads[k][i]))
-        calls.append(Call(int(examples[k][i]), k, int(step_of[k][i]), sources, bool(runs[k][i])))
+        calls.append(DrawnCall(int(examples[k][i]), k, int(step_of[k][i]), sources, bool(runs[k][i])))
     return tuple(calls), steps
 
 
@@ -123,7 +123,7 @@ _RADIUS, _ACROSS, _UP, _MARGIN, _APART, _LINE = 9.0, 26.0, 44.0, 24.0, 30.0, 18.
 class Picture:
     """Calls with their places."""
 
-    calls: tuple[Call, ...]  # in an order in which those that are read come first
+    calls: tuple[DrawnCall, ...]  # in an order in which those that are read come first
     steps: tuple[DrawnStep, ...]  # in the order in which they run
     names: tuple[str, ...]  # of the cells
     places: tuple[Place, ...]  # of each call, x and y in pixels
@@ -183,7 +183,7 @@ def picture(program: Program | Any, examples: Iterable[Any]) -> Picture:
     return Picture(calls, steps, tuple(cell.name for cell in cells), *_placed(calls))
 
 
-def _placed(calls: Sequence[Call]) -> tuple[tuple[Place, ...], Place]:
+def _placed(calls: Sequence[DrawnCall]) -> tuple[tuple[Place, ...], Place]:
     """Return a place for each call, and the size of the picture.
 
     A call stands above the calls that it reads, in the middle. Examples stand side by side.

@@ -15,7 +15,7 @@ ARRAY_ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.llvm)]
 
 def _program(trees, engine: str, hidden: int = 8) -> fb.Program:
     if engine == "llvm":
-        pytest.importorskip("llvm")
+        pytest.importorskip("llvmlite")
     vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())
     return fb.compile(tree_lstm(hidden, vocabulary), engine, threads=1)
 

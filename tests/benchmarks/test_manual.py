@@ -51,7 +51,7 @@ def test_loss_and_gradients_are_those_of_the_oracle(batch, leaves, parts, by_nod
 @pytest.mark.llvm
 def test_compiled_loops_compute_what_numpy_does():
     """In float32, up to rounding."""
-    pytest.importorskip("llvm")
+    pytest.importorskip("llvmlite")
     program, trees = program_and_trees(0, 3)
     compiled = Manual(shape_of(trees[0]), 3, program.params)
     assert compiled._parts[0].loops.gates is not manual._gates

@@ -7,7 +7,7 @@ import numpy as np
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import numpy as numpy_engine
-from foldbatch.engines.bindings import Constant, bind
+from foldbatch.engines.bindings import ConstantKey, bind
 from foldbatch.engines.facts import fact_names
 from foldbatch.engines.launch import BASE, INDEX, SPARE, STORES, binding
 from foldbatch.model.model import Model
@@ -42,9 +42,9 @@ def test_scratch_is_shared_by_all_kernels() -> None:
 def test_an_array_is_one_constant_however_often_it_is_read() -> None:
     """Two of the same numbers are two: they are told apart by identity, as parameters are."""
     one, same = np.ones(3), np.ones(3)
-    assert Constant(one) == Constant(one) != Constant(same)
-    assert len({Constant(one), Constant(one), Constant(same)}) == 2
-    assert Constant(one) != one.tolist()
+    assert ConstantKey(one) == ConstantKey(one) != ConstantKey(same)
+    assert len({ConstantKey(one), ConstantKey(one), ConstantKey(same)}) == 2
+    assert ConstantKey(one) != one.tolist()
 
 
 def test_facts_stand_where_schedules_differ() -> None:

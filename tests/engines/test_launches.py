@@ -13,7 +13,7 @@ import foldbatch as fb
 from foldbatch.engines import numpy as numpy_engine
 from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch
-from foldbatch.engines.bindings import MIRROR, Bound, Constant, KernelKey, bind, launch_tables
+from foldbatch.engines.bindings import MIRROR, Bound, ConstantKey, KernelKey, bind, launch_tables
 from foldbatch.engines.engine import EngineSettings
 from foldbatch.engines.launch import (
     BASE,
@@ -147,7 +147,7 @@ def _check_binding(
         case _:
             name: dict[str, Any] = {
                 "parameter": ("parameter", number),
-                "constant": ("constant", Constant(number) if kind == "constant" else None),
+                "constant": ("constant", ConstantKey(number) if kind == "constant" else None),
                 "feed": ("feed" if slot else "input", k, number),
                 "kept": ("kept", k, number),
                 "loss": ("loss", k, number),

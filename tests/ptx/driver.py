@@ -13,7 +13,7 @@ from weakref import finalize
 import numpy as np
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import HEADER, Product
+from foldbatch.engines.cuda.drivers.driver import HEADER, MatrixProduct
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.engines.engine import DEFAULTS, LAUNCHES, Backend, EngineSettings
 from foldbatch.model.model import Model
@@ -210,7 +210,7 @@ class PtxDriver(Emulator):
         self.enqueue(stream, _touched, "fill", pointer, nbytes, True)
         super().fill(pointer, byte, nbytes, stream)
 
-    def multiply(self, product: Product, stream: Any) -> None:
+    def multiply(self, product: MatrixProduct, stream: Any) -> None:
         self.enqueue(stream, _watched, product)
         super().multiply(product, stream)
 
@@ -223,7 +223,7 @@ def _touched(what: str, pointer: int, nbytes: int, writes: bool | None) -> None:
         raise PtxFaultError(kind, f"{what}: {kind}, {nbytes} bytes from address {pointer:#x} on")
 
 
-def _watched(p: Product) -> None:
+def _watched(p: MatrixProduct) -> None:
     """Check the matrices of products row by row."""
     if not p.count * p.m * p.n:
         return

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.drivers.driver import Product
+from foldbatch.engines.cuda.drivers.driver import MatrixProduct
 from tests.ptx.driver import Memory, PtxDriver, loaded
 from tests.ptx.machine import PtxFaultError
 from tests.ptx.needed import needs_ptx
@@ -24,11 +24,11 @@ def filled(driver: PtxDriver, *shape: int) -> Memory:
     return memory
 
 
-def products(driver: PtxDriver) -> tuple[Product, list[Memory]]:
+def products(driver: PtxDriver) -> tuple[MatrixProduct, list[Memory]]:
     """Return a product of [2, 3] by [3, 4] over memory of just that size."""
     memory = [filled(driver, 2, 3), filled(driver, 3, 4), driver.allocate(32)]
     a, b, c = (each.pointer for each in memory)
-    return Product("float32", 2, 4, 3, a, b, c, 3, 4, 4), memory
+    return MatrixProduct("float32", 2, 4, 3, a, b, c, 3, 4, 4), memory
 
 
 def test_a_product_reads_and_writes_its_matrices() -> None:

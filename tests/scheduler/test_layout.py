@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.scheduler.layout import LAYOUTS, Layout, Rows, element_order, values_read
+from foldbatch.scheduler.layout import LAYOUTS, Layout, RowNumbering, element_order, values_read
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.schedule import Schedule
@@ -129,7 +129,7 @@ def _built(cells: tuple[CellSignature, ...], *calls: list[list[int]]) -> Schedul
 
 def test_append_numbers_only_values_without_a_row() -> None:
     """In order, behind the rows that are used."""
-    rows = Rows(np.array([-1, 5, -1, -1]), [6, 0])
+    rows = RowNumbering(np.array([-1, 5, -1, -1]), [6, 0])
     rows.append(0, np.array([3, 1, 0]))
     assert rows.of_value.tolist() == [7, 5, -1, 6]
     assert rows.used == [8, 0]

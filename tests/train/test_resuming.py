@@ -16,7 +16,7 @@ from foldbatch.errors import ReadError, TrainingError
 from foldbatch.system import files
 from foldbatch.train import Checkpoints, Trainer
 from foldbatch.train.contents import digests
-from foldbatch.train.resuming import GROUPS, Table, _grouped, check_names, read_state, tables, write_state
+from foldbatch.train.resuming import GROUPS, RowNames, _grouped, check_names, read_state, tables, write_state
 from foldbatch.trees import Vocabulary
 from tests.kills import kill
 from tests.train.small import DEV, EXAMPLES, trainer
@@ -269,7 +269,7 @@ def test_rows_without_names_are_counted(numbers, names):
 
 
 def table(*words):
-    return {"vocabulary": Table(None, list(words), digests(words))}
+    return {"vocabulary": RowNames(None, list(words), digests(words))}
 
 
 def kept(*words):
@@ -296,7 +296,7 @@ def test_rows_keep_their_names_and_new_ones_may_come(present, before, found):
 
 def test_digests_follow_a_dict_that_grows():
     ids = {"a": 0}
-    one = Table(ids, ["a"], digests(["a"]), 1)
+    one = RowNames(ids, ["a"], digests(["a"]), 1)
     assert one.refresh() is one.digests
     ids["b"] = 1
     np.testing.assert_array_equal(one.refresh(), digests(["a", "b"]))

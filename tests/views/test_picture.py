@@ -12,7 +12,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import ExampleError
-from foldbatch.views.picture import Call, DrawnStep, calls_of, colour, draw_schedule, picture
+from foldbatch.views.picture import DrawnCall, DrawnStep, calls_of, colour, draw_schedule, picture
 from tests.views.drawn import TREES, WORDS, tree_model, word_tree
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -81,7 +81,9 @@ def test_too_much_to_draw_is_refused():
         draw_schedule(fb.compile(model), [range(3000)])
 
 
-def calls_in(program: fb.Program, examples: Sequence[Any]) -> tuple[tuple[Call, ...], tuple[DrawnStep, ...]]:
+def calls_in(
+    program: fb.Program, examples: Sequence[Any]
+) -> tuple[tuple[DrawnCall, ...], tuple[DrawnStep, ...]]:
     """Return the calls of a batch and its steps."""
     return calls_of(fb.program.schedule(program, program.prepare(examples)), program.model.signatures)
 

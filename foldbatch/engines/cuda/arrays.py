@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from foldbatch.engines.cuda import gradients
-from foldbatch.engines.cuda.drivers.driver import Buffer
+from foldbatch.engines.cuda.drivers.driver import DeviceBuffer
 from foldbatch.params.parameters import Array, Remote, SparseRows
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
     def __init__(
         self,
         device: Device,
-        buffer: Buffer,
+        buffer: DeviceBuffer,
         shape: tuple[int, ...],
         dtype: str,
         offset: int = 0,

@@ -21,8 +21,8 @@ from foldbatch.engines.cuda.capacities import fit, learn
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers.driver import Graph
 from foldbatch.engines.cuda.kernels import Kernel
-from foldbatch.engines.cuda.packing import Packed, Spaced, pack
-from foldbatch.engines.cuda.steps import Step, steps_of
+from foldbatch.engines.cuda.packing import PackedBatch, Spaced, pack
+from foldbatch.engines.cuda.steps import LaunchStep, steps_of
 from foldbatch.engines.facts import facts_of
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Captures
@@ -57,7 +57,7 @@ class Room:
     """
 
     tables: Directions
-    steps: tuple[Sequence[Step], Sequence[Step]]
+    steps: tuple[Sequence[LaunchStep], Sequence[LaunchStep]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class InClass:
     rooms: Rooms
     room: Room
     placed: Placed
-    packed: Packed
+    packed: PackedBatch
 
 
 class Captured:
@@ -151,7 +151,7 @@ class Captured:
 
     def _packed(
         self, rooms: Rooms, full: Directions, placed: Placed, ids: dict[tuple[int, int], Ints]
-    ) -> Packed:
+    ) -> PackedBatch:
         """Return the table of a batch of a class."""
         model, schedule = self._bound.model, placed.schedule
         bounds = np.array([(start, stop) for _, _, start, stop in schedule.steps], np.int64).reshape(-1, 2)

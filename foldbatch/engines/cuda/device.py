@@ -14,7 +14,7 @@ import numpy as np
 from foldbatch.engines.cuda import row_kernels
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.common import TEXT
-from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Event, Function
+from foldbatch.engines.cuda.drivers.driver import DeviceBuffer, Driver, Event, Function
 from foldbatch.engines.cuda.faults import Faults
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system.forks import start_in_each_process
@@ -78,7 +78,7 @@ class Device:
         """Return the names of the kernels loaded so far, by the identity of their functions."""
         return {id(kernel): name for (_, name), kernel in self._kernels.items()}
 
-    def allocate(self, nbytes: int) -> Buffer:
+    def allocate(self, nbytes: int) -> DeviceBuffer:
         """Return memory with any content."""
         return self.driver.allocate(max(1, nbytes))
 

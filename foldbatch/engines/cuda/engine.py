@@ -19,13 +19,13 @@ from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.memory import DeviceMemory
-from foldbatch.engines.cuda.packing import SUMMED, Packed, pack
+from foldbatch.engines.cuda.packing import SUMMED, PackedBatch, pack
 from foldbatch.engines.cuda.run import CudaRun
 from foldbatch.engines.cuda.staging import Staging
-from foldbatch.engines.cuda.steps import Step, steps_of
+from foldbatch.engines.cuda.steps import LaunchStep, steps_of
 from foldbatch.engines.cuda.texts.expressions import TARGET
 from foldbatch.engines.cuda.updates import updates
-from foldbatch.engines.cuda.walk import Walker
+from foldbatch.engines.cuda.walk import StepWalker
 from foldbatch.engines.cuda.watching import StreamsWatched
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Launched
@@ -37,7 +37,7 @@ EACH = ("gradient", "input", "metric", "feed")  # what a batch brings, at addres
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class PhaseKernels:
     """The kernels of one phase of a model.
 
     Attributes:
@@ -49,7 +49,7 @@ class Phase:
 
     bound: Bound
     kernels: Sequence[Kernel]
-    walker: Walker
+    walker: StepWalker
     constants: dict[int, Any]
 
     @property
@@ -92,11 +92,11 @@ class Ready:
         fixed: ``[buffers] bool``: whether a buffer is not brought anew by each batch.
     """
 
-    phase: Phase
+    phase: PhaseKernels
     batch: ScheduledBatch
     tables: Directions
-    packed: Packed
-    steps: tuple[Sequence[Step], Sequence[Step]]
+    packed: PackedBatch
+    steps: tuple[Sequence[LaunchStep], Sequence[LaunchStep]]
     placed: InClass | None
     looks: bool
     cleared: tuple[tuple[int, int], ...]
@@ -167,16 +167,16 @@ class CudaEngine:
         return None
 
     @cached_property
-    def training(self) -> Phase:
+    def training(self) -> PhaseKernels:
         """The kernels that train, made when they are first needed."""
         return self._phase(training=True)
 
     @cached_property
-    def inference(self) -> Phase:
+    def inference(self) -> PhaseKernels:
         """The kernels that infer, made when they are first needed."""
         return self._phase(training=False)
 
-    def _phase(self, *, training: bool) -> Phase:
+    def _phase(self, *, training: bool) -> PhaseKernels:
         bound = bind(self.model, TARGET, training=training)
         kernels = kernels_of(bound)
         text = "\n".join(kernel.text for kernel in kernels)
@@ -187,7 +187,7 @@ class CudaEngine:
             number: self.device.put(np.asarray(constant.array))
             for constant, number in bound.brought["constant"]
         }
-        return Phase(bound, kernels, Walker(self.device, functions), constants)
+        return PhaseKernels(bound, kernels, StepWalker(self.device, functions), constants)
 
     def memory(self) -> Memory:
         """Return memory for batches that run one after the other."""
@@ -235,7 +235,7 @@ class CudaEngine:
         ready = Ready(phase, batch, tables, packed, steps, placed, looks, (), (), rows, heights, phase.fixed)
         return replace(ready, cleared=tuple(self._cleared(ready)), flagged=tuple(_flagged(ready)))
 
-    def _rows_of(self, key: tuple[int, int], placed: InClass | None, packed: Packed) -> int:
+    def _rows_of(self, key: tuple[int, int], placed: InClass | None, packed: PackedBatch) -> int:
         """Return how many targets a sum of rows has at most."""
         if placed is None:
             return len(packed.sums[key][1])

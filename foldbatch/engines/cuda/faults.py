@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MANY = 1024  # updates that nobody asked about, after which the word is read: their records take memory
 
 
-class Update(NamedTuple):
+class GuardedUpdate(NamedTuple):
     """An update under way.
 
     Attributes:
@@ -43,7 +43,7 @@ class Faults:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._updates: list[Update] = []
+        self._updates: list[GuardedUpdate] = []
         self._next = 1
         self.word: DeviceArray = device.empty((1,), "int64")
         device.driver.fill(self.word.pointer, 0, 8, device.stream)
@@ -67,7 +67,7 @@ class Faults:
             undo: takes back what the host counts for this update.
         """
         code = self._next
-        self._updates.append(Update(code, names, undo))
+        self._updates.append(GuardedUpdate(code, names, undo))
         self._next += 1 + len(names)
         return code
 

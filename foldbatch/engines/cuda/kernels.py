@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from foldbatch.engines.bindings import Bound, KernelKey
 from foldbatch.engines.cuda.matrices import Multiplied
-from foldbatch.engines.cuda.parts import Cut, Part
+from foldbatch.engines.cuda.parts import RoutineCut, RoutinePart
 from foldbatch.engines.cuda.texts.kernel_text import CALLS, INDEX_AT, START, KernelText, Setting, indented
 from foldbatch.engines.cuda.texts.lines import SHARED
 from foldbatch.model.model import Model
@@ -25,7 +25,7 @@ SUMMED = (32, 32)  # threads of a block that adds up rows: columns, and rows at 
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class LevelTask:
     """A kernel, or a product, that a level runs.
 
     Attributes:
@@ -66,7 +66,7 @@ class Kernel:
 
     routine: Routine
     setting: Setting
-    tasks: tuple[Task, ...]
+    tasks: tuple[LevelTask, ...]
     text: str
 
 
@@ -81,11 +81,11 @@ def kernels_of(bound: Bound) -> list[Kernel]:
 def kernel_of(model: Model, key: KernelKey, routine: Routine, name: str) -> Kernel:
     """Return what a level of a routine runs; the names of its kernels begin with `name`."""
     widths, arenas = _operands(model, key, routine)
-    cut = Cut(routine, widths, arenas)
+    cut = RoutineCut(routine, widths, arenas)
     parts = cut.cut()
     whole = key.stage in ("before", "after")
     setting = Setting(routine, key.cell, widths, frozenset(cut.copied), whole, cut.added)
-    writer = _Writer(setting, name, arenas)
+    writer = _KernelWriter(setting, name, arenas)
     for part in parts:
         writer.add(part)
     writer.finish()
@@ -107,24 +107,24 @@ def _operands(model: Model, key: KernelKey, routine: Routine) -> tuple[dict[int,
 
 
 @dataclass(slots=True)
-class _Writer:
+class _KernelWriter:
     """Collects parts until one does not fit, and then writes a kernel of them."""
 
     setting: Setting
     name: str
     arenas: Mapping[int, int]
-    tasks: list[Task] = field(default_factory=list)
+    tasks: list[LevelTask] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    together: list[Part] = field(default_factory=list)
-    planned: list[Part] = field(default_factory=list)
+    together: list[RoutinePart] = field(default_factory=list)
+    planned: list[RoutinePart] = field(default_factory=list)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: RoutinePart) -> None:
         """Append a part."""
         if part.planned >= 0:  # after what stores and adds to other arenas, so that this is one kernel
             self.planned.append(part)
         elif part.multiplied is not None:
             self._flush()
-            self.tasks.append(Task("", part.axis, multiplied=part.multiplied))
+            self.tasks.append(LevelTask("", part.axis, multiplied=part.multiplied))
         elif part.whole or (part.axis is UNBATCHED and part.elements > LARGE and SHARED not in part.writes):
             self._flush()
             self._alone(part)
@@ -142,7 +142,7 @@ class _Writer:
             self._alone(part)
         self.planned.clear()
 
-    def _meets(self, part: Part) -> bool:
+    def _meets(self, part: RoutinePart) -> bool:
         """Whether others that wait may write the rows of the arena to which a part adds."""
         others = [*self.together, *self.planned]
         written = {slot for other in self.together for slot in other.writes if slot in self.arenas}
@@ -188,9 +188,9 @@ class _Writer:
         x = min(WIDE, _power_of_two(max(part.elements for part in parts)))
         taken = tuple(part.taken for part in parts) if all(part.taken >= 0 for part in parts) else ()
         stored = tuple(part.stored for part in parts) if all(part.stored >= 0 for part in parts) else ()
-        self._write(text, loop, Task("", axis, (x, BLOCK // x), taken=taken, stored=stored))
+        self._write(text, loop, LevelTask("", axis, (x, BLOCK // x), taken=taken, stored=stored))
 
-    def _alone(self, part: Part) -> None:
+    def _alone(self, part: RoutinePart) -> None:
         """Write a kernel of one part, cut along its elements."""
         text = KernelText(self.setting)
         body = part.lines(text)
@@ -198,20 +198,20 @@ class _Writer:
             return
         if part.planned >= 0:
             x = min(WIDE, _power_of_two(part.elements))
-            self._write(text, body, Task("", part.axis, (x, BLOCK // x), planned=part.planned))
+            self._write(text, body, LevelTask("", part.axis, (x, BLOCK // x), planned=part.planned))
         elif part.clears:
             x = min(WIDE, _power_of_two(part.elements))
-            self._write(text, body, Task("", part.axis, (x, BLOCK // x), clears=True))
+            self._write(text, body, LevelTask("", part.axis, (x, BLOCK // x), clears=True))
         elif part.whole:
             barrier = any("BARRIER" in line for line in body)
             threads = SUMMED if barrier else (BLOCK, 1)
-            self._write(text, body, Task("", part.axis, threads, part.elements))
+            self._write(text, body, LevelTask("", part.axis, threads, part.elements))
         else:
             lanes = "const i8 r = 0, lane = BLOCK * LANES_X + LANE_X, lanes = BLOCKS * LANES_X;"
             lines = [lanes, "(void)r;", *text.declared(body)]
-            self._write(text, lines, Task("", part.axis, (BLOCK, 1), part.elements))
+            self._write(text, lines, LevelTask("", part.axis, (BLOCK, 1), part.elements))
 
-    def _write(self, text: KernelText, lines: Sequence[str], task: Task) -> None:
+    def _write(self, text: KernelText, lines: Sequence[str], task: LevelTask) -> None:
         name = f"{self.name}_{len(self.texts)}"
         last = ", i8 plan" if task.planned >= 0 else ""
         kernel = "KERNEL" if task.threads[0] * task.threads[1] <= BLOCK else "KERNEL_WIDE"

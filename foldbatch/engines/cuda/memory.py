@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import Buffer
+from foldbatch.engines.cuda.drivers.driver import DeviceBuffer
 from foldbatch.engines.launch import Ints
 from foldbatch.types import TensorType
 
@@ -49,7 +49,7 @@ class DeviceMemory:
         self._poisoned = poisoned
         self._own = np.array([type_ is not None for type_ in types], bool)
         self._capacity = np.zeros(len(types), np.int64)
-        self.held: list[Buffer | Any] = [None] * len(types)
+        self.held: list[DeviceBuffer | Any] = [None] * len(types)
         self.addresses = np.zeros(len(types), np.int64)
 
     def fit(self, heights: Ints) -> None:

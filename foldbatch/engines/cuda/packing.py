@@ -64,7 +64,7 @@ class Direction:
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedBatch:
     """A batch's packed table, but for the addresses.
 
     Attributes:
@@ -99,7 +99,7 @@ class Packed:
 
 
 @dataclass(slots=True)
-class _Runs:
+class _IntegerRuns:
     """Runs of numbers of a dtype, one after the other."""
 
     dtype: str
@@ -123,7 +123,7 @@ def pack(
     schedule: Schedule,
     ids: Mapping[tuple[int, int], Ints],
     spaced: Spaced | None = None,
-) -> Packed:
+) -> PackedBatch:
     """Return the packed table of a batch.
 
     Args:
@@ -135,7 +135,7 @@ def pack(
         spaced: the rooms.
     """
     forward = tables.forward
-    wide, runs = _Runs("int64"), _Runs("int32")
+    wide, runs = _IntegerRuns("int64"), _IntegerRuns("int32")
     head = np.zeros(HEADER + len(bound.types) + SUMMED * len(ids), np.int64)
     wide.add(head)
     runs.add(forward.index, 1)  # so that no other place is 0, which stands for none
@@ -180,10 +180,10 @@ def pack(
     head[INDEX_AT], head[ADDRESSES_AT] = 2 * wide.end, HEADER
     runs.add(np.zeros(runs.end % 2))
     numbers = np.concatenate([*wide.parts, np.concatenate(runs.parts).view(np.int64)])
-    return Packed(numbers, first, second, sums, zeros, wholes)
+    return PackedBatch(numbers, first, second, sums, zeros, wholes)
 
 
-def _maps(bound: Bound, spaced: Spaced, runs: _Runs) -> dict[int, list[int]]:
+def _maps(bound: Bound, spaced: Spaced, runs: _IntegerRuns) -> dict[int, list[int]]:
     """Return, per cell, where it is told which ranks are calls, and which elements there are."""
     summed = {k for (k, _), _ in bound.brought["loss"]}
     maps: dict[int, list[int]] = {}
@@ -243,7 +243,7 @@ def _plans(
     table: LaunchTable,
     full: LaunchTable | None,
     spaced: Spaced | None,
-    runs: _Runs,
+    runs: _IntegerRuns,
 ) -> dict[tuple[int, int, int], tuple[int, int]]:
     """Append plans of what launches add to rows that do not follow each other; return where they are."""
     found = {}

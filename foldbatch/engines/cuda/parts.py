@@ -1,7 +1,8 @@
 """A routine taken apart: what one kernel can do of it, and what takes a kernel, or a library, of its own.
 
-A `Part` computes a row from the same row of other slots (or, along calls, from the elements of the call's
-sequence). So a kernel may do several parts of one axis one after the other, with a barrier between at most.
+A `RoutinePart` computes a row from the same row of other slots (or, along calls, from the elements of the
+call's sequence). So a kernel may do several parts of one axis one after the other, with a barrier between at
+most.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Lines = Callable[[KernelText], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RoutinePart:
     """A step of a routine.
 
     Attributes:
@@ -60,7 +61,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Cut:
+class RoutineCut:
     """A routine under way to parts.
 
     Attributes:
@@ -78,10 +79,10 @@ class Cut:
     arenas: Mapping[int, int]
     copied: set[int] = field(default_factory=set)
     added: dict[int, int] = field(default_factory=dict)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[RoutinePart] = field(default_factory=list)
     _taken: set[int] = field(default_factory=set)
 
-    def cut(self) -> list[Part]:
+    def cut(self) -> list[RoutinePart]:
         """Return the parts, in order."""
         self.copied |= {n for n, slot in self._operands() if self.widths.get(n, 1) > 1}
         found = [part for statement in self.routine.statements for part in self._statement(statement)]
@@ -93,7 +94,7 @@ class Cut:
             self._add(part)
         return self.parts
 
-    def _added(self, found: Sequence[Part]) -> Iterator[tuple[int, int]]:
+    def _added(self, found: Sequence[RoutinePart]) -> Iterator[tuple[int, int]]:
         """Yield what `added` says."""
         slots = self.routine.slots
         ends = [(n, n) for n, slot in enumerate(slots) if slot.binding.kind == "store"]
@@ -114,7 +115,7 @@ class Cut:
         slots = enumerate(self.routine.slots)
         return [(n, slot) for n, slot in slots if slot.binding.kind in ("operand", "cotangent")]
 
-    def _add(self, part: Part) -> None:
+    def _add(self, part: RoutinePart) -> None:
         """Append a part; before it, those that copy rows together that it reads."""
         for number in sorted(part.reads - self._taken - {SHARED}):
             slot = self.routine.slots[number]
@@ -122,7 +123,7 @@ class Cut:
             if number in self.copied or summed:
                 self._taken.add(number)
                 self.parts.append(
-                    Part(
+                    RoutinePart(
                         slot.axis,
                         partial(moves.take_lines, number=number),
                         writes=frozenset({number}),
@@ -134,7 +135,7 @@ class Cut:
 
     # -- statements
 
-    def _statement(self, statement: Statement) -> Iterator[Part]:
+    def _statement(self, statement: Statement) -> Iterator[RoutinePart]:
         if statement.loop is not None:
             yield from self._loop(statement)
             return
@@ -173,24 +174,26 @@ class Cut:
         else:
             yield self._whole(statement)
 
-    def _long(self, statement: Statement, phases: Sequence[Lines]) -> Iterator[Part]:
+    def _long(self, statement: Statement, phases: Sequence[Lines]) -> Iterator[RoutinePart]:
         """Yield the phases of an op along a line that the threads of a row share."""
         places = [*statement.reads, statement.result]
         reads = frozenset(place.slot for place in places) | {SHARED}
         for phase in phases:
             writes = frozenset({statement.result.slot, SHARED})
-            yield Part(axis_of(statement, places), phase, reads, writes, prod(places[0].shape))
+            yield RoutinePart(axis_of(statement, places), phase, reads, writes, prod(places[0].shape))
 
-    def _part(self, statement: Statement, lines: Lines, elements: int, axis: Axis | None = None) -> Part:
+    def _part(
+        self, statement: Statement, lines: Lines, elements: int, axis: Axis | None = None
+    ) -> RoutinePart:
         places = [*statement.reads, *([statement.write] if statement.write else [])]
         reads = frozenset(place.slot for place in statement.reads)
         writes = frozenset({statement.write.slot}) if statement.write else frozenset[int]()
-        return Part(axis or axis_of(statement, places), lines, reads, writes, elements)
+        return RoutinePart(axis or axis_of(statement, places), lines, reads, writes, elements)
 
-    def _loop(self, statement: Statement) -> Iterator[Part]:
+    def _loop(self, statement: Statement) -> Iterator[RoutinePart]:
         assert statement.loop is not None
         for sweep in statement.loop.sweeps:
-            yield Part(
+            yield RoutinePart(
                 statement.axis,
                 partial(elements.sweep_lines, statement=statement, sweep=sweep),
                 frozenset(statement.slots[element.buffer] for element in sweep.loads),
@@ -198,8 +201,8 @@ class Cut:
                 prod(sweep.shape),
             )
 
-    def _copy(self, statement: Statement, read: Place, write: Place) -> Part:
-        return Part(
+    def _copy(self, statement: Statement, read: Place, write: Place) -> RoutinePart:
+        return RoutinePart(
             axis_of(statement, [read, write]),
             partial(elements.copy_lines, read=read, write=write),
             frozenset({read.slot}),
@@ -207,13 +210,13 @@ class Cut:
             prod(write.shape),
         )
 
-    def _whole(self, statement: Statement) -> Part:
+    def _whole(self, statement: Statement) -> RoutinePart:
         places = [*statement.reads, statement.result]
         if axis_of(statement, statement.reads) is UNBATCHED and statement.op == "sum_batch":
             return self._copy(statement, statement.reads[0], statement.result)
         shape = statement.result.shape
         elements = {"sum_rows": shape[1:], "sum_outer_by": shape[1:]}.get(statement.op, shape)
-        return Part(
+        return RoutinePart(
             axis_of(statement, places),
             partial(WHOLE[statement.op], statement=statement),
             frozenset(place.slot for place in statement.reads),
@@ -224,7 +227,7 @@ class Cut:
 
     # -- results
 
-    def _results(self) -> Iterator[Part]:
+    def _results(self) -> Iterator[RoutinePart]:
         """Yield what brings results away; cotangents in the order of operands, so that sums have one."""
         stores = {n: slot for n, slot in enumerate(self.routine.slots) if slot.binding.kind == "store"}
         results = dict(enumerate(self.routine.results, len(self.routine.slots)))
@@ -245,12 +248,12 @@ class Cut:
             if result.binding.kind != "cotangent":
                 yield self._result(number, result.binding.kind, result.place)
 
-    def _cotangent(self, number: int, place: Place, lines: Lines) -> Iterator[Part]:
+    def _cotangent(self, number: int, place: Place, lines: Lines) -> Iterator[RoutinePart]:
         axis, width = place.axis if place.axis.rank else CALL, self.widths.get(number, 1)
         reads, arena = frozenset({place.slot}), self.arenas[number]
         if number not in self.added.values():
-            yield Part(axis, lines, reads, elements=prod(place.shape), adds=arena, stored=number)
-        yield Part(
+            yield RoutinePart(axis, lines, reads, elements=prod(place.shape), adds=arena, stored=number)
+        yield RoutinePart(
             axis,
             partial(sums.add_planned_lines, number=number, place=place, width=width),
             reads,
@@ -260,7 +263,7 @@ class Cut:
             planned=number,
         )
 
-    def _result(self, number: int, kind: str, place: Place) -> Part:
+    def _result(self, number: int, kind: str, place: Place) -> RoutinePart:
         axis = place.axis if place.axis.rank else CALL
         lines: Lines
         match kind:
@@ -271,7 +274,7 @@ class Cut:
                 lines = partial(moves.gradient_lines, number=number, place=place)
             case _:
                 lines = partial(moves.ranked_lines, number=number, place=place, axis=axis)
-        return Part(axis, lines, frozenset({place.slot}), elements=prod(place.shape))
+        return RoutinePart(axis, lines, frozenset({place.slot}), elements=prod(place.shape))
 
 
 def _is_whole(product: Multiplied | None, size: int) -> bool:
@@ -281,14 +284,14 @@ def _is_whole(product: Multiplied | None, size: int) -> bool:
     return (product.m, product.count, product.n, product.c.lead, product.c.offset) == (1, 1, size, size, 0)
 
 
-def _check(cut: Cut, statement: Statement) -> Iterator[Part]:
+def _check(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
     ids, *segments = statement.reads
     axis = CALL if segments or ids.axis.rank == 0 else None
     lines = partial(rows.check_lines, statement=statement)
     yield cut._part(statement, lines, prod(ids.shape), axis)
 
 
-def _linear(cut: Cut, statement: Statement) -> Iterator[Part]:
+def _linear(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
     x, weight, *ids = statement.reads
     write = statement.result
     found = [] if ids else multiplied(cut.routine, statement)
@@ -302,7 +305,7 @@ def _linear(cut: Cut, statement: Statement) -> Iterator[Part]:
         )
 
 
-def _sum_outer(cut: Cut, statement: Statement) -> Iterator[Part]:
+def _sum_outer(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
     found = multiplied(cut.routine, statement) if statement.op == "sum_outer" else []
     if not found:
         yield cut._whole(statement)
@@ -311,12 +314,12 @@ def _sum_outer(cut: Cut, statement: Statement) -> Iterator[Part]:
     if slots:
         clear = partial(sums.clear_lines, slots=slots)
         axis, size = found[0].axis, max(cut.routine.slots[slot].type.size for slot in slots)
-        yield Part(axis, clear, frozenset(slots), frozenset(slots), size, whole=True, clears=True)
+        yield RoutinePart(axis, clear, frozenset(slots), frozenset(slots), size, whole=True, clears=True)
     yield from (_product(statement, each) for each in found)
 
 
-def _product(statement: Statement, product: Multiplied) -> Part:
-    return Part(
+def _product(statement: Statement, product: Multiplied) -> RoutinePart:
+    return RoutinePart(
         product.axis,
         reads=frozenset(place.slot for place in statement.reads),
         writes=frozenset({statement.result.slot}),
@@ -325,10 +328,10 @@ def _product(statement: Statement, product: Multiplied) -> Part:
     )
 
 
-PIECES: dict[str, Callable[[Cut, Statement], Iterator[Part]]] = {
+PIECES: dict[str, Callable[[RoutineCut, Statement], Iterator[RoutinePart]]] = {
     "check_range": _check,
 }
-PRODUCTS: dict[str, Callable[[Cut, Statement], Iterator[Part]]] = {
+PRODUCTS: dict[str, Callable[[RoutineCut, Statement], Iterator[RoutinePart]]] = {
     "linear": _linear,
     "linear_by": _linear,
     "matmul": _linear,

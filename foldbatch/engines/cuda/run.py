@@ -24,10 +24,10 @@ from foldbatch.engines.cuda.gradients import THREADS, DeviceRows, blocks_for, el
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.parameters import device_value
 from foldbatch.engines.cuda.row_kernels import plan_of
-from foldbatch.engines.cuda.staging import GRAIN, Block, Staging
+from foldbatch.engines.cuda.staging import GRAIN, StagedBlock, Staging
 from foldbatch.engines.cuda.status import WORDS, Status
 from foldbatch.engines.cuda.texts.expressions import KINDS
-from foldbatch.engines.cuda.updates import Update
+from foldbatch.engines.cuda.updates import UpdateLaunch
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.pending import pending
@@ -64,7 +64,7 @@ class CudaRun:
         self.flags: dict[int, tuple[int, int]] = {}
         self._captured = captured if ready.placed is not None else None
         self._launches = 0
-        self._block: Block | None = None
+        self._block: StagedBlock | None = None
         self._table, self._after, self._end = (
             0,
             0,
@@ -128,7 +128,7 @@ class CudaRun:
                 device.flush()
             return {parameter: total(terms) for parameter, terms in parts.items()}
 
-    def fire(self, update: Update | None = None) -> None:
+    def fire(self, update: UpdateLaunch | None = None) -> None:
         """Launch what was asked for, and an update of parameters by its gradients."""
         packed, memory = self.ready.packed, self.memory
         more = np.zeros(0, np.int64) if update is None else update.numbers
@@ -152,7 +152,7 @@ class CudaRun:
         self.staging.done(block)
         self._feeds = ()
 
-    def _enqueue(self, update: Update | None) -> None:
+    def _enqueue(self, update: UpdateLaunch | None) -> None:
         """Enqueue the batch: what is told of it here is the same for all batches of a class."""
         self._around("begin", self._status.word.size, self._status.word.size)
         for number, nbytes in self.ready.cleared:
@@ -223,7 +223,7 @@ class CudaRun:
         made.guards = (self._status,)
         self.memory.bring(number, made)
 
-    def _brought(self, nbytes: int) -> tuple[Block, Ints]:
+    def _brought(self, nbytes: int) -> tuple[StagedBlock, Ints]:
         """Pack the examples' data behind a table of so many bytes; return the block and the table."""
         ready = self.ready
         end = -(-nbytes // GRAIN) * GRAIN

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import Buffer, Event
+from foldbatch.engines.cuda.drivers.driver import DeviceBuffer, Event
 from foldbatch.engines.cuda.memory import capacity
 from foldbatch.params.parameters import Array
 
@@ -18,7 +18,7 @@ GRAIN = 256  # bytes
 
 
 @dataclass(slots=True)
-class Block:
+class StagedBlock:
     """Pinned memory of the host, and as much of the device.
 
     Attributes:
@@ -30,7 +30,7 @@ class Block:
     """
 
     host: Array
-    device: Buffer
+    device: DeviceBuffer
     copied: Event
     used: Event
     busy: bool = False
@@ -41,10 +41,10 @@ class Staging:
     """Blocks in turns, grown when a batch needs more."""
 
     device: Device
-    blocks: list[Block | None] = field(default_factory=lambda: [None] * BLOCKS)
+    blocks: list[StagedBlock | None] = field(default_factory=lambda: [None] * BLOCKS)
     turn: int = 0
 
-    def next(self, nbytes: int) -> Block:
+    def next(self, nbytes: int) -> StagedBlock:
         """Return a block that the host may write, of at least so many bytes."""
         driver = self.device.driver
         self.turn = (self.turn + 1) % BLOCKS
@@ -57,12 +57,12 @@ class Staging:
             size = capacity(-(-nbytes // GRAIN)) * GRAIN
             used = block.used if block else driver.event()
             # the memory before is kept until its own event: that must not be recorded anew
-            block = Block(driver.pinned(size), self.device.allocate(size), driver.event(), used)
+            block = StagedBlock(driver.pinned(size), self.device.allocate(size), driver.event(), used)
             self.blocks[self.turn] = block
             driver.record(used, self.device.stream)  # who had the memory before may still compute with it
         return block
 
-    def send(self, block: Block, nbytes: int) -> None:
+    def send(self, block: StagedBlock, nbytes: int) -> None:
         """Copy the first bytes of a block to the device; what is computed from now on waits for that."""
         driver, copies = self.device.driver, self.device.copies
         driver.wait(copies, block.used)
@@ -72,6 +72,6 @@ class Staging:
         self.device.keep(block.copied, block.host)
         block.busy = True
 
-    def done(self, block: Block) -> None:
+    def done(self, block: StagedBlock) -> None:
         """Tell that nothing that was enqueued later needs the block."""
         self.device.driver.record(block.used, self.device.stream)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foldbatch.engines.cuda.kernels import Kernel, Task
+from foldbatch.engines.cuda.kernels import Kernel, LevelTask
 from foldbatch.engines.cuda.matrices import Matrix
 from foldbatch.engines.cuda.packing import Direction
 from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, SPARE, STORES, LaunchTable
@@ -22,7 +22,7 @@ Where = tuple[int, int]  # a buffer, and bytes from its beginning on
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LaunchStep:
     """A kernel or a product on a level.
 
     Attributes:
@@ -35,7 +35,7 @@ class Step:
         adds: whether the product is added to what is there.
     """
 
-    task: Task
+    task: LevelTask
     row: Sequence[int]
     blocks: int = 0
     arguments: tuple[int, ...] = ()
@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SlotPlace:
     """What of a slot's address no batch changes: its kind, bytes of a row, and of a row of its arena."""
 
     kind: str
@@ -55,19 +55,19 @@ class Place:
     grain: int
 
 
-def places_of(kernel: Kernel) -> list[Place]:
+def places_of(kernel: Kernel) -> list[SlotPlace]:
     """Return the places of a kernel's slots."""
     made = []
     for number, slot in enumerate(kernel.routine.slots):
         item = np.dtype(slot.type.dtype).itemsize
         row = slot.type.size * item
         made.append(
-            Place(slot.binding.kind, slot.axis, item, row, row // kernel.setting.widths.get(number, 1))
+            SlotPlace(slot.binding.kind, slot.axis, item, row, row // kernel.setting.widths.get(number, 1))
         )
     return made
 
 
-def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -> Iterator[Step]:
+def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -> Iterator[LaunchStep]:
     """Yield the steps of a direction.
 
     Args:
@@ -100,7 +100,7 @@ def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -
                     arguments = (*arguments, plan)
                 x, y = task.threads
                 blocks = -(-task.columns // x) if task.columns else -(-count // y)
-                yield Step(task, row, max(1, min(BLOCKS, blocks)), arguments)
+                yield LaunchStep(task, row, max(1, min(BLOCKS, blocks)), arguments)
 
 
 def field(row: Sequence[int], binding: int, number: int) -> int:
@@ -120,7 +120,7 @@ def _rows(
     return rows
 
 
-def _is_due(kernel: Kernel, row: Sequence[int], task: Task, *, spaced: bool) -> bool:
+def _is_due(kernel: Kernel, row: Sequence[int], task: LevelTask, *, spaced: bool) -> bool:
     """Whether a task has anything to do in a launch."""
     if task.clears:
         return spaced
@@ -145,12 +145,12 @@ def _adds(kernel: Kernel, row: Sequence[int], binding: int) -> bool:
 
 def _product(
     kernel: Kernel,
-    task: Task,
+    task: LevelTask,
     row: Sequence[int],
-    slots: Sequence[Place],
+    slots: Sequence[SlotPlace],
     rows: Mapping[Axis, tuple[int, int]],
     arguments: tuple[int, ...],
-) -> Step:
+) -> LaunchStep:
     p = task.multiplied
     assert p is not None
     count = rows[task.axis][1]
@@ -166,10 +166,12 @@ def _product(
         grain = slot.row_bytes // kernel.setting.widths.get(binding, 1)
         begin = field(row, binding, FIRST) * grain + rows[slot.axis][0] * slot.row_bytes
         c = field(row, binding, BASE), begin
-    return Step(task, row, 0, arguments, extents, (a, b, c), adds)
+    return LaunchStep(task, row, 0, arguments, extents, (a, b, c), adds)
 
 
-def _where(matrix: Matrix, row: Sequence[int], slot: Place, rows: Mapping[Axis, tuple[int, int]]) -> Where:
+def _where(
+    matrix: Matrix, row: Sequence[int], slot: SlotPlace, rows: Mapping[Axis, tuple[int, int]]
+) -> Where:
     """Return where a matrix begins: in a buffer, or in the copies of its rows."""
     number, kind = matrix.slot, slot.kind
     offset = matrix.offset * slot.item

@@ -106,7 +106,7 @@ def _wrapped(names: Sequence[str], each: int = 5) -> str:
     return ",\n    ".join(lines)
 
 
-class Update(NamedTuple):
+class UpdateLaunch(NamedTuple):
     """An update, ready to be launched: what its kernels are told lies in memory.
 
     Attributes:
@@ -129,7 +129,7 @@ class _Told(NamedTuple):
     floats: Sequence[float] = ()
 
 
-def _together(told: Sequence[_Told]) -> Update:
+def _together(told: Sequence[_Told]) -> UpdateLaunch:
     """Return kernels as an update."""
     launches: list[tuple[str | Function, int, int]] = []
     parts: list[bytes] = []
@@ -139,7 +139,7 @@ def _together(told: Sequence[_Told]) -> Update:
         parts.append(struct.pack(f"{len(numbers)}q{len(floats)}d", *numbers, *floats))
         end += len(numbers) + len(floats)
     key = tuple([(kernel if isinstance(kernel, str) else id(kernel), *rest) for kernel, *rest in launches])
-    return Update(launches, np.frombuffer(b"".join(parts), np.int64), key)
+    return UpdateLaunch(launches, np.frombuffer(b"".join(parts), np.int64), key)
 
 
 class DeviceUpdates(RemoteUpdates):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import Function, Product
-from foldbatch.engines.cuda.steps import Step
+from foldbatch.engines.cuda.drivers.driver import Function, MatrixProduct
+from foldbatch.engines.cuda.steps import LaunchStep
 
 
-class Walker:
+class StepWalker:
     """Runs the steps of some kernels.
 
     Args:
@@ -21,7 +21,7 @@ class Walker:
         self._device = device
         self._functions = functions
 
-    def run(self, steps: Sequence[Step], table: int, addresses: Sequence[int]) -> None:
+    def run(self, steps: Sequence[LaunchStep], table: int, addresses: Sequence[int]) -> None:
         """Enqueue steps.
 
         Args:
@@ -40,11 +40,13 @@ class Walker:
                 )
 
 
-def product_of(step: Step, addresses: Sequence[int]) -> Product:
+def product_of(step: LaunchStep, addresses: Sequence[int]) -> MatrixProduct:
     """Return the product that a step is."""
     p = step.task.multiplied
     assert p is not None
     m, k, count = step.extents
     a, b, c = (addresses[buffer] + offset for buffer, offset in step.matrices)
     leads = p.a.lead, p.b.lead, p.c.lead
-    return Product(p.dtype, m, p.n, k, a, b, c, *leads, p.a.across, p.b.across, step.adds, count, *p.steps)
+    return MatrixProduct(
+        p.dtype, m, p.n, k, a, b, c, *leads, p.a.across, p.b.across, step.adds, count, *p.steps
+    )

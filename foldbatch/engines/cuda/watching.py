@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.matrices import Multiplied
-from foldbatch.engines.cuda.packing import Packed
-from foldbatch.engines.cuda.steps import Step
+from foldbatch.engines.cuda.packing import PackedBatch
+from foldbatch.engines.cuda.steps import LaunchStep
 from foldbatch.engines.cuda.texts.kernel_text import CALLS
 from foldbatch.engines.watching import named
 from foldbatch.timelines.timeline import Span
 
 if TYPE_CHECKING:
-    from foldbatch.engines.cuda.engine import Phase, Ready
+    from foldbatch.engines.cuda.engine import PhaseKernels, Ready
 
 # What a driver enqueues on a stream; everything else is not timed.
 ENQUEUED = frozenset(("launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay"))
@@ -24,7 +24,7 @@ SHOWN = {"replay": "graph"}  # names of calls, where they are no kernel's
 BY_EVENTS = "of the device, by events on its streams; rows of the host are of the host"
 
 
-class Timed:
+class TimingDriver:
     """A driver that asks another one, and marks the time before and after each call on a stream.
 
     Args:
@@ -79,7 +79,7 @@ class Timed:
 
 
 class StreamsWatched:
-    """Times what a device's streams do; while it is entered, the device has a `Timed` driver.
+    """Times what a device's streams do; while it is entered, the device has a `TimingDriver` driver.
 
     Args:
         device: what is watched. Other programs that use it meanwhile are in the timeline, too.
@@ -99,7 +99,7 @@ class StreamsWatched:
             device.synchronize()
             self._clock = device.driver.clock(device.stream)
             rows = {id(device.copies): "copies", id(device.stream): "compute"}
-            self._timed = Timed(device.driver, rows, self._clock, device.names())
+            self._timed = TimingDriver(device.driver, rows, self._clock, device.names())
             device.driver = self._timed  # what is not timed is the other one's
         return self
 
@@ -124,7 +124,7 @@ class StreamsWatched:
         return sorted(made, key=lambda span: (span.row != "copies", span.start))
 
 
-def _without(driver: Any, timed: Timed) -> Any:
+def _without(driver: Any, timed: TimingDriver) -> Any:
     """Return a driver without one of those that time it: another thread may have begun to watch meanwhile."""
     if driver is timed:
         return timed.driver
@@ -135,7 +135,7 @@ def _without(driver: Any, timed: Timed) -> Any:
 class _Labelled:
     """A walker that tells what each step is, then enqueues it; see `foldbatch.engines.cuda.walk.Walker`."""
 
-    def __init__(self, phase: Phase, packed: Packed, timed: Timed) -> None:
+    def __init__(self, phase: PhaseKernels, packed: PackedBatch, timed: TimingDriver) -> None:
         self._phase = phase
         self._numbers = packed.numbers
         self._timed = timed
@@ -144,7 +144,7 @@ class _Labelled:
             if direction is not None:
                 self._levels |= {place: level for level, place in enumerate(direction.levels)}
 
-    def run(self, steps: Sequence[Step], table: int, addresses: Sequence[int]) -> None:
+    def run(self, steps: Sequence[LaunchStep], table: int, addresses: Sequence[int]) -> None:
         """Enqueue steps."""
         for step in steps:
             at = step.arguments[1]
@@ -166,7 +166,7 @@ class _Labelled:
                 self._timed.label = None
 
 
-def _extents(product: Multiplied, step: Step) -> str:
+def _extents(product: Multiplied, step: LaunchStep) -> str:
     m, k, count = step.extents
     return f"[{m}, {k}] x [{k}, {product.n}]" + (f", {count} times" if count != 1 else "")
 

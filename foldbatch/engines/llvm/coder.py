@@ -8,7 +8,7 @@ which instructions point. A cell is an address that follows from the launch and 
     a ragged axis  binding of its segments
     an instruction address and number of pointers of its function; the axis whose rows it is told; where
                    its statics begin; how it can be cut, and multiplications a row; for each pointer a cell,
-                   and bytes from there on; then its cuts, see `Cut`
+                   and bytes from there on; then its cuts, see `InstructionCut`
 
 ====================  ========================================================================================
 ``BY_LAUNCH``         rows of BASE from FIRST on, if they follow each other; else copies of them in SPARE
@@ -76,7 +76,7 @@ Pointers = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class InstructionCut:
     """How an instruction can be cut into parts that yield the same side by side, in any order.
 
     Attributes:
@@ -90,11 +90,11 @@ class Cut:
     rows: Sequence[int] = ()
 
 
-NO_CUT = Cut(0)
+NO_CUT = InstructionCut(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class KernelCode:
     """A kernel's code, in the form above.
 
     Attributes:
@@ -154,7 +154,7 @@ class Coder:
         axis: Axis,
         pointers: Pointers,
         statics: Sequence[int] = (),
-        cut: Cut = NO_CUT,
+        cut: InstructionCut = NO_CUT,
     ) -> None:
         """Append a call of a function: the axis whose rows it is told, its pointers and whole numbers."""
         assert len(pointers) == function.count
@@ -172,7 +172,7 @@ class Coder:
         self.statics_at.append(places)
         self.functions.append(function)
 
-    def finish(self) -> Code:
+    def finish(self) -> KernelCode:
         """Return the code."""
         segments = list(self.routine.segments.values())
         cells = [number for cell in self.cells for number in cell]
@@ -185,4 +185,4 @@ class Coder:
         flat = [*head, *cells, *segments, *chain.from_iterable(self.program), *self.statics]
         widest = max([0, *(function.count for function in self.functions)])
         room = max(len(self.cells), RAGGED + len(segments), MOST * (widest + 2))
-        return Code(np.array(flat, np.int64), tuple(dict.fromkeys(self.functions)), room)
+        return KernelCode(np.array(flat, np.int64), tuple(dict.fromkeys(self.functions)), room)

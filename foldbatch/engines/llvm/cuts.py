@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from foldbatch.engines.llvm.coder import MOST, NO_CUT, Coder, Cut, Pointers
+from foldbatch.engines.llvm.coder import MOST, NO_CUT, Coder, InstructionCut, Pointers
 from foldbatch.static.op import UNBATCHED
 from foldbatch.static.statements import Statement
 
@@ -22,7 +22,7 @@ LOOP = 12  # multiplications that take as long as a number of a fused loop, abou
 
 def by_columns(
     pointers: Pointers, statics: Sequence[int], at: int, steps: Mapping[int, int], inner: int
-) -> Cut:
+) -> InstructionCut:
     """Return the cut of a product.
 
     Args:
@@ -40,10 +40,10 @@ def by_columns(
     for first in range(0, columns, width):
         moved = [(cell, more + first * steps.get(i, 0)) for i, (cell, more) in enumerate(pointers)]
         parts.append((moved, [*statics[:at], min(width, columns - first), *statics[at + 1 :]]))
-    return Cut(columns * inner, parts)
+    return InstructionCut(columns * inner, parts)
 
 
-def by_rows(coder: Coder, statement: Statement) -> Cut:
+def by_rows(coder: Coder, statement: Statement) -> InstructionCut:
     """Return the cut of a fused loop, each row of which is made of the same rows of its slots.
 
     A loop of several sweeps keeps a row in a buffer of one row, which two cores cannot share.
@@ -55,4 +55,4 @@ def by_rows(coder: Coder, statement: Statement) -> Cut:
     sizes = [slot.type.size * np.dtype(slot.type.dtype).itemsize for slot in slots]
     rows = [size if slot.axis is statement.axis else 0 for slot, size in zip(slots, sizes, strict=True)]
     numbers = sum(slot.type.size for slot in slots if slot.axis is statement.axis)
-    return Cut(LOOP * numbers, rows=rows)
+    return InstructionCut(LOOP * numbers, rows=rows)

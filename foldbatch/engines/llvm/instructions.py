@@ -20,8 +20,8 @@ from foldbatch.engines.llvm.coder import (
     FIELDS_OF,
     TARGET,
     WHOLE,
-    Code,
     Coder,
+    KernelCode,
 )
 from foldbatch.engines.llvm.compiling import native
 from foldbatch.engines.llvm.cuts import by_rows
@@ -43,7 +43,7 @@ def _nothing(coder: Coder) -> None:
 
 def encode(
     routine: Routine, first: Callable[[Coder], None] = _nothing, last: Callable[[Coder], None] = _nothing
-) -> Code:
+) -> KernelCode:
     """Return a routine's code. What it needs of compiled functions is there afterwards.
 
     Args:

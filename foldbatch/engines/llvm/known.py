@@ -36,11 +36,11 @@ from foldbatch.engines.launch import (
     WIDTH,
 )
 from foldbatch.engines.llvm import known_code
-from foldbatch.engines.llvm.coder import Code
+from foldbatch.engines.llvm.coder import KernelCode
 from foldbatch.engines.llvm.instructions import encode
-from foldbatch.engines.llvm.known_code import Form, own_bindings
-from foldbatch.engines.llvm.known_launches import Backward, Plan, adapt
-from foldbatch.engines.llvm.known_products import Derivative, Product, find_product
+from foldbatch.engines.llvm.known_code import ProductForm, own_bindings
+from foldbatch.engines.llvm.known_launches import Backward, ProductPlan, adapt
+from foldbatch.engines.llvm.known_products import Derivative, KnownProduct, find_product
 from foldbatch.model.model import Model
 from foldbatch.static.cell import Phase
 from foldbatch.static.routines import Stage, routine_of
@@ -67,13 +67,13 @@ class Site:
     """
 
     cell: int
-    product: Product
+    product: KnownProduct
     derivative: Derivative | None
-    form: Form
+    form: ProductForm
     stages: Mapping[tuple[str, str], Stage | None]
 
 
-def with_known(bound: Bound) -> tuple[Bound, list[Code], Adapt]:
+def with_known(bound: Bound) -> tuple[Bound, list[KernelCode], Adapt]:
     """Return the routines of a phase with their codes, and what gives batches launches of known products.
 
     The kernels of known products follow those of the model; the last of them have no routine.
@@ -103,7 +103,7 @@ def with_known(bound: Bound) -> tuple[Bound, list[Code], Adapt]:
 
 
 @remembered
-def _code_of(routine: Routine) -> Code:
+def _code_of(routine: Routine) -> KernelCode:
     return encode(routine)
 
 
@@ -119,7 +119,7 @@ def find_sites(model: Model, *, training: bool) -> Iterator[Site]:
             continue
         operand = model.signatures[k].operands[product.operand]
         width, numbers = len(operand.columns) or 1, prod(product.rows.shape)
-        form = Form(width, numbers // width, product.node.shape[0], product.node.dtype)
+        form = ProductForm(width, numbers // width, product.node.shape[0], product.node.dtype)
         given = {**step.given, product.node: known_code.GIVEN}
         stages: dict[tuple[str, str], Stage | None] = {FORWARD_STEP: replace(step, given=given)}
         derivative = _derivative(product, phase)
@@ -131,7 +131,7 @@ def find_sites(model: Model, *, training: bool) -> Iterator[Site]:
         yield Site(k, product, derivative, form, stages)
 
 
-def _derivative(product: Product, phase: Phase) -> Derivative | None:
+def _derivative(product: KnownProduct, phase: Phase) -> Derivative | None:
     """Return what is made of a product backward, if the step leaves its cotangent to the stage after."""
     results = list(chain.from_iterable(stage.results for stage in phase.backward.values()))
     derivative = product.derivative(results)
@@ -143,7 +143,7 @@ def _derivative(product: Product, phase: Phase) -> Derivative | None:
     return derivative if apart and derivative.cotangent in step.kept else None
 
 
-def _planned(bound: Bound, site: Site, codes: list[Code]) -> tuple[Bound, Plan]:
+def _planned(bound: Bound, site: Site, codes: list[KernelCode]) -> tuple[Bound, ProductPlan]:
     """Append the codes of a site that have no routine; return the routines with the site's buffers."""
     form, k, stages = site.form, site.cell, bound.model.cells[site.cell].training.backward
     arena = bound.model.signatures[k].operands[site.product.operand].arena
@@ -157,7 +157,7 @@ def _planned(bound: Bound, site: Site, codes: list[Code]) -> tuple[Bound, Plan]:
     step, variant = (bound.numbers[KernelKey(k, *FORWARD_STEP, name)] for name in ("", VARIANT))
     starts = {variant: own_bindings(bound.routines[variant])}
     codes.append(known_code.known_rows(form))
-    plan = Plan(k, site.product.operand, step, len(codes) - 1, variant, None, bases, starts)
+    plan = ProductPlan(k, site.product.operand, step, len(codes) - 1, variant, None, bases, starts)
     if site.derivative is None:
         return replace(bound, types=(*bound.types, table)), plan
     bases[known_code.COTANGENTS, BASE] = bound.buffers["cotangents", arena]

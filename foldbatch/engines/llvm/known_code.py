@@ -35,8 +35,8 @@ from foldbatch.engines.llvm.coder import (
     ENTRIES,
     FIELDS_OF,
     WHOLE,
-    Code,
     Coder,
+    KernelCode,
 )
 from foldbatch.engines.llvm.compiling import Native, native
 from foldbatch.engines.llvm.cuts import by_columns
@@ -113,7 +113,7 @@ def loop(n, place, arena, where, fields, s):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ProductForm:
     """The form of a product.
 
     Attributes:
@@ -159,14 +159,14 @@ def own_bindings(routine: Routine) -> int:
     return len(routine.slots) + len(routine.results)
 
 
-def known_rows(form: Form) -> Code:
+def known_rows(form: ProductForm) -> KernelCode:
     """Return the code that multiplies known rows, on the level that follows the last rank."""
     coder, at = _empty("known_rows", form)
     _multiply(coder, form, at, at + TABLE, adds=False)
     return coder.finish()
 
 
-def forward_step(form: Form, routine: Routine) -> Code:
+def forward_step(form: ProductForm, routine: Routine) -> KernelCode:
     """Return the code of a forward step whose routine is given the product."""
     at = own_bindings(routine)
     (product,) = [i for i, slot in enumerate(routine.slots) if slot.binding == GIVEN]
@@ -179,7 +179,7 @@ def forward_step(form: Form, routine: Routine) -> Code:
     return encode(_counted(routine, form), first=multiply)
 
 
-def prepared(form: Form) -> Code:
+def prepared(form: ProductForm) -> KernelCode:
     """Return the code that makes ready for the backward levels, on the level of all calls."""
     coder, at = _empty("prepared", form)
     weight, back = coder.cell(at + WEIGHT, WHOLE), coder.cell(at + BACK, WHOLE)
@@ -194,13 +194,13 @@ def prepared(form: Form) -> Code:
     return coder.finish()
 
 
-def backward_step(form: Form, routine: Routine) -> Code:
+def backward_step(form: ProductForm, routine: Routine) -> KernelCode:
     """Return the code of a backward step whose routine leaves the product's cotangent."""
     last = partial(_multiply_back, form=form, at=own_bindings(routine), adds=False)
     return encode(_counted(routine, form), last=last)
 
 
-def summed(form: Form) -> Code:
+def summed(form: ProductForm) -> KernelCode:
     """Return the code that sums the cotangents of known rows, on a level with a call for each of these."""
     coder, at = _empty("summed", form)
     pointers = [
@@ -214,14 +214,14 @@ def summed(form: Form) -> Code:
     return coder.finish()
 
 
-def returned(form: Form) -> Code:
+def returned(form: ProductForm) -> KernelCode:
     """Return the code that adds the cotangents of known rows, on the level that follows the last rank."""
     coder, at = _empty("returned", form)
     _multiply_back(coder, form=form, at=at, adds=True)
     return coder.finish()
 
 
-def gradient(form: Form) -> Code:
+def gradient(form: ProductForm) -> KernelCode:
     """Return the code that makes the weight's gradient, on the level of all ranks and what follows."""
     coder, at = _empty("gradient", form)
     function = _function(form, products.outer_text)
@@ -240,7 +240,7 @@ def gradient(form: Form) -> Code:
     return coder.finish()
 
 
-def _multiply(coder: Coder, form: Form, at: int, out: int, *, adds: bool) -> None:
+def _multiply(coder: Coder, form: ProductForm, at: int, out: int, *, adds: bool) -> None:
     """Multiply a level's rows: stored or added to binding `out`, whose first row is the first rank's."""
     function = _function(form, products.rows_text)
     statics = [form.height, form.size, form.height, form.size, 1, form.size, int(adds)]
@@ -258,7 +258,7 @@ def _multiply(coder: Coder, form: Form, at: int, out: int, *, adds: bool) -> Non
         coder.add(function, axis, pointers, statics, cut)
 
 
-def _multiply_back(coder: Coder, *, form: Form, at: int, adds: bool) -> None:
+def _multiply_back(coder: Coder, *, form: ProductForm, at: int, adds: bool) -> None:
     """Multiply the cotangents of a level's products: to the arena's cotangents, stored or added."""
     function, breadth = _function(form, products.rows_text), form.width * form.height
     for column, axis in enumerate(form.axes):
@@ -275,12 +275,12 @@ def _multiply_back(coder: Coder, *, form: Form, at: int, adds: bool) -> None:
         coder.add(function, axis, pointers, statics, cut)
 
 
-def _empty(name: str, form: Form) -> tuple[Coder, int]:
+def _empty(name: str, form: ProductForm) -> tuple[Coder, int]:
     """Return a code that has no routine, and its first binding of the product."""
     return Coder(_counted(Routine(name, (), (), ()), form)), 0
 
 
-def _counted(routine: Routine, form: Form) -> Routine:
+def _counted(routine: Routine, form: ProductForm) -> Routine:
     """Return a routine for a code that also counts rows along the axes of columns."""
     first = own_bindings(routine) + COUNTS
     counts = {axis: first + column for column, axis in enumerate(form.axes)}
@@ -288,13 +288,13 @@ def _counted(routine: Routine, form: Form) -> Routine:
 
 
 def _add(
-    coder: Coder, text: str, form: Form, axis: Axis, cells: Sequence[int], statics: Sequence[int]
+    coder: Coder, text: str, form: ProductForm, axis: Axis, cells: Sequence[int], statics: Sequence[int]
 ) -> None:
     """Append a call of a text's function on cells."""
     coder.add(native(text.format(k=form.kind)), axis, [(cell, 0) for cell in cells], statics)
 
 
-def _function(form: Form, text: products.Text) -> Native:
+def _function(form: ProductForm, text: products.Text) -> Native:
     """Return the function of a product of rows."""
     cut = products.blocks()
     assert cut is not None, "without tiles there are no products of rows"

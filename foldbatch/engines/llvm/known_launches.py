@@ -43,7 +43,7 @@ class Backward(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProductPlan:
     """What batches are to launch for a product: numbers of kernels.
 
     Attributes:
@@ -67,7 +67,7 @@ class Plan:
     starts: Mapping[int, int]
 
 
-def adapt(bound: Bound, plans: Sequence[Plan], schedule: Schedule, tables: Directions) -> Directions:
+def adapt(bound: Bound, plans: Sequence[ProductPlan], schedule: Schedule, tables: Directions) -> Directions:
     """Return a batch's launches, with those of known products where that pays."""
     for plan in plans:
         if _launched_once(plan, tables):
@@ -77,7 +77,7 @@ def adapt(bound: Bound, plans: Sequence[Plan], schedule: Schedule, tables: Direc
     return tables
 
 
-def _launched_once(plan: Plan, tables: Directions) -> bool:
+def _launched_once(plan: ProductPlan, tables: Directions) -> bool:
     """Whether the cell's levels follow each other: so all that it reads from outside is known before them."""
     wanted = [(tables.forward, plan.step)]
     if plan.backward is not None and tables.backward is not None:
@@ -113,7 +113,9 @@ def _groups(table: CellTable, first: int) -> Index:
     return groups if table.copies is None else np.repeat(groups, np.diff(table.copies))
 
 
-def _adapted(bound: Bound, plan: Plan, schedule: Schedule, tables: Directions, parts: Split) -> Directions:
+def _adapted(
+    bound: Bound, plan: ProductPlan, schedule: Schedule, tables: Directions, parts: Split
+) -> Directions:
     """Return a batch's launches with those of a product's known rows."""
     calls, known = len(schedule.cells[plan.cell].order), parts.size
     span = schedule.cells[plan.cell].operands[plan.operand]
@@ -142,7 +144,7 @@ def _adapted(bound: Bound, plan: Plan, schedule: Schedule, tables: Directions, p
     return tables._replace(forward=forward, backward=backward)
 
 
-def _located(plan: Plan, index: Ints, parts: Split) -> tuple[Ints, Ints]:
+def _located(plan: ProductPlan, index: Ints, parts: Split) -> tuple[Ints, Ints]:
     """Return the index with a split's arrays behind it, and the product's fields with their places."""
     arrays = [index, parts.rows, parts.ranks, parts.place, parts.users, parts.starts, parts.counts.ravel()]
     rows, ranks, place, users, starts, counts, _ = np.cumsum([len(array) for array in arrays]).tolist()
@@ -156,7 +158,7 @@ def _located(plan: Plan, index: Ints, parts: Split) -> tuple[Ints, Ints]:
     return np.concatenate(arrays), fields
 
 
-def _row(bound: Bound, plan: Plan, numbers: Ints, fields: Ints, launch: Launch) -> Ints:
+def _row(bound: Bound, plan: ProductPlan, numbers: Ints, fields: Ints, launch: Launch) -> Ints:
     """Return a launch's row: a kernel of the product has its fields behind those of its routine."""
     own: Ints = np.array(launch, np.int64)
     if launch.kernel < len(bound.routines):

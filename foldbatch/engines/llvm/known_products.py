@@ -23,7 +23,7 @@ Results = Sequence[tuple[What, Node]]  # of a stage or a direction: what each is
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class KnownProduct:
     """The rows of an operand, side by side, times a weight.
 
     Attributes:
@@ -96,7 +96,7 @@ class Derivative:
         return tuple(left)
 
 
-def find_product(graph: CellGraph, ends: Ends) -> Product | None:
+def find_product(graph: CellGraph, ends: Ends) -> KnownProduct | None:
     """Return the product of a recursive operand's rows, side by side, by a weight, if there is one.
 
     Args:
@@ -118,5 +118,5 @@ def find_product(graph: CellGraph, ends: Ends) -> Product | None:
             (product,) = last
             multiplies = product.op.name == "linear" and product.inputs[0] is rows
             if multiplies and product.inputs[1].op is PARAMETER:
-                return Product(number, rows, product)
+                return KnownProduct(number, rows, product)
     return None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from foldbatch.static.bodies import template
 from foldbatch.static.graph import Node
-from foldbatch.static.loops import Element, Loop, Sweep, nest
+from foldbatch.static.loops import Element, FusedLoop, Sweep, nest
 from foldbatch.static.op import Op
 from foldbatch.static.routines import Target
 
@@ -22,7 +22,7 @@ MEMORY = KINDS | {"bool": "u1"}  # what lies in memory: bools are bytes
 TARGET = Target(frozenset({"abs", "exp", "sigmoid", "sqrt", "tanh"}), dtypes=frozenset(KINDS))
 
 
-def spell(loop: Loop) -> str:
+def spell(loop: FusedLoop) -> str:
     """Return a loop's text, for `compiling.native`: ``loop(n, a0, a1, ..., s)``, one pointer a buffer."""
     buffers = range(len(loop.buffers))
     if len(loop.sweeps) == 1:
@@ -41,7 +41,7 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-def _sweep(loop: Loop, sweep: Sweep, *, by_rows: bool, mark: str = "") -> list[str]:
+def _sweep(loop: FusedLoop, sweep: Sweep, *, by_rows: bool, mark: str = "") -> list[str]:
     """Return a sweep over one row; over all rows if it is the only one.
 
     Variables end in a mark, as those of another sweep may be of other kinds.

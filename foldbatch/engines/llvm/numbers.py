@@ -34,7 +34,7 @@ EXACT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class Typed:
     """What an expression is.
 
     Attributes:
@@ -46,7 +46,7 @@ class Value:
     at: Any
 
 
-Operand = Value | bool | int | float  # a plain number has no kind yet
+Operand = Typed | bool | int | float  # a plain number has no kind yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class Instruction:
         write: from a builder of LLVM and the arguments to the result, if there is one.
     """
 
-    write: Callable[..., Value | None]
+    write: Callable[..., Typed | None]
 
 
-def convert(builder: Any, operand: Operand, kind: str) -> Value:
+def convert(builder: Any, operand: Operand, kind: str) -> Typed:
     """Return an operand as a number of a kind."""
-    if not isinstance(operand, Value):
-        return Value(kind, _constant(operand, kind))
+    if not isinstance(operand, Typed):
+        return Typed(kind, _constant(operand, kind))
     given, at, type_ = operand.kind, operand.at, TYPES[kind]
     if given.startswith("*"):
         raise TypeError(f"expected a number, found a pointer to convert to {kind}")
@@ -82,7 +82,7 @@ def convert(builder: Any, operand: Operand, kind: str) -> Value:
             at = builder.trunc(at, type_)
         case _ if type_.width > at.type.width:
             at = builder.sext(at, type_) if given[0] == "i" else builder.zext(at, type_)
-    return Value(kind, at)
+    return Typed(kind, at)
 
 
 def _whole(builder: Any, at: Any, type_: Any) -> Any:
@@ -110,29 +110,29 @@ def is_float(kind: str) -> bool:
     return kind[0] == "f"
 
 
-def alike(builder: Any, *operands: Operand) -> list[Value]:
+def alike(builder: Any, *operands: Operand) -> list[Typed]:
     """Return operands of one kind.
 
     Raises:
         TypeError: when their kinds differ, or all of them are plain numbers.
     """
-    kinds = {operand.kind for operand in operands if isinstance(operand, Value)}
+    kinds = {operand.kind for operand in operands if isinstance(operand, Typed)}
     if len(kinds) != 1:
         raise TypeError(f"expected operands of one kind, found {sorted(kinds) or operands}")
     (kind,) = kinds
     return [convert(builder, operand, kind) for operand in operands]
 
 
-def compare(builder: Any, symbol: str, left: Operand, right: Operand) -> Value:
+def compare(builder: Any, symbol: str, left: Operand, right: Operand) -> Typed:
     """Return whether a comparison holds; with NaN none but ``!=`` does."""
-    if (isinstance(left, Value) and left.kind == "b1") or (isinstance(right, Value) and right.kind == "b1"):
+    if (isinstance(left, Typed) and left.kind == "b1") or (isinstance(right, Typed) and right.kind == "b1"):
         left, right = (convert(builder, x, "u1") for x in (left, right))
     a, b = alike(builder, left, right)
     if is_float(a.kind):
         write = builder.fcmp_unordered if symbol == "!=" else builder.fcmp_ordered
     else:
         write = builder.icmp_signed if a.kind[0] == "i" else builder.icmp_unsigned
-    return Value("b1", write(symbol, a.at, b.at))
+    return Typed("b1", write(symbol, a.at, b.at))
 
 
 SYMBOLS: dict[type, str] = {
@@ -170,61 +170,61 @@ PLAIN: dict[type, Callable[[Any, Any], Any]] = {
 
 def arithmetic(builder: Any, sign: ast.operator, left: Operand, right: Operand) -> Operand:
     """Return what an operator makes of two numbers."""
-    if not isinstance(left, Value) and not isinstance(right, Value):
+    if not isinstance(left, Typed) and not isinstance(right, Typed):
         result: Operand = PLAIN[type(sign)](left, right)
         return result
     a, b = alike(builder, left, right)
     if is_float(a.kind):
-        return Value(a.kind, getattr(builder, FLOAT_WRITERS[type(sign)])(a.at, b.at, flags=EXACT))
+        return Typed(a.kind, getattr(builder, FLOAT_WRITERS[type(sign)])(a.at, b.at, flags=EXACT))
     writers = {"b": TRUTH_WRITERS, "u": UNSIGNED_WRITERS, "i": WHOLE_WRITERS}[a.kind[0]]
     if type(sign) not in writers:
         raise TypeError(f"expected an operator for {a.kind}, found {type(sign).__name__}")
     if isinstance(sign, ast.FloorDiv | ast.Mod):
         return _divided(builder, writers[type(sign)], a, b)
-    return Value(a.kind, getattr(builder, writers[type(sign)])(a.at, b.at))
+    return Typed(a.kind, getattr(builder, writers[type(sign)])(a.at, b.at))
 
 
-def _divided(builder: Any, writer: str, a: Value, b: Value) -> Value:
+def _divided(builder: Any, writer: str, a: Typed, b: Typed) -> Typed:
     """Return a quotient or what is left of it, both 0 where the divisor is: processors would stop there."""
     nothing = compare(builder, "==", b, 0).at
     divisor = builder.select(nothing, b.at.type(1), b.at)
-    return Value(a.kind, builder.select(nothing, a.at.type(0), getattr(builder, writer)(a.at, divisor)))
+    return Typed(a.kind, builder.select(nothing, a.at.type(0), getattr(builder, writer)(a.at, divisor)))
 
 
 def negative(builder: Any, operand: Operand) -> Operand:
     """Return minus an operand."""
-    if not isinstance(operand, Value):
+    if not isinstance(operand, Typed):
         return -operand
     if is_float(operand.kind):
-        return Value(operand.kind, builder.fneg(operand.at, flags=EXACT))
-    return Value(operand.kind, builder.neg(operand.at))
+        return Typed(operand.kind, builder.fneg(operand.at, flags=EXACT))
+    return Typed(operand.kind, builder.neg(operand.at))
 
 
-def absolute(builder: Any, operand: Value) -> Value:
+def absolute(builder: Any, operand: Typed) -> Typed:
     """Return a number without its sign."""
     if is_float(operand.kind):
         return intrinsic(builder, "llvm.fabs", operand)
     if operand.kind[0] != "i":
         return operand
     below = compare(builder, "<", operand, 0)
-    return Value(operand.kind, builder.select(below.at, builder.neg(operand.at), operand.at))
+    return Typed(operand.kind, builder.select(below.at, builder.neg(operand.at), operand.at))
 
 
-def intrinsic(builder: Any, name: str, *operands: Value) -> Value:
+def intrinsic(builder: Any, name: str, *operands: Typed) -> Typed:
     """Return what a function that LLVM knows makes of numbers of one kind, which it returns, too."""
     type_ = operands[0].at.type
     signature = ir.FunctionType(type_, [type_] * len(operands))
     function = builder.module.declare_intrinsic(name, [type_], signature)
-    return Value(operands[0].kind, builder.call(function, [operand.at for operand in operands]))
+    return Typed(operands[0].kind, builder.call(function, [operand.at for operand in operands]))
 
 
 def extreme(symbol: str) -> Instruction:
     """Return what chooses the whole number for which a comparison with the other one holds."""
 
-    def write(builder: Any, left: Operand, right: Operand) -> Value:
+    def write(builder: Any, left: Operand, right: Operand) -> Typed:
         a, b = alike(builder, left, right)
         if is_float(a.kind):
             raise TypeError("expected whole numbers for min and max, found floats: say what to do with NaN")
-        return Value(a.kind, builder.select(compare(builder, symbol, a, b).at, a.at, b.at))
+        return Typed(a.kind, builder.select(compare(builder, symbol, a, b).at, a.at, b.at))
 
     return Instruction(write)

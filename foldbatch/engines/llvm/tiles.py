@@ -18,12 +18,12 @@ from typing import Any
 
 from llvmlite import ir
 
-from foldbatch.engines.llvm.numbers import I32, I64, TYPES, Instruction, Value
+from foldbatch.engines.llvm.numbers import I32, I64, TYPES, Instruction, Typed
 
 BITS = {"f4": 32, "f8": 64}
 
 
-class _Vectors:
+class _VectorWriter:
     """Writes vector instructions of one element type."""
 
     def __init__(self, builder: Any, kind: str, bits: int) -> None:
@@ -119,9 +119,9 @@ def tile(kind: str, bits: int, rows: int, vectors: int) -> Instruction:
     ``c_at[i]``; of the last vector `tail` columns count.
     """
 
-    def generate(builder: Any, *arguments: Value) -> None:
+    def generate(builder: Any, *arguments: Typed) -> None:
         a, a_at, a_step, b, b_step, c, c_at, k, tail, adds = (argument.at for argument in arguments)
-        write = _Vectors(builder, kind, bits)
+        write = _VectorWriter(builder, kind, bits)
         masks = [None] * (vectors - 1) + [write.first(tail)]
         a_rows, c_rows = _read(builder, a_at, rows), _read(builder, c_at, rows)
         zeros = [write.zero] * (rows * vectors)
@@ -156,9 +156,9 @@ def dots(kind: str, bits: int, rows: int, columns: int) -> Instruction:
     ``a[i, 0]`` is element ``a_at[i]``, ``b[j, 0]`` is ``j * b_step``, ``c[i, 0]`` is ``c_at[i]``.
     """
 
-    def generate(builder: Any, *arguments: Value) -> None:
+    def generate(builder: Any, *arguments: Typed) -> None:
         a, a_at, b, b_step, c, c_at, k, adds = (argument.at for argument in arguments)
-        write = _Vectors(builder, kind, bits)
+        write = _VectorWriter(builder, kind, bits)
         turns = builder.udiv(k, I64(write.lanes))
         done = builder.mul(turns, I64(write.lanes))
         mask = write.first(builder.sub(k, done))
@@ -190,7 +190,7 @@ def _read(builder: Any, numbers: Any, count: int) -> list[Any]:
     return [builder.load(builder.gep(numbers, [I64(i)])) for i in range(count)]
 
 
-def _fetch(builder: Any, pointer: Value) -> None:
+def _fetch(builder: Any, pointer: Typed) -> None:
     place = builder.bitcast(pointer.at, ir.IntType(8).as_pointer())
     name, wanted = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
     function = builder.module.globals.get(name) or ir.Function(builder.module, wanted, name=name)

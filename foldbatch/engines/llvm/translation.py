@@ -38,7 +38,7 @@ from foldbatch.engines.llvm.numbers import (
     TYPES,
     Instruction,
     Operand,
-    Value,
+    Typed,
     absolute,
     alike,
     arithmetic,
@@ -101,13 +101,13 @@ def translate_function(
         if kind.endswith("]"):
             given += _array(builder, kind, at, misfit)
         else:
-            given.append(convert(builder, Value("i8", at), kind).at)
+            given.append(convert(builder, Typed("i8", at), kind).at)
     for argument in inner.args:
         if argument.type.is_pointer:
             argument.add_attribute("noalias")
     result = builder.call(inner, given)
     returned = _returned(definition)
-    builder.ret(convert(builder, Value(returned, result), "i8").at if returned else I64(0))
+    builder.ret(convert(builder, Typed(returned, result), "i8").at if returned else I64(0))
     ir.IRBuilder(misfit).ret(I64(MISFIT))
     return str(module)
 
@@ -185,9 +185,9 @@ def _function(
     result = TYPES[returned] if returned else ir.VoidType()
     function = ir.Function(module, ir.FunctionType(result, types), name)
     function.linkage = "internal"
-    body = _Body(ir.IRBuilder(function.append_basic_block()), scope, returned)
+    body = _FunctionBody(ir.IRBuilder(function.append_basic_block()), scope, returned)
     given: list[Operand | Array] = []
-    places = iter([Value(kind, at) for kind, at in zip(words, function.args, strict=True)])
+    places = iter([Typed(kind, at) for kind, at in zip(words, function.args, strict=True)])
     for kind in kinds or words:
         first = next(places)
         given.append(
@@ -204,8 +204,8 @@ def _function(
 class Array:
     """An array without gaps: the pointer to its first number, and its extents."""
 
-    pointer: Value
-    extents: tuple[Value, ...]
+    pointer: Typed
+    extents: tuple[Typed, ...]
 
 
 def _call(builder: Any, inner: Any, numbers: Any, statics: Any) -> None:
@@ -241,14 +241,14 @@ def definition_in(text: str) -> ast.FunctionDef:
     return definition
 
 
-class _Body:
+class _FunctionBody:
     """A function under way; `returned` is the kind of what it returns, None where it is written in place."""
 
     def __init__(self, builder: Any, scope: Mapping[str, Any], returned: str | None = None) -> None:
         self.builder = builder
         self.scope = scope
         self.returned = returned
-        self.variables: dict[str, Value] = {}  # by name: pointers to where they are, with their kind
+        self.variables: dict[str, Typed] = {}  # by name: pointers to where they are, with their kind
         self.arrays: dict[str, Array] = {}
         self.ends: list[Any] = []  # of the loops around: the blocks behind them
 
@@ -322,7 +322,7 @@ class _Body:
         if step not in (1, -1):
             raise TypeError(f"expected steps of 1 or -1, found {step}")
         bounds = bounds if len(bounds) > 1 else [0, *bounds]
-        if not any(isinstance(bound, Value) for bound in bounds):
+        if not any(isinstance(bound, Typed) for bound in bounds):
             bounds = [convert(build, bound, "i8") for bound in bounds]
         first, last = alike(build, *bounds)
         before = build.block
@@ -331,10 +331,10 @@ class _Body:
         build.position_at_end(head)
         turn = build.phi(last.at.type)
         turn.add_incoming(first.at, before)
-        more = compare(build, "<" if step == 1 else ">", Value(last.kind, turn), last)
+        more = compare(build, "<" if step == 1 else ">", Typed(last.kind, turn), last)
         build.cbranch(more.at, body, done)
         build.position_at_end(body)
-        self.set(name, Value(last.kind, turn))
+        self.set(name, Typed(last.kind, turn))
         self.ends.append(done)
         self.statements(inside)
         self.ends.pop()
@@ -373,12 +373,12 @@ class _Body:
     def set(self, name: str, value: Operand) -> None:
         variable = self.variables.get(name)
         if variable is None:
-            if not isinstance(value, Value):
+            if not isinstance(value, Typed):
                 value = convert(self.builder, value, _kind_of(value))
             with self.builder.goto_entry_block():
-                variable = Value(value.kind, self.builder.alloca(value.at.type))
+                variable = Typed(value.kind, self.builder.alloca(value.at.type))
             self.variables[name] = variable
-        elif not isinstance(value, Value):
+        elif not isinstance(value, Typed):
             value = convert(self.builder, value, variable.kind)
         if value.kind != variable.kind:
             raise TypeError(f"expected {variable.kind} for {name}, found {value.kind}")
@@ -387,22 +387,22 @@ class _Body:
     def get(self, name: str) -> Operand:
         variable = self.variables.get(name)
         if variable is not None:
-            return Value(variable.kind, self.builder.load(variable.at))
+            return Typed(variable.kind, self.builder.load(variable.at))
         if name in self.arrays:
             return self.arrays[name].pointer
         number: Operand = self.scope[name]
         return number
 
-    def place(self, target: ast.Subscript) -> Value:
+    def place(self, target: ast.Subscript) -> Typed:
         """Return the pointer to an element."""
         base, number = self.value(target.value), self.index(target)
-        if not isinstance(base, Value) or not base.kind.startswith("*"):
+        if not isinstance(base, Typed) or not base.kind.startswith("*"):
             raise TypeError(f"expected a pointer, found {ast.unparse(target.value)}")
-        if not isinstance(number, Value):
+        if not isinstance(number, Typed):
             number = convert(self.builder, number, "u8")
         if number.kind not in ("u8", "i8", "i4"):
             raise TypeError(f"expected the number of an element, found {number.kind}")
-        return Value(base.kind, self.builder.gep(base.at, [number.at]))
+        return Typed(base.kind, self.builder.gep(base.at, [number.at]))
 
     def index(self, target: ast.Subscript) -> Operand:
         """Return the number of an element; of an array of two axes, in the order of memory."""
@@ -414,12 +414,12 @@ class _Body:
                 return arithmetic(self.builder, ast.Add(), inside, of_column)
         return self.value(target.slice)
 
-    def load(self, place: Value) -> Value:
-        return Value(place.kind.removeprefix("*"), self.builder.load(place.at))
+    def load(self, place: Typed) -> Typed:
+        return Typed(place.kind.removeprefix("*"), self.builder.load(place.at))
 
-    def store(self, place: Value, value: Operand) -> None:
+    def store(self, place: Typed, value: Operand) -> None:
         kind = place.kind.removeprefix("*")
-        if not isinstance(value, Value):
+        if not isinstance(value, Typed):
             value = convert(self.builder, value, kind)
         if value.kind != kind:
             raise TypeError(f"expected {kind} to store, found {value.kind}")
@@ -448,7 +448,7 @@ class _Body:
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return negative(build, self.value(operand))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return Value("b1", build.not_(self.truth(operand)))
+                return Typed("b1", build.not_(self.truth(operand)))
             case ast.Compare(left=left, ops=[sign], comparators=[right]):
                 return compare(build, SYMBOLS[type(sign)], self.value(left), self.value(right))
             case ast.BoolOp(op=ast.And(), values=[first, *others]):
@@ -471,12 +471,12 @@ class _Body:
         value = self.value(node)
         return convert(self.builder, value, "b1").at
 
-    def either(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Value:
+    def either(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Typed:
         """Return one of two values; the other is not computed if it reads memory, or may take long."""
         build, condition = self.builder, self.truth(test)
         if not any(isinstance(part, ast.Subscript | ast.Call) for part in _parts(body, otherwise)):
             a, b = _both(build, self.value(body), self.value(otherwise))
-            return Value(a.kind, build.select(condition, a.at, b.at))
+            return Typed(a.kind, build.select(condition, a.at, b.at))
         yes, no, done = (build.append_basic_block() for _ in range(3))
         build.cbranch(condition, yes, no)
         found: list[tuple[Operand, Any]] = []
@@ -489,9 +489,9 @@ class _Body:
         phi = build.phi(a.at.type)
         for value, (_, block) in zip((a, b), found, strict=True):
             phi.add_incoming(value.at, block)
-        return Value(a.kind, phi)
+        return Typed(a.kind, phi)
 
-    def call(self, node: ast.Call) -> Value | None:
+    def call(self, node: ast.Call) -> Typed | None:
         if not isinstance(node.func, ast.Name):
             raise TypeError(f"expected the name of a function, found {ast.unparse(node.func)}")
         name, arguments = node.func.id, [self.value(argument) for argument in node.args]
@@ -504,27 +504,27 @@ class _Body:
         definition = definition_of(function)
         if not _is_straight(definition):
             return self.called(function, definition, arguments)
-        inner = _Body(self.builder, function.__globals__)
+        inner = _FunctionBody(self.builder, function.__globals__)
         inner.begin(definition, arguments)
         result = inner.statements(definition.body)
         return (
             result
-            if isinstance(result, Value) or result is None
+            if isinstance(result, Typed) or result is None
             else convert(self.builder, result, _kind_of(result))
         )
 
     def called(
         self, function: FunctionType, definition: ast.FunctionDef, arguments: Sequence[Operand]
-    ) -> Value | None:
+    ) -> Typed | None:
         """Call a function, written once a module for arguments of some kinds; plain numbers are ``i8``."""
-        given = [one if isinstance(one, Value) else convert(self.builder, one, "i8") for one in arguments]
+        given = [one if isinstance(one, Typed) else convert(self.builder, one, "i8") for one in arguments]
         kinds, returned = [one.kind for one in given], _returned(definition)
         name, module = " ".join([definition.name, *kinds]), self.builder.module
         known = module.globals.get(name)
         if known is None:
             known = _function(module, name, definition, function.__globals__, kinds, returned)
         result = self.builder.call(known, [one.at for one in given])
-        return Value(returned, result) if returned else None
+        return Typed(returned, result) if returned else None
 
 
 def _is_straight(definition: ast.FunctionDef) -> bool:
@@ -537,7 +537,7 @@ def _is_straight(definition: ast.FunctionDef) -> bool:
 
 
 def _kind(operand: Operand) -> str:
-    return operand.kind if isinstance(operand, Value) else _kind_of(operand)
+    return operand.kind if isinstance(operand, Typed) else _kind_of(operand)
 
 
 def _kind_of(number: float) -> str:
@@ -558,10 +558,10 @@ def _parts(*nodes: ast.expr) -> list[ast.AST]:
     return parts
 
 
-def _both(builder: Any, left: Operand, right: Operand) -> list[Value]:
+def _both(builder: Any, left: Operand, right: Operand) -> list[Typed]:
     """Return two values of one kind."""
     if isinstance(left, bool) and isinstance(right, bool):
         return [convert(builder, left, "b1"), convert(builder, right, "b1")]
-    if isinstance(left, Value) and isinstance(right, Value) and left.kind == right.kind:
+    if isinstance(left, Typed) and isinstance(right, Typed) and left.kind == right.kind:
         return [left, right]  # pointers, too
     return alike(builder, left, right)

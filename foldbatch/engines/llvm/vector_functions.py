@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from foldbatch.engines.llvm.numbers import I64, TYPES, Instruction, Value, intrinsic
+from foldbatch.engines.llvm.numbers import I64, TYPES, Instruction, Typed, intrinsic
 
 f4, f8, u8 = np.float32, np.float64, np.uint64
 
 
-def _two_to(builder: Any, x: Value) -> Value:
+def _two_to(builder: Any, x: Typed) -> Typed:
     bias, shift = (127, 23) if x.kind == "f4" else (1023, 52)
     whole = TYPES[x.kind.replace("f", "i")]
     exponent = builder.add(builder.bitcast(x.at, whole), ir.Constant(whole, bias))
-    return Value(x.kind, builder.bitcast(builder.shl(exponent, ir.Constant(whole, shift)), x.at.type))
+    return Typed(x.kind, builder.bitcast(builder.shl(exponent, ir.Constant(whole, shift)), x.at.type))
 
 
 two_to: Any = Instruction(_two_to)  # 2 ** k, where k stands in the lowest bits of a float that is MAGIC + k
@@ -181,20 +181,20 @@ ACCUMULATORS = 1024  # sums of columns that are under way at once
 def stack(kind: str, size: int) -> Instruction:
     """Return ``stack()``: memory for `size` numbers, until the function returns."""
 
-    def write(builder: Any) -> Value:
+    def write(builder: Any) -> Typed:
         with builder.goto_entry_block():
-            return Value(f"*{kind}", builder.alloca(TYPES[kind], size))
+            return Typed(f"*{kind}", builder.alloca(TYPES[kind], size))
 
     return Instruction(write)
 
 
-def _moved(builder: Any, pointer: Value, elements: Value | int) -> Value:
-    at = elements.at if isinstance(elements, Value) else I64(elements)
-    return Value(pointer.kind, builder.gep(pointer.at, [at]))
+def _moved(builder: Any, pointer: Typed, elements: Typed | int) -> Typed:
+    at = elements.at if isinstance(elements, Typed) else I64(elements)
+    return Typed(pointer.kind, builder.gep(pointer.at, [at]))
 
 
-def _as_f8(builder: Any, bits: Value) -> Value:
-    return Value("f8", builder.bitcast(bits.at, TYPES["f8"]))
+def _as_f8(builder: Any, bits: Typed) -> Typed:
+    return Typed("f8", builder.bitcast(bits.at, TYPES["f8"]))
 
 
 def _known(name: str) -> Instruction:
@@ -202,17 +202,17 @@ def _known(name: str) -> Instruction:
     return Instruction(lambda builder, x: intrinsic(builder, f"llvm.{name}", x))
 
 
-def _log1p(builder: Any, x: Value) -> Value:
+def _log1p(builder: Any, x: Typed) -> Typed:
     name = "log1pf" if x.kind == "f4" else "log1p"
     type_ = ir.FunctionType(x.at.type, [x.at.type])
     function = builder.module.globals.get(name) or ir.Function(builder.module, type_, name)
-    return Value(x.kind, builder.call(function, [x.at]))
+    return Typed(x.kind, builder.call(function, [x.at]))
 
 
 moved: Any = Instruction(_moved)  # a pointer, some elements further
 copysign: Any = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
 fmod: Any = Instruction(
-    lambda builder, x, y: Value(x.kind, builder.frem(x.at, y.at))
+    lambda builder, x, y: Typed(x.kind, builder.frem(x.at, y.at))
 )  # exact, with the sign of x
 
 SCOPE: dict[str, Any] = {

@@ -45,7 +45,7 @@ from foldbatch.engines.llvm.coder import (
     STORED,
     TARGET,
     WHOLE,
-    Code,
+    KernelCode,
 )
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.team import Team, share
@@ -224,7 +224,7 @@ class Walker:
         codes: of the kernels, by their numbers in launch tables.
     """
 
-    def __init__(self, codes: Sequence[Code]) -> None:
+    def __init__(self, codes: Sequence[KernelCode]) -> None:
         self._codes = tuple(codes)  # which hold on to the functions
         sizes = [len(code.numbers) for code in codes]
         self._numbers = np.concatenate([code.numbers for code in codes]) if codes else np.zeros(1, np.int64)

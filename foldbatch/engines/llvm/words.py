@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from foldbatch.engines.llvm.numbers import I64, NUMBERS, Instruction, Value
+from foldbatch.engines.llvm.numbers import I64, NUMBERS, Instruction, Typed
 
 WORD = 8  # bytes
 PAUSES = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}  # by machine
@@ -19,31 +19,31 @@ PAUSES = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}  # by
 i8 = u8 = int  # what texts convert with
 
 
-def _at(builder: Any, address: Value) -> Value:
-    return Value("*i8", builder.inttoptr(address.at, NUMBERS))
+def _at(builder: Any, address: Typed) -> Typed:
+    return Typed("*i8", builder.inttoptr(address.at, NUMBERS))
 
 
-def _call(builder: Any, address: Value, numbers: Value, statics: Value) -> None:
+def _call(builder: Any, address: Typed, numbers: Typed, statics: Typed) -> None:
     type_ = ir.FunctionType(ir.VoidType(), [NUMBERS, NUMBERS])
     builder.call(builder.inttoptr(address.at, type_.as_pointer()), [numbers.at, statics.at])
 
 
-def _load(builder: Any, address: Value) -> Value:
-    return Value("i8", builder.load_atomic(_at(builder, address).at, "acquire", WORD))
+def _load(builder: Any, address: Typed) -> Typed:
+    return Typed("i8", builder.load_atomic(_at(builder, address).at, "acquire", WORD))
 
 
-def _store(builder: Any, address: Value, number: Value | int) -> None:
-    at = number.at if isinstance(number, Value) else I64(number)
+def _store(builder: Any, address: Typed, number: Typed | int) -> None:
+    at = number.at if isinstance(number, Typed) else I64(number)
     builder.store_atomic(at, _at(builder, address).at, "release", WORD)
 
 
-def _swap(builder: Any, address: Value, old: Value, new: Value) -> Value:
+def _swap(builder: Any, address: Typed, old: Typed, new: Typed) -> Typed:
     answer = builder.cmpxchg(_at(builder, address).at, old.at, new.at, "acq_rel", "acquire")
-    return Value("b1", builder.extract_value(answer, 1))
+    return Typed("b1", builder.extract_value(answer, 1))
 
 
-def _count(builder: Any, address: Value) -> Value:
-    return Value("i8", builder.atomic_rmw("add", _at(builder, address).at, I64(1), "acq_rel"))
+def _count(builder: Any, address: Typed) -> Typed:
+    return Typed("i8", builder.atomic_rmw("add", _at(builder, address).at, I64(1), "acq_rel"))
 
 
 def _pause(builder: Any) -> None:
@@ -54,7 +54,7 @@ def _pause(builder: Any) -> None:
         builder.call(known or ir.Function(builder.module, type_, name), [])
 
 
-def _give_way(builder: Any, address: Value) -> None:
+def _give_way(builder: Any, address: Typed) -> None:
     type_ = ir.FunctionType(ir.IntType(32), [])
     builder.call(builder.inttoptr(address.at, type_.as_pointer()), [])
 

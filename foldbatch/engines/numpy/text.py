@@ -22,11 +22,11 @@ from foldbatch.static.statements import Binding, Result, Routine, Slot, Statemen
 
 def text_of(routine: Routine) -> str:
     """Return the text of the function of a routine."""
-    return _Writer(routine).text()
+    return _TextWriter(routine).text()
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _RowNames:
     """How the text names the rows of a level along an axis: from `start` to `stop`, `count` of them."""
 
     start: str
@@ -39,7 +39,7 @@ class _Rows:
         return f"[{self.start}:{self.stop}]"
 
 
-_CALLS = _Rows("start", "stop", "n")
+_CALLS = _RowNames("start", "stop", "n")
 _BY_KEY = {"operand": "x", "cotangent": "g", "feed": "f", "kept": "k", "store": "d", "segments": "offsets"}
 _BY_ORDER = {"parameter": "p", "constant": "c", "scratch": "s"}
 
@@ -53,7 +53,7 @@ _ON_SEQUENCES = {
 }
 
 
-class _Writer:
+class _TextWriter:
     def __init__(self, routine: Routine) -> None:
         self.routine = routine
         self.launch: list[str] = []
@@ -109,11 +109,11 @@ class _Writer:
         self.used.add(f"{prefix}{number}")
         return f"{prefix}{number}"
 
-    def _rows(self, axis: Axis) -> _Rows:
+    def _rows(self, axis: Axis) -> _RowNames:
         if axis.rank < 2:
             return _CALLS
         number = self.names[self.routine.segments[axis]].removeprefix("offsets")
-        return _Rows(f"first{number}", f"end{number}", f"m{number}")
+        return _RowNames(f"first{number}", f"end{number}", f"m{number}")
 
     # -- slots
 

@@ -63,7 +63,7 @@ def _terms(node: Node, merged: set[Node]) -> list[Node]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Filled:
+class _PaddedTerm:
     """A term of a sum that is zero but for some `parts`: a pad, or a concatenation with zeros.
 
     Seen as ``[lead, total]``, part i fills the columns from its start to its stop. `shape` and
@@ -85,7 +85,7 @@ def pads_joined(node: Node) -> Node | None:
     """``pad(a) + pad(b) + rest``, where a and b do not overlap, is ``concat(a, b) + rest``."""
     if node.type.size == 0:
         return None
-    by_lead: defaultdict[int, list[_Filled]] = defaultdict(list)
+    by_lead: defaultdict[int, list[_PaddedTerm]] = defaultdict(list)
     for term, x in enumerate(node.inputs):
         filled = _filled(term, x) if x.shape == node.shape else None
         if filled is not None:
@@ -97,7 +97,7 @@ def pads_joined(node: Node) -> Node | None:
     return None
 
 
-def _filled(term: int, x: Node) -> _Filled | None:
+def _filled(term: int, x: Node) -> _PaddedTerm | None:
     filled = x.inputs[0] if x.op.name == "reshape" else x
     if filled.op.name not in ("pad", "concat"):
         return None
@@ -111,7 +111,7 @@ def _filled(term: int, x: Node) -> _Filled | None:
             parts.append((start, stop, part))
         start = stop
     covered = sum(stop - start for start, stop, _ in parts) == filled.shape[axis] * inner
-    return None if covered or not parts else _Filled(term, filled.shape, axis, tuple(parts))
+    return None if covered or not parts else _PaddedTerm(term, filled.shape, axis, tuple(parts))
 
 
 def _is_zero(x: Node) -> bool:
@@ -120,10 +120,10 @@ def _is_zero(x: Node) -> bool:
     return x.op is CONSTANT and not x.attrs["value"].any()
 
 
-def _disjoint(candidates: Sequence[_Filled]) -> list[_Filled]:
+def _disjoint(candidates: Sequence[_PaddedTerm]) -> list[_PaddedTerm]:
     """Return terms that do not overlap; choosing those that end first gives as many pads as possible."""
     taken: list[tuple[int, int]] = []
-    chosen: list[_Filled] = []
+    chosen: list[_PaddedTerm] = []
     for filled in sorted(candidates, key=lambda filled: filled.parts[-1][1]):
         ranges = [(start, stop) for start, stop, _ in filled.parts]
         if all(_is_free(taken, start, stop) for start, stop in ranges):
@@ -138,7 +138,7 @@ def _is_free(taken: Sequence[tuple[int, int]], start: int, stop: int) -> bool:
     return (place == 0 or taken[place - 1][1] <= start) and (place == len(taken) or stop <= taken[place][0])
 
 
-def _joined(node: Node, chosen: Sequence[_Filled]) -> Node | None:
+def _joined(node: Node, chosen: Sequence[_PaddedTerm]) -> Node | None:
     """Return the sum with the chosen terms as one concatenation, where the first of them stood."""
     first = chosen[0]
     alike = all((x.shape, x.axis) == (first.shape, first.axis) for x in chosen)

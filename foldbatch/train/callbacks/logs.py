@@ -183,7 +183,11 @@ class Progress(Callback):
     def on_fit_start(self, trainer: Trainer) -> None:
         file = sys.stderr if self.file is None else self.file
         style = _style_of(file) if self.style == "auto" else self.style
-        makers: dict[str, Callable[[IO[str]], Shown]] = {"bar": _Bar, "notebook": _Notebook, "lines": _Lines}
+        makers: dict[str, Callable[[IO[str]], Shown]] = {
+            "bar": _EpochBar,
+            "notebook": _Notebook,
+            "lines": _Lines,
+        }
         self._shown = makers[style](file)
 
     def on_epoch_start(self, trainer: Trainer) -> None:
@@ -260,7 +264,7 @@ class _Lines:
         pass
 
 
-class _Bar:
+class _EpochBar:
     """A bar by rich, below the lines of past epochs."""
 
     def __init__(self, file: IO[str]) -> None:

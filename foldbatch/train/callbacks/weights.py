@@ -183,7 +183,7 @@ def _cut(gradient: Gradient, limit: float) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenBatch:
     """What is kept of a batch until its loss is read."""
 
     step: int  # the number of the step in training, counted from 1
@@ -222,13 +222,13 @@ class NaNGuard(Callback):
         if every is not None and every < 1:
             raise TrainingError("NaNGuard every", "1 step or more", repr(every), "None is two steps later")
         self.every = every
-        self._seen: list[Seen] = []
-        self._last: Seen | None = None  # whose loss was finite; of its update the next batch tells
+        self._seen: list[SeenBatch] = []
+        self._last: SeenBatch | None = None  # whose loss was finite; of its update the next batch tells
 
     def on_gradients(self, trainer: Trainer) -> None:
         batch = trainer.batch
         drawn = trainer.program._drawn
-        seen = Seen(trainer.steps + 1, drawn, batch.indices, batch.examples, batch.loss)
+        seen = SeenBatch(trainer.steps + 1, drawn, batch.indices, batch.examples, batch.loss)
         if not isinstance(batch.loss, Pending):
             if not math.isfinite(batch.loss) or first_not_finite(batch.gradients) is not None:
                 _refuse(trainer, [seen])
@@ -286,7 +286,7 @@ def _refused_update(trainer: Trainer) -> bool:
     return False
 
 
-def _refuse(trainer: Trainer, suspects: Sequence[Seen]) -> NoReturn:
+def _refuse(trainer: Trainer, suspects: Sequence[SeenBatch]) -> NoReturn:
     """Find the first of some batches with a value that is not finite; raise the error that tells of it."""
     _refused_update(trainer)  # or else `find_nan` would raise that error
     for batch in suspects:

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, HEADER, THREADS, Product
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, HEADER, THREADS, MatrixProduct
 from foldbatch.errors import BackendError
 from foldbatch.params.parameters import Array
 from foldbatch.system.cache import cache_directory
@@ -180,7 +180,7 @@ class Emulator:
         assert 0 < threads[0] * threads[1] <= limit, f"a GPU refuses to run {threads} threads"
         self.enqueue(stream, emulate, address, blocks, pack(*arguments))
 
-    def multiply(self, product: Product, stream: Any) -> None:
+    def multiply(self, product: MatrixProduct, stream: Any) -> None:
         self.enqueue(stream, _multiplied, product)
 
     def begin_capture(self, stream: Any) -> None:
@@ -201,7 +201,7 @@ class Emulator:
         return buffer.array(shape, dtype)
 
 
-def _multiplied(p: Product) -> None:
+def _multiplied(p: MatrixProduct) -> None:
     if p.count * p.m * p.n:
         a = _matrices(p.a, p, p.a_step, (p.k, p.m) if p.a_across else (p.m, p.k), p.a_lead)
         b = _matrices(p.b, p, p.b_step, (p.n, p.k) if p.b_across else (p.k, p.n), p.b_lead)
@@ -215,7 +215,7 @@ def _multiplied(p: Product) -> None:
                 np.matmul(a, b, out=c)
 
 
-def _matrices(pointer: int, product: Product, step: int, shape: tuple[int, int], lead: int) -> Array:
+def _matrices(pointer: int, product: MatrixProduct, step: int, shape: tuple[int, int], lead: int) -> Array:
     """Return matrices in memory: ``[count, *shape]``."""
     size = np.dtype(product.dtype).itemsize
     return array_at(pointer, (product.count, *shape), (step * size, lead * size, size), product.dtype)

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import Buffer, Driver, Function, Graph, Product
+from foldbatch.engines.cuda.drivers.driver import DeviceBuffer, Driver, Function, Graph, MatrixProduct
 from foldbatch.params.parameters import Array
 
 POISON = 0xFF  # a byte: floats of such bytes are NaN
 
 
 class Held:
-    """A buffer that stands for one of another driver; see `driver.Buffer`.
+    """A buffer that stands for one of another driver; see `driver.DeviceBuffer`.
 
     Args:
         inner: the other driver's buffer.
@@ -32,7 +32,7 @@ class Held:
 
     __slots__ = ("__weakref__", "inner", "nbytes", "pointer")
 
-    def __init__(self, inner: Buffer, pointer: int, nbytes: int, freed: Callable[[], object]) -> None:
+    def __init__(self, inner: DeviceBuffer, pointer: int, nbytes: int, freed: Callable[[], object]) -> None:
         self.inner = inner
         self.pointer = pointer
         self.nbytes = nbytes
@@ -237,7 +237,7 @@ class Late:
         told = tuple(arguments)
         self._enqueue(stream, partial(self.driver.launch, function, blocks, threads, told, stream.inner))
 
-    def multiply(self, product: Product, stream: Queue) -> None:
+    def multiply(self, product: MatrixProduct, stream: Queue) -> None:
         self._enqueue(stream, partial(self.driver.multiply, product, stream.inner))
 
     def begin_capture(self, stream: Queue) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import Driver, Product
+from foldbatch.engines.cuda.drivers.driver import Driver, MatrixProduct
 
 TEXT = """
 KERNEL grown(i8 table, i8 a) {
@@ -18,9 +18,9 @@ A, B = np.arange(6.0).reshape(2, 3), np.arange(6.0, 12).reshape(3, 2)
 EXPECTED = [((A + turn * (turn + 1) // 2) @ B).tolist() for turn in range(1, ROUNDS + 1)]
 
 
-def product(a: Any, b: Any, c: Any) -> Product:
+def product(a: Any, b: Any, c: Any) -> MatrixProduct:
     """Return C = A B."""
-    return Product("float64", 2, 2, 3, a.pointer, b.pointer, c.pointer, 3, 2, 2)
+    return MatrixProduct("float64", 2, 2, 3, a.pointer, b.pointer, c.pointer, 3, 2, 2)
 
 
 def sent(driver: Driver, pointer: int, numbers: Any, stream: Any) -> Any:

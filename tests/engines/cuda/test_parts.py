@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.parts import ALONE, PIECES, PRODUCTS, WHOLE, Cut
+from foldbatch.engines.cuda.parts import ALONE, PIECES, PRODUCTS, WHOLE, RoutineCut
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node
@@ -216,7 +216,7 @@ def test_a_part_says_what_it_reads_and_writes() -> None:
     x = input_node(TensorType((40, 60)))
     graph = Graph((x,), (apply("sum_batch", ops.softmax(ops.tanh(x) * 2.0, 1)),))
     routine = routine_of_graph(graph, (), FUSED)
-    parts = Cut(routine, {}, {}).cut()
+    parts = RoutineCut(routine, {}, {}).cut()
     assert [part.whole for part in parts] == [False, False, True, False]
     loop, softmax, summed, result = parts
     assert loop.writes == softmax.reads

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.drivers.driver import Product
+from foldbatch.engines.cuda.drivers.driver import MatrixProduct
 from foldbatch.engines.cuda.kernels import BLOCK
 from foldbatch.engines.cuda.steps import BLOCKS
 from foldbatch.static import ops
@@ -29,13 +29,13 @@ class Asked(Emulator):
 
     def __init__(self) -> None:
         self.launches: list[tuple[int, tuple[int, int], int]] = []
-        self.products: list[Product] = []
+        self.products: list[MatrixProduct] = []
 
     def launch(self, function: Any, blocks: int, threads: Any, arguments: Any, *more: Any) -> None:
         self.launches.append((blocks, threads, len(arguments)))
         super().launch(function, blocks, threads, arguments, *more)
 
-    def multiply(self, product: Product, stream: Any) -> None:
+    def multiply(self, product: MatrixProduct, stream: Any) -> None:
         self.products.append(product)
         super().multiply(product, stream)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.cuda.watching import BY_EVENTS, StreamsWatched, Timed
+from foldbatch.engines.cuda.watching import BY_EVENTS, StreamsWatched, TimingDriver
 from tests.engines.cuda.emulated import needs_compiler
 
 EXAMPLES = [[[1, 2], [3, 4]], [[0, 1]]]
@@ -53,7 +53,9 @@ class Driver:
 
 def test_what_is_enqueued_is_marked_on_its_stream_and_nothing_else_is():
     driver, compute, copies, other = Driver(), object(), object(), object()
-    timed = Timed(driver, {id(compute): "compute", id(copies): "copies"}, driver, {id(driver): "named"})
+    timed = TimingDriver(
+        driver, {id(compute): "compute", id(copies): "copies"}, driver, {id(driver): "named"}
+    )
     assert timed.copy_in(0, np.zeros(3, np.uint8), copies) == "copied"
     assert timed.launch(driver, 1, (1, 1), [], compute) == "launched"
     timed.label = "step", {"level": 2}

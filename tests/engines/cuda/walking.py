@@ -23,7 +23,7 @@ from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.packing import pack
 from foldbatch.engines.cuda.steps import steps_of
 from foldbatch.engines.cuda.texts.expressions import TARGET
-from foldbatch.engines.cuda.walk import Walker
+from foldbatch.engines.cuda.walk import StepWalker
 from foldbatch.engines.launch import BASE, FIELDS, FIRST, HEAD, INDEX, WIDTH, LaunchTable
 from foldbatch.engines.launch import binding as fields_of
 from foldbatch.engines.ranges import OutOfRangeError
@@ -99,7 +99,7 @@ class Together:
         packed.filled(numbers, memory.addresses, (), status.pointer)
         told = self.device.put(numbers)
         steps = tuple(steps_of([kernel], packed.forward, spaced=False))
-        Walker(self.device, self.functions).run(steps, told.pointer, memory.addresses.tolist())
+        StepWalker(self.device, self.functions).run(steps, told.pointer, memory.addresses.tolist())
         bad, rank, id_, size = self.device.read(status)[:4].tolist()
         if bad:
             raise OutOfRangeError(rank, id_, size)

@@ -12,7 +12,7 @@ from foldbatch.engines.llvm.coder import (
     RAGGED,
     WHOLE,
     Coder,
-    Cut,
+    InstructionCut,
 )
 from foldbatch.engines.llvm.compiling import Native
 from foldbatch.static.op import CALL, UNBATCHED, ragged
@@ -53,8 +53,8 @@ def test_the_code_is_its_parts_one_after_the_other() -> None:
 def test_cuts_stand_behind_the_pointers_of_the_whole() -> None:
     coder = Coder(ROUTINE)
     one = Native(1000, 1)
-    coder.add(one, CALL, [(0, 0)], [5], Cut(9, [([(0, 0)], [6]), ([(0, 40)], [7])]))
-    coder.add(one, CALL, [(0, 0)], [8], Cut(4, rows=[24]))
+    coder.add(one, CALL, [(0, 0)], [5], InstructionCut(9, [([(0, 0)], [6]), ([(0, 40)], [7])]))
+    coder.add(one, CALL, [(0, 0)], [8], InstructionCut(4, rows=[24]))
     code = coder.finish()
     statics = code.numbers.tolist()[HEAD - 1]
     first, second = (

@@ -12,7 +12,7 @@ import foldbatch as fb
 from foldbatch.engines.llvm.loop_texts import TARGET, spell
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, constant, input_node
-from foldbatch.static.loops import Buffer, Element, Loop, Operation, Sweep
+from foldbatch.static.loops import Element, FusedLoop, LoopBuffer, Operation, Sweep
 from foldbatch.types import TensorType
 from tests.engines.llvm.walking import (
     by_llvm,  # noqa: F401 - a fixture
@@ -42,12 +42,12 @@ def test_a_loop_is_python_over_raw_memory() -> None:
     gates = x + bias
     half = input_node(TensorType((2,)))  # stands for the loaded slices
     product = ops.sigmoid(half) * half
-    loop = Loop(
+    loop = FusedLoop(
         (
-            Buffer("float32", 2, written=False),
-            Buffer("float32", 1, written=False),
-            Buffer("float32", 1, written=True),
-            Buffer("float32", 2, written=True),
+            LoopBuffer("float32", 2, written=False),
+            LoopBuffer("float32", 1, written=False),
+            LoopBuffer("float32", 1, written=True),
+            LoopBuffer("float32", 2, written=True),
         ),
         (
             Sweep(
@@ -89,8 +89,10 @@ def test_whole_rows_are_one_loop() -> None:
     node = x * constant(0.5)
     place = Element(0, 3, 0, (1,))
     sweep = Sweep((3,), (place,), (Operation(node, (0, node.inputs[1])),), ((1, Element(1, 3, 0, (1,))),))
-    loop = Loop(
-        (Buffer("float32", 2, written=False), Buffer("float32", 2, written=True)), (sweep,), batched=True
+    loop = FusedLoop(
+        (LoopBuffer("float32", 2, written=False), LoopBuffer("float32", 2, written=True)),
+        (sweep,),
+        batched=True,
     )
     assert spell(loop).splitlines()[2:] == [
         "    for j0 in range(n * u8(3)):",
@@ -210,11 +212,11 @@ class TestCompiled:
             Sweep((3,), (read,), (Operation(square, (0,)),), ((1, Element(2, 3, 0, (1,))),)),
         )
         buffers = (
-            Buffer("float32", 2, written=False),
-            Buffer("bool", 2, written=True),
-            Buffer("float32", 2, written=True),
+            LoopBuffer("float32", 2, written=False),
+            LoopBuffer("bool", 2, written=True),
+            LoopBuffer("float32", 2, written=True),
         )
         rows, truths, squares = np.float32([[1, 2, 3]]), np.zeros((1, 3), bool), np.zeros((1, 3), "float32")
-        run_native(spell(Loop(buffers, sweeps, batched=True)), 1, [rows, truths, squares], [])
+        run_native(spell(FusedLoop(buffers, sweeps, batched=True)), 1, [rows, truths, squares], [])
         assert truths.tolist() == [[True, False, False]]
         assert squares.tolist() == [[1, 4, 9]]

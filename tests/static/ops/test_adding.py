@@ -92,7 +92,7 @@ def test_an_engine_runs_ops_that_it_has_never_heard_of(engine: str, size: int) -
     examples: list[Any] = [(rng.normal(size=size), rng.normal(size=size)) for _ in range(4)]
     examples[1][0][1] = np.nan
     block = fb.Record((fb.Vector(size, "float64"),) * 2) >> fb.Function(used)
-    with mock.patch.dict(ENGINES, unfused=("tests.engines.unfused", "llvm")):
+    with mock.patch.dict(ENGINES, unfused=("tests.engines.unfused", "llvmlite")):
         found = fb.compile(block, engine, threads=1).run(examples)
     for value, (x, y) in zip(found, examples, strict=True):
         wide = np.tile(np.tanh(np.square(np.maximum(y - x * 0.5, 0)) + 0.25), 2)

@@ -48,7 +48,7 @@ def unbroken(epochs=4, **options):
 @pytest.mark.parametrize(("backend", "threads"), [("numpy", 1), ("numpy", 2), ("llvm", 1), ("llvm", 2)])
 def test_a_resumed_training_is_the_unbroken_one(tmp_path, backend, threads):
     if backend == "llvm":
-        pytest.importorskip("llvm")
+        pytest.importorskip("llvmlite")
     options = {"backend": backend, "threads": threads}
     whole = unbroken(**options)
     for step in (3, 8, 12):  # batches of 5 an epoch: within epochs, again and again

@@ -10,7 +10,7 @@ import ctypes
 import sys
 from typing import Any
 
-from foldbatch.engines.cuda.drivers.driver import Product
+from foldbatch.engines.cuda.drivers.driver import MatrixProduct
 from foldbatch.errors import BackendError
 
 WORKSPACE = 1 << 25  # bytes, which is what NVIDIA recommends for its largest GPUs
@@ -23,7 +23,7 @@ DEFAULT_MATH = 0  # as exact as the operands: with `COMPUTE["fp32"]`, no operand
 DEFAULT_ALGORITHM = -1
 
 
-def as_columns(p: Product) -> tuple[int, ...]:
+def as_columns(p: MatrixProduct) -> tuple[int, ...]:
     """Return a product of matrices row by row as the same product column by column.
 
     A matrix that lies row by row is, read column by column, the transposed one. So cuBLAS is asked for
@@ -39,7 +39,7 @@ def as_columns(p: Product) -> tuple[int, ...]:
     return int(p.b_across), int(p.a_across), p.n, p.m, p.k, *operands
 
 
-def stretches(p: Product) -> list[tuple[int, int]]:
+def stretches(p: MatrixProduct) -> list[tuple[int, int]]:
     """Return where the results of a product lie: the address and the bytes of each stretch of memory."""
     size = 4 if p.dtype == "float32" else 8
     rows, row = (1, p.m * p.n) if p.c_lead == p.n else (p.m, p.n)
@@ -86,7 +86,7 @@ class Blas:
         # Objects of 64 bits are used again: to make them takes as long as a call. Other numbers are C ints.
         self._words = [ctypes.c_void_p() for _ in "abc"], [ctypes.c_longlong() for _ in "abc"]
 
-    def multiply(self, product: Product) -> None:
+    def multiply(self, product: MatrixProduct) -> None:
         """Do products of matrices, none of which is empty.
 
         Raises:

@@ -22,7 +22,7 @@ import numpy as np
 
 from foldbatch.engines.cuda.drivers.card import check, check_compiler, cublas
 from foldbatch.engines.cuda.drivers.cublas import WORKSPACE, Blas, stretches
-from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, HEADER, Buffer, Product
+from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, HEADER, DeviceBuffer, MatrixProduct
 from foldbatch.errors import BackendError
 from foldbatch.params.parameters import Array
 from foldbatch.system.forks import start_in_each_process
@@ -34,7 +34,7 @@ _PACKED = [struct.Struct(f"{count}q").pack_into for count in range(ARGUMENTS + 1
 
 
 class CupyBuffer:
-    """Memory of a GPU; see `driver.Buffer`."""
+    """Memory of a GPU; see `driver.DeviceBuffer`."""
 
     __slots__ = ("memory", "nbytes", "pointer")
 
@@ -220,7 +220,7 @@ class CupyDriver:
         self._start_kernel(function.ptr, blocks, 1, 1, threads[0], threads[1], 1, 0, stream.ptr, addresses, 0)
 
     @_here
-    def multiply(self, product: Product, stream: Any) -> None:
+    def multiply(self, product: MatrixProduct, stream: Any) -> None:
         p = product
         if p.m and p.n and p.k and p.count:
             self._blas(stream).multiply(p)
@@ -257,7 +257,7 @@ class CupyDriver:
         graph.launch(stream)
 
     @_here
-    def array(self, buffer: Buffer, shape: tuple[int, ...], dtype: str) -> Any:
+    def array(self, buffer: DeviceBuffer, shape: tuple[int, ...], dtype: str) -> Any:
         """Return an array of CuPy over a buffer, which it holds.
 
         CuPy's current stream waits for what is computed now. It must be done with the array before the next

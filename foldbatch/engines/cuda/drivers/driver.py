@@ -23,7 +23,7 @@ THREADS = 1024  # of a block, at most
 ARGUMENTS = 16  # of a kernel, at most: each is a whole number of 64 bits
 
 
-class Buffer(Protocol):
+class DeviceBuffer(Protocol):
     """Memory of the device. When nobody holds it any more it is free for what is enqueued later.
 
     Attributes:
@@ -36,7 +36,7 @@ class Buffer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class MatrixProduct:
     """Matrix products ``C = A B``, or ``C += A B`` where `adds`: `count` of them, side by side.
 
     Matrices lie row by row: A is ``[m, k]``, B ``[k, n]``, C ``[m, n]``. Where `a_across`, A lies as
@@ -90,7 +90,7 @@ class Driver(Protocol):
 
     name: str
 
-    def allocate(self, nbytes: int) -> Buffer:
+    def allocate(self, nbytes: int) -> DeviceBuffer:
         """Return memory with any content.
 
         Raises:
@@ -159,7 +159,7 @@ class Driver(Protocol):
         """Run a kernel on so many blocks of ``threads = (x, y)``; `arguments` are all of its parameters."""
         ...
 
-    def multiply(self, product: Product, stream: Stream) -> None:
+    def multiply(self, product: MatrixProduct, stream: Stream) -> None:
         """Do matrix products."""
         ...
 

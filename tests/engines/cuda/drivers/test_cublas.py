@@ -18,7 +18,7 @@ from foldbatch.engines.cuda.drivers.cublas import (
     stretches,
 )
 from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
-from foldbatch.engines.cuda.drivers.driver import Product
+from foldbatch.engines.cuda.drivers.driver import MatrixProduct
 from foldbatch.errors import BackendError
 from tests.engines.cuda import stand_in
 from tests.engines.cuda.emulated import gpu_answers
@@ -33,7 +33,7 @@ DRIVERS = [
 
 def some_product(
     rng: np.random.Generator, memory: int, dtype: str, *, empty: bool = False
-) -> tuple[Product, int]:
+) -> tuple[MatrixProduct, int]:
     """Return a product whose three operands lie one behind the other from an address on, and the bytes they take."""
     size = np.dtype(dtype).itemsize
     m, n, k = (int(x) for x in rng.integers(0 if empty else 1, 6, 3))
@@ -48,7 +48,7 @@ def some_product(
         leads.append(lead)
         steps.append(step if count > 1 else 0)
         end += (count - 1) * step + rows * lead + 1
-    product = Product(dtype, m, n, k, *starts, *leads, a_across, b_across, adds, count, *steps)
+    product = MatrixProduct(dtype, m, n, k, *starts, *leads, a_across, b_across, adds, count, *steps)
     return product, end * size
 
 
@@ -86,7 +86,7 @@ def test_products_are_those_of_the_emulator(make: Any, dtype: str) -> None:
 
 
 def test_a_product_changes_places_and_nothing_else() -> None:
-    product = Product("float32", 2, 3, 4, 256, 512, 768, 5, 6, 7, True, False, False, 8, 9, 10, 11)
+    product = MatrixProduct("float32", 2, 3, 4, 256, 512, 768, 5, 6, 7, True, False, False, 8, 9, 10, 11)
     columns = as_columns(product)
     assert columns[:5] == (0, 1, 3, 2, 4)
     assert columns[5:8] == (512, 6, 10)
@@ -109,7 +109,7 @@ def test_a_product_changes_places_and_nothing_else() -> None:
     ],
 )
 def test_results_lie_in_stretches(changes: dict[str, Any], expected: list[tuple[int, int]]) -> None:
-    product = Product("float32", 2, 3, 0, a=0, b=0, c=0, a_lead=0, b_lead=3, c_lead=3)
+    product = MatrixProduct("float32", 2, 3, 0, a=0, b=0, c=0, a_lead=0, b_lead=3, c_lead=3)
     assert stretches(replace(product, **changes)) == expected
 
 
@@ -120,7 +120,7 @@ def test_a_handle_is_made_once_for_a_stream_with_memory_of_its_own(precision: st
     first, second = driver.stream(), driver.stream()
     buffer = driver.allocate(1024)
     for dtype in ("float32", "float32", "float64"):
-        driver.multiply(Product(dtype, 2, 2, 2, *[buffer.pointer] * 3, 2, 2, 2), first)
+        driver.multiply(MatrixProduct(dtype, 2, 2, 2, *[buffer.pointer] * 3, 2, 2, 2), first)
     names = [name for name, *_ in products.asked]
     assert names == ["cublasSetStream_v2", "cublasSetWorkspace_v2", "cublasSetMathMode", *["gemm"] * 3]
     assert products.asked[0][1:] == (first.ptr,)
@@ -129,7 +129,7 @@ def test_a_handle_is_made_once_for_a_stream_with_memory_of_its_own(precision: st
     assert [asked[1] for asked in products.asked[3:]] == [COMPUTE[precision]] * 2 + [COMPUTE_F8]
     (_, waited_for) = cupy.asked_for("record")[-1]
     assert waited_for is first
-    driver.multiply(Product("float32", 2, 2, 2, *[buffer.pointer] * 3, 2, 2, 2), second)
+    driver.multiply(MatrixProduct("float32", 2, 2, 2, *[buffer.pointer] * 3, 2, 2, 2), second)
     assert products.asked[6][1:] == (second.ptr,)
     assert cupy.asked_for("wait")[-1][0] is second  # for the memory of its handle
     del driver
@@ -140,7 +140,7 @@ def test_products_of_nothing_are_zero_unless_they_are_added() -> None:
     driver, cupy, products = stand_in.driver()
     stream = driver.stream()
     buffer = driver.allocate(1024)
-    product = Product("float32", 4, 4, 0, *[buffer.pointer] * 3, 1, 4, 4)
+    product = MatrixProduct("float32", 4, 4, 0, *[buffer.pointer] * 3, 1, 4, 4)
     driver.multiply(replace(product, adds=True), stream)
     assert cupy.asked_for("fill") == []
     driver.multiply(product, stream)
@@ -151,7 +151,7 @@ def test_products_of_nothing_are_zero_unless_they_are_added() -> None:
 def test_what_cublas_refuses_is_an_error() -> None:
     driver, _, products = stand_in.driver()
     stream = driver.stream()
-    product = Product("float32", 2, 2, 2, *[driver.allocate(64).pointer] * 3, 2, 2, 2)
+    product = MatrixProduct("float32", 2, 2, 2, *[driver.allocate(64).pointer] * 3, 2, 2, 2)
     driver.multiply(product, stream)
     products.status = 15
     with pytest.raises(BackendError, match="cuBLAS to multiply matrices, found CUBLAS_STATUS_NOT_SUPPORTED"):
@@ -188,7 +188,7 @@ def test_a_precision_has_an_error_of_its_size_and_is_the_same_each_time(precisio
     staged[:] = values.reshape(-1).view(np.uint8)
     driver.copy_in(buffer.pointer, staged, stream)
     c = buffer.pointer + 2 * 4 * size**2
-    product = Product(
+    product = MatrixProduct(
         "float32", size, size, size, buffer.pointer, buffer.pointer + 4 * size**2, c, size, size, size
     )
     results = []

@@ -22,7 +22,7 @@ from foldbatch.engines import cuda
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.drivers import cupy_driver
 from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, load_driver
-from foldbatch.engines.cuda.drivers.driver import Driver, Product
+from foldbatch.engines.cuda.drivers.driver import Driver, MatrixProduct
 from foldbatch.errors import BackendError
 from tests.backends import on_gpu_kernels
 from tests.engines.cuda import replayed, stand_in
@@ -351,4 +351,4 @@ def test_a_card_runs_kernels_in_the_order_of_streams_and_events() -> None:
     assert float(array[3]) == 8
     with pytest.raises(BackendError, match="take smaller batches"):
         driver.allocate(1 << 50)
-    driver.multiply(Product("float32", 0, 3, 3, *[buffer.pointer] * 3, 3, 3, 3), main)
+    driver.multiply(MatrixProduct("float32", 0, 3, 3, *[buffer.pointer] * 3, 3, 3, 3), main)

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver
-from foldbatch.engines.cuda.drivers.driver import Driver, Product
+from foldbatch.engines.cuda.drivers.driver import Driver, MatrixProduct
 from tests.engines.cuda.emulator import Emulator
 from tests.engines.cuda.late import Late
 
@@ -23,6 +23,6 @@ def test_every_driver_answers_what_the_engine_asks(kind):
 
 
 def test_a_product_is_plain_data():
-    product = Product("float32", 2, 3, 4, 256, 512, 768, 4, 3, 3)
+    product = MatrixProduct("float32", 2, 3, 4, 256, 512, 768, 4, 3, 3)
     assert (product.a_across, product.b_across, product.adds, product.count) == (False, False, False, 1)
-    assert product == Product("float32", 2, 3, 4, 256, 512, 768, 4, 3, 3)
+    assert product == MatrixProduct("float32", 2, 3, 4, 256, 512, 768, 4, 3, 3)

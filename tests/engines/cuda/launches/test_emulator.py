@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.drivers.driver import Product
+from foldbatch.engines.cuda.drivers.driver import MatrixProduct
 from foldbatch.errors import BackendError
 from foldbatch.system.cache import CacheWarning
 from tests.engines.cuda import emulator, replayed
@@ -121,13 +121,13 @@ def test_products_read_and_write_every_arrangement(dtype):
         leads = {"a_lead": 6, "b_lead": 8, "c_lead": 5, "a_step": 30, "b_step": 0, "c_step": 15}
         places = {"a": address_of(a), "b": address_of(b), "c": address_of(c)}
         ways = {"a_across": a_across, "b_across": b_across, "adds": adds, "count": count}
-        GPU.multiply(Product(dtype=dtype, m=m, n=n, k=k, **places, **leads, **ways), 0)
+        GPU.multiply(MatrixProduct(dtype=dtype, m=m, n=n, k=k, **places, **leads, **ways), 0)
         np.testing.assert_allclose(c, expected, rtol=1e-5)
 
 
 def test_products_of_nothing_are_zero():
     a, c = np.ones(1), np.ones((2, 2))
-    empty = Product("float64", 2, 2, 0, address_of(a), address_of(a), address_of(c), 1, 2, 2)
+    empty = MatrixProduct("float64", 2, 2, 0, address_of(a), address_of(a), address_of(c), 1, 2, 2)
     GPU.multiply(replace(empty, adds=True), 0)
     assert (c == 1).all()
     GPU.multiply(replace(empty, m=0), 0)
@@ -138,7 +138,7 @@ def test_products_of_nothing_are_zero():
 
 def test_products_of_what_is_no_number_do_not_warn():
     a, b, c = np.full((1, 1), np.inf), np.zeros((1, 1)), np.zeros((1, 1))
-    GPU.multiply(Product("float64", 1, 1, 1, address_of(a), address_of(b), address_of(c), 1, 1, 1), 0)
+    GPU.multiply(MatrixProduct("float64", 1, 1, 1, address_of(a), address_of(b), address_of(c), 1, 1, 1), 0)
     assert np.isnan(c)
 
 
