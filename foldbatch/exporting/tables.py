@@ -29,14 +29,14 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.results import decode
 from foldbatch.errors import ModelError
-from foldbatch.exporting.operators import REFUSED
+from foldbatch.exporting.operators import REFUSED, TRANSLATIONS
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.merge import Merged, merge
 from foldbatch.scheduler.trace import Index, Trace, arguments_of, lengths_of
 from foldbatch.static.cellgraph import CellGraph
-from foldbatch.static.graph import reachable
-from foldbatch.static.op import CALL
+from foldbatch.static.graph import SOURCES, reachable
+from foldbatch.static.op import CALL, UNBATCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,9 @@ def interface_of(model: Model) -> Interface:
     return Interface(tuple(components), metrics, frozenset(ordered), tuple(sorted(model.results)))
 
 
+UNKNOWN = "`exporting.operators` has no translation of it"
+
+
 def refuse(model: Model) -> None:
     """Refuse a model with ops that cannot be exported.
 
@@ -122,8 +125,9 @@ def refuse(model: Model) -> None:
     wrong = []
     for k, cell in enumerate(model.cells):
         nodes = reachable(graph_of(model, k).results, graph_of(model, k).inputs)
-        names = sorted({node.op.name for node in nodes} & REFUSED.keys())
-        wrong += [f"{name} in {cell.name} ({REFUSED[name]})" for name in names]
+        batched = {node.op.name for node in nodes if node.axis is not UNBATCHED and node.op not in SOURCES}
+        names = sorted(batched - TRANSLATIONS.keys() | {node.op.name for node in nodes} & REFUSED.keys())
+        wrong += [f"{name} in {cell.name} ({REFUSED.get(name, UNKNOWN)})" for name in names]
     if wrong:
         raise ModelError("export", "ops that ONNX has", "; ".join(wrong), "leave them out of inference")
 

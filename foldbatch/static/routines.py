@@ -36,7 +36,6 @@ class Target:
         fused: the functions that a fused loop may call; so it holds the elementwise ops whose bodies call no
             others. None, where there are no fused loops.
         dtypes: the dtypes that such a loop may read and write.
-        alone: the fused ops that are worth a loop of their own; a sum of three and more terms is, too.
         overwrites: by op, the operands whose buffer the result may overwrite.
         rows_apart: whether rows run side by side, so that what a loop passes from one sweep to the next needs
             memory for every row.
@@ -44,7 +43,6 @@ class Target:
 
     fused: frozenset[str] | None = None
     dtypes: frozenset[str] = frozenset()
-    alone: frozenset[str] = frozenset()
     overwrites: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     rows_apart: bool = False
 
@@ -55,10 +53,6 @@ class Target:
         return called(node.op.body) <= self.fused and all(
             x.dtype in self.dtypes for x in (node, *node.inputs)
         )
-
-    def wants_alone(self, node: Node) -> bool:
-        """Whether a node is worth a loop of its own."""
-        return node.op.name in self.alone or (node.op.name == "add" and len(node.inputs) > 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -135,7 +129,7 @@ def plan_stage(stage: Stage, target: Target) -> PlannedStage:
     if target.fused is not None:
         whole_of = {part: section.whole for part, section in sections.items()}
         results = {*stage.kept, *graph.outputs}
-        units = groups(computed, results, whole_of, target.takes, target.wants_alone)
+        units = groups(computed, results, whole_of, target.takes)
     units = tuple(unit for unit in units if isinstance(unit, Group) or unit.op not in SOURCES)
     if target.rows_apart:
         units = tuple(_with_rows(unit) if isinstance(unit, Group) else unit for unit in units)

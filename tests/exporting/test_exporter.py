@@ -13,7 +13,7 @@ import foldbatch as fb  # noqa: E402
 from foldbatch.errors import BlockValueError, ExampleError, ModelError  # noqa: E402
 from foldbatch.exporting import graph  # noqa: E402
 from foldbatch.exporting.exporter import Exporter, to_onnx  # noqa: E402
-from foldbatch.exporting.operators import OnnxWriter  # noqa: E402
+from foldbatch.exporting.operators import TRANSLATIONS, OnnxWriter  # noqa: E402
 from foldbatch.static import ops  # noqa: E402
 
 
@@ -58,6 +58,12 @@ def test_random_numbers_are_refused_with_the_cell_that_draws_them():
         ModelError, match=r"expected ops that ONNX has, found random in model.* \(it draws random numbers\)"
     ):
         Exporter(fb.compile(noise, "numpy"))
+
+
+def test_an_op_that_nobody_translated_is_refused_with_where_to_do_so(monkeypatch):
+    monkeypatch.delitem(TRANSLATIONS, "tanh")
+    with pytest.raises(ModelError, match=r"found tanh in model.* \(`exporting.operators` has no translation"):
+        Exporter(fb.compile(fb.Vector(2) >> fb.Function(ops.tanh), "numpy"))
 
 
 def test_words_come_first_then_phrases_by_height(program_of, forest):

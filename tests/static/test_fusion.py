@@ -26,7 +26,7 @@ def _units(*results: Node, inputs: tuple[Node, ...]) -> list[Unit]:
     graph = Graph(inputs, results)
     nodes = [node for node in graph.nodes if node.op not in SOURCES]
     whole_of = {part: section.whole for part, section in sections_of(nodes, results).items()}
-    return groups(nodes, results, whole_of, FUSED.takes, FUSED.wants_alone)
+    return groups(nodes, results, whole_of, FUSED.takes)
 
 
 def _planned(graph: Graph, kept: tuple[Node, ...] = ()) -> tuple[PlannedStage, PlannedStage]:
