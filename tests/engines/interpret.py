@@ -31,7 +31,6 @@ from foldbatch.static.statements import Result, Routine, Slot, Statement
 FUSED = Target(
     frozenset({"abs", "exp", "sigmoid", "sqrt", "tanh"}),
     frozenset({"float32", "float64", "int32", "int64", "bool"}),
-    frozenset({"sigmoid", "where"}),
     OVERWRITES,
 )
 
