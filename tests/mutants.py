@@ -622,9 +622,9 @@ MUTANTS = (
     ),
     Mutant(
         "functions that are not known to be pure are taken for pure",
-        "blocks/columnar/purity.py",
-        'raise Impure(f"uses {described(function)}")',
-        "self.reads.used(*arguments)",
+        "blocks/purity.py",
+        'return f"does more than read its argument and compare, {name}"',
+        "stack.append(VALUE)",
         tests=STATE,
     ),
     Mutant(

@@ -7,9 +7,8 @@ from typing import Any
 
 from foldbatch.blocks.block import AnyBlock, Block
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.columnar.code import is_constant
-from foldbatch.blocks.columnar.purity import pure
 from foldbatch.blocks.leaves import as_tensor_type, expect_object
+from foldbatch.blocks.purity import is_constant, pure
 from foldbatch.blocks.values import Value, is_int
 from foldbatch.errors import BlockIndexError, BlockTypeError, BlockUseError, ExampleKeyError
 from foldbatch.model.columns import BadDataError

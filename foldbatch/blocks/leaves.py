@@ -144,7 +144,7 @@ class InputTransform(Block[ObjectType | TupleType, ObjectType]):
 
     Args:
         fn: takes the object, returns another; it is called once per visit while tracing, or less often where
-            it is known to be pure.
+            it is known to be pure (see `foldbatch.blocks.purity`).
 
     Raises:
         BlockTypeError: when `fn` is not callable, or the input is not an object.

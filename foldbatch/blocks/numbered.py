@@ -8,16 +8,17 @@ functions of the user are known to be pure, or this one is a reader that nobody 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
-from foldbatch.blocks.columnar.calling import UserFunction, user_functions
-from foldbatch.blocks.columnar.code import ATOMS
 from foldbatch.blocks.drafts import Procedure
+from foldbatch.blocks.memo import Kinds
 from foldbatch.blocks.printing import TABLE, by_number
+from foldbatch.blocks.purity import ATOMS, Reads, is_constant, reads_of
 from foldbatch.blocks.tracing import Constant
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.tree import kids_of
@@ -38,15 +39,14 @@ class Numbered:
 
     code: CodeType
     root: str
-    functions: Mapping[str, UserFunction]
-    beside: Sequence[UserFunction]
+    functions: Mapping[str, Any]
+    beside: Sequence[Any]
 
     def tables(self) -> dict[str, dict[int, Any]] | None:
         """Return the tables for a run; None where functions mean something else now: read nodes instead."""
-        pure = all(function.is_pure for function in self.beside)
-        if not pure or not all(map(_reads_arity, self.functions.values())):
+        if not all(map(_is_pure, self.beside)) or not all(map(_reads_arity, self.functions.values())):
             return None
-        return {name: _Results(function.function) for name, function in self.functions.items()}
+        return {name: _Results(function) for name, function in self.functions.items()}
 
 
 def suits(example: Any) -> bool:
@@ -68,16 +68,16 @@ def numbered(functions: Sequence[Procedure], globals_: Mapping[str, Any]) -> Num
         functions: those of the program, the root's first.
         globals_: what the program finds among its globals.
     """
-    beside = user_functions(globals_)
-    alone = beside is None or not all(function.is_pure for function in beside)
-    tables: dict[str, UserFunction] = {}
+    beside = _user_functions(globals_)
+    alone = beside is None or not all(map(_is_pure, beside))
+    tables: dict[str, Any] = {}
 
     def has_table(constant: Constant) -> bool:
         name = f"{TABLE}{constant.name}"
         if name not in tables:
-            function = UserFunction(constant.value)
+            function = constant.value
             # where others are not known to be pure, a function that they may change has no table
-            if _reads_arity(function) and not (alone and function.known().watched):
+            if _reads_arity(function) and (_is_fixed(function) or not alone):
                 tables[name] = function
         return name in tables
 
@@ -102,9 +102,53 @@ class _Results(dict[int, Any]):
         return result
 
 
-def _reads_arity(function: UserFunction) -> bool:
+def _reads_arity(function: Any) -> bool:
     """Return whether a function is pure, and reads nothing but how many children a node has."""
-    return function.is_pure and not function.known().beyond and function.known().fields <= ARITY
+    known = reads_of(function)
+    return isinstance(known, Reads) and not known.beyond and known.fields <= ARITY
+
+
+def _is_fixed(function: Any) -> bool:
+    known = reads_of(function)
+    return isinstance(known, Reads) and known.fixed
+
+
+def _is_pure(function: Any) -> bool:
+    return isinstance(reads_of(function), Reads)
+
+
+def _user_functions(globals_: Mapping[str, Any]) -> list[Any] | None:
+    """Return the functions of the user among a program's globals; None where more may run code of the user.
+
+    These are keys, which are compared, and defaults, which stand for what an example lacks.
+    """
+    functions = []
+    for value in globals_.values():
+        match value:
+            case _ if is_constant(value) or type(value) is Kinds or _is_ours(value):
+                pass
+            case slice(start=start, stop=stop, step=step) if is_constant((start, stop, step)):
+                pass
+            case dict() if type(value) is dict and all(map(is_constant, value)):  # cases by key
+                pass
+            case _ if callable(value):
+                functions.append(value)
+            case _:
+                return None
+    return functions
+
+
+def _is_ours(value: Any) -> bool:
+    """Return whether a function is of the room of blocks, and holds nothing of the user's.
+
+    A decorator may copy a function's names, but not its globals.
+    """
+    if type(value) is not FunctionType or not all(
+        is_constant(c.cell_contents) for c in value.__closure__ or ()
+    ):
+        return False
+    name = value.__globals__.get("__name__", "")
+    return name.startswith("foldbatch.blocks.") and vars(sys.modules[name]) is value.__globals__
 
 
 @lru_cache(100)

@@ -38,6 +38,7 @@ from foldbatch.blocks import (
     Scalar,
 )
 from foldbatch.blocks.block import Block
+from foldbatch.blocks.purity import pure
 from foldbatch.errors import BlockValueError
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
@@ -92,6 +93,7 @@ class Task:
         return self.kind in ("nodes", "root")
 
 
+@pure
 def class_or_none(label: Any, answers: int = 0) -> Any:
     """Return a class, or None for what is not labelled, None and -1, and for a class that is no answer.
 
@@ -103,11 +105,13 @@ def class_or_none(label: Any, answers: int = 0) -> Any:
     return label
 
 
+@pure
 def class_or_minus_one(label: Any) -> Any:
     """Return a class, or -1 for what is not labelled."""
     return UNLABELLED if label is None else label
 
 
+@pure
 def number_or_nan(label: Any) -> Any:
     """Return a number, or NaN for what is not labelled."""
     return NAN if label is None else label

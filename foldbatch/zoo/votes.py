@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from foldbatch.blocks import AllOf, Dropout, Embedding, FromTensor, Function, InputTransform, Map, Scalar, Sum
-from foldbatch.blocks.columnar.purity import pure
+from foldbatch.blocks.purity import pure
 from foldbatch.static import ops
 from foldbatch.trees.tree import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary

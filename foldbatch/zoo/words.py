@@ -26,7 +26,7 @@ from foldbatch.blocks import (
     Sum,
 )
 from foldbatch.blocks.block import Block
-from foldbatch.blocks.columnar.purity import pure
+from foldbatch.blocks.purity import pure
 from foldbatch.errors import BlockValueError
 from foldbatch.trees.tree import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
@@ -94,6 +94,7 @@ def reversed_words_of(text: Any) -> tuple[str, ...]:
     return words_of(text)[::-1]
 
 
+@pure
 def name_of(label: Any) -> str:
     """Return the name of a node's kind: its label as text, empty where there is none."""
     return "" if label is None else str(label)

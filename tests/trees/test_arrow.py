@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.blocks.columnar.columns import FEW_VALUES
+from foldbatch.blocks.purity import pure
 from foldbatch.errors import ExampleError
 from foldbatch.trees.records import chosen, records_of
 from tests.blocks.columnar.laws import assert_same, columns_of, lowered
@@ -38,7 +39,7 @@ LEAVES = [
     (NUMBERS, st.integers(0, 100), fb.Scalar("int32") >> fb.Embedding(101, 2)),
     ([*NUMBERS, *FLOATS], st.integers(0, 100), fb.Scalar() >> TWICE),
     (KEYED, TEXTS, word()),
-    (KEYED, TEXTS, fb.OneOf(len, {0: fb.Zeros([2]), 1: fb.InputTransform(ord) >> fb.Scalar() >> TWICE})),
+    (KEYED, TEXTS, fb.OneOf(len, {0: fb.Zeros([2]), 1: fb.InputTransform(pure(lambda x: ord(x))) >> fb.Scalar() >> TWICE})),
     ([pa.bool_()], st.booleans(), fb.OneOf(lambda x: x, {True: fb.Zeros([2]), False: fb.Scalar("bool") >> WIDE})),
     ([pa.list_(pa.float32(), 2), pa.list_(pa.float64()), pa.large_list(pa.int16())],
      st.lists(st.integers(0, 9), min_size=2, max_size=2), fb.Vector(2)),

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from types import FunctionType, MethodType
+from types import MethodType
 from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.columnar.code import ATOMS, Impure, is_constant
 from foldbatch.blocks.columnar.kinds import Array, Children, Column, Data, Lists, Nodes, Refused, Stored
-from foldbatch.blocks.columnar.purity import Pure, pure_of
 from foldbatch.blocks.interrupts import interrupted
-from foldbatch.blocks.memo import Kinds
+from foldbatch.blocks.purity import ATOMS, Reads, is_constant, reads_of
 from foldbatch.model.columns import BadDataError
 from foldbatch.trees import Vocabulary
 
@@ -31,38 +29,22 @@ DATA_ERRORS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A function of the user, and what is known of it.
+    """A function of the user, on columns."""
 
-    Attributes:
-        function: the function.
-    """
+    function: Any
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.function = function
-        self._known = _known(function)
-
-    def known(self) -> Pure:
+    def known(self) -> Reads:
         """Return what the function reads, as it stands now: somebody may have changed what it means.
 
         Raises:
             Refused: where it is not known to be pure.
         """
-        known = self._known
-        if isinstance(known, Pure) and not known.lasts:
-            known = self._known = _known(self.function)
-        if isinstance(known, Impure):
+        known = reads_of(self.function)
+        if isinstance(known, str):
             raise Refused(f"{_name(self.function)} is called at every visit, for it {known}")
         return known
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether it is known to be pure, as it stands now."""
-        try:
-            self.known()
-        except Refused:
-            return False
-        return True
 
     def __call__(self, column: Column) -> Column:
         """Return the column of results.
@@ -117,47 +99,6 @@ class UserFunction:
         if not are_immutable(results):  # examples would share it
             raise Refused(f"{_name(function)} returns an object that may change")
         return results
-
-
-def _known(function: Any) -> Pure | Impure:
-    try:
-        return pure_of(function)
-    except Impure as impure:
-        return impure
-
-
-def user_functions(globals_: Mapping[str, Any]) -> list[UserFunction] | None:
-    """Return the functions of the user among a program's globals; None where more may run code of the user.
-
-    These are keys, which are compared, and defaults, which stand for what an example lacks.
-    """
-    functions = []
-    for value in globals_.values():
-        match value:
-            case _ if is_constant(value) or type(value) is Kinds or _is_ours(value):
-                pass
-            case slice(start=start, stop=stop, step=step) if is_constant((start, stop, step)):
-                pass
-            case dict() if type(value) is dict and all(map(is_constant, value)):  # cases by key
-                pass
-            case _ if callable(value):
-                functions.append(UserFunction(value))
-            case _:
-                return None
-    return functions
-
-
-def _is_ours(value: Any) -> bool:
-    """Return whether a function is of the room of blocks, and holds nothing of the user's.
-
-    A decorator may copy a function's names, but not its globals.
-    """
-    if type(value) is not FunctionType or not all(
-        is_constant(c.cell_contents) for c in value.__closure__ or ()
-    ):
-        return False
-    name = value.__globals__.get("__name__", "")
-    return name.startswith("foldbatch.blocks.") and vars(sys.modules[name]) is value.__globals__
 
 
 def objects_at(column: Data, present: Array) -> list[Any]:

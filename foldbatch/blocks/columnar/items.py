@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from foldbatch.blocks.columnar.calling import are_immutable, field
-from foldbatch.blocks.columnar.code import FIELDS
 from foldbatch.blocks.columnar.forest import Forest
 from foldbatch.blocks.columnar.kinds import (
     Array,
@@ -23,6 +22,7 @@ from foldbatch.blocks.columnar.kinds import (
     ranges,
     take,
 )
+from foldbatch.blocks.purity import FIELDS
 from foldbatch.trees import Tree
 from foldbatch.trees.records import ColumnStore
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from foldbatch.blocks.columnar.clock import Frame, Recursion, Visits
-from foldbatch.blocks.columnar.code import ATOMS
 from foldbatch.blocks.columnar.forest import Forest
 from foldbatch.blocks.columnar.kinds import Array, Column, Data, Nodes, Refused, unstored
 from foldbatch.blocks.columnar.scope import Scope
 from foldbatch.blocks.columnar.statements import Body
+from foldbatch.blocks.purity import ATOMS
 
 MOST_NODES = 2_000_000  # of a tree; the program refuses what is deeper
 

@@ -16,6 +16,7 @@ from benchmarks.workload import tree_lstm as benchmark_model
 from foldbatch import zoo
 from foldbatch.blocks.columnar.columns import Columns, Refusals
 from foldbatch.blocks.columnar.kinds import Refused
+from foldbatch.blocks.purity import pure
 from foldbatch.errors import ExampleError
 from foldbatch.trees import Tree, Vocabulary, parse_brackets
 from foldbatch.zoo.models import MODELS
@@ -96,7 +97,7 @@ OF_TREES = {
     ),
     "labels of parents": declared(
         lambda tree: fb.OneOf(
-            lambda t: t.label if t.label < 2 else "many" if t.token is None else t.token,
+            pure(lambda t: t.label if t.label < 2 else "many" if t.token is None else t.token),
             {key: summed(tree) for key in (0, 1, "many", *WORDS)},
         )
     ),
@@ -155,7 +156,7 @@ def test_a_tree_as_deep_as_any_takes_no_stack():
 
 TREE = parse_brackets("(1 (2 a) (3 (0 good) (1 film)))", int)
 REFUSALS = [
-    (fb.InputTransform(lambda t: random.random()) >> fb.Scalar(), "a module (test_columns.py:"),
+    (fb.InputTransform(lambda t: random.random()) >> fb.Scalar(), "LOAD_GLOBAL (test_columns.py:"),
     (
         declared(lambda tree: fb.OneOf(lambda t: t.parent is None, {True: fb.Map(tree) >> fb.Sum()})),
         "reads parent",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import foldbatch as fb
+from foldbatch.blocks.purity import pure
 from foldbatch.trees import Tree
 from tests.blocks.columnar.laws import check_same, refusal
 
@@ -17,12 +18,12 @@ def test_a_function_called_in_several_places_has_its_calls_in_order():
 
 
 def test_labels_keep_their_kinds():
-    label = fb.InputTransform(lambda t: (1, True, 1.0)[t.label - 1])
+    label = fb.InputTransform(pure(lambda t: (1, True, 1.0)[t.label - 1]))
     check_same(fb.AllOf(fb.Zeros(2), label) >> fb.Metric("m"), TREES)
 
 
 def test_numbers_of_several_kinds_are_left_to_the_program():
-    block = fb.InputTransform(lambda t: t.label if t.label > 1 else 0.5) >> fb.Scalar()
+    block = fb.InputTransform(pure(lambda t: t.label if t.label > 1 else 0.5)) >> fb.Scalar()
     assert "several kinds" in refusal(block, TREES)
     check_same(block, TREES[1:])
 

@@ -1,0 +1,188 @@
+"""Purity: which functions of the user return the same whenever they read the same.
+
+Such a function may be called once for all visits at which it reads the same; any other is called at every
+visit. Python cannot say so of a function in general. So there is a short list of what is known to be pure:
+
+- ``attrgetter`` and ``itemgetter`` of constants, ``len`` and a few types, and the look-ups of a `Vocabulary`;
+- functions that are marked as `pure`, and a ``partial`` of one whose other arguments are constants;
+- functions of one argument whose whole code reads fields and items of it by constants, and compares.
+
+What such code reads is a node of a tree or an immutable value, which run no code of the user. A function is
+looked at whenever it is used, for somebody may have given it other code.
+"""
+
+from __future__ import annotations
+
+import dis
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from pathlib import PurePath
+from types import CodeType, FunctionType, MethodType
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from foldbatch.errors import BlockTypeError
+from foldbatch.trees import Vocabulary
+from foldbatch.types import describe_value
+
+ATOMS = (str, int, float, bool, bytes, type(None))
+FIELDS = ("label", "token", "is_leaf", "size")  # of nodes; `len` reads the field "arity"
+TYPES = (str, int, float, bool)  # they make atoms of atoms
+LOOKUPS = (Vocabulary.__getitem__, Vocabulary.__contains__)
+WHOLE = "the node as a whole"
+
+Marked = TypeVar("Marked", bound=Callable[..., Any])
+_marked: WeakKeyDictionary[FunctionType, CodeType] = WeakKeyDictionary()
+
+
+def pure(function: Marked) -> Marked:
+    """Mark a Python function as pure: of equal values it makes equal, immutable ones, and changes nothing.
+
+    It may then be called once for many visits (``docs/batching.md``). The mark holds for the code that the
+    function has now.
+
+    Raises:
+        BlockTypeError: when it is no Python function.
+
+    >>> @pure
+    ... def length(word):
+    ...     return min(len(word), 10)
+    """
+    if not isinstance(function, FunctionType):
+        fix = "mark the function that it calls"
+        raise BlockTypeError("pure", "a Python function", describe_value(function), fix)
+    _marked[function] = function.__code__
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a pure function reads of its argument.
+
+    Attributes:
+        fields: of a node: ``label``, ``token``, ``is_leaf``, ``arity``, ``size``, or the ``node``, all of it.
+        beyond: what it reads besides, and only immutable values have; empty if nothing.
+        fixed: whether nobody can give the function another meaning.
+    """
+
+    fields: frozenset[str] = frozenset()
+    beyond: str = ""
+    fixed: bool = False
+
+
+def is_constant(value: Any) -> bool:
+    """Return whether nobody can change an object: it is of `ATOMS`, or a tuple or frozenset of such."""
+    if type(value) in (tuple, frozenset):
+        return all(map(is_constant, value))
+    return type(value) in ATOMS
+
+
+def reads_of(function: Any) -> Reads | str:
+    """Return what a pure function reads, or why it is not known to be pure: "it <reason>".
+
+    >>> sorted(reads_of(lambda t: t.label == "NP").fields), reads_of(lambda word: word[0]).beyond
+    (['label'], 'the item 0')
+    >>> reads_of(lambda t: print(t))
+    'does more than read its argument and compare, LOAD_GLOBAL (<doctest foldbatch...>:1)'
+    """
+    kind = type(function)
+    if kind is FunctionType:
+        if _marked.get(function) is function.__code__:
+            return Reads(frozenset({"node"}))
+        code = function.__code__
+        known = _reads_of_code(code)
+        place = f"{PurePath(code.co_filename).name}:{code.co_firstlineno}"
+        return f"{known} ({place})" if isinstance(known, str) else known
+    if kind is partial and type(function.func) is FunctionType:
+        given = (*function.args, *function.keywords.values())
+        if _marked.get(function.func) is function.func.__code__ and all(map(is_constant, given)):
+            return Reads(frozenset({"node"}))
+    if kind in (operator.attrgetter, operator.itemgetter):
+        return _reads_of_getter(function.__reduce__()[1], by_item=kind is operator.itemgetter)
+    if function is len:
+        return Reads(frozenset({"arity"}), fixed=True)
+    if any(function is each for each in TYPES) or _looks_up(function):
+        return Reads(beyond=WHOLE, fixed=True)
+    return f"is {_described(function)} that is not on the list of what is pure"
+
+
+def _looks_up(function: Any) -> bool:
+    if type(function) is MethodType:
+        owner, inner = function.__self__, function.__func__
+        return type(owner) is Vocabulary and any(inner is each for each in LOOKUPS)
+    return type(function) is Vocabulary
+
+
+def _described(value: Any) -> str:
+    """Return what an object is, without asking it: it may do something when it is asked."""
+    return f"a {type(value).__name__}"
+
+
+def _reads_of_getter(keys: tuple[Any, ...], *, by_item: bool) -> Reads | str:
+    fields, beyond = set(), ""
+    for key in keys:
+        if type(key) is str and key in FIELDS:
+            fields.add(key)
+        elif not by_item or not is_constant(key):
+            return f"reads {key}" if type(key) is str else f"reads an item by {_described(key)}"
+        else:
+            beyond = beyond or f"the item {key!r}"
+    return Reads(frozenset(fields), beyond, fixed=True)
+
+
+NOTHING = {"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "TO_BOOL"}
+LOADS = {"LOAD_FAST", "LOAD_FAST_BORROW"}
+CONSTANTS = {"LOAD_CONST", "LOAD_SMALL_INT"}
+SINGLE = (bool, type(None))
+ARGUMENT, VALUE = "argument", "value"  # what stands on the stack, or a tuple of a constant
+
+
+@lru_cache(1000)
+def _reads_of_code(code: CodeType) -> Reads | str:
+    """Follow code that has no jumps, and so is run from its beginning to its end."""
+    arguments = code.co_argcount + code.co_kwonlyargcount
+    if (arguments, code.co_nlocals) != (1, 1) or code.co_flags & (CO_VARARGS | CO_VARKEYWORDS):
+        return "has more than one argument, or other variables"
+    fields: set[str] = set()
+    beyond, stack = "", list[Any]()
+    for instruction in dis.get_instructions(code):
+        name, value = instruction.opname, instruction.argval
+        if name in NOTHING:
+            continue
+        if name in LOADS:
+            stack.append(ARGUMENT)
+        elif name in CONSTANTS and is_constant(value):
+            stack.append((value,))
+        elif name == "LOAD_ATTR" and stack[-1] is ARGUMENT and value in FIELDS:
+            fields.add(value)
+            stack[-1] = VALUE
+        elif name == "LOAD_ATTR":
+            return f"reads {value}"
+        elif name in ("RETURN_VALUE", "RETURN_CONST"):
+            beyond = beyond or (WHOLE if stack and stack[-1] is ARGUMENT else "")
+            return Reads(frozenset(fields), beyond)
+        elif name == "UNARY_NOT":
+            beyond = beyond or (WHOLE if stack[-1] is ARGUMENT else "")
+            stack[-1] = VALUE
+        elif name == "BINARY_SUBSCR" or (name == "BINARY_OP" and instruction.argrepr == "[]"):
+            key, read = stack.pop(), stack.pop()
+            if not isinstance(key, tuple):
+                return "reads an item by what is no constant"
+            if read is ARGUMENT and type(key[0]) is str and key[0] in FIELDS:
+                fields.add(key[0])
+            elif read is ARGUMENT:
+                beyond = beyond or f"the item {key[0]!r}"
+            stack.append(VALUE)
+        elif name in ("COMPARE_OP", "CONTAINS_OP", "IS_OP"):
+            both = [stack.pop(), stack.pop()]
+            # equal values may be told apart by it, but for those that there is one of
+            if name == "IS_OP" and not any(type(x) is tuple and type(x[0]) in SINGLE for x in both):
+                return "compares by 'is'"
+            beyond = beyond or (WHOLE if ARGUMENT in both else "")
+            stack.append(VALUE)
+        else:
+            return f"does more than read its argument and compare, {name}"
+    return "never returns"
