@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from foldbatch.blocks.columnar.clock import Frame
-from foldbatch.blocks.columnar.items import planted
 from foldbatch.blocks.columnar.joining import Bounds, differences, join, number
 from foldbatch.blocks.columnar.kinds import Column, Data, Refused, Stored
+from foldbatch.blocks.columnar.reading import planted
 from foldbatch.blocks.columnar.scope import Run, Scope
 from foldbatch.blocks.columnar.statements import body_of
-from foldbatch.blocks.columnar.visits import Again, Function, visit
+from foldbatch.blocks.columnar.visits import Function, visit
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.model.model import Model
 from foldbatch.model.wires import components
@@ -108,22 +108,12 @@ class Columns:
             argument = Stored(examples.store(), examples.rows)
         else:
             argument = planted(Data(np.arange(len(examples)), examples))
-        chosen: dict[int, Any] = {}
-        while True:
-            run, frame = Run(len(self.model.cells), self.width, chosen), Frame(len(examples))
-            scope = Scope(run, frame, None, len(examples))
-            try:
-                results = self._call(scope, root.name, [argument])
-                break
-            except Again:
-                pass
+        run, frame = Run(len(self.model.cells), self.width), Frame(len(examples))
+        results = visit(self.functions, Scope(run, frame, None, len(examples)), root.name, [argument])
         numbers = number(run, frame)
         if len(numbers.ends) and differences(numbers.ends).max() > max_calls:
             raise Refused("an example makes more calls than it may")
         return join(self.model, self.bounds, run, numbers, results)
-
-    def _call(self, scope: Scope, name: str, arguments: list[Column]) -> list[Column]:
-        return visit(self.functions, scope, name, arguments)
 
 
 def find(functions: Sequence[Procedure], model: Model) -> Columns | str:

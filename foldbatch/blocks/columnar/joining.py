@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from foldbatch.blocks.columnar.calling import are_immutable, objects_at
 from foldbatch.blocks.columnar.clock import Frame
 from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, Stored, ranges, unstored
+from foldbatch.blocks.columnar.reading import are_immutable, objects_at
 from foldbatch.blocks.columnar.scope import Part, Run
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed

@@ -47,13 +47,6 @@ class Nodes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Children:
-    """The children of a node in each lane."""
-
-    parents: Nodes
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Data:
     """A Python object in each lane.
 
@@ -111,7 +104,7 @@ class Stored:
         return self.store.bounds[1][self.rows]
 
 
-Column: TypeAlias = "Array | Nodes | Children | Data | Stored | Lists | tuple[Any, ...]"
+Column: TypeAlias = "Array | Nodes | Data | Stored | Lists | tuple[Any, ...]"
 
 
 def unstored(column: Column) -> Column:
@@ -136,8 +129,6 @@ def take(column: Column, lanes: Array | None) -> Column:
             return replace(column, codes=column.codes.take(lanes))
         case Stored(store, rows):
             return Stored(store, rows.take(lanes))
-        case Children(parents):
-            return Children(replace(parents, index=parents.index.take(lanes)))
         case tuple():
             return tuple(take(part, lanes) for part in column)
     starts = np.cumsum(column.lengths) - column.lengths
@@ -162,17 +153,9 @@ def merge(parts: Sequence[tuple[Array, Column]], size: int) -> Column:
     Raises:
         Refused: where they are of several kinds.
     """
+    parts = [(lanes, unstored(column)) for lanes, column in parts]
     if numbers := _of_kind(np.ndarray, parts):
         return _scattered(numbers, size)
-    if nodes := _of_kind(Nodes, parts):
-        forest, depth = nodes[0][1].forest, nodes[0][1].depth
-        if all(column.forest is forest and column.depth == depth for _, column in nodes):
-            return Nodes(forest, _scattered([(lanes, c.index) for lanes, c in nodes], size), depth)
-    if stored := _of_kind(Stored, parts):
-        store = stored[0][1].store
-        if all(column.store is store for _, column in stored):
-            return Stored(store, _scattered([(lanes, column.rows) for lanes, column in stored], size))
-    parts = [(lanes, unstored(column)) for lanes, column in parts]
     if data := _of_kind(Data, parts):
         objects: list[Any] = []
         codes = []
@@ -180,23 +163,13 @@ def merge(parts: Sequence[tuple[Array, Column]], size: int) -> Column:
             codes.append((lanes, column.codes + len(objects)))
             objects += column.objects
         return Data(_scattered(codes, size), objects)
-    if lists := _of_kind(Lists, parts):
-        return _merged_lists(lists, size)
-    raise Refused("it chooses between objects of several kinds")
+    raise Refused("it chooses between nodes, lists, or objects of several kinds")
 
 
 def _of_kind(kind: type[Kind], parts: Sequence[tuple[Array, Column]]) -> list[tuple[Array, Kind]]:
     """Return the parts, if all are of one kind."""
     some: list[tuple[Array, Kind]] = [(at, column) for at, column in parts if isinstance(column, kind)]
     return some if len(some) == len(parts) else []
-
-
-def _merged_lists(parts: Sequence[tuple[Array, Lists]], size: int) -> Lists:
-    lengths = _scattered([(lanes, column.lengths) for lanes, column in parts], size)
-    starts = np.cumsum(lengths) - lengths
-    filled = [(ranges(starts[lanes], c.lengths), c.items) for lanes, c in parts if c.items]
-    total, width = int(lengths.sum()), len(filled[0][1]) if filled else 0
-    return Lists(lengths, tuple(merge([(at, items[i]) for at, items in filled], total) for i in range(width)))
 
 
 def _scattered(parts: Sequence[tuple[Array, Array]], size: int) -> Array:

@@ -49,17 +49,15 @@ class Run:
         parts: per cell, its calls.
         links: what each link refers to, in pieces.
         recursions: those that were entered.
-        chosen: per entry of a recursion, the nodes that it visits, where these are not all.
     """
 
-    def __init__(self, cells: int, width: int, chosen: dict[int, Array]) -> None:
+    def __init__(self, cells: int, width: int) -> None:
         self.width = width
         self.calls = 0
         self.parts: list[list[Part]] = [[] for _ in range(cells)]
         self.links: list[Array] = []
         self.linked = 0
         self.recursions: list[Recursion] = []
-        self.chosen = chosen
 
     def new_links(self, size: int) -> Array:
         """Return references to new links."""

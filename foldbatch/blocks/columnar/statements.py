@@ -9,9 +9,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from foldbatch.blocks import tracing
-from foldbatch.blocks.columnar.calling import UserFunction, are_immutable, of_numbers
-from foldbatch.blocks.columnar.items import items_of, lengths_of, take_item
 from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, Stored, unstored
+from foldbatch.blocks.columnar.reading import (
+    UserFunction,
+    are_immutable,
+    items_of,
+    lengths_of,
+    of_numbers,
+    take_item,
+)
 from foldbatch.blocks.columnar.scope import Part, Scope
 from foldbatch.blocks.tracing import (
     Append,

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from foldbatch.blocks.columnar.calling import UserFunction
 from foldbatch.blocks.columnar.forest import Forest
 from foldbatch.blocks.columnar.kinds import Data, Nodes, Refused
+from foldbatch.blocks.columnar.reading import UserFunction
 from foldbatch.blocks.purity import pure
 from foldbatch.trees import Tree
 

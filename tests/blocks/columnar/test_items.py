@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foldbatch.blocks.columnar.items import items_of, lengths_of, planted, take_item
 from foldbatch.blocks.columnar.kinds import Data, Refused
+from foldbatch.blocks.columnar.reading import items_of, lengths_of, planted, take_item
 from foldbatch.trees import Tree
 
 TREE = Tree.from_nested(("S", ("NP", "I"), ("VP", "slept")))

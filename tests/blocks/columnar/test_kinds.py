@@ -12,16 +12,9 @@ from foldbatch.trees import Tree
 FOREST = Forest([Tree([2, 2, -1])])
 
 
-def test_lists_are_merged_item_by_item():
-    parts = [
-        (np.array([0, 2]), Lists(np.array([2, 1]), (np.array([1, 2, 3]),))),
-        (np.array([1]), Lists(np.array([0]), ())),
-        (np.array([3]), Lists(np.array([1]), (np.array([4]),))),
-    ]
-    lists = merge(parts, 4)
-    assert lists.lengths.tolist() == [2, 0, 1, 1]
-    assert lists.items[0].tolist() == [1, 2, 3, 4]
-    assert take(lists, np.array([3, 0])).items[0].tolist() == [4, 1, 2]
+def test_some_lanes_of_lists_are_taken():
+    lists = Lists(np.array([2, 0, 1]), (np.array([1, 2, 3]),))
+    assert take(lists, np.array([2, 0])).items[0].tolist() == [3, 1, 2]
 
 
 def test_objects_are_merged_by_their_codes():

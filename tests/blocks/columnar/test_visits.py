@@ -29,10 +29,10 @@ OF_OBJECTS.resolve_to(fb.OneOf(LEAF, {True: LABEL, False: fb.GetItem(0) >> OF_OB
 @pytest.mark.parametrize(
     ("block", "reason"),
     [
-        (even_and_odd(), "another function that recurs"),
+        (even_and_odd(), "calls another one"),
         (
             declared(lambda tree: fb.AllOf(INNER, fb.Map(tree) >> fb.Sum()) >> ADD),
-            "another function that recurs",
+            "calls another one",
         ),
         (
             declared(
@@ -45,6 +45,22 @@ OF_OBJECTS.resolve_to(fb.OneOf(LEAF, {True: LABEL, False: fb.GetItem(0) >> OF_OB
 )
 def test_recursions_of_another_form_are_refused(block, reason):
     assert reason in why_not(block)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        declared(lambda tree: fb.OneOf(LEAF, {True: LEAF_ROW, False: fb.GetItem(0) >> tree})),
+        fb.Map(INNER),
+        declared(
+            lambda tree: fb.OneOf(
+                LEAF, {True: LEAF_ROW, False: fb.AllOf(*[fb.GetItem(0) >> tree] * 2) >> ADD}
+            )
+        ),
+    ],
+)
+def test_trees_whose_nodes_are_not_each_visited_once_are_left_to_the_program(block):
+    assert "each node once" in refusal(block, [Tree([2, 2, -1], [1, 1, 1])])
 
 
 def test_a_tree_that_may_be_too_deep_is_left_to_the_program(monkeypatch):
