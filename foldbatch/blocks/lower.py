@@ -15,7 +15,7 @@ import numpy as np
 
 from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.columnar.columns import Columns, find, parts_of
+from foldbatch.blocks.columnar.columns import Columns, find
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.memo import Kinds, decide_memos
@@ -24,6 +24,7 @@ from foldbatch.blocks.places import place_of
 from foldbatch.blocks.plain import to_plain
 from foldbatch.blocks.printing import KINDS
 from foldbatch.blocks.pruning import pruned
+from foldbatch.blocks.purity import is_constant
 from foldbatch.blocks.tracer import Tracer
 from foldbatch.blocks.tracing import constants_of
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
@@ -44,6 +45,8 @@ from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import SOURCES, Node, reachable
 from foldbatch.static.stages import is_view
 from foldbatch.system.garbage import no_garbage
+from foldbatch.trees import Tree
+from foldbatch.trees.records import Records
 from foldbatch.types import OBJECT, VOID
 
 
@@ -124,6 +127,14 @@ class Lowered:
         look: Look | None = None,
         decide: Decide | None = None,
     ) -> list[Trace]:
+        """The one place that chooses how examples are traced: by columns, or else by the program."""
+        if isinstance(self.columns, Columns) and (look is None or _are_plain(examples)):
+            with no_garbage():  # many traces are many objects
+                records = self.columns.records(examples, self.tracer.max_calls)
+                if records is not None:
+                    return [trace for record in records for trace in self.tracer.traces_of(record)]
+        if isinstance(examples, Records):
+            examples = examples.objects()
         return self.tracer.trace_all(examples, numbers, look)
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Lowered:
@@ -141,18 +152,13 @@ class Lowered:
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
         return to_plain(self.block, parameters)
 
-    def by_columns(self, examples: Sequence[Any]) -> list[Trace] | None:
-        """Return the traces of examples; None where the tracing program must be run on each."""
-        if isinstance(self.columns, str) or not self.columns.pay(examples):
-            return None
-        traces: list[Trace] = []
-        with no_garbage():  # many traces are many objects
-            for part in parts_of(examples):
-                record = self.columns.trace(part, self.tracer.max_calls)
-                if record is None:
-                    return None
-                traces += self.tracer.traces_of(record)
-        return traces
+
+def _are_plain(examples: Sequence[Any]) -> bool:
+    """Return whether examples can hold nothing but numbers and words: no tensors that somebody looks for."""
+    if isinstance(examples, Records):
+        return True
+    parts = (part for x in examples for part in (x if type(x) in (tuple, list) else (x,)))
+    return all(type(part) is Tree or is_constant(part) for part in parts)
 
 
 def lower(

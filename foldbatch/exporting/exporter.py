@@ -58,9 +58,7 @@ class Exporter:
             ExampleError: when an example does not fit the program.
         """
         batch = listed(examples)
-        traces = self.lowered.by_columns(batch)
-        if traces is None:
-            traces = self.lowered.trace_all(batch, range(len(batch)))
+        traces = self.lowered.trace_all(batch, range(len(batch)))
         return tables_of(self.lowered.model, self.interface, traces)
 
     def results(self, tables: Tables, outputs: Mapping[str, Array]) -> Results:

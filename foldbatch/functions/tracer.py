@@ -39,6 +39,7 @@ from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.record import Batched, Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.system.garbage import no_garbage
+from foldbatch.trees.records import Records
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, Type, describe_value
 
 Index = NDArray[np.int64]
@@ -134,9 +135,6 @@ class FunctionTracer:
     def lock(self) -> AbstractContextManager[Any]:
         return LOCK
 
-    def by_columns(self, examples: Sequence[Any]) -> list[Trace] | None:
-        return None
-
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> FunctionTracer:
         return FunctionTracer(
             self.walk,
@@ -176,6 +174,8 @@ class FunctionTracer:
         look: Look | None = None,
         decide: Decide | None = None,
     ) -> list[Trace]:
+        if isinstance(examples, Records):
+            examples = examples.objects()
         with LOCK:
             undo = self._undo()
             try:

@@ -103,7 +103,7 @@ class Tracer(Protocol):
         """Return the traces of examples.
 
         Args:
-            examples: the examples.
+            examples: the examples; they may be `foldbatch.trees.records.Records`.
             numbers: their numbers in the batch, for errors.
             look: sees the data that were read; it may be called several times.
             decide: computes for examples that ask for numbers; None refuses them.
@@ -111,9 +111,6 @@ class Tracer(Protocol):
         Raises:
             ExampleError: when an example does not fit the model; it tells of the first one that does not.
         """
-
-    def by_columns(self, examples: Sequence[Any]) -> list[Trace] | None:
-        """Return the traces of examples by array operations; None where that cannot be, or does not pay."""
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Tracer:
         """Return a tracer of the same origin whose model has only some asides, or for another policy."""

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from foldbatch.engines.planned import Planned, SubBatch, belongs, fingerprint
@@ -24,7 +25,7 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.system.bars import Bar
 from foldbatch.system.forks import start_in_each_process
 from foldbatch.trees import Tree, TreeNode
-from foldbatch.trees.records import Records, is_arrow, records_of
+from foldbatch.trees.records import Records, chosen, is_arrow, records_of
 from foldbatch.types import describe_value, has_objects
 
 TRACED = 512  # examples that are traced between two looks at a bar
@@ -111,7 +112,7 @@ class Traces:
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
     ) -> list[Trace]:
-        """Return the traces of examples; `trace_all` traces new ones that have no columns.
+        """Return the traces of examples; `trace_all` traces new ones.
 
         By default it is `Tracer.trace_all`. Those in `fresh`, by number, were traced for this model already;
         what is traced now takes their place: it fits the model that the tracer then has.
@@ -121,14 +122,10 @@ class Traces:
         if isinstance(examples, Planned):
             return _own(examples, owner).traces
         examples = listed(examples)
-        if isinstance(examples, Records):
-            made = self._tracer.by_columns(examples)
-            if made is not None:
-                return made
-            examples = examples.objects()
         traces: list[Any] = [None] * len(examples)
         new, fresh = [], {} if fresh is None else fresh
-        for number, example in enumerate(examples):
+        are_records = isinstance(examples, Records)  # no trees, and none is prepared
+        for number, example in enumerate(repeat(None, len(examples)) if are_records else examples):
             entry = self._known.get(id(example))  # a tree, from the second epoch on
             if entry is not None and entry.tree() is example:
                 traces[number] = entry.trace
@@ -139,15 +136,13 @@ class Traces:
             else:
                 new.append(number)
         if new:
-            unseen = [examples[number] for number in new]
-            made = self._tracer.by_columns(unseen)
-            if made is None:
-                made = (trace_all or self._tracer.trace_all)(unseen, new)
+            made = (trace_all or self._tracer.trace_all)(chosen(examples, new), new)
             fresh.clear()
             fresh.update(zip(new, made, strict=True))
             for number, trace in zip(new, made, strict=True):
                 traces[number] = trace
-                if isinstance(example := examples[number], Tree) and not self._tracer.decides:
+                example = None if are_records else examples[number]
+                if isinstance(example, Tree) and not self._tracer.decides:
                     self._remember(example, trace)
         return traces
 

@@ -89,7 +89,7 @@ class Variant:
     ) -> tuple[ReadyModel, list[Trace]]:
         """Return the traces of examples, and what runs them; errors are those of `work`.
 
-        New ones that have no columns are traced by `trace_all`, by default the tracer's.
+        New ones are traced by `trace_all`, by default the tracer's.
         """
         batch = examples if isinstance(examples, Planned) else listed(examples)
         return self._fitting(lambda ready, fresh: ready.traces.all(batch, ready, trace_all, fresh))

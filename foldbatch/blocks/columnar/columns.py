@@ -74,8 +74,8 @@ class Columns:
             return examples.values >= FEW_VALUES
         return self.recurs and sum(map(_size, examples)) >= FEW
 
-    def trace(self, examples: Sequence[Any], max_calls: int) -> TraceColumns | None:
-        """Return the calls that examples make; None where the program must be run on each.
+    def records(self, examples: Sequence[Any], max_calls: int) -> list[TraceColumns] | None:
+        """Return the calls that examples make, in a few records; None where the program must be run on each.
 
         Args:
             examples: what the root block reads.
@@ -88,13 +88,13 @@ class Columns:
             refusals.skipped -= 1
             return None
         try:
-            record = self.record(examples, max_calls)
+            found = [self.record(part, max_calls) for part in parts_of(examples)]
         except Refused as refused:
             refusals.pause = min(2 * refusals.pause + 1, MOST_SKIPPED)
             refusals.skipped, refusals.last = refusals.pause - 1, str(refused)
             return None
         refusals.pause = 0
-        return record
+        return found
 
     def record(self, examples: Sequence[Any], max_calls: int) -> TraceColumns:
         """Return the calls that examples make.

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -206,10 +207,10 @@ def test_an_example_of_too_many_calls_is_left_to_the_program():
 
 def test_few_nodes_are_left_to_the_program():
     columns = columns_of(declared(summed))
-    assert columns.trace([TREE] * 259, 100) is None
-    assert columns.trace([TREE] * 260, 100) is not None
-    assert columns.trace([(TREE, 1)] * 216, 100) is None
-    assert columns_of(OF_TREES["length"]).trace([TREE] * 260, 100) is None, "nothing recurs"
+    assert columns.records([TREE] * 259, 100) is None
+    assert columns.records([TREE] * 260, 100) is not None
+    assert columns.records([(TREE, 1)] * 216, 100) is None
+    assert columns_of(OF_TREES["length"]).records([TREE] * 260, 100) is None, "nothing recurs"
     assert not columns.refusals.last
 
 
@@ -219,12 +220,12 @@ def test_batches_that_are_refused_again_and_again_are_tried_less_often():
     tries = []
     for number in range(20):
         columns.refusals.last = ""
-        assert columns.trace(bad, 100) is None
+        assert columns.records(bad, 100) is None
         tries += [number] * bool(columns.refusals.last)
     assert tries == [0, 1, 4, 11]
-    while columns.trace(good, 100) is None:
+    while columns.records(good, 100) is None:
         pass
-    assert columns.trace(good, 100) is not None
+    assert columns.records(good, 100) is not None
 
 
 def test_a_program_traces_by_columns_as_it_does_node_by_node():
@@ -245,9 +246,19 @@ def test_so_many_trees_that_they_are_several_records_have_the_same_traces(monkey
     block = OF_BINARY_TREES["benchmark"]
     tree = parse_brackets("(3 (2 a) (4 (1 b) (0 (2 c) (3 a))))", labels=int)
     trees = [tree] * 800
-    whole = fb.compile(block, "numpy").lowered.by_columns(trees)
+    whole = fb.compile(block, "numpy").lowered.trace_all(trees, range(800))
     monkeypatch.setattr("foldbatch.blocks.columnar.columns.MANY", 1500)
     program = fb.compile(block, "numpy")
-    parts = program.lowered.by_columns(trees)
+    parts = program.lowered.trace_all(trees, range(800))
     assert len({id(trace.origin[0]) for trace in parts}) == 4
     assert all((a.packed == b.packed).all() for a, b in zip(whole, parts, strict=True))
+
+
+@pytest.mark.parametrize("beside", [1, np.ones(2, "float32")], ids=["numbers", "arrays"])
+def test_examples_that_may_hold_tensors_are_shown_to_who_looks_for_them(beside):
+    read = fb.GetItem(1) >> (fb.Scalar() if isinstance(beside, int) else fb.Vector(2))
+    block = fb.AllOf(fb.GetItem(0) >> declared(summed), read) >> fb.Function(lambda a, b: a * b)
+    shown = []
+    examples = [(Tree([4] * 4 + [-1], [1] * 5), beside)] * 260
+    lowered(block).trace_all(examples, range(260), lambda _, data: shown.append(data))
+    assert len(shown) == (not isinstance(beside, int))

@@ -150,9 +150,7 @@ def made(block: fb.Block) -> Lowered:
 def outcome(lowered: Lowered, examples: Sequence[Any]) -> Any:
     """Return what traces of examples hold, or the error that tells why there are none."""
     try:
-        traces = lowered.by_columns(examples)
-        if traces is None:
-            traces = lowered.tracer.trace_all(list(examples), range(len(examples)))
+        traces = lowered.trace_all(examples, range(len(examples)))
     except ExampleError as error:
         return str(error).replace("(Opaque)", "(f)")
     arrays = [[*trace.calls, *itertools.chain.from_iterable(trace.feeds)] for trace in traces]
