@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -14,15 +14,13 @@ from foldbatch.blocks.columnar.joining import Bounds, differences, join, number
 from foldbatch.blocks.columnar.kinds import Column, Data, Refused, Stored
 from foldbatch.blocks.columnar.reading import planted
 from foldbatch.blocks.columnar.scope import Run, Scope
-from foldbatch.blocks.columnar.statements import body_of
-from foldbatch.blocks.columnar.visits import Function, visit
+from foldbatch.blocks.columnar.statements import Functions
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.model.model import Model
 from foldbatch.model.wires import components
 from foldbatch.scheduler.record import TraceColumns
 from foldbatch.trees import Tree
 from foldbatch.trees.records import Records
-from foldbatch.types import TensorType
 
 MANY, MOST_EXAMPLES = 1_000_000, 10_000  # nodes and examples of a record, about
 FEW = 1300  # nodes: fewer are traced one by one, which takes no longer
@@ -50,14 +48,14 @@ class Columns:
     """A tracing program whose functions are applied to all their visits at once.
 
     Attributes:
-        functions: the functions of the program, by name, the root's first.
+        functions: the functions of the program, the root's first.
         model: the model that traces fit.
         bounds: per cell and feed, the number that ids must be below, or None.
         width: how many value numbers each call reserves.
         refusals: the batches that had no columns.
     """
 
-    functions: Mapping[str, Function]
+    functions: Functions
     model: Model
     bounds: Bounds
     width: int
@@ -66,7 +64,7 @@ class Columns:
     @property
     def recurs(self) -> bool:
         """Whether the program recurs. Where it only has loops, it takes no longer than columns."""
-        return any(function.recurs for function in self.functions.values())
+        return bool(self.functions.recursive)
 
     def pay(self, examples: Sequence[Any]) -> bool:
         """Return whether columns take less time than the program run on each example."""
@@ -102,14 +100,14 @@ class Columns:
         Raises:
             Refused: where some example does not fit, or is such that the program must be run on it.
         """
-        root = next(iter(self.functions.values()))
+        root = next(iter(self.functions.procedures))
         argument: Column
         if isinstance(examples, Records):
             argument = Stored(examples.store(), examples.rows)
         else:
             argument = planted(Data(np.arange(len(examples)), examples))
         run, frame = Run(len(self.model.cells), self.width), Frame(len(examples))
-        results = visit(self.functions, Scope(run, frame, None, len(examples)), root.name, [argument])
+        results = self.functions.visit(Scope(run, frame, None, len(examples)), root, [argument])
         numbers = number(run, frame)
         if len(numbers.ends) and differences(numbers.ends).max() > max_calls:
             raise Refused("an example makes more calls than it may")
@@ -151,22 +149,10 @@ def _width(model: Model) -> int:
     return max([1, *(len(signature.outputs) for signature in model.signatures)])
 
 
-def _functions(functions: Sequence[Procedure]) -> dict[str, Function]:
+def _functions(functions: Sequence[Procedure]) -> Functions:
     calls = {function.name: function.calls for function in functions}
     component = components(list(calls), calls)
-    made: dict[str, Function] = {}
-
-    def call(scope: Scope, name: str, arguments: list[Column]) -> list[Column]:
-        return visit(made, scope, name, arguments)
-
-    for function in functions:
-        recurs = any(component[name] == component[function.name] for name in function.calls)
-        results = [slot.type for slot in function.results]
-        if recurs and not all(isinstance(type_, TensorType) for type_ in results):
-            raise Refused("a recursion returns an object", function.path)
-        parameters = tuple(function.names)
-        body = body_of(function.body, call)
-        made[function.name] = Function(
-            function.name, parameters, len(results), recurs, bool(function.memo), body
-        )
-    return made
+    recursive = {
+        name for name, called in calls.items() for each in called if component[each] == component[name]
+    }
+    return Functions({function.name: function for function in functions}, frozenset(recursive))

@@ -11,7 +11,7 @@ import numpy as np
 
 from foldbatch.blocks.columnar.clock import Frame
 from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, Stored, ranges, unstored
-from foldbatch.blocks.columnar.reading import are_immutable, objects_at
+from foldbatch.blocks.columnar.reading import are_immutable
 from foldbatch.blocks.columnar.scope import Part, Run
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
@@ -159,20 +159,15 @@ class _Joined:
                 return _checked(numbers, feed, bound)
             given = given.data()
         assert isinstance(given, Data)
-        present = given.present()
-        objects = objects_at(given, present)
-        if len(present) < len(given.codes) and not are_immutable(objects):
+        given = given.compact()
+        objects = list(given.objects)
+        if len(objects) < len(given.codes) and not are_immutable(objects):
             raise Refused("it reads an object that may change in several places", feed.where)
         if feed.type.dtype.startswith("float") and len(set(map(type, objects))) > 1:
             raise Refused(
                 "numbers of several kinds are read as floats"
             )  # they are rounded example by example
-        values = _checked(objects, feed, bound)
-        if len(present) == len(given.objects):
-            return values.take(given.codes, axis=0)
-        places = np.zeros(len(given.objects), np.int64)
-        places[present] = np.arange(len(present))
-        return values.take(places[given.codes], axis=0)
+        return _checked(objects, feed, bound).take(given.codes, axis=0)
 
     def labels(self, place: int) -> list[Any]:
         labels: list[Any] = []

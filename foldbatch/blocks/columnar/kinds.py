@@ -58,9 +58,14 @@ class Data:
     codes: Array
     objects: Sequence[Any]
 
-    def present(self) -> Array:
-        """Return the places of the objects that stand in any lane, in ascending order."""
-        return np.flatnonzero(counts(self.codes, len(self.objects)))
+    def compact(self) -> Data:
+        """Return the same objects without those that stand in no lane."""
+        present = np.flatnonzero(counts(self.codes, len(self.objects)))
+        if len(present) == len(self.objects):
+            return self
+        places = np.zeros(len(self.objects), np.int64)
+        places[present] = np.arange(len(present))
+        return Data(places[self.codes], [self.objects[place] for place in present.tolist()])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +165,7 @@ def merge(parts: Sequence[tuple[Array, Column]], size: int) -> Column:
         objects: list[Any] = []
         codes = []
         for lanes, column in data:
-            codes.append((lanes, column.codes + len(objects)))
+            codes.append((lanes, column.codes.astype(np.int64) + len(objects)))
             objects += column.objects
         return Data(_scattered(codes, size), objects)
     raise Refused("it chooses between nodes, lists, or objects of several kinds")

@@ -6,7 +6,6 @@ A function is called once for all lanes that are alike in what it reads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from types import MethodType
@@ -15,9 +14,19 @@ from typing import Any
 import numpy as np
 
 from foldbatch.blocks.columnar.forest import Forest
-from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Nodes, Refused, Stored, ranges, take
+from foldbatch.blocks.columnar.kinds import (
+    Array,
+    Column,
+    Data,
+    Lists,
+    Nodes,
+    Refused,
+    Stored,
+    ranges,
+    unstored,
+)
 from foldbatch.blocks.interrupts import interrupted
-from foldbatch.blocks.purity import ATOMS, FIELDS, Reads, is_constant, reads_of
+from foldbatch.blocks.purity import ATOMS, FIELDS, is_constant, reads_of
 from foldbatch.model.columns import BadDataError
 from foldbatch.trees import Tree, Vocabulary
 from foldbatch.trees.records import ColumnStore
@@ -35,81 +44,49 @@ DATA_ERRORS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class UserFunction:
-    """A function of the user, on columns."""
+def apply(function: Any, column: Column) -> Column:
+    """Return the column of what a function of the user makes of each object.
 
-    function: Any
-
-    def known(self) -> Reads:
-        """Return what the function reads, as it stands now: somebody may have changed what it means.
-
-        Raises:
-            Refused: where it is not known to be pure.
-        """
-        known = reads_of(self.function)
-        if isinstance(known, str):
-            raise Refused(f"{_name(self.function)} is called at every visit, for it {known}")
-        return known
-
-    def __call__(self, column: Column) -> Column:
-        """Return the column of results.
-
-        Raises:
-            Refused: where the function is not pure, raises an error, or reads or returns what has no column.
-        """
-        known = self.known()
-        match column:
-            case Nodes() if known.beyond:
-                raise Refused(f"{_name(self.function)} reads {known.beyond}")
-            case Nodes():
-                codes, lanes = _alike(column, known.fields)
-                forest, nodes = column.forest, column.index[lanes].tolist()
-                return Data(codes, self._results([forest.node(node) for node in nodes]))
-            case Data():
-                return self._of_data(column)
-            case Stored(store) if self.function is len and store.bounds is not None:
-                return of_numbers(column.sizes())
-            case Stored():
-                return self._of_data(column.data())
-            case Lists() if self.function is len:
-                return of_numbers(column.lengths)
-        raise Refused(f"{_name(self.function)} reads a list")
-
-    def _of_data(self, column: Data) -> Data:
-        present = column.present()
-        objects = objects_at(column, present)
-        counts = self.function is len and set(map(type, objects)) <= {list, tuple, dict, str}
-        if not counts and not are_immutable(objects):
-            raise Refused(f"{_name(self.function)} reads an object that may change")
-        results = self._results(objects)
-        if len(present) == len(column.objects):
-            return Data(column.codes, results)
-        places = np.zeros(len(column.objects), np.int64)
-        places[present] = np.arange(len(present))
-        return Data(places[column.codes], results)
-
-    def _results(self, objects: Sequence[Any]) -> list[Any]:
-        function = self.function
-        try:
-            if type(function) is MethodType and function.__func__ is Vocabulary.__getitem__:
-                vocabulary: Any = function.__self__
-                return vocabulary.numbers(objects)  # type: ignore[no-any-return]
-            results = list(map(function, objects))
-        except DATA_ERRORS as error:
-            if interrupted(error):
-                raise
-            raise Refused(f"{_name(function)} raises {type(error).__name__}") from error
-        if not are_immutable(results):  # examples would share it
-            raise Refused(f"{_name(function)} returns an object that may change")
-        return results
+    Raises:
+        Refused: where the function is not pure, raises an error, or reads or returns what has no column.
+    """
+    known = reads_of(function)  # as it stands now: somebody may have changed what it means
+    if isinstance(known, str):
+        raise Refused(f"{_name(function)} is called at every visit, for it {known}")
+    if isinstance(column, Stored) and function is len and column.store.bounds is not None:
+        return of_numbers(column.sizes())
+    column = unstored(column)
+    match column:
+        case Nodes() if known.beyond:
+            raise Refused(f"{_name(function)} reads {known.beyond}")
+        case Nodes(forest):
+            lanes = _alike(column, known.fields)
+            nodes = [forest.node(node) for node in column.index[np.array(lanes.objects, np.int64)].tolist()]
+            return Data(lanes.codes, _results(function, nodes))
+        case Data():
+            column = column.compact()
+            counts = function is len and set(map(type, column.objects)) <= {list, tuple, dict, str}
+            if not counts and not are_immutable(column.objects):
+                raise Refused(f"{_name(function)} reads an object that may change")
+            return Data(column.codes, _results(function, column.objects))
+        case Lists(lengths) if function is len:
+            return of_numbers(lengths)
+    raise Refused(f"{_name(function)} reads a list")
 
 
-def objects_at(column: Data, present: Array) -> list[Any]:
-    """Return the objects that stand in lanes, given their places in ascending order."""
-    if len(present) == len(column.objects):
-        return list(column.objects)
-    return [column.objects[place] for place in present.tolist()]
+def _results(function: Any, objects: Sequence[Any]) -> list[Any]:
+    try:
+        if type(function) is MethodType and function.__func__ is Vocabulary.__getitem__:
+            vocabulary: Any = function.__self__
+            return vocabulary.numbers(objects)  # type: ignore[no-any-return]
+        results = list(map(function, objects))
+    except DATA_ERRORS as error:
+        if interrupted(error):
+            raise
+        raise Refused(f"{_name(function)} raises {type(error).__name__}") from error
+    if not are_immutable(results):  # examples would share it
+        raise Refused(f"{_name(function)} returns an object that may change")
+    return results
 
 
 def of_numbers(numbers: Array) -> Data:
@@ -139,23 +116,18 @@ def _at(values: Array, nodes: Nodes) -> Array:
     return values if nodes.index is nodes.forest.nodes else values[nodes.index]
 
 
-def _alike(nodes: Nodes, fields: frozenset[str]) -> tuple[Array, Array]:
-    """Return the number of each lane's kind, and a lane of each; lanes of a kind are alike in some fields."""
-    key, kinds = np.zeros(len(nodes.index), np.int64), 1
-    if not len(key) or "node" in fields:
-        return np.arange(len(key)), np.arange(len(key))
-    for name in sorted(fields):
-        column = field(nodes, name)
-        key, kinds = key * len(column.objects) + column.codes, kinds * len(column.objects)
-        if kinds > 4 * len(key) + 1000:  # number them anew
-            _, key = np.unique(key, return_inverse=True)
-            kinds = int(key.max()) + 1
-    lane_of = np.full(kinds, -1)
-    lane_of[key] = np.arange(len(key))
-    present = np.flatnonzero(lane_of >= 0)
-    number_of = np.zeros(kinds, np.int32)
-    number_of[present] = np.arange(len(present))
-    return number_of[key], lane_of[present]
+def _alike(nodes: Nodes, fields: frozenset[str]) -> Data:
+    """Return for each lane one that is alike in some fields."""
+    size = len(nodes.index)
+    if not size or "node" in fields:
+        return Data(np.arange(size), range(size))
+    columns = [field(nodes, name) for name in sorted(fields)]
+    key = columns[0].codes if columns else np.zeros(size, np.int64)
+    for column in columns[1:]:
+        _, key = np.unique(key * np.int64(len(column.objects)) + column.codes, return_inverse=True)
+    lane_of = np.zeros(int(key.max()) + 1, np.int64)
+    lane_of[key] = np.arange(size)
+    return Data(key, lane_of.tolist()).compact()
 
 
 def are_immutable(values: Sequence[Any]) -> bool:
@@ -195,14 +167,6 @@ def take_item(column: Column, key: Any, default: tuple[Any, ...] = ()) -> Column
                 if child is None:
                     raise Refused(LACKING)
                 return Nodes(forest, child, depth + 1)
-        case Lists(lengths, items) if type(key) is int and items:
-            starts = np.cumsum(lengths) - lengths
-            place = np.full_like(lengths, key) if key >= 0 else lengths + key
-            if ((place < 0) | (place >= lengths)).any():
-                raise Refused(LACKING)
-            return _whole([take(part, starts + place) for part in items])
-        case tuple() if type(key) is int and not default and -len(column) <= key < len(column):
-            return column[key]  # type: ignore[no-any-return]
         case Data():
             return _item_of_data(column, key, default)
     raise Refused(f"it reads the item {key!r}")
@@ -214,17 +178,12 @@ def _item_stored(column: Stored, key: Any, default: tuple[Any, ...]) -> Column:
         raise Refused(LACKING)
     if store.fields is not None and type(key) is str and key in store.fields:
         return Stored(store.fields[key], rows)
-    if store.bounds is not None and store.items is not None and type(key) is int:
-        starts, lengths = store.bounds[0][rows], store.bounds[1][rows]
-        places = np.full_like(lengths, key) if key >= 0 else lengths + key
-        if ((places >= 0) & (places < lengths)).all():
-            return Stored(store.items, starts + places)
     return _item_of_data(column.data(), key, default)
 
 
 def _item_of_data(column: Data, key: Any, default: tuple[Any, ...]) -> Column:
-    present = column.present()
-    objects = [column.objects[place] for place in present.tolist()]
+    column = column.compact()
+    objects = column.objects
     if not set(map(type, objects)) <= {*CONTAINERS}:
         raise Refused("it reads items of objects that are no trees, lists, tuples or dicts")
     if not is_constant(key) or not all(are_immutable([*x]) for x in objects if type(x) is dict):
@@ -237,9 +196,7 @@ def _item_of_data(column: Data, key: Any, default: tuple[Any, ...]) -> Column:
             if not default or isinstance(error, TypeError):
                 raise Refused(LACKING) from None
             items.append(default[0])
-    places = np.zeros(len(column.objects), np.int64)
-    places[present] = np.arange(len(present))
-    return planted(Data(places[column.codes], items))
+    return planted(Data(column.codes, items))
 
 
 def planted(column: Data) -> Data | Nodes:
@@ -268,14 +225,11 @@ def lengths_of(column: Column) -> Array:
             return column.sizes()
         case Stored():
             return lengths_of(column.data())
-        case Data(codes, objects):
-            present = column.present()
-            lengths = np.zeros(len(objects), np.int64)
-            for place in present.tolist():
-                if type(objects[place]) not in (list, tuple, str):
-                    raise Refused("it goes through objects that are no trees, lists, tuples or strings")
-                lengths[place] = len(objects[place])
-            return lengths[codes]
+        case Data():
+            column = column.compact()
+            if not set(map(type, column.objects)) <= {list, tuple, str}:
+                raise Refused("it goes through objects that are no trees, lists, tuples or strings")
+            return np.array([*map(len, column.objects)], np.int64)[column.codes]
     raise Refused("it goes through what is no list")
 
 
@@ -292,11 +246,10 @@ def items_of(column: Column) -> tuple[Array, Column]:
             return lengths, Stored(inner, ranges(starts[rows], lengths))
         case Stored():
             return items_of(column.data())
-        case Data(codes, objects):
-            present = column.present().tolist()
-            parts = [objects[place] for place in present]
-            sizes = np.fromiter(map(len, parts), np.int64, len(parts))
-            starts = np.zeros(len(objects), np.int64)
-            starts[present] = np.cumsum(sizes) - sizes
-            return lengths, planted(Data(ranges(starts[codes], lengths), list(chain.from_iterable(parts))))
+        case Data():
+            column = column.compact()
+            sizes = np.array([*map(len, column.objects)], np.int64)
+            starts = np.cumsum(sizes) - sizes
+            places = ranges(starts[column.codes], lengths)
+            return lengths, planted(Data(places, list(chain.from_iterable(column.objects))))
     raise AssertionError(column)

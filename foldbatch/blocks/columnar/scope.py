@@ -202,7 +202,3 @@ class Scope:
             self.names[name] = last
         for name, items in inside.appended.items():
             self.names[name] = Lists(turns, items)
-
-    def lists(self) -> set[str]:
-        """Return the variables that hold lists."""
-        return {name for name, column in self.names.items() if isinstance(column, Lists)}

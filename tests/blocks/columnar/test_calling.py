@@ -9,7 +9,7 @@ import pytest
 
 from foldbatch.blocks.columnar.forest import Forest
 from foldbatch.blocks.columnar.kinds import Data, Nodes, Refused
-from foldbatch.blocks.columnar.reading import UserFunction
+from foldbatch.blocks.columnar.reading import apply
 from foldbatch.blocks.purity import pure
 from foldbatch.trees import Tree
 
@@ -24,7 +24,7 @@ NODES = [node for tree in TREES for node in tree.nodes()]
 
 
 def results(function, column=ALL):
-    data = UserFunction(function)(column)
+    data = apply(function, column)
     return [data.objects[code] for code in data.codes.tolist()], len(data.objects)
 
 
@@ -62,7 +62,7 @@ BAD = [
 @pytest.mark.parametrize(("function", "column", "reason"), BAD)
 def test_functions_that_do_not_fit_are_refused(function, column, reason):
     with pytest.raises(Refused, match=reason):
-        UserFunction(function)(column)
+        apply(function, column)
 
 
 def test_a_function_given_other_code_is_noticed():
@@ -70,11 +70,10 @@ def test_a_function_given_other_code_is_noticed():
         return t.label
 
     for function in (mark, pure(lambda t: t.label)):
-        user = UserFunction(function)
-        assert isinstance(user(ALL), Data)
+        assert isinstance(apply(function, ALL), Data)
         function.__code__ = (lambda t: print(t)).__code__
         with pytest.raises(Refused, match=r"is called at every visit, for it does more .*LOAD_GLOBAL"):
-            user(ALL)
+            apply(function, ALL)
 
 
 def handler(number, frame):
@@ -84,4 +83,4 @@ def handler(number, frame):
 def test_an_exception_of_a_handler_is_no_refusal():
     interrupting = pure(lambda x: handler(14, sys._getframe()))
     with pytest.raises(ValueError, match="of a handler"):
-        UserFunction(interrupting)(Data(np.array([0]), (1,)))
+        apply(interrupting, Data(np.array([0]), (1,)))

@@ -102,6 +102,10 @@ OF_TREES = {
     ),
     "lists of lists": fb.GetItem("children")
     >> fb.Map(fb.GetItem("children") >> fb.Map(fb.GetItem("label") >> row()) >> fb.Sum()),
+    "a label or another": fb.OneOf(
+        LEAF, {True: fb.GetItem("label"), False: fb.GetItem(0) >> fb.GetItem("label")}
+    )
+    >> row(),
     "of a kind": fb.GetItem("label") >> fb.OneHot(5),
     "length": fb.AllOf(fb.Length("int32"), fb.Map(row(len)) >> fb.Length()),
     "two passes": fb.AllOf(declared(summed), declared(summed)),
@@ -159,7 +163,7 @@ REFUSALS = [
         declared(lambda tree: fb.OneOf(lambda t: t.parent is None, {True: fb.Map(tree) >> fb.Sum()})),
         "reads parent",
     ),
-    (fb.GetItem("children") >> fb.Map(row(len)) >> fb.Reduce(ADD), "columns do not know"),
+    (fb.GetItem("children") >> fb.Map(row(len)) >> fb.Reduce(ADD), "_rounds is called at every visit"),
 ]
 
 

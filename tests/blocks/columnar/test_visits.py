@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks.columnar import visits
+from foldbatch.blocks.columnar import statements
 from foldbatch.trees import Tree
 from tests.blocks.columnar.laws import check_same, refusal, why_not
 from tests.blocks.columnar.test_columns import ADD, LEAF, declared, row
@@ -64,7 +64,7 @@ def test_trees_whose_nodes_are_not_each_visited_once_are_left_to_the_program(blo
 
 
 def test_a_tree_that_may_be_too_deep_is_left_to_the_program(monkeypatch):
-    monkeypatch.setattr(visits, "MOST_NODES", 2)
+    monkeypatch.setattr(statements, "MOST_NODES", 2)
     assert "deeper" in refusal(INNER, [Tree([2, 2, -1])])
 
 
