@@ -60,17 +60,12 @@ def pure(function: Marked) -> Marked:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a pure function reads of its argument.
+    """What a pure function reads of its argument."""
 
-    Attributes:
-        fields: of a node: ``label``, ``token``, ``is_leaf``, ``arity``, ``size``, or the ``node``, all of it.
-        beyond: what it reads besides, and only immutable values have; empty if nothing.
-        fixed: whether nobody can give the function another meaning.
-    """
-
+    # of a node: ``label``, ``token``, ``is_leaf``, ``arity``, ``size``, or the ``node``, all of it
     fields: frozenset[str] = frozenset()
-    beyond: str = ""
-    fixed: bool = False
+    beyond: str = ""  # what it reads besides, and only immutable values have; empty if nothing
+    fixed: bool = False  # whether nobody can give the function another meaning
 
 
 def is_constant(value: Any) -> bool:

@@ -23,14 +23,10 @@ Lanes: TypeAlias = "NDArray[np.int64] | None"  # None: all of them, in order
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """What runs once in each lane.
+    """What runs once in each lane."""
 
-    Attributes:
-        size: the number of lanes.
-        events: what happens, in order; each in some lanes.
-    """
-
-    size: int
+    size: int  # the number of lanes
+    # what happens, in order; each in some lanes
     events: list[Calls | Loop | Visits] = field(default_factory=list)
 
     def count(self, *, visits: bool = True) -> Counts:

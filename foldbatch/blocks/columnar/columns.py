@@ -30,36 +30,22 @@ MOST_SKIPPED = 64  # batches, after many have been refused in turn
 
 @dataclass(slots=True)
 class Refusals:
-    """Batches that had no columns in spite of the model: the more in turn, the less often they are tried.
+    """Batches that had no columns in spite of the model: the more in turn, the less often they are tried."""
 
-    Attributes:
-        pause: how many batches are left to the program before the next try.
-        skipped: how many of these are left.
-        last: why the last one was refused; empty if none was.
-    """
-
-    pause: int = 0
-    skipped: int = 0
-    last: str = ""
+    pause: int = 0  # how many batches are left to the program before the next try
+    skipped: int = 0  # how many of these are left
+    last: str = ""  # why the last one was refused; empty if none was
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A tracing program whose functions are applied to all their visits at once.
+    """A tracing program whose functions are applied to all their visits at once."""
 
-    Attributes:
-        functions: the functions of the program, the root's first.
-        model: the model that traces fit.
-        bounds: per cell and feed, the number that ids must be below, or None.
-        width: how many value numbers each call reserves.
-        refusals: the batches that had no columns.
-    """
-
-    functions: Functions
-    model: Model
-    bounds: Bounds
-    width: int
-    refusals: Refusals = field(default_factory=Refusals)
+    functions: Functions  # the functions of the program, the root's first
+    model: Model  # the model that traces fit
+    bounds: Bounds  # per cell and feed, the number that ids must be below, or None
+    width: int  # how many value numbers each call reserves
+    refusals: Refusals = field(default_factory=Refusals)  # the batches that had no columns
 
     @property
     def recurs(self) -> bool:

@@ -23,19 +23,12 @@ Bounds: TypeAlias = "Sequence[Sequence[int | None]]"
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """When calls are made, and what numbers their values have.
+    """When calls are made, and what numbers their values have."""
 
-    Attributes:
-        times: ``[calls]``: the place of each call among those of all examples.
-        ends: ``[examples]``: one more than the place of each example's last call.
-        values: ``[calls * width]``: by reference, the number of the value in its example.
-        links: ``[links]``: the references that links stand for.
-    """
-
-    times: Array
-    ends: Array
-    values: Array
-    links: Array
+    times: Array  # ``[calls]``: the place of each call among those of all examples
+    ends: Array  # ``[examples]``: one more than the place of each example's last call
+    values: Array  # ``[calls * width]``: by reference, the number of the value in its example
+    links: Array  # ``[links]``: the references that links stand for
 
     def of(self, references: Array) -> Array:
         """Return the numbers that references stand for."""

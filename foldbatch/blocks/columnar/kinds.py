@@ -33,30 +33,19 @@ class Refused(Exception):  # noqa: N818 - is caught, and the examples are traced
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nodes:
-    """A node of a tree in each lane.
+    """A node of a tree in each lane."""
 
-    Attributes:
-        forest: the trees.
-        index: ``[lanes]``: the nodes' places in the forest.
-        depth: how many levels below the node that the present function visits.
-    """
-
-    forest: Forest
-    index: Array
-    depth: int = 0
+    forest: Forest  # the trees
+    index: Array  # ``[lanes]``: the nodes' places in the forest
+    depth: int = 0  # how many levels below the node that the present function visits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Data:
-    """A Python object in each lane.
+    """A Python object in each lane."""
 
-    Attributes:
-        codes: ``[lanes]``: the places of the lanes' objects in `objects`.
-        objects: Python objects; some may stand in no lane.
-    """
-
-    codes: Array
-    objects: Sequence[Any]
+    codes: Array  # ``[lanes]``: the places of the lanes' objects in `objects`
+    objects: Sequence[Any]  # Python objects; some may stand in no lane
 
     def compact(self) -> Data:
         """Return the same objects without those that stand in no lane."""
@@ -70,28 +59,18 @@ class Data:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lists:
-    """A list in each lane.
+    """A list in each lane."""
 
-    Attributes:
-        lengths: ``[lanes]``.
-        items: columns of all items, lane by lane: one, or one for each part of an item.
-    """
-
-    lengths: Array
-    items: tuple[Column, ...]
+    lengths: Array  # ``[lanes]``
+    items: tuple[Column, ...]  # columns of all items, lane by lane: one, or one for each part of an item
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """An object in each lane that lies in columns of the user's data, as those of Arrow arrays.
+    """An object in each lane that lies in columns of the user's data, as those of Arrow arrays."""
 
-    Attributes:
-        store: the column of the data.
-        rows: ``[lanes]``: the row of each lane's object.
-    """
-
-    store: ColumnStore
-    rows: Array
+    store: ColumnStore  # the column of the data
+    rows: Array  # ``[lanes]``: the row of each lane's object
 
     def data(self) -> Data:
         """Return the same objects, made Python objects."""
