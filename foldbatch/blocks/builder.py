@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence as PySequence
 from contextlib import contextmanager
 
-from foldbatch.blocks.drafts import Drafted, MetricVisit, Procedure, Reading, Region
+from foldbatch.blocks.drafts import Drafted, FeedReading, MetricVisit, Procedure, Region
 from foldbatch.blocks.names import CellName, Origin, name_draft, numbered
 from foldbatch.blocks.printing import text
 from foldbatch.blocks.tracing import Append, Assign, Call, Datum, Expression, Statement, Tuple
@@ -147,7 +147,7 @@ class Builder(Writer):
             declared: a narrower dtype that the data must fit.
         """
         node = input_node(type_, name=text(source.expression))
-        self.region.feeds[node] = Reading(type_, where, declared, source)
+        self.region.feeds[node] = FeedReading(type_, where, declared, source)
         self.note(node)
         return node
 
@@ -294,7 +294,7 @@ class Builder(Writer):
         stop = {*done, *region.values, *region.elements, *region.feeds}
         arguments: list[Expression] = []
         lists: dict[Axis, Expression] = {}
-        data: list[Reading] = []
+        data: list[FeedReading] = []
         labels: list[Datum] = []
         for node in reachable(wanted, stop):
             if node in region.elements:
@@ -306,7 +306,7 @@ class Builder(Writer):
                 arguments.append(value)
             elif node is KEY:
                 draft.keys.append(len(draft.feeds))
-                data.append(Reading(node.type, self.path, "", Object(variable)))
+                data.append(FeedReading(node.type, self.path, "", Object(variable)))
                 draft.feeds.append((node, data[-1]))
             elif node in region.feeds:
                 data.append(region.feeds[node])
@@ -323,7 +323,7 @@ class Builder(Writer):
                 labels.append(Datum(visit.label.expression, self.blame(visit.label)))
                 draft.labels.append(number)
             if visit.mark is not None:
-                data.append(Reading(MARK, self.path, "", visit.mark))
+                data.append(FeedReading(MARK, self.path, "", visit.mark))
                 draft.marks.append((number, len(draft.feeds)))
                 draft.feeds.append((input_node(MARK), data[-1]))
             draft.metrics.append((visit.name, visit.node))

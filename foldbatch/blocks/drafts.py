@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from foldbatch.blocks.tracing import Body, Expression, Output
+from foldbatch.blocks.tracing import Body, CallOutput, Expression
 from foldbatch.blocks.values import Object, Sequence, Terminal, Value
 from foldbatch.model.drafts import Draft, Feed
 from foldbatch.model.wires import Flow
@@ -17,7 +17,7 @@ from foldbatch.types import TensorType, Type
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(Feed):
+class FeedReading(Feed):
     """Data read from the example, with the object that is read."""
 
     source: Object
@@ -48,7 +48,7 @@ class Drafted:
     def output(self, node: Node) -> tuple[Expression, Flow]:
         """Make a node an output; return its number and its wire."""
         number, wire = self.draft.output(node)
-        return Output(self.variable, self.draft.number, number), wire
+        return CallOutput(self.variable, self.draft.number, number), wire
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Region:
     """Tensors available at one place of the program, and cells drafted there."""
 
     values: dict[Node, tuple[Expression, Flow]] = field(default_factory=dict)
-    feeds: dict[Node, Reading] = field(default_factory=dict)
+    feeds: dict[Node, FeedReading] = field(default_factory=dict)
     elements: dict[Node, tuple[Expression, Axis, int, Flow]] = field(default_factory=dict)
     drafts: list[Drafted] = field(default_factory=list)
     losses: list[tuple[str, Node]] = field(default_factory=list)

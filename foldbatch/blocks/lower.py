@@ -25,7 +25,7 @@ from foldbatch.blocks.plain import to_plain
 from foldbatch.blocks.printing import KINDS
 from foldbatch.blocks.pruning import pruned
 from foldbatch.blocks.purity import is_constant
-from foldbatch.blocks.tracer import Tracer
+from foldbatch.blocks.tracer import TracingProgram
 from foldbatch.blocks.tracing import constants_of
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.blocks.writer import shown
@@ -66,7 +66,7 @@ class Lowered:
 
     block: AnyBlock
     model: Model
-    tracer: Tracer
+    tracer: TracingProgram
     columns: Columns | str
     asides: frozenset[str]
 
@@ -208,7 +208,7 @@ def lower(
     constants = chain.from_iterable(constants_of(function.body) for function in functions)
     names = {**{constant.name: constant.value for constant in constants}, KINDS: Kinds()}
     collections = tuple(builder.collecting.values())
-    tracer = Tracer(functions, model, policy, names, collections, memos, max_calls, arithmetic)
+    tracer = TracingProgram(functions, model, policy, names, collections, memos, max_calls, arithmetic)
     return Lowered(block, model, tracer, find(functions, model), asides_of(model))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Any
 
-from foldbatch.blocks.tracer import Located, Tracer, joined
+from foldbatch.blocks.tracer import Located, TracingProgram, joined
 from foldbatch.model.columns import BadDataError
 
 
@@ -13,7 +13,7 @@ class _ReachedError(Exception):
     """The call that is looked for has been reached."""
 
 
-def place_of(tracer: Tracer, example: Any, cell: int, call: int) -> str:
+def place_of(tracer: TracingProgram, example: Any, cell: int, call: int) -> str:
     """Return the part of an example that a call is for, as Python would index it.
 
     That is the part that holds all data that the call reads; of a call that reads none, the part that the
@@ -34,7 +34,7 @@ def place_of(tracer: Tracer, example: Any, cell: int, call: int) -> str:
     return joined([parts[0] for parts in alike])
 
 
-def _stopped(tracer: Tracer, example: Any, name: str, call: int) -> list[str]:
+def _stopped(tracer: TracingProgram, example: Any, name: str, call: int) -> list[str]:
     """Return where the tracing program stands when it calls a global function once more than `call` times."""
     calls = iter(range(call))
 

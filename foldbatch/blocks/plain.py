@@ -105,7 +105,7 @@ def from_plain(
     Raises:
         ModelError: when the data are those of no block, or a function or class of theirs is not found.
     """
-    reader = _Reader(arrays, trust)
+    reader = _BlockReader(arrays, trust)
     for thing in plain.things:
         with _blaming(f"object {len(reader.things)}" + f" ({thing.kind})" * (thing.kind in KINDS)):
             reader.things.append(reader.make(thing))
@@ -226,7 +226,7 @@ class _Writer:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _BlockReader:
     arrays: dict[str, Array]
     trust: Trust
     things: list[Any] = field(default_factory=list)

@@ -48,6 +48,7 @@ from foldbatch.blocks.tracing import (
     Body,
     Branch,
     Call,
+    CallOutput,
     Case,
     Constant,
     Count,
@@ -58,14 +59,13 @@ from foldbatch.blocks.tracing import (
     Limit,
     Listed,
     Loop,
-    Output,
     Present,
     Read,
     Return,
     Spread,
     Statement,
     Tuple,
-    Zip,
+    ZipLists,
     names_of,
     statements_of,
 )
@@ -94,7 +94,7 @@ TOOLS: dict[str, Any] = {"chain": chain, "islice": islice, "repeat": repeat, ITE
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class ProgramText:
     """A program as text.
 
     Attributes:
@@ -109,13 +109,13 @@ class Text:
 def text(expression: Expression) -> str:
     """Return an expression as text.
 
-    >>> text(Tuple(("t1", Output("v2", 0, 1), Count("list3"))))
+    >>> text(Tuple(("t1", CallOutput("v2", 0, 1), Count("list3"))))
     '(t1, v2 + 1, len(list3))'
     """
     return _Printer({}).text(expression)
 
 
-def program(functions: Sequence[Procedure], *, careful: bool = False) -> Text:
+def program(functions: Sequence[Procedure], *, careful: bool = False) -> ProgramText:
     """Return a program as text."""
     known = {function.name: function for function in functions}
     lines: list[tuple[str, Blame | None]] = []
@@ -153,9 +153,9 @@ def levels_of(count: int) -> list[int]:
     return [levels for levels, _, number in _choice("", 0, count) if number is not None]
 
 
-def _text(lines: Sequence[tuple[str, Blame | None]]) -> Text:
+def _text(lines: Sequence[tuple[str, Blame | None]]) -> ProgramText:
     blames = {number: blame for number, (_, blame) in enumerate(lines, 1) if blame is not None}
-    return Text("\n".join(line for line, _ in lines), blames)
+    return ProgramText("\n".join(line for line, _ in lines), blames)
 
 
 def _named(name: str, given: Sequence[bool]) -> str:
@@ -262,7 +262,7 @@ class _Printer:
                 check = f"{function.name}({self.text(source)}, {count})"
                 at_once = source in self.numbers
                 yield (f"if {self.text(Count(source))} > {count}: {check}" if at_once else check), blame
-            case Zip(_, target, names, sources, element):
+            case ZipLists(_, target, names, sources, element):
                 lists = ", ".join(map(self.text, sources))
                 yield f"{target} = [{self.text(element)} for {', '.join(names)}, in zip({lists})]", blame
             case Append(_, to, value):
@@ -318,7 +318,7 @@ class _Printer:
                 return f"[*map(node, {self.raw(name)})]"
             case str(name):
                 return self.raw(name)
-            case Output(call, _, number):
+            case CallOutput(call, _, number):
                 return f"{call} + {number}" if number else call
             case Tuple(items):
                 inner = ", ".join(map(self.text, items))
@@ -460,7 +460,7 @@ class _Bulk:
                         value = None if own else self.value((datum.value,), datum.value)
                         self.noted.append((f"{kind}{draft.number}_{i}", value))
                 return True
-            case Append(_, to, Output(call, _, 0)) if self.call and call == self.call.target:
+            case Append(_, to, CallOutput(call, _, 0)) if self.call and call == self.call.target:
                 self.appended.append(to)
                 return True
             case Read(_, target) | Apply(_, str() as target) if self.call is None and not statement.changes:
@@ -468,7 +468,7 @@ class _Bulk:
                 return True
             case Assign() if statement.pairs and self.call:
                 for name, output in statement.pairs:
-                    if not isinstance(output, Output) or output.call != self.call.target:
+                    if not isinstance(output, CallOutput) or output.call != self.call.target:
                         return False
                     self.states[name] = output.number
                 return True

@@ -21,11 +21,11 @@ from foldbatch.blocks.tracing import (
     Body,
     Branch,
     Call,
+    CallOutput,
     Expression,
     Invoke,
     Limit,
     Loop,
-    Output,
     Part,
     Return,
     Statement,
@@ -57,10 +57,10 @@ def pruned(functions: Sequence[Procedure], kept: Mapping[int, PrunedDraft]) -> l
 def _of_kept(part: Part, kept: Mapping[int, PrunedDraft]) -> Any:
     """Return a part that calls what is left of a cell; the number of an output that is not becomes None."""
     match part:
-        case Output(call, cell, number):
+        case CallOutput(call, cell, number):
             if cell not in kept or number not in kept[cell].outputs:
                 return None
-            return Output(call, kept[cell].draft.number, kept[cell].outputs[number])
+            return CallOutput(call, kept[cell].draft.number, kept[cell].outputs[number])
         case Call(draft=draft) if draft is not None:
             if draft.number not in kept:
                 return GONE

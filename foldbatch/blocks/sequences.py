@@ -9,8 +9,7 @@ from foldbatch.blocks.block import Block, BlockLike, Out_co, as_block, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.leaves import as_tensor_type
 from foldbatch.blocks.lists import append, each, expect_list
-from foldbatch.blocks.tracing import Apply, Constant, Count, Cut, Expression, Listed, Spread, Tuple
-from foldbatch.blocks.tracing import Zip as Zipping
+from foldbatch.blocks.tracing import Apply, Constant, Count, Cut, Expression, Listed, Spread, Tuple, ZipLists
 from foldbatch.blocks.values import (
     Object,
     Repeated,
@@ -145,7 +144,7 @@ class Zip(Block[TupleType | ObjectType, Any]):
         subject = next((member for member in members if isinstance(member, Object)), None)
         name = builder.fresh("list")
         blame = builder.blame(subject, "a sequence")
-        builder.add(Zipping(blame, name, tuple(names), tuple(sources), _flat(items)))
+        builder.add(ZipLists(blame, name, tuple(names), tuple(sources), _flat(items)))
         return Sequence(name, TupleType(tuple(elements)), tuple(wires))
 
 
@@ -208,7 +207,7 @@ class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
         if isinstance(source, Sequence):
             single = len(run_time_terminals(source.element)) == 1
             element = _flat([*parts] if single else [Spread(part) for part in parts])
-        builder.add(Zipping(builder.blame(), name, tuple(parts), tuple(shifted), element))
+        builder.add(ZipLists(builder.blame(), name, tuple(parts), tuple(shifted), element))
         if isinstance(source, Object):
             return Object(name, source.place)
         result = TupleType((source.element,) * self.n)

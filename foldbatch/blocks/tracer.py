@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.interrupts import interrupted, is_accident
 from foldbatch.blocks.numbered import Numbered, fields_of, numbered, suits
-from foldbatch.blocks.printing import DEEPER, FIELDS, LEFT, TOOLS, Text, program
+from foldbatch.blocks.printing import DEEPER, FIELDS, LEFT, TOOLS, ProgramText, program
 from foldbatch.blocks.recorder import Recorder, TooManyCallsError
 from foldbatch.errors import (
     ExampleError,
@@ -49,7 +49,7 @@ SPARE = 10_000  # calls within calls that are left to functions of the user
 
 
 @dataclass(frozen=True)
-class Tracer:
+class TracingProgram:
     """A compiled tracing program. Several threads may run it at once, and a run may start other runs.
 
     A run has globals of its own: the functions of the program, and the lists that they append to.
@@ -88,7 +88,7 @@ class Tracer:
         object.__setattr__(self, "code", compile(program(self.functions).source, FILENAME, "exec"))
 
     @cached_property
-    def text(self) -> Text:
+    def text(self) -> ProgramText:
         """The program as text, statement by statement."""
         return program(self.functions, careful=True)
 
@@ -353,7 +353,7 @@ def frames_of(namespace: Mapping[str, Any], error: BaseException) -> list[Frame]
 class Located(Exception):  # noqa: N818 - carries an error, is none itself
     """An error with the lines at which the program's functions stood."""
 
-    def __init__(self, tracer: Tracer, namespace: Mapping[str, Any], cause: Exception) -> None:
+    def __init__(self, tracer: TracingProgram, namespace: Mapping[str, Any], cause: Exception) -> None:
         super().__init__()
         self.cause = cause
         blames = tracer.text.blames

@@ -42,7 +42,7 @@ class Constant(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Output(Part):
+class CallOutput(Part):
     """The number of an output of a cell's call; `call` is the variable of the call's own number."""
 
     call: str
@@ -87,19 +87,19 @@ class Spread(Part):
 
 
 # A variable, an expression of variables, or None where nobody reads the value.
-Expression: TypeAlias = "str | Constant | Output | Tuple | Listed | Count | Cut | Spread | None"
+Expression: TypeAlias = "str | Constant | CallOutput | Tuple | Listed | Count | Cut | Spread | None"
 
 
 def names_of(expression: Expression) -> Iterator[str]:
     """Yield the variables in an expression, as often as they stand there.
 
-    >>> [*names_of(Tuple(("a", Output("v1", 0, 1), Count("a"), None)))]
+    >>> [*names_of(Tuple(("a", CallOutput("v1", 0, 1), Count("a"), None)))]
     ['a', 'v1', 'a']
     """
     match expression:
         case str():
             yield expression
-        case Output(call):
+        case CallOutput(call):
             yield call
         case Tuple(items) | Listed(items):
             for item in items:
@@ -238,7 +238,7 @@ class Limit(Statement):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Zip(Statement):
+class ZipLists(Statement):
     """Makes a list of what `element` is for the items of several lists, side by side, cut to the shortest."""
 
     target: str

@@ -62,7 +62,7 @@ FREE: Final = frozenset(
 )
 
 
-class RunNotes(Callback):
+class Run(Callback):
     """Keeps the options of a run and the names of its classes in its checkpoints.
 
     >>> Run(Configuration(), ["no", "yes"]).state()["classes"]
@@ -77,7 +77,7 @@ class RunNotes(Callback):
         return self._kept
 
 
-def check_run(run: RunNotes, path: Path) -> None:
+def check_run(run: Run, path: Path) -> None:
     """Refuse a checkpoint of a run with other options or other classes.
 
     Raises:
@@ -85,7 +85,7 @@ def check_run(run: RunNotes, path: Path) -> None:
         ReadError: when the checkpoint is damaged.
         OSError: when it cannot be read.
     """
-    present, kept = run.state(), read_state(path)["callbacks"].get(RunNotes.__name__)
+    present, kept = run.state(), read_state(path)["callbacks"].get(Run.__name__)
     if kept is None:
         raise TrainingError(str(path), "a checkpoint of foldbatch train", "one of another program", UNCHANGED)
     now, before = _flat(present["options"]), _flat(kept["options"])
@@ -145,7 +145,7 @@ def fit(
     metrics = metrics_of(dataset.kind, options.metrics)
     communicator = communicator or Alone()
     threads = None if communicator.size == 1 else cores(communicator)
-    run = RunNotes(configuration, [*dataset.classes, *dataset.aside])
+    run = Run(configuration, [*dataset.classes, *dataset.aside])
     last = folder / CHECKPOINTS / LAST
     if resume and communicator.rank == 0 and os.path.lexists(last):
         check_run(run, last)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import foldbatch as fb
-from foldbatch.blocks.drafts import Reading, Region
+from foldbatch.blocks.drafts import FeedReading, Region
 from foldbatch.blocks.values import Object
 from foldbatch.model.drafts import Feed
 from foldbatch.types import TensorType
@@ -14,7 +14,7 @@ def functions(block: fb.Block) -> list:
 
 
 def test_a_reading_is_a_feed_that_knows_its_object():
-    reading = Reading(TensorType((2,)), "model", "", source := Object("x"))
+    reading = FeedReading(TensorType((2,)), "model", "", source := Object("x"))
     assert isinstance(reading, Feed)
     assert (reading.type, reading.where, reading.source) == (TensorType((2,)), "model", source)
 

@@ -15,7 +15,7 @@ from foldbatch.program.predicting import predictions
 from foldbatch.recipes.building import metrics_of
 from foldbatch.recipes.configuration import Configuration, describe_options, plain, read_configuration
 from foldbatch.recipes.data import Dataset, read_dataset
-from foldbatch.recipes.fitting import FREE, RunNotes, check_run, fit, load_model, load_models, model_files
+from foldbatch.recipes.fitting import FREE, Run, check_run, fit, load_model, load_models, model_files
 from foldbatch.recipes.predicting import evaluate
 from foldbatch.system.locks import locked
 from foldbatch.train.resuming import write_state
@@ -164,7 +164,7 @@ def other(value):
 
 
 def kept_at(path, configuration, classes=()):
-    write_state(path, {"callbacks": {"Run": RunNotes(configuration, classes).state()}})
+    write_state(path, {"callbacks": {"Run": Run(configuration, classes).state()}})
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -184,10 +184,10 @@ def test_no_option_is_ignored(option, tmp_path):
         assert now != before
         kept_at(tmp_path / "last", before)
         if option in FREE:
-            check_run(RunNotes(now, ()), tmp_path / "last")
+            check_run(Run(now, ()), tmp_path / "last")
         else:
             with pytest.raises(TrainingError, match=f"found {option.replace('.', '[.]')} .* in place of "):
-                check_run(RunNotes(now, ()), tmp_path / "last")
+                check_run(Run(now, ()), tmp_path / "last")
         tried += 1
     assert tried
 
@@ -198,18 +198,18 @@ def test_options_that_are_free_are_options():
 
 def test_other_classes_are_refused(tmp_path):
     kept_at(tmp_path / "last", Configuration(), ["bad", "good"])
-    check_run(RunNotes(Configuration(), ["bad", "good"]), tmp_path / "last")
+    check_run(Run(Configuration(), ["bad", "good"]), tmp_path / "last")
     with pytest.raises(TrainingError, match="expected the classes bad, good, .* found bad, fine"):
-        check_run(RunNotes(Configuration(), ["bad", "fine"]), tmp_path / "last")
+        check_run(Run(Configuration(), ["bad", "fine"]), tmp_path / "last")
 
 
 def test_checkpoints_of_something_else_are_refused(tmp_path):
     write_state(tmp_path / "last", {"callbacks": {}})
     with pytest.raises(TrainingError, match="expected a checkpoint of foldbatch train"):
-        check_run(RunNotes(Configuration(), ()), tmp_path / "last")
+        check_run(Run(Configuration(), ()), tmp_path / "last")
     (tmp_path / "last").write_bytes(b"")
     with pytest.raises(ReadError, match="damaged"):
-        check_run(RunNotes(Configuration(), ()), tmp_path / "last")
+        check_run(Run(Configuration(), ()), tmp_path / "last")
 
 
 def test_a_run_goes_on_with_the_same_data_elsewhere_and_no_others(treebank, tmp_path):

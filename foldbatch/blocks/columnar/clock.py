@@ -27,7 +27,7 @@ class Frame:
 
     size: int  # the number of lanes
     # what happens, in order; each in some lanes
-    events: list[Calls | Loop | Visits] = field(default_factory=list)
+    events: list[Calls | Turns | Visits] = field(default_factory=list)
 
     def count(self, *, visits: bool = True) -> Counts:
         """Return how many calls each lane makes; those of visits are counted or not."""
@@ -36,7 +36,7 @@ class Frame:
             match event:
                 case Calls(lanes):
                     _add(total, lanes, 1)
-                case Loop(lanes, body, turns):
+                case Turns(lanes, body, turns):
                     _add(total, lanes, _sums(body.count(visits=visits), turns))
                 case Visits(lanes, recursion, visited) if visits:
                     _add(total, lanes, recursion.calls.take(visited))
@@ -54,7 +54,7 @@ class Frame:
                     if times is not None:
                         times[first : first + len(now)] = now
                     _add(clock, lanes, 1)
-                case Loop(lanes, body, turns):
+                case Turns(lanes, body, turns):
                     spent = body.count()
                     before = np.cumsum(spent, dtype=np.int32) - spent
                     ends = np.cumsum(turns)
@@ -77,7 +77,7 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Loop:
+class Turns:
     """A loop, with the number of turns in each lane; the lanes of its body are the turns."""
 
     lanes: Lanes

@@ -11,9 +11,9 @@ import numpy as np
 
 from foldbatch.blocks.columnar.clock import Frame
 from foldbatch.blocks.columnar.joining import Bounds, differences, join, number
-from foldbatch.blocks.columnar.kinds import Column, Data, Refused, Stored
+from foldbatch.blocks.columnar.kinds import Column, ObjectColumn, Refused, StoredColumn
 from foldbatch.blocks.columnar.reading import planted
-from foldbatch.blocks.columnar.scope import Run, Scope
+from foldbatch.blocks.columnar.scope import CallLog, Scope
 from foldbatch.blocks.columnar.statements import Functions
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.model.model import Model
@@ -89,10 +89,10 @@ class Columns:
         root = next(iter(self.functions.procedures))
         argument: Column
         if isinstance(examples, Records):
-            argument = Stored(examples.store(), examples.rows)
+            argument = StoredColumn(examples.store(), examples.rows)
         else:
-            argument = planted(Data(np.arange(len(examples)), examples))
-        run, frame = Run(len(self.model.cells), self.width), Frame(len(examples))
+            argument = planted(ObjectColumn(np.arange(len(examples)), examples))
+        run, frame = CallLog(len(self.model.cells), self.width), Frame(len(examples))
         results = self.functions.visit(Scope(run, frame, None, len(examples)), root, [argument])
         numbers = number(run, frame)
         if len(numbers.ends) and differences(numbers.ends).max() > max_calls:

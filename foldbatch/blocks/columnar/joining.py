@@ -10,9 +10,18 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from foldbatch.blocks.columnar.clock import Frame
-from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, Stored, ranges, unstored
+from foldbatch.blocks.columnar.kinds import (
+    Array,
+    Column,
+    ListColumn,
+    ObjectColumn,
+    Refused,
+    StoredColumn,
+    ranges,
+    unstored,
+)
 from foldbatch.blocks.columnar.reading import are_immutable
-from foldbatch.blocks.columnar.scope import Part, Run
+from foldbatch.blocks.columnar.scope import CallLog, CellCalls
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
@@ -41,7 +50,7 @@ class Numbers:
         return self.values.take(references)
 
 
-def number(run: Run, frame: Frame) -> Numbers:
+def number(run: CallLog, frame: Frame) -> Numbers:
     """Return the numbers of all values; the lanes of the frame are the examples."""
     calls = frame.count()
     ends = np.cumsum(calls, dtype=np.int32)
@@ -58,7 +67,7 @@ def number(run: Run, frame: Frame) -> Numbers:
     return Numbers(times, ends, values, run.follow())
 
 
-def join(model: Model, bounds: Bounds, run: Run, numbers: Numbers, results: list[Column]) -> TraceColumns:
+def join(model: Model, bounds: Bounds, run: CallLog, numbers: Numbers, results: list[Column]) -> TraceColumns:
     """Return the record of all examples.
 
     Args:
@@ -99,7 +108,7 @@ def join(model: Model, bounds: Bounds, run: Run, numbers: Numbers, results: list
 class _Joined:
     """The calls of one cell, in the order of time."""
 
-    def __init__(self, parts: list[Part], numbers: Numbers) -> None:
+    def __init__(self, parts: list[CellCalls], numbers: Numbers) -> None:
         self.parts, self.numbers = parts, numbers
         self.size = sum(part.size for part in parts)
         times = [numbers.times[part.first : part.first + part.size] for part in parts]
@@ -146,12 +155,12 @@ class _Joined:
     def _feed(self, given: Column, feed: Feed, bound: int | None) -> Array:
         if isinstance(given, np.ndarray):  # the numbers of calls
             return self.numbers.of(given).astype(feed.type.dtype, copy=False)
-        if isinstance(given, Stored):
+        if isinstance(given, StoredColumn):
             numbers = _numbers(given, feed)
             if numbers is not None:
                 return _checked(numbers, feed, bound)
             given = given.data()
-        assert isinstance(given, Data)
+        assert isinstance(given, ObjectColumn)
         given = given.compact()
         objects = list(given.objects)
         if len(objects) < len(given.codes) and not are_immutable(objects):
@@ -189,7 +198,7 @@ def _checked(data: list[Any] | Array, feed: Feed, bound: int | None) -> Array:
         raise Refused("there is a datum that the block does not read", feed.where) from None
 
 
-def _numbers(given: Stored, feed: Feed) -> Array | None:
+def _numbers(given: StoredColumn, feed: Feed) -> Array | None:
     """Return the numbers that each lane's object holds; None where they do not lie in the data as such."""
     store, rows, shape = given.store, given.rows, feed.type.shape
     if len(shape) == 1 and shape[0] and store.bounds is not None and store.items is not None:
@@ -239,9 +248,9 @@ def _result(result: Column, numbers: Numbers) -> list[Any]:
     match unstored(result):
         case np.ndarray() as references:
             return list(numbers.of(references).tolist())
-        case Data(codes, objects):
+        case ObjectColumn(codes, objects):
             return [objects[code] for code in codes.tolist()]
-        case Lists(lengths, items):
+        case ListColumn(lengths, items):
             if not items:
                 return [[] for _ in lengths]
             columns = [_result(item, numbers) for item in items]

@@ -32,7 +32,7 @@ class Refused(Exception):  # noqa: N818 - is caught, and the examples are traced
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Nodes:
+class NodeColumn:
     """A node of a tree in each lane."""
 
     forest: Forest  # the trees
@@ -41,24 +41,24 @@ class Nodes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Data:
+class ObjectColumn:
     """A Python object in each lane."""
 
     codes: Array  # ``[lanes]``: the places of the lanes' objects in `objects`
     objects: Sequence[Any]  # Python objects; some may stand in no lane
 
-    def compact(self) -> Data:
+    def compact(self) -> ObjectColumn:
         """Return the same objects without those that stand in no lane."""
         present = np.flatnonzero(counts(self.codes, len(self.objects)))
         if len(present) == len(self.objects):
             return self
         places = np.zeros(len(self.objects), np.int64)
         places[present] = np.arange(len(present))
-        return Data(places[self.codes], [self.objects[place] for place in present.tolist()])
+        return ObjectColumn(places[self.codes], [self.objects[place] for place in present.tolist()])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lists:
+class ListColumn:
     """A list in each lane."""
 
     lengths: Array  # ``[lanes]``
@@ -66,16 +66,16 @@ class Lists:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stored:
+class StoredColumn:
     """An object in each lane that lies in columns of the user's data, as those of Arrow arrays."""
 
     store: ColumnStore  # the column of the data
     rows: Array  # ``[lanes]``: the row of each lane's object
 
-    def data(self) -> Data:
+    def data(self) -> ObjectColumn:
         """Return the same objects, made Python objects."""
         codes, objects = self.store.encoded(self.rows)
-        return Data(codes, objects)
+        return ObjectColumn(codes, objects)
 
     def sizes(self) -> Array:
         """Return the lengths of the lanes' lists.
@@ -88,18 +88,18 @@ class Stored:
         return self.store.bounds[1][self.rows]
 
 
-Column: TypeAlias = "Array | Nodes | Data | Stored | Lists | tuple[Any, ...]"
+Column: TypeAlias = "Array | NodeColumn | ObjectColumn | StoredColumn | ListColumn | tuple[Any, ...]"
 
 
 def unstored(column: Column) -> Column:
     """Return a column with Python objects for those that lie in the user's data; any other as it is."""
-    return column.data() if isinstance(column, Stored) else column
+    return column.data() if isinstance(column, StoredColumn) else column
 
 
 def take(column: Column, lanes: Array | None) -> Column:
     """Return some lanes of a column; None stands for all.
 
-    >>> take(Lists(np.array([1, 2]), (np.array([7, 8, 9]),)), np.array([1])).items
+    >>> take(ListColumn(np.array([1, 2]), (np.array([7, 8, 9]),)), np.array([1])).items
     (array([8, 9]),)
     """
     if lanes is None:
@@ -107,17 +107,17 @@ def take(column: Column, lanes: Array | None) -> Column:
     match column:
         case np.ndarray():
             return column.take(lanes)
-        case Nodes():
+        case NodeColumn():
             return replace(column, index=column.index.take(lanes))
-        case Data():
+        case ObjectColumn():
             return replace(column, codes=column.codes.take(lanes))
-        case Stored(store, rows):
-            return Stored(store, rows.take(lanes))
+        case StoredColumn(store, rows):
+            return StoredColumn(store, rows.take(lanes))
         case tuple():
             return tuple(take(part, lanes) for part in column)
     starts = np.cumsum(column.lengths) - column.lengths
     lengths = column.lengths[lanes]
-    return Lists(lengths, tuple(take(part, ranges(starts[lanes], lengths)) for part in column.items))
+    return ListColumn(lengths, tuple(take(part, ranges(starts[lanes], lengths)) for part in column.items))
 
 
 def ranges(starts: Array, lengths: Array) -> Array:
@@ -140,13 +140,13 @@ def merge(parts: Sequence[tuple[Array, Column]], size: int) -> Column:
     parts = [(lanes, unstored(column)) for lanes, column in parts]
     if numbers := _of_kind(np.ndarray, parts):
         return _scattered(numbers, size)
-    if data := _of_kind(Data, parts):
+    if data := _of_kind(ObjectColumn, parts):
         objects: list[Any] = []
         codes = []
         for lanes, column in data:
             codes.append((lanes, column.codes.astype(np.int64) + len(objects)))
             objects += column.objects
-        return Data(_scattered(codes, size), objects)
+        return ObjectColumn(_scattered(codes, size), objects)
     raise Refused("it chooses between nodes, lists, or objects of several kinds")
 
 

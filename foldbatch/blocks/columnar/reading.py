@@ -17,11 +17,11 @@ from foldbatch.blocks.columnar.forest import Forest
 from foldbatch.blocks.columnar.kinds import (
     Array,
     Column,
-    Data,
-    Lists,
-    Nodes,
+    ListColumn,
+    NodeColumn,
+    ObjectColumn,
     Refused,
-    Stored,
+    StoredColumn,
     ranges,
     unstored,
 )
@@ -53,23 +53,23 @@ def apply(function: Any, column: Column) -> Column:
     known = reads_of(function)  # as it stands now: somebody may have changed what it means
     if isinstance(known, str):
         raise Refused(f"{_name(function)} is called at every visit, for it {known}")
-    if isinstance(column, Stored) and function is len and column.store.bounds is not None:
+    if isinstance(column, StoredColumn) and function is len and column.store.bounds is not None:
         return of_numbers(column.sizes())
     column = unstored(column)
     match column:
-        case Nodes() if known.beyond:
+        case NodeColumn() if known.beyond:
             raise Refused(f"{_name(function)} reads {known.beyond}")
-        case Nodes(forest):
+        case NodeColumn(forest):
             lanes = _alike(column, known.fields)
             nodes = [forest.node(node) for node in column.index[np.array(lanes.objects, np.int64)].tolist()]
-            return Data(lanes.codes, _results(function, nodes))
-        case Data():
+            return ObjectColumn(lanes.codes, _results(function, nodes))
+        case ObjectColumn():
             column = column.compact()
             counts = function is len and set(map(type, column.objects)) <= {list, tuple, dict, str}
             if not counts and not are_immutable(column.objects):
                 raise Refused(f"{_name(function)} reads an object that may change")
-            return Data(column.codes, _results(function, column.objects))
-        case Lists(lengths) if function is len:
+            return ObjectColumn(column.codes, _results(function, column.objects))
+        case ListColumn(lengths) if function is len:
             return of_numbers(lengths)
     raise Refused(f"{_name(function)} reads a list")
 
@@ -89,45 +89,45 @@ def _results(function: Any, objects: Sequence[Any]) -> list[Any]:
     return results
 
 
-def of_numbers(numbers: Array) -> Data:
+def of_numbers(numbers: Array) -> ObjectColumn:
     """Return a column of ints, none negative."""
     most = int(numbers.max()) if len(numbers) else 0
-    return Data(numbers, range(most + 1))
+    return ObjectColumn(numbers, range(most + 1))
 
 
-def field(nodes: Nodes, name: str) -> Data:
+def field(nodes: NodeColumn, name: str) -> ObjectColumn:
     """Return a field of nodes: ``label``, ``token``, ``is_leaf``, ``arity`` or ``size``."""
     forest, index = nodes.forest, nodes.index
     match name:
         case "label":
             codes, labels = forest.labels
-            return Data(_at(codes, nodes), labels)
+            return ObjectColumn(_at(codes, nodes), labels)
         case "token":
-            return Data(*forest.tokens(index))
+            return ObjectColumn(*forest.tokens(index))
         case "is_leaf":
-            return Data(_at(forest.leaf, nodes), (False, True))
+            return ObjectColumn(_at(forest.leaf, nodes), (False, True))
         case "arity":
             return of_numbers(_at(forest.arity, nodes))
     return of_numbers(index - _at(forest.first, nodes) + 1)
 
 
-def _at(values: Array, nodes: Nodes) -> Array:
+def _at(values: Array, nodes: NodeColumn) -> Array:
     """Return the values of nodes; of all, they are the values themselves."""
     return values if nodes.index is nodes.forest.nodes else values[nodes.index]
 
 
-def _alike(nodes: Nodes, fields: frozenset[str]) -> Data:
+def _alike(nodes: NodeColumn, fields: frozenset[str]) -> ObjectColumn:
     """Return for each lane one that is alike in some fields."""
     size = len(nodes.index)
     if not size or "node" in fields:
-        return Data(np.arange(size), range(size))
+        return ObjectColumn(np.arange(size), range(size))
     columns = [field(nodes, name) for name in sorted(fields)]
     key = columns[0].codes if columns else np.zeros(size, np.int64)
     for column in columns[1:]:
         _, key = np.unique(key * np.int64(len(column.objects)) + column.codes, return_inverse=True)
     lane_of = np.zeros(int(key.max()) + 1, np.int64)
     lane_of[key] = np.arange(size)
-    return Data(key, lane_of.tolist()).compact()
+    return ObjectColumn(key, lane_of.tolist()).compact()
 
 
 def are_immutable(values: Sequence[Any]) -> bool:
@@ -154,34 +154,34 @@ def take_item(column: Column, key: Any, default: tuple[Any, ...] = ()) -> Column
         Refused: where an object has no such item and there is no default, or the key or the object is none
             that columns know.
     """
-    if isinstance(column, Stored):
+    if isinstance(column, StoredColumn):
         return _item_stored(column, key, default)
     match column:
-        case Nodes(forest, index, depth):
+        case NodeColumn(forest, index, depth):
             if type(key) is str and key in FIELDS:
                 return field(column, key)
             if type(key) is str and key == "children":
-                return Lists(lengths_of(column), (items_of(column)[1],))
+                return ListColumn(lengths_of(column), (items_of(column)[1],))
             if type(key) is int and not default:
                 child = forest.child(index, key)
                 if child is None:
                     raise Refused(LACKING)
-                return Nodes(forest, child, depth + 1)
-        case Data():
+                return NodeColumn(forest, child, depth + 1)
+        case ObjectColumn():
             return _item_of_data(column, key, default)
     raise Refused(f"it reads the item {key!r}")
 
 
-def _item_stored(column: Stored, key: Any, default: tuple[Any, ...]) -> Column:
+def _item_stored(column: StoredColumn, key: Any, default: tuple[Any, ...]) -> Column:
     store, rows = column.store, column.rows
     if store.lacks(rows):
         raise Refused(LACKING)
     if store.fields is not None and type(key) is str and key in store.fields:
-        return Stored(store.fields[key], rows)
+        return StoredColumn(store.fields[key], rows)
     return _item_of_data(column.data(), key, default)
 
 
-def _item_of_data(column: Data, key: Any, default: tuple[Any, ...]) -> Column:
+def _item_of_data(column: ObjectColumn, key: Any, default: tuple[Any, ...]) -> Column:
     column = column.compact()
     objects = column.objects
     if not set(map(type, objects)) <= {*CONTAINERS}:
@@ -196,10 +196,10 @@ def _item_of_data(column: Data, key: Any, default: tuple[Any, ...]) -> Column:
             if not default or isinstance(error, TypeError):
                 raise Refused(LACKING) from None
             items.append(default[0])
-    return planted(Data(column.codes, items))
+    return planted(ObjectColumn(column.codes, items))
 
 
-def planted(column: Data) -> Data | Nodes:
+def planted(column: ObjectColumn) -> ObjectColumn | NodeColumn:
     """Return a column of trees as their roots in a forest, any other column as it is."""
     objects = column.objects
     if not len(objects) or type(objects[0]) is not Tree:
@@ -207,7 +207,7 @@ def planted(column: Data) -> Data | Nodes:
     if not set(map(type, objects)) == {Tree}:
         raise Refused("some objects are trees, and others are not")
     forest = Forest(objects)
-    return Nodes(forest, forest.roots[column.codes])
+    return NodeColumn(forest, forest.roots[column.codes])
 
 
 def _whole(parts: Sequence[Column]) -> Column:
@@ -217,15 +217,15 @@ def _whole(parts: Sequence[Column]) -> Column:
 def lengths_of(column: Column) -> Array:
     """Return how many items each lane's object has."""
     match column:
-        case Nodes(forest, index):
+        case NodeColumn(forest, index):
             return forest.arity[index]
-        case Lists(lengths):
+        case ListColumn(lengths):
             return lengths
-        case Stored(store) if store.bounds is not None:
+        case StoredColumn(store) if store.bounds is not None:
             return column.sizes()
-        case Stored():
+        case StoredColumn():
             return lengths_of(column.data())
-        case Data():
+        case ObjectColumn():
             column = column.compact()
             if not set(map(type, column.objects)) <= {list, tuple, str}:
                 raise Refused("it goes through objects that are no trees, lists, tuples or strings")
@@ -237,19 +237,19 @@ def items_of(column: Column) -> tuple[Array, Column]:
     """Return how many items each lane's object has, and a column of all items."""
     lengths = lengths_of(column)
     match column:
-        case Nodes(forest, index, depth):
+        case NodeColumn(forest, index, depth):
             starts, order = forest.children
-            return lengths, Nodes(forest, order[ranges(starts[index], lengths)], depth + 1)
-        case Lists(_, items):
+            return lengths, NodeColumn(forest, order[ranges(starts[index], lengths)], depth + 1)
+        case ListColumn(_, items):
             return lengths, _whole(items)
-        case Stored(ColumnStore(bounds=(starts, _), items=ColumnStore() as inner), rows):
-            return lengths, Stored(inner, ranges(starts[rows], lengths))
-        case Stored():
+        case StoredColumn(ColumnStore(bounds=(starts, _), items=ColumnStore() as inner), rows):
+            return lengths, StoredColumn(inner, ranges(starts[rows], lengths))
+        case StoredColumn():
             return items_of(column.data())
-        case Data():
+        case ObjectColumn():
             column = column.compact()
             sizes = np.array([*map(len, column.objects)], np.int64)
             starts = np.cumsum(sizes) - sizes
             places = ranges(starts[column.codes], lengths)
-            return lengths, planted(Data(places, list(chain.from_iterable(column.objects))))
+            return lengths, planted(ObjectColumn(places, list(chain.from_iterable(column.objects))))
     raise AssertionError(column)

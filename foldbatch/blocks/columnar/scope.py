@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.columnar.clock import Calls, Frame, Loop, Recursion
-from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Refused, merge, take
+from foldbatch.blocks.columnar.clock import Calls, Frame, Recursion, Turns
+from foldbatch.blocks.columnar.kinds import Array, Column, ListColumn, ObjectColumn, Refused, merge, take
 
 MOST = 2**31 - 1
 
 
 @dataclass(slots=True)
-class Part:
+class CellCalls:
     """Calls of a cell, by one statement.
 
     Attributes:
@@ -36,11 +36,11 @@ class Part:
     size: int
     arguments: list[Array]
     feeds: dict[int, Column] = field(default_factory=dict)
-    elements: dict[int, Lists] = field(default_factory=dict)
-    labels: dict[int, Data] = field(default_factory=dict)
+    elements: dict[int, ListColumn] = field(default_factory=dict)
+    labels: dict[int, ObjectColumn] = field(default_factory=dict)
 
 
-class Run:
+class CallLog:
     """What the statements leave behind.
 
     Attributes:
@@ -54,7 +54,7 @@ class Run:
     def __init__(self, cells: int, width: int) -> None:
         self.width = width
         self.calls = 0
-        self.parts: list[list[Part]] = [[] for _ in range(cells)]
+        self.parts: list[list[CellCalls]] = [[] for _ in range(cells)]
         self.links: list[Array] = []
         self.linked = 0
         self.recursions: list[Recursion] = []
@@ -104,7 +104,7 @@ class Scope:
 
     def __init__(
         self,
-        run: Run,
+        run: CallLog,
         frame: Frame,
         lanes: Array | None,
         size: int,
@@ -182,7 +182,7 @@ class Scope:
         """
         total = int(turns.sum())
         frame = Frame(total)
-        self.frame.events.append(Loop(self.lanes, frame, turns))
+        self.frame.events.append(Turns(self.lanes, frame, turns))
         inside = Scope(self.run, frame, None, total, self, np.repeat(np.arange(self.size), turns))
         ends = np.cumsum(turns)
         first, some = (ends - turns)[turns > 0], turns > 0
@@ -201,4 +201,4 @@ class Scope:
             last[some] = links[ends[some] - 1]
             self.names[name] = last
         for name, items in inside.appended.items():
-            self.names[name] = Lists(turns, items)
+            self.names[name] = ListColumn(turns, items)

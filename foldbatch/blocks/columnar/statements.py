@@ -16,7 +16,16 @@ import numpy as np
 from foldbatch.blocks import tracing
 from foldbatch.blocks.columnar.clock import Frame, Recursion, Visits
 from foldbatch.blocks.columnar.forest import Forest
-from foldbatch.blocks.columnar.kinds import Array, Column, Data, Lists, Nodes, Refused, Stored, unstored
+from foldbatch.blocks.columnar.kinds import (
+    Array,
+    Column,
+    ListColumn,
+    NodeColumn,
+    ObjectColumn,
+    Refused,
+    StoredColumn,
+    unstored,
+)
 from foldbatch.blocks.columnar.reading import (
     apply,
     are_immutable,
@@ -25,7 +34,7 @@ from foldbatch.blocks.columnar.reading import (
     of_numbers,
     take_item,
 )
-from foldbatch.blocks.columnar.scope import Part, Scope
+from foldbatch.blocks.columnar.scope import CellCalls, Scope
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.purity import ATOMS
 from foldbatch.blocks.tracing import (
@@ -34,6 +43,7 @@ from foldbatch.blocks.tracing import (
     Assign,
     Branch,
     Call,
+    CallOutput,
     Case,
     Constant,
     Count,
@@ -42,7 +52,6 @@ from foldbatch.blocks.tracing import (
     Limit,
     Listed,
     Loop,
-    Output,
     Present,
     Read,
     Return,
@@ -140,16 +149,18 @@ class Functions:
         function, around = self.procedures[name], scope.function
         if function.memo:
             arguments = [*map(unstored, arguments)]
-            if any(isinstance(x, Data) and not set(map(type, x.objects)) <= {*ATOMS} for x in arguments):
+            if any(
+                isinstance(x, ObjectColumn) and not set(map(type, x.objects)) <= {*ATOMS} for x in arguments
+            ):
                 raise Refused("an object that may stand in several places is visited once for all of them")
         if name not in self.recursive:
             inner = Scope(scope.run, scope.frame, scope.lanes, scope.size)
             inner.function = around
             return self._results(function, inner, arguments)
         tree = arguments[0] if len(arguments) == 1 else None
-        if isinstance(tree, Data) and not scope.size:  # nothing is visited
-            tree = Nodes(around.forest if around else Forest([]), np.zeros(0, np.int64), 1)
-        if not isinstance(tree, Nodes):
+        if isinstance(tree, ObjectColumn) and not scope.size:  # nothing is visited
+            tree = NodeColumn(around.forest if around else Forest([]), np.zeros(0, np.int64), 1)
+        if not isinstance(tree, NodeColumn):
             raise Refused("a recursion reads something else than one tree")
         if around is None:
             return self._enter(function, scope, tree)
@@ -165,7 +176,7 @@ class Functions:
         assert scope.result is not None, "every function returns"
         return scope.result
 
-    def _enter(self, function: Procedure, scope: Scope, tops: Nodes) -> list[Column]:
+    def _enter(self, function: Procedure, scope: Scope, tops: NodeColumn) -> list[Column]:
         """Apply a function that recurs to all nodes of some trees."""
         run, forest = scope.run, tops.forest
         if forest.most > MOST_NODES:
@@ -175,7 +186,7 @@ class Functions:
         links = [run.new_links(forest.size) for _ in function.results]
         inner = Scope(run, recursion.frame, None, forest.size)
         inner.function = visiting = Visiting(function.name, forest, links, recursion)
-        results = self._results(function, inner, [Nodes(forest, forest.nodes)])
+        results = self._results(function, inner, [NodeColumn(forest, forest.nodes)])
         for references, column in zip(links, results, strict=True):
             if not isinstance(column, np.ndarray):
                 raise Refused("a recursion returns an object", function.path)
@@ -210,14 +221,14 @@ def _value(expression: Expression, scope: Scope) -> Column:
     match expression:
         case str(name):
             return scope.read(name)
-        case Output(call, _, number):
+        case CallOutput(call, _, number):
             return scope.values(call) + np.int32(number)
         case None:  # what nobody reads
             return np.zeros(scope.size, np.int32)
         case Count(of):
             return of_numbers(lengths_of(_value(of, scope)))
         case Listed(()):
-            return Lists(np.zeros(scope.size, np.int64), ())
+            return ListColumn(np.zeros(scope.size, np.int64), ())
         case Tuple(items):
             return tuple(_value(item, scope) for item in items)
     raise Refused(f"columns do not know this kind of value: {type(expression).__name__}")
@@ -225,7 +236,7 @@ def _value(expression: Expression, scope: Scope) -> Column:
 
 def _append(scope: Scope, to: str, value: Expression) -> None:
     outer = scope.outer
-    if outer is None or scope.frame is outer.frame or not isinstance(outer.names.get(to), Lists):
+    if outer is None or scope.frame is outer.frame or not isinstance(outer.names.get(to), ListColumn):
         raise Refused("it appends to a list in another loop")
     found = _value(value, scope)
     columns = found if isinstance(value, Tuple) and isinstance(found, tuple) else (found,)
@@ -235,7 +246,7 @@ def _append(scope: Scope, to: str, value: Expression) -> None:
 
 
 def _limit(column: Column, count: int) -> None:
-    if isinstance(column, Data) and not {*map(type, column.compact().objects)} <= {list, tuple}:
+    if isinstance(column, ObjectColumn) and not {*map(type, column.compact().objects)} <= {list, tuple}:
         raise Refused(REFUSED)
     if (lengths_of(column) > count).any():
         raise Refused(REFUSED)
@@ -247,14 +258,14 @@ def _call(call: Call, scope: Scope) -> None:
     if call.draft is None:
         return
     counts = [Count(datum.value) for datum in call.lists]
-    part = Part(first, scope.size, [_numbers(_value(x, scope)) for x in (*call.arguments, *counts)])
+    part = CellCalls(first, scope.size, [_numbers(_value(x, scope)) for x in (*call.arguments, *counts)])
     scope.run.parts[call.draft.number].append(part)
     for place, datum in enumerate(call.lists):
-        part.elements[place] = _checked(_value(datum.value, scope), Lists)
+        part.elements[place] = _checked(_value(datum.value, scope), ListColumn)
     for place, datum in enumerate(call.feeds):
-        part.feeds[place] = _checked(_value(datum.value, scope), np.ndarray, Data, Stored)
+        part.feeds[place] = _checked(_value(datum.value, scope), np.ndarray, ObjectColumn, StoredColumn)
     for place, datum in enumerate(call.labels):
-        part.labels[place] = _checked(unstored(_value(datum.value, scope)), Data)
+        part.labels[place] = _checked(unstored(_value(datum.value, scope)), ObjectColumn)
 
 
 def _checked(column: Column, *kinds: type) -> Any:
@@ -268,7 +279,7 @@ def _numbers(column: Column) -> Array:
     match column:
         case np.ndarray():
             return column
-        case Data(codes, range()):
+        case ObjectColumn(codes, range()):
             return codes
     raise Refused("it passes an object to a cell")
 
@@ -276,7 +287,7 @@ def _numbers(column: Column) -> Array:
 def _cases(table: Constant, keys: Column, miss: int) -> Array:
     """Return the numbers of the cases for keys."""
     keys = unstored(keys)
-    if not isinstance(keys, Data):
+    if not isinstance(keys, ObjectColumn):
         raise Refused("it chooses by a node as a whole")
     if not are_immutable(keys.objects) or not are_immutable([*table.value]):  # others may note who compares
         raise Refused("it chooses by an object that may change")
@@ -285,10 +296,10 @@ def _cases(table: Constant, keys: Column, miss: int) -> Array:
 
 def _present(column: Column) -> Array:
     match column:
-        case Data(codes, objects):
+        case ObjectColumn(codes, objects):
             return np.array([x is not None for x in objects], bool)[codes]
-        case Stored(store, rows):
+        case StoredColumn(store, rows):
             return np.ones(len(rows), bool) if store.absent is None else ~store.absent[rows]
-        case Nodes() | Lists():
+        case NodeColumn() | ListColumn():
             return np.ones(len(lengths_of(column)), bool)
     raise Refused("it asks whether a tensor is None")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foldbatch.blocks.columnar.forest import Forest
-from foldbatch.blocks.columnar.kinds import Data, Nodes, Refused
+from foldbatch.blocks.columnar.kinds import NodeColumn, ObjectColumn, Refused
 from foldbatch.blocks.columnar.reading import apply
 from foldbatch.blocks.purity import pure
 from foldbatch.trees import Tree
@@ -19,7 +19,7 @@ TREES = [
     Tree([1, -1], ["x", 7], ["a", None]),
 ]
 FOREST = Forest(TREES)
-ALL = Nodes(FOREST, FOREST.nodes)
+ALL = NodeColumn(FOREST, FOREST.nodes)
 NODES = [node for tree in TREES for node in tree.nodes()]
 
 
@@ -43,7 +43,7 @@ def test_results_are_those_of_each_node(function, calls):
 
 
 def test_a_function_of_objects_is_called_for_those_present():
-    column = Data(np.array([2, 0, 2]), ("a", 0, "b"))
+    column = ObjectColumn(np.array([2, 0, 2]), ("a", 0, "b"))
     assert results(pure(lambda word: word.upper()), column) == (["B", "A", "B"], 2)
 
 
@@ -54,8 +54,8 @@ BAD = [
     (lambda t: t[0], ALL, "reads the item 0"),
     (lambda t: [t], ALL, "does more than read"),
     (lambda t: {t.label}, ALL, "does more than read"),
-    (lambda x: x[0], Data(np.array([0]), ([1],)), "reads an object that may change"),
-    (pure(lambda x: [x]), Data(np.array([0]), (1,)), "returns an object that may change"),
+    (lambda x: x[0], ObjectColumn(np.array([0]), ([1],)), "reads an object that may change"),
+    (pure(lambda x: [x]), ObjectColumn(np.array([0]), (1,)), "returns an object that may change"),
 ]
 
 
@@ -70,7 +70,7 @@ def test_a_function_given_other_code_is_noticed():
         return t.label
 
     for function in (mark, pure(lambda t: t.label)):
-        assert isinstance(apply(function, ALL), Data)
+        assert isinstance(apply(function, ALL), ObjectColumn)
         function.__code__ = (lambda t: print(t)).__code__
         with pytest.raises(Refused, match=r"is called at every visit, for it does more .*LOAD_GLOBAL"):
             apply(function, ALL)
@@ -83,4 +83,4 @@ def handler(number, frame):
 def test_an_exception_of_a_handler_is_no_refusal():
     interrupting = pure(lambda x: handler(14, sys._getframe()))
     with pytest.raises(ValueError, match="of a handler"):
-        apply(interrupting, Data(np.array([0]), (1,)))
+        apply(interrupting, ObjectColumn(np.array([0]), (1,)))

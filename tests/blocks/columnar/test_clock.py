@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foldbatch.blocks.columnar.clock import Calls, Frame, Loop, Recursion, Visits
+from foldbatch.blocks.columnar.clock import Calls, Frame, Recursion, Turns, Visits
 
 
 def test_calls_within_loops_and_visits_have_their_times():
@@ -13,7 +13,7 @@ def test_calls_within_loops_and_visits_have_their_times():
     body = Frame(2)
     frame = Frame(3)
     recursion = Recursion(frame, np.array([0, 1, 0]))
-    frame.events += [Calls(None, 0), Loop(None, body, np.array([0, 0, 2])), Calls(None, 3)]
+    frame.events += [Calls(None, 0), Turns(None, body, np.array([0, 0, 2])), Calls(None, 3)]
     body.events += [Calls(None, 6), Visits(None, recursion, np.array([1, 0]))]  # the last child first
     recursion.count()
     assert recursion.calls.tolist() == [2, 2, 8]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foldbatch.blocks.columnar.kinds import Data, Refused
+from foldbatch.blocks.columnar.kinds import ObjectColumn, Refused
 from foldbatch.blocks.columnar.reading import items_of, lengths_of, planted, take_item
 from foldbatch.trees import Tree
 
@@ -13,7 +13,7 @@ TREE = Tree.from_nested(("S", ("NP", "I"), ("VP", "slept")))
 
 
 def data(*objects):
-    return Data(np.arange(len(objects)), objects)
+    return ObjectColumn(np.arange(len(objects)), objects)
 
 
 def test_items_of_lists_and_dicts_are_taken():
