@@ -9,12 +9,9 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.blocks.block import infer
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.inference import UnknownTypeError, pattern, renewed, specimen
-from foldbatch.blocks.values import Object, Repeated, Sequence, type_of
+from foldbatch.blocks.inference import UnknownTypeError
+from foldbatch.blocks.values import Object
 from foldbatch.errors import BlockTypeError
-from foldbatch.model.wires import Flow
-from foldbatch.static.graph import constant, input_node
-from foldbatch.static.op import ragged
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType
 
 FLOAT, ROW = TensorType(()), TensorType((2,))
@@ -30,54 +27,6 @@ TYPES = [
     BroadcastType(TupleType((ROW, VOID))),
     TupleType((SequenceType(SequenceType(ROW)), BroadcastType(OBJECT))),
 ]
-
-
-@pytest.mark.parametrize("type_", TYPES, ids=str)
-def test_a_specimen_is_of_its_type(type_):
-    builder = Builder.scratch("root")
-    a, b = specimen(builder, type_), specimen(builder, type_)
-    assert type_of(a) == type_of(b) == type_
-    assert pattern(a) == pattern(b)
-
-
-def test_specimens_are_told_apart():
-    builder = Builder.scratch("root")
-    assert specimen(builder, ROW) is not specimen(builder, ROW)
-    assert specimen(builder, OBJECT) != specimen(builder, OBJECT)
-
-
-@pytest.mark.parametrize("type_", [t for t in TYPES if "[" not in str(t).replace("float32[2]", "")], ids=str)
-def test_a_renewed_value_has_the_pattern_of_the_old_one(type_):
-    builder = Builder.scratch("root")
-    value = specimen(builder, type_)
-    assert pattern(value) is not None
-    assert pattern(renewed(builder, value)) == pattern(value)
-
-
-def test_patterns_tell_apart_what_blocks_can():
-    number, row = input_node(FLOAT), input_node(ROW)
-    values = [
-        None,
-        (),
-        number,
-        row,
-        constant(np.zeros(2, "float32")),
-        Object("x"),
-        (row,),
-        (row, None),
-        Repeated(row),
-    ]
-    patterns = [pattern(value) for value in values]
-    assert len(set(patterns)) == len(values)
-    assert pattern((Object("a", ("[0]",)), input_node(ROW))) == pattern((Object("b"), row))
-
-
-def test_what_has_an_axis_of_its_own_has_no_pattern():
-    ragged_row = input_node(ROW, ragged("s"))
-    sequence = Sequence("s", ROW, (Flow(),))
-    for value in (ragged_row, sequence):
-        for whole in (value, (value, None), Repeated(value)):
-            assert pattern(whole) is None
 
 
 @pytest.mark.parametrize(
