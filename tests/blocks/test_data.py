@@ -67,13 +67,13 @@ VALUES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES)
-def test_what_comes_back_is_what_was_given(value):
-    back, lost = twice(value)
-    assert not lost
-    assert type(back) is type(value)
-    assert repr(back) == repr(value) or isinstance(value, set | frozenset)
-    assert back == value or isinstance(value, slice)
+def test_what_comes_back_is_what_was_given():
+    for value in VALUES:
+        back, lost = twice(value)
+        assert not lost
+        assert type(back) is type(value)
+        assert repr(back) == repr(value) or isinstance(value, set | frozenset)
+        assert back == value or isinstance(value, slice)
 
 
 def test_nan_and_arrays_come_back():
@@ -183,12 +183,12 @@ def test_no_array_is_written_to():
 
 
 @pytest.mark.parametrize("kind", READERS)
-@pytest.mark.parametrize("content", [None, 3, "x", [], {}, [1, 2, 3, 4], ["a", {}], [[1]], {"tuple": [[]]}])
-def test_content_of_another_form_raises_an_ordinary_exception(kind, content):
-    try:
-        from_data({kind: content}, Store())
-    except Exception as error:  # noqa: BLE001 - `plain` makes one of ours of any
-        assert not isinstance(error, AssertionError)
+def test_content_of_another_form_raises_an_ordinary_exception(kind):
+    for content in (None, 3, "x", [], {}, [1, 2, 3, 4], ["a", {}], [[1]], {"tuple": [[]]}):
+        try:
+            from_data({kind: content}, Store())
+        except Exception as error:  # noqa: BLE001 - `plain` makes one of ours of any
+            assert not isinstance(error, AssertionError)
 
 
 def test_sets_are_written_in_one_order():

@@ -166,12 +166,13 @@ def cases_of(name: str) -> list[tuple[Any, ...]]:
     ]
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_an_instruction_is_what_its_definition_says(name: str) -> None:
-    operation, right = OPERATIONS[name], meaning(name)
-    cases = cases_of(name)
-    with np.errstate(over="ignore"):
-        _compare(cases, computed(name, cases), right, operation.results, name)
+@pytest.mark.parametrize("kind", dict.fromkeys(name.split(".")[0] for name in OPERATIONS))
+def test_an_instruction_is_what_its_definition_says(kind: str) -> None:
+    for name in OPERATIONS:
+        if name.split(".")[0] == kind:
+            cases = cases_of(name)
+            with np.errstate(over="ignore"):
+                _compare(cases, computed(name, cases), meaning(name), OPERATIONS[name].results, name)
 
 
 def _compare(cases: Any, results: Any, right: Any, types: tuple[str, ...], name: str) -> None:
@@ -181,11 +182,11 @@ def _compare(cases: Any, results: Any, right: Any, types: tuple[str, ...], name:
             found, expected if isinstance(expected, tuple) else (expected,), types, strict=True
         ):
             if type_ in ("p", "pred"):
-                assert one == bool(other), (case, one, other)
+                assert one == bool(other), (name, case, one, other)
             elif type_[0] != "f":
-                assert one == wrapped(other, type_), (case, one, other)
+                assert one == wrapped(other, type_), (name, case, one, other)
             elif math.isnan(other):
-                assert math.isnan(one), (case, one, other)
+                assert math.isnan(one), (name, case, one, other)
             elif "approx" in name and type_ == "f32" and one != float(np.float32(other)):
                 assert abs(one - other) <= 2e-7 * abs(other) + 2e-45 * ("ftz" not in name), (case, one, other)
             elif "approx" not in name or type_ == "f64":

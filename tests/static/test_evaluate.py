@@ -9,9 +9,9 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, apply, constant, input_node
-from foldbatch.static.op import OPS, UNBATCHED, Op, Sample, ragged
+from foldbatch.static.op import OPS, UNBATCHED, ragged
 from foldbatch.types import TensorType
-from tests.static.derivatives import name_of, sampled
+from tests.static.derivatives import sampled
 
 VECTOR = TensorType((3,))
 SAMPLES = [(op, sample) for op in OPS.values() for sample in op.samples]
