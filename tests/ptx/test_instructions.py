@@ -250,19 +250,31 @@ ld.param.u64 %x, [k_0]; mov.u32 %t, %tid.x; setp.gt.u32 %p, %t, 3; mad.wide.u32 
     assert memory.array((32,), "uint32").tolist() == expected
 
 
-@pytest.mark.parametrize("space", ["global", "shared", "local", ""])
-@pytest.mark.parametrize(
-    "type_",
-    ["u8", "s8", "b8", "u16", "s16", "u32", "s32", "b32", "f32", "u64", "f64", "v2.u8", "v4.f32", "v2.u64"],
-)
-def test_memory_holds_what_is_stored(space: str, type_: str) -> None:
+def test_memory_holds_what_is_stored() -> None:
     """Smaller numbers are made wider by their sign; generic addresses reach all memory."""
-    count, item = int(type_[1]) if type_[0] == "v" else 1, type_.rsplit(".", maxsplit=1)[-1]
-    written, read = ([f"%{name}{k}" for k in range(count)] for name in "wr")
-    lists = ["{" + ", ".join(names) + "}" if count > 1 else names[0] for names in (written, read)]
-    place = {"global": "%y", "shared": "s", "local": "l", "": "%g"}[space]
-    dot = f".{space}" if space else ""
-    text = f""".visible .entry k(.param .u64 k_0, .param .u64 k_1)
+    for type_ in [
+        "u8",
+        "s8",
+        "b8",
+        "u16",
+        "s16",
+        "u32",
+        "s32",
+        "b32",
+        "f32",
+        "u64",
+        "f64",
+        "v2.u8",
+        "v4.f32",
+        "v2.u64",
+    ]:
+        for space in ["global", "shared", "local", ""]:
+            count, item = int(type_[1]) if type_[0] == "v" else 1, type_.rsplit(".", maxsplit=1)[-1]
+            written, read = ([f"%{name}{k}" for k in range(count)] for name in "wr")
+            lists = ["{" + ", ".join(names) + "}" if count > 1 else names[0] for names in (written, read)]
+            place = {"global": "%y", "shared": "s", "local": "l", "": "%g"}[space]
+            dot = f".{space}" if space else ""
+            text = f""".visible .entry k(.param .u64 k_0, .param .u64 k_1)
 {{
 .reg .b64 {REGISTERS}; .shared .align 16 .b8 s[64]; .local .align 16 .b8 l[64];
 ld.param.u64 %x, [k_0]; ld.param.u64 %y, [k_1]; mov.u64 %q, s; cvta.shared.u64 %g, %q;
@@ -271,15 +283,15 @@ st{dot}.{type_} [{place}+16], {lists[0]}; ld{dot}.{type_} {lists[1]}, [{place}+1
 {" ".join(f"st.global.u64 [%x+{8 * k}], {name};" for k, name in enumerate(read))} ret;
 }}
 """
-    given, beside = Memory(64), Memory(64)
-    numbers = [0x8899_AABB_CCDD_EEFF - 3 * k for k in range(8)]
-    given.array((8,), "uint64")[:] = numbers
-    execute(decoded(taken_apart(text), "k"), 1, (1, 1), [given.pointer, beside.pointer])
-    found = given.array((8,), "uint64").tolist()
-    bits = 8 * SIZES[item]
-    for k in range(count):
-        kept = numbers[k] % (1 << bits)
-        if item[0] == "s" and kept >> (bits - 1):
-            kept -= 1 << bits
-        assert found[k] == kept % (1 << 64)
-    assert found[count:] == numbers[count:]
+            given, beside = Memory(64), Memory(64)
+            numbers = [0x8899_AABB_CCDD_EEFF - 3 * k for k in range(8)]
+            given.array((8,), "uint64")[:] = numbers
+            execute(decoded(taken_apart(text), "k"), 1, (1, 1), [given.pointer, beside.pointer])
+            found = given.array((8,), "uint64").tolist()
+            bits = 8 * SIZES[item]
+            for k in range(count):
+                kept = numbers[k] % (1 << bits)
+                if item[0] == "s" and kept >> (bits - 1):
+                    kept -= 1 << bits
+                assert found[k] == kept % (1 << 64)
+            assert found[count:] == numbers[count:]

@@ -24,15 +24,15 @@ def _zero_if_empty(function: Callable[..., Any]) -> Callable[[Any], Any]:
     return lambda values: function(values, 0) if len(values) else np.zeros(3)
 
 
-@pytest.mark.parametrize("length", [0, 1, 4])
 @pytest.mark.parametrize("name", ["sum", "max", "min", "mean"])
-def test_a_reduction_is_numpys_over_the_sequence(name: str, length: int) -> None:
+def test_a_reduction_is_numpys_over_the_sequence(name: str) -> None:
     """And zero where there is nothing to reduce."""
-    values = np.random.default_rng(0).normal(size=(length, 3))
-    y = getattr(ops, f"segment_{name}")(X)
-    assert (y.type, y.axis) == (X.type, CALL)
-    (found,) = evaluate(verify(Graph((X,), (y,))), [list(values)])
-    np.testing.assert_allclose(found, _zero_if_empty(getattr(np, name))(values), rtol=1e-14)
+    for length in [0, 1, 4]:
+        values = np.random.default_rng(0).normal(size=(length, 3))
+        y = getattr(ops, f"segment_{name}")(X)
+        assert (y.type, y.axis) == (X.type, CALL)
+        (found,) = evaluate(verify(Graph((X,), (y,))), [list(values)])
+        np.testing.assert_allclose(found, _zero_if_empty(getattr(np, name))(values), rtol=1e-14)
 
 
 def test_attention_over_a_sequence_is_a_weighted_mean() -> None:

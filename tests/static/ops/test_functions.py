@@ -135,13 +135,13 @@ def test_where_takes_a_number_and_a_parameter() -> None:
     assert ops.where(input_node(TensorType((3,), "bool")), parameter, 0).dtype == "float64"
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool", np.float64, int, float])
-def test_cast_takes_a_dtype_as_numpy_does(dtype: Any) -> None:
-    x = input_node(TensorType((3,), "float64"))
-    y = ops.cast(x, dtype)
-    assert y.dtype == np.dtype(dtype).name
-    (found,) = evaluate(Graph((x,), (y,)), [[-1.7, 0.0, 1.7]])
-    np.testing.assert_allclose(found, np.array([-1.7, 0.0, 1.7]).astype(dtype))
+def test_cast_takes_a_dtype_as_numpy_does() -> None:
+    for dtype in ["float32", "float64", "int32", "int64", "bool", np.float64, int, float]:
+        x = input_node(TensorType((3,), "float64"))
+        y = ops.cast(x, dtype)
+        assert y.dtype == np.dtype(dtype).name
+        (found,) = evaluate(Graph((x,), (y,)), [[-1.7, 0.0, 1.7]])
+        np.testing.assert_allclose(found, np.array([-1.7, 0.0, 1.7]).astype(dtype))
 
 
 def test_a_cast_to_its_own_dtype_is_the_tensor() -> None:

@@ -10,17 +10,10 @@ from foldbatch.static import ops
 from foldbatch.static.autodiff import jvp, vjp
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, input_node
-from foldbatch.static.op import CALL, UNBATCHED, Op, Sample, ragged
-from foldbatch.static.ops import phase
+from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.types import TensorType
-from tests.static.derivatives import check_sample, name_of, samples_of
 
 V = TensorType((3,), "float64")
-
-
-@pytest.mark.parametrize("case", samples_of(phase), ids=name_of)
-def test_derivatives_agree_with_each_other_and_with_differences(case: tuple[Op, Sample]) -> None:
-    check_sample(*case)
 
 
 def test_left_in_a_graph_it_means_training() -> None:

@@ -12,18 +12,11 @@ from foldbatch.static import ops
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node
-from foldbatch.static.op import CALL, UNBATCHED, Axis, Op, Sample, ragged
-from foldbatch.static.ops import rows
+from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.types import TensorType
-from tests.static.derivatives import check_sample, name_of, samples_of
 
 VECTOR = TensorType((3,), "float64")
 ELEMENTS = ragged()
-
-
-@pytest.mark.parametrize("case", samples_of(rows), ids=name_of)
-def test_derivatives_agree_with_each_other_and_with_differences(case: tuple[Op, Sample]) -> None:
-    check_sample(*case)
 
 
 @pytest.mark.parametrize(

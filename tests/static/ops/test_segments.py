@@ -11,10 +11,8 @@ from foldbatch.errors import GraphError
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node
-from foldbatch.static.op import CALL, UNBATCHED, Axis, Op, Sample, ragged
-from foldbatch.static.ops import segments
+from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.types import TensorType
-from tests.static.derivatives import check_sample, name_of, samples_of
 from tests.static.run_kernel import Rows, run_graph
 
 ELEMENTS = ragged()
@@ -31,11 +29,6 @@ def _run(y: Node, x: Node, sequences: list[Any]) -> list[Any]:
     expected = each if y.axis is CALL else [v for sequence in each for v in sequence]
     np.testing.assert_allclose(found, np.array(expected).reshape(found.shape), rtol=1e-14)
     return found.tolist()  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("case", samples_of(segments), ids=name_of)
-def test_derivatives_agree_with_each_other_and_with_differences(case: tuple[Op, Sample]) -> None:
-    check_sample(*case)
 
 
 def test_the_maximum_is_of_each_component_and_zero_of_nothing() -> None:
