@@ -381,7 +381,7 @@ MUTANTS = (
     Mutant(
         "a compiled merge raises all numbers of a row",
         "engines/llvm/integer_loops.py",
-        "(shift if i % width < number else 0)",
+        "(shift if u8(i) % u8(width) < u8(number) else 0)",
         "shift",
         engine="llvm",
     ),

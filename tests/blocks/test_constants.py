@@ -14,14 +14,6 @@ from tests.blocks.results import yields
 FLOAT = TensorType(())
 
 
-def test_a_constant_is_the_same_for_every_example_and_input():
-    block = FromTensor(np.float32([1, 2]))
-    yields(block, ("whatever", [1.0, 2.0]), (None, [1.0, 2.0]))
-    for before in (fb.Scalar(), fb.Void(), fb.AllOf(fb.Identity()), fb.Broadcast()):
-        yields(before >> block, (1, [1.0, 2.0]))
-    yields(fb.Map(block), ("ab", [[1.0, 2.0]] * 2), ("", []))
-
-
 def test_a_tensor_is_copied_when_it_becomes_a_block():
     array = np.float32([1, 2])
     block = FromTensor(array)

@@ -13,7 +13,6 @@ from foldbatch.static.graph import Graph, apply, input_node
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.types import TensorType
 
-
 MOVES: list[tuple[str, dict[str, Any], Any]] = [
     ("reshape", {"shape": (3, 2)}, lambda x: x.reshape(3, 2)),
     ("reshape", {"shape": (6,)}, np.ravel),
