@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from importlib.util import find_spec
 from itertools import product
 from typing import Any
 from unittest import mock
@@ -18,8 +17,6 @@ from foldbatch.errors import GraphError
 from foldbatch.static.graph import input_node
 from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.types import TensorType
-from tests.backends import TESTED
-from tests.engines.cuda.emulated import needs_compiler
 from tests.programs import CHOICES, checks, drawn
 from tests.programs import __main__ as command
 from tests.programs.expressions import STEPS, Expression
@@ -71,23 +68,6 @@ def test_a_step_is_taken_for_the_types_of_its_operands_alone():
 
 
 # -- the command that checks programs
-
-
-@pytest.mark.parametrize("number", [0, 1, 2, 3])
-def test_some_programs_are_checked_in_every_way(number):
-    checks.check(number, TESTED)
-
-
-@pytest.mark.llvm
-@pytest.mark.skipif(not find_spec("llvmlite"), reason="llvm is not installed")
-@pytest.mark.parametrize("number", [4, 5])
-def test_some_programs_are_checked_in_every_way_in_compiled_code(number):
-    checks.check(number, "llvm")
-
-
-@needs_compiler
-def test_a_program_is_checked_in_every_way_on_an_emulated_gpu():
-    checks.check(7, "cuda-on-cpu")
 
 
 def test_a_program_that_fails_is_named_and_the_others_are_checked(capsys):

@@ -10,7 +10,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.block import Pipe, keyed
+from foldbatch.blocks.block import keyed
 from foldbatch.blocks.constants import FromTensor
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
@@ -50,34 +50,11 @@ def test_a_batch_that_fails_leaves_the_program_as_it_was():
     assert all((before[1][1][name] == after[1][1][name]).all() for name in params)
 
 
-def test_blocks_follow_each_other_with_either_side_standing_for_a_block():
-    assert isinstance(fb.Scalar() >> fb.Identity(), Pipe)
-    add = fb.Function(lambda a, b: a + b)
-    one = fb.Vector(1)
-    for block, example in [
-        ({"a": one, "b": one} >> add, {"a": [1], "b": [2]}),
-        (fb.Identity() >> {"a": one, "b": one} >> add, {"a": [1], "b": [2]}),
-        ((one, one) >> add, [[1], [2]]),
-        ([one, one] >> add, [[1], [2]]),
-        (fb.Identity() >> (one, one) >> add, [[1], [2]]),
-        (np.float32([3]) >> fb.Identity(), None),
-        (fb.Scalar() >> np.float32([3]), 0),
-        (np.float32(3) >> fb.Function(lambda x: x[None]), None),
-    ]:
-        np.testing.assert_array_equal(block.eval(example), np.float32([3]), strict=True)
-
-
 def test_a_parameter_stands_for_a_block():
     weight = fb.Parameter(fb.types.TensorType((2,)), [1.0, 2.0], "w")
     block = weight >> fb.Function(lambda w: w * 2)
     assert block.eval(None).tolist() == [2.0, 4.0]
     assert list(fb.compile(block).params) == ["w"]
-
-
-def test_pipes_are_flat_and_empty_ones_pass_on():
-    a, b, c = fb.Scalar(), fb.Identity(), fb.Identity()
-    assert (a >> (b >> c)).blocks == ((a >> b) >> c).blocks == (a, b, c)
-    assert Pipe().eval("whatever") == "whatever"
 
 
 BLOCK_PRINTS = [
@@ -165,26 +142,6 @@ def test_a_block_may_stand_in_several_places_and_programs():
     a.params["embedding.weight"] = np.ones((5, 2))
     assert list(a.params) == list(b.params) == ["embedding.weight"]
     assert b.run([{"word": 1}])[0].tolist() == [1.0, 1.0]
-
-
-def test_evaluation_returns_metrics_beside_the_result():
-    seen = fb.Scalar() >> fb.AllOf(fb.Identity(), fb.Metric("seen"))
-    result, metrics = fb.Map(seen).eval([1, 2])
-    assert [[float(x), nothing] for x, nothing in result] == [[1.0, None], [2.0, None]]
-    assert {name: [float(x) for x in values] for name, values in metrics.items()} == {"seen": [1.0, 2.0]}
-
-
-def test_depth_counts_the_levels_that_compute():
-    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
-    pair = fb.Record((tree(), tree())) >> fb.Function(lambda a, b: a + b)
-    tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: fb.Scalar(), True: pair}))
-    assert tree().max_depth(1) == 0
-    assert tree().max_depth([1, 2]) == 1
-    assert tree().max_depth([[1, [2, 3]], 4]) == 3
-    assert (tree() >> fb.Loss()).max_depth([1, 2]) == 1
-    assert fb.Vector(2).max_depth([1, 2]) == 0
-    assert (fb.Vector(2) >> fb.Linear(2) >> fb.Linear(2)).max_depth([1, 2]) == 1  # one cell
-    assert fb.Record((fb.Vector(2) >> fb.Metric("m"), fb.FromTensor(1.0))).max_depth([[1, 2], None]) == 0
 
 
 def test_what_stands_for_blocks_is_found_by_its_keys():

@@ -18,13 +18,6 @@ SUMS = fb.Function(lambda x, state: (x * state, x + state))
 LISTS = [[], [1], [1, 2], [1, 2, 3], [3, 1, 2, 5], [2, 7, 1, 8, 2], [1] * 8]
 
 
-def paired(f, xs, default=0.0):
-    """Reduce, said in Python: neighbours pairwise, the odd last one as it is."""
-    while len(xs) > 1:
-        xs = [f(*xs[i : i + 2]) if len(xs[i : i + 2]) == 2 else xs[i] for i in range(0, len(xs), 2)]
-    return float(xs[0]) if xs else default
-
-
 def test_a_tuple_of_blocks_is_a_default_of_that_type():
     weight = fb.Parameter([], 4.0, "w")
     both = ONE >> fb.AllOf(fb.Identity(), fb.Function(lambda x: -x))

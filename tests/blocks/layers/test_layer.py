@@ -18,14 +18,12 @@ from foldbatch.blocks.layers.layer import (
     hidden,
     pair,
     positive,
-    projected,
     single,
     vector,
 )
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError
 from foldbatch.params.parameters import INITIALIZERS
-from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import Graph, Node, input_node
+from foldbatch.static.graph import Node, input_node
 from foldbatch.types import TensorType
 
 V = fb.Vector(2)
@@ -199,14 +197,3 @@ def test_what_a_layer_takes_is_checked_by_name():
     ):
         with pytest.raises(GraphError, match=rf"Scale\(\): expected {expected}"):
             call()
-
-
-@pytest.mark.parametrize("leading", [None, 2])
-def test_a_projection_is_x_times_weight_plus_bias_or_the_leading_part_of_it(leading):
-    layer, type_, x = Scale(), TensorType((5,), "float64"), input_node(TensorType((3,), "float64"))
-    y = projected(layer, x, "normal", type_, bias=[1, 2, 3, 4, 5], leading=leading)
-    alone = projected(layer, None, "normal", type_, leading=leading)
-    found = evaluate(Graph((x,), (y, alone)), [np.array([1.0, -2.0, 3.0])])
-    expected = [1.0, -2.0, 3.0] @ layer.parameters["weight"].value + [1, 2, 3, 4, 5]
-    np.testing.assert_allclose(found[0], expected[:leading], rtol=1e-12)
-    assert np.asarray(found[1]).tolist() == [1, 2, 3, 4, 5][:leading]

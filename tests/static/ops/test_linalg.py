@@ -48,34 +48,6 @@ def test_a_product_is_what_numpy_says_whichever_side_is_batched(
         assert product.axis is (CALL if CALL in axes else UNBATCHED)
 
 
-def test_a_tensor_of_three_axes_times_a_weight_is_one_gemm() -> None:
-    x, w = input_node(TensorType((2, 4, 3))), input_node(TensorType((3, 5)), UNBATCHED)
-    assert (x @ w).op.name == "linear"
-    assert (x @ w).shape == (2, 4, 5)
-
-
-def test_a_weight_on_the_left_of_a_vector_is_one_gemm_as_well() -> None:
-    x, w = input_node(TensorType((3,))), input_node(TensorType((5, 3)), UNBATCHED)
-    assert (w @ x).op.name == "linear"
-
-
-def test_a_weight_per_call_is_a_product_per_call() -> None:
-    x, w = input_node(TensorType((4, 3))), input_node(TensorType((3, 5)))
-    assert (x @ w).op.name == "matmul"
-
-
-def test_a_weights_gradient_is_one_sum_of_outer_products_over_all_rows() -> None:
-    """The rows of a call and the elements of its sequences count alike."""
-    rng = np.random.default_rng(0)
-    elements = ragged()
-    x, g = input_node(TensorType((2, 3)), elements), input_node(TensorType((2, 4)), elements)
-    xs, gs = rng.normal(size=(5, 2, 3)), rng.normal(size=(5, 2, 4))
-    total = apply("sum_outer", x, g)
-    assert total.axis is UNBATCHED
-    (found,) = evaluate(Graph((x, g), (total,)), [list(xs), list(gs)])
-    np.testing.assert_allclose(found, np.einsum("nik,nij->kj", xs, gs))
-
-
 def _table(n: int = 4) -> Node:
     return input_node(TensorType((n, 3, 5)), UNBATCHED)
 
