@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from importlib.util import find_spec
 from itertools import product
 from typing import Any
 from unittest import mock
@@ -18,8 +17,6 @@ from foldbatch.errors import GraphError
 from foldbatch.static.graph import input_node
 from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.types import TensorType
-from tests.backends import TESTED
-from tests.engines.cuda.emulated import needs_compiler
 from tests.programs import CHOICES, checks, drawn
 from tests.programs import __main__ as command
 from tests.programs.expressions import STEPS, Expression
@@ -51,43 +48,26 @@ def test_every_block_stands_in_random_programs():
     assert missing == set()
 
 
-@pytest.mark.parametrize("number", range(len(STEPS)))
-def test_a_step_is_taken_for_the_types_of_its_operands_alone(number):
+def test_a_step_is_taken_for_the_types_of_its_operands_alone():
     """A parameter is unbatched when compiled, but an input in the oracle: both must leave out the same steps."""
-    elements = ragged()
-    for shapes, sequences in product(product(SHAPES, repeat=2), product([False, True], repeat=2)):
-        found = set()
-        for axes in product(*([elements] if sequence else [UNBATCHED, CALL] for sequence in sequences)):
-            expression = Expression([], [], TensorType((), "float64"), [])
-            a, b = (
-                input_node(TensorType(shape, "float64"), axis)
-                for shape, axis in zip(shapes, axes, strict=True)
-            )
-            try:
-                found.add(STEPS[number](a, b, expression).shape)
-            except GraphError:
-                found.add(None)
-        assert len(found) == 1, (shapes, sequences, found)
+    for number in range(len(STEPS)):
+        elements = ragged()
+        for shapes, sequences in product(product(SHAPES, repeat=2), product([False, True], repeat=2)):
+            found = set()
+            for axes in product(*([elements] if sequence else [UNBATCHED, CALL] for sequence in sequences)):
+                expression = Expression([], [], TensorType((), "float64"), [])
+                a, b = (
+                    input_node(TensorType(shape, "float64"), axis)
+                    for shape, axis in zip(shapes, axes, strict=True)
+                )
+                try:
+                    found.add(STEPS[number](a, b, expression).shape)
+                except GraphError:
+                    found.add(None)
+            assert len(found) == 1, (shapes, sequences, found)
 
 
 # -- the command that checks programs
-
-
-@pytest.mark.parametrize("number", [0, 1, 2, 3])
-def test_some_programs_are_checked_in_every_way(number):
-    checks.check(number, TESTED)
-
-
-@pytest.mark.llvm
-@pytest.mark.skipif(not find_spec("llvmlite"), reason="llvm is not installed")
-@pytest.mark.parametrize("number", [4, 5])
-def test_some_programs_are_checked_in_every_way_in_compiled_code(number):
-    checks.check(number, "llvm")
-
-
-@needs_compiler
-def test_a_program_is_checked_in_every_way_on_an_emulated_gpu():
-    checks.check(7, "cuda-on-cpu")
 
 
 def test_a_program_that_fails_is_named_and_the_others_are_checked(capsys):

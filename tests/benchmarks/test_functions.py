@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 import foldbatch as fb
 from benchmarks import functions
-from benchmarks.command import main
 from benchmarks.workload import random_trees, tree_lstm
 from tests.backends import TESTED
 
@@ -30,14 +25,3 @@ def test_the_function_computes_what_the_block_does() -> None:
     results = [program.describe(trees) for program in programs]
     assert results[0].calls_forward == results[1].calls_forward
     assert results[0].calls_backward == results[1].calls_backward
-
-
-def test_functions_prints_rates_and_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    few = ["--trees", "4", "--hidden", "3", "--batch", "2", "--repeats", "1", "--json", str(tmp_path / "out")]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(functions, "CELLS", 3)
-        assert main(["functions", *few]) == 0
-    found = json.loads((tmp_path / "out").read_text())
-    assert [row["examples"] for row in found["rows"]] == ["new", "known"]
-    assert found["calls"]["blocks"] == found["calls"]["functions"]
-    assert "plain objects" in capsys.readouterr().out

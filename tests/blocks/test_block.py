@@ -10,7 +10,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.block import Pipe, keyed
+from foldbatch.blocks.block import keyed
 from foldbatch.blocks.constants import FromTensor
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
@@ -50,23 +50,6 @@ def test_a_batch_that_fails_leaves_the_program_as_it_was():
     assert all((before[1][1][name] == after[1][1][name]).all() for name in params)
 
 
-def test_blocks_follow_each_other_with_either_side_standing_for_a_block():
-    assert isinstance(fb.Scalar() >> fb.Identity(), Pipe)
-    add = fb.Function(lambda a, b: a + b)
-    one = fb.Vector(1)
-    for block, example in [
-        ({"a": one, "b": one} >> add, {"a": [1], "b": [2]}),
-        (fb.Identity() >> {"a": one, "b": one} >> add, {"a": [1], "b": [2]}),
-        ((one, one) >> add, [[1], [2]]),
-        ([one, one] >> add, [[1], [2]]),
-        (fb.Identity() >> (one, one) >> add, [[1], [2]]),
-        (np.float32([3]) >> fb.Identity(), None),
-        (fb.Scalar() >> np.float32([3]), 0),
-        (np.float32(3) >> fb.Function(lambda x: x[None]), None),
-    ]:
-        np.testing.assert_array_equal(block.eval(example), np.float32([3]), strict=True)
-
-
 def test_a_parameter_stands_for_a_block():
     weight = fb.Parameter(fb.types.TensorType((2,)), [1.0, 2.0], "w")
     block = weight >> fb.Function(lambda w: w * 2)
@@ -74,76 +57,70 @@ def test_a_parameter_stands_for_a_block():
     assert list(fb.compile(block).params) == ["w"]
 
 
-def test_pipes_are_flat_and_empty_ones_pass_on():
-    a, b, c = fb.Scalar(), fb.Identity(), fb.Identity()
-    assert (a >> (b >> c)).blocks == ((a >> b) >> c).blocks == (a, b, c)
-    assert Pipe().eval("whatever") == "whatever"
+BLOCK_PRINTS = [
+    ("Scalar('int32')", 1),
+    ("Tensor([1, 2], 'bool')", [[True, False]]),
+    ("Vector(2, 'float64') >> Function(tanh)", [1, 2]),
+    ("InputTransform(len) >> Scalar('float32')", "abc"),
+    ("Pipe()", "x"),
+    ("Identity() >> Void()", "x"),
+    ("OneHot(3)", 1),
+    ("OneHot(3, dtype='int32')", 1),
+    ("OneHot(1, 3, 'float64')", 1),
+    ("OneHotFromList(['a', ('b', 1)])", "a"),
+    ("OneHotFromList(['a', None], dtype='int64', strict=False)", "c"),
+    ("Optional(Scalar('float32'))", None),
+    ("Optional(Vector(1, 'int32'), FromTensor(array([3], dtype=int32)))", None),
+    ("FromTensor(array([1.5, 2. ], dtype=float64))", "x"),
+    ("FromTensor(array([[1., 2.],       [3., 4.]], dtype=float32))", "x"),
+    ("FromTensor(array(3))", "x"),
+    ("FromTensor(array(True))", "x"),
+    ("Zeros('float32')", "x"),
+    ("Zeros(([2], 'float64', None, ([2, 3, 'int32'],)))", "x"),
+    ("Zeros(SequenceType(element=TensorType(shape=(2,), dtype='float32')))", "x"),
+    ("Record({'a': Scalar('float32'), 1: Identity()})", {"a": 1, 1: 2}),
+    ("Record([(slice(0, 2, None), Map(Scalar('float32')))])", [1, 2, 3]),
+    ("Record((Scalar('float32'),))", [1]),
+    ("Record(())", "x"),
+    ("AllOf(Scalar('float32'), Identity())", 1),
+    ("AllOf()", "x"),
+    ("GetItem('a')", {"a": 1}),
+    ("GetItem(slice(1, None, None))", "abc"),
+    ("Slice(start=1, step=-1)", "abc"),
+    ("Record((Map(Scalar('float32')), Identity())) >> Nth()", [[1, 2], -1]),
+    ("Map(Scalar('float32')) >> Fold(Function(add), Zeros('float32'))", [1, 2]),
+    ("Map(Vector(2, 'float32')) >> RNN(LSTMCell(2))", [[1, 2]]),
+    ("Map(Vector(2, 'float32')) >> RNN(GRUCell(2), Zeros([2]))", [[1, 2]]),
+    ("Map(Scalar('float32')) >> Reduce(Function(add), FromTensor(array(1., dtype=float32)))", []),
+    ("Map(Scalar('float32')) >> AllOf(Sum(), Min(), Max(), Mean(), Length('int32'))", [1, 2]),
+    ("AllOf(Map(Scalar('float32')), Scalar('float32') >> Broadcast()) >> GetItem(0)", []),
+    ("Record((Map(Scalar('float32')), Map(Scalar('float32')))) >> ZipWith(Function(add))", [[1], [2]]),
+    ("Record((Identity(), Identity())) >> Zip()", ["ab", "cd"]),
+    ("NGrams(2)", "abc"),
+    ("Record((Scalar('float32'), Vector(2, 'float32'))) >> Concat(axis=0)", [1, [2, 3]]),
+    ("AllOf(AllOf(Scalar('float32'))) >> Concat(axis=0, flatten=True)", 1),
+    ("OneOf(len, {1: Void(), 'a': Void()})", "x"),
+    ("OneOf(len, [Void(), Void()], pre_block=GetItem(0))", "x"),
+    ("OneOf(GetItem('kind'), {'a': Identity()})", {"kind": "a"}),
+    ("Scalar('float32') >> AllOf(Metric('m'), Loss('l'))", 1),
+    ("Collected(Map(Scalar('float32') >> Collect('n')), 'n')", [1]),
+    ("Vector(2, 'float32') >> Linear(2, activation='tanh') >> LayerNorm() >> Dropout(0.5)", [1, 2]),
+    ("Scalar('int32') >> Embedding(3, 2, name='words')", 1),
+    ("Record((Vector(2, 'float32'), Record(()))) >> TreeLSTM(2, arity=3)", [[1, 2], []]),
+    (
+        "Record((Vector(2, 'float32'), Map(Record((Vector(2, 'float32'), Vector(2, 'float32')))))) >> ChildSumTreeLSTM(2)",
+        [[1, 2], []],
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "example"),
-    [
-        ("Scalar('int32')", 1),
-        ("Tensor([1, 2], 'bool')", [[True, False]]),
-        ("Vector(2, 'float64') >> Function(tanh)", [1, 2]),
-        ("InputTransform(len) >> Scalar('float32')", "abc"),
-        ("Pipe()", "x"),
-        ("Identity() >> Void()", "x"),
-        ("OneHot(3)", 1),
-        ("OneHot(3, dtype='int32')", 1),
-        ("OneHot(1, 3, 'float64')", 1),
-        ("OneHotFromList(['a', ('b', 1)])", "a"),
-        ("OneHotFromList(['a', None], dtype='int64', strict=False)", "c"),
-        ("Optional(Scalar('float32'))", None),
-        ("Optional(Vector(1, 'int32'), FromTensor(array([3], dtype=int32)))", None),
-        ("FromTensor(array([1.5, 2. ], dtype=float64))", "x"),
-        ("FromTensor(array([[1., 2.],       [3., 4.]], dtype=float32))", "x"),
-        ("FromTensor(array(3))", "x"),
-        ("FromTensor(array(True))", "x"),
-        ("Zeros('float32')", "x"),
-        ("Zeros(([2], 'float64', None, ([2, 3, 'int32'],)))", "x"),
-        ("Zeros(SequenceType(element=TensorType(shape=(2,), dtype='float32')))", "x"),
-        ("Record({'a': Scalar('float32'), 1: Identity()})", {"a": 1, 1: 2}),
-        ("Record([(slice(0, 2, None), Map(Scalar('float32')))])", [1, 2, 3]),
-        ("Record((Scalar('float32'),))", [1]),
-        ("Record(())", "x"),
-        ("AllOf(Scalar('float32'), Identity())", 1),
-        ("AllOf()", "x"),
-        ("GetItem('a')", {"a": 1}),
-        ("GetItem(slice(1, None, None))", "abc"),
-        ("Slice(start=1, step=-1)", "abc"),
-        ("Record((Map(Scalar('float32')), Identity())) >> Nth()", [[1, 2], -1]),
-        ("Map(Scalar('float32')) >> Fold(Function(add), Zeros('float32'))", [1, 2]),
-        ("Map(Vector(2, 'float32')) >> RNN(LSTMCell(2))", [[1, 2]]),
-        ("Map(Vector(2, 'float32')) >> RNN(GRUCell(2), Zeros([2]))", [[1, 2]]),
-        ("Map(Scalar('float32')) >> Reduce(Function(add), FromTensor(array(1., dtype=float32)))", []),
-        ("Map(Scalar('float32')) >> AllOf(Sum(), Min(), Max(), Mean(), Length('int32'))", [1, 2]),
-        ("AllOf(Map(Scalar('float32')), Scalar('float32') >> Broadcast()) >> GetItem(0)", []),
-        ("Record((Map(Scalar('float32')), Map(Scalar('float32')))) >> ZipWith(Function(add))", [[1], [2]]),
-        ("Record((Identity(), Identity())) >> Zip()", ["ab", "cd"]),
-        ("NGrams(2)", "abc"),
-        ("Record((Scalar('float32'), Vector(2, 'float32'))) >> Concat(axis=0)", [1, [2, 3]]),
-        ("AllOf(AllOf(Scalar('float32'))) >> Concat(axis=0, flatten=True)", 1),
-        ("OneOf(len, {1: Void(), 'a': Void()})", "x"),
-        ("OneOf(len, [Void(), Void()], pre_block=GetItem(0))", "x"),
-        ("OneOf(GetItem('kind'), {'a': Identity()})", {"kind": "a"}),
-        ("Scalar('float32') >> AllOf(Metric('m'), Loss('l'))", 1),
-        ("Collected(Map(Scalar('float32') >> Collect('n')), 'n')", [1]),
-        ("Vector(2, 'float32') >> Linear(2, activation='tanh') >> LayerNorm() >> Dropout(0.5)", [1, 2]),
-        ("Scalar('int32') >> Embedding(3, 2, name='words')", 1),
-        ("Record((Vector(2, 'float32'), Record(()))) >> TreeLSTM(2, arity=3)", [[1, 2], []]),
-        (
-            "Record((Vector(2, 'float32'), Map(Record((Vector(2, 'float32'), Vector(2, 'float32')))))) >> ChildSumTreeLSTM(2)",
-            [[1, 2], []],
-        ),
-    ],
-)
-def test_a_block_prints_as_the_expression_that_builds_it(text, example):
-    numpy = {name: getattr(np, name) for name in ("array", "float32", "float64", "int32", "int64")}
-    names = {**vars(fb.blocks), **vars(fb), **vars(fb.types), **numpy, "tanh": ops.tanh, "add": ops.add}
-    block, again = eval(text, names), eval(text, names)
-    assert repr(block) == text
-    np.testing.assert_equal(again.eval(example), block.eval(example))
+def test_a_block_prints_as_the_expression_that_builds_it():
+    for text, example in BLOCK_PRINTS:
+        numpy = {name: getattr(np, name) for name in ("array", "float32", "float64", "int32", "int64")}
+        names = {**vars(fb.blocks), **vars(fb), **vars(fb.types), **numpy, "tanh": ops.tanh, "add": ops.add}
+        block, again = eval(text, names), eval(text, names)
+        assert repr(block) == text
+        np.testing.assert_equal(again.eval(example), block.eval(example))
 
 
 def test_what_has_no_short_expression_prints_what_it_is():
@@ -165,26 +142,6 @@ def test_a_block_may_stand_in_several_places_and_programs():
     a.params["embedding.weight"] = np.ones((5, 2))
     assert list(a.params) == list(b.params) == ["embedding.weight"]
     assert b.run([{"word": 1}])[0].tolist() == [1.0, 1.0]
-
-
-def test_evaluation_returns_metrics_beside_the_result():
-    seen = fb.Scalar() >> fb.AllOf(fb.Identity(), fb.Metric("seen"))
-    result, metrics = fb.Map(seen).eval([1, 2])
-    assert [[float(x), nothing] for x, nothing in result] == [[1.0, None], [2.0, None]]
-    assert {name: [float(x) for x in values] for name, values in metrics.items()} == {"seen": [1.0, 2.0]}
-
-
-def test_depth_counts_the_levels_that_compute():
-    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
-    pair = fb.Record((tree(), tree())) >> fb.Function(lambda a, b: a + b)
-    tree.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: fb.Scalar(), True: pair}))
-    assert tree().max_depth(1) == 0
-    assert tree().max_depth([1, 2]) == 1
-    assert tree().max_depth([[1, [2, 3]], 4]) == 3
-    assert (tree() >> fb.Loss()).max_depth([1, 2]) == 1
-    assert fb.Vector(2).max_depth([1, 2]) == 0
-    assert (fb.Vector(2) >> fb.Linear(2) >> fb.Linear(2)).max_depth([1, 2]) == 1  # one cell
-    assert fb.Record((fb.Vector(2) >> fb.Metric("m"), fb.FromTensor(1.0))).max_depth([[1, 2], None]) == 0
 
 
 def test_what_stands_for_blocks_is_found_by_its_keys():

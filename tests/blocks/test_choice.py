@@ -14,15 +14,6 @@ ONE = fb.Scalar()
 TWICE = fb.Function(lambda x: x * 2)
 
 
-def test_cases_may_be_a_dict_pairs_or_a_list_and_keys_anything_hashable():
-    cases = {"a": ONE, ("b", 1): ONE >> TWICE, None: fb.FromTensor(0.0)}
-    for block in (
-        fb.OneOf(lambda x: x[0], cases, fb.GetItem(1)),
-        fb.OneOf(lambda x: x[0], list(cases.items()), fb.GetItem(1)),
-    ):
-        assert [float(block.eval([key, 3])) for key in cases] == [3.0, 6.0, 0.0]
-
-
 @pytest.mark.parametrize(
     ("key", "right"), [(0, 3.0), (1, 6.0), (2, 9.0), (-1, 9.0), (-2, 6.0), (-3, 3.0), (True, 6.0)]
 )
@@ -37,37 +28,6 @@ def test_a_key_without_a_case_is_an_error(key):
     block = fb.OneOf(lambda x: x, (fb.Void(), fb.Void(), fb.Void()))
     with pytest.raises(ExampleKeyError, match="expected a key of 0, 1, 2, found"):
         block.eval(key)
-
-
-def test_the_key_sees_the_input_and_the_case_what_comes_before_it():
-    block = fb.OneOf(fb.GetItem("kind"), {"x": ONE, "y": ONE >> TWICE}, pre_block=fb.GetItem("value"))
-    assert [float(block.eval({"kind": kind, "value": 3})) for kind in "xy"] == [3.0, 6.0]
-    block = fb.OneOf(fb.GetItem(0) >> fb.InputTransform(len), {1: fb.Identity()})
-    assert block.eval(["a", "bc"]) == ["a", "bc"]
-
-
-def test_cases_may_be_chosen_for_tensors_beside_an_object():
-    block = fb.AllOf(fb.GetItem("kind"), fb.GetItem("x") >> ONE) >> fb.OneOf(
-        fb.GetItem(0), {"same": fb.GetItem(1), "twice": fb.GetItem(1) >> TWICE, "none": fb.FromTensor(0.5)}
-    )
-    assert [float(block.eval({"kind": kind, "x": 3})) for kind in ("same", "twice", "none")] == [
-        3.0,
-        6.0,
-        0.5,
-    ]
-
-
-def test_a_case_may_yield_any_type_that_the_others_yield():
-    state = fb.AllOf(fb.Vector(2), fb.Map(ONE), fb.Identity(), fb.Void(), fb.FromTensor(1.0))
-    block = fb.OneOf(len, {2: state, 3: fb.GetItem(slice(0, 2)) >> state})
-    vector, listed, itself, nothing, constant = block.eval([1, 2, 9])
-    assert (vector.tolist(), list(map(float, listed)), itself, nothing, float(constant)) == (
-        [1.0, 2.0],
-        [1.0, 2.0],
-        [1, 2],
-        None,
-        1.0,
-    )
 
 
 def test_classes_and_attributes_may_be_keys():
@@ -125,14 +85,6 @@ def test_what_is_missing_must_be_of_the_type_of_what_is_there():
         BlockTypeError, match=r"Optional\(Identity\(\)\).none: expected a type that has a zero"
     ):
         fb.Optional(fb.Identity())
-
-
-def test_a_choice_is_as_deep_as_the_case_taken():
-    deep = fb.Map(ONE) >> fb.Fold(fb.Function(lambda a, b: a + b), fb.Zeros([]))
-    block = fb.OneOf(len, {1: fb.GetItem(0) >> ONE, 2: fb.GetItem(0) >> ONE >> TWICE, 3: deep})
-    assert [block.max_depth([1] * n) for n in (1, 2, 3)] == [0, 1, 3]
-    assert [fb.Optional(deep).max_depth(x) for x in (None, [], [1, 2])] == [0, 0, 2]
-    assert fb.Map(block).max_depth([[1], [1, 1], [1, 1, 1]]) == 3
 
 
 def test_a_choice_of_2_000_cases_is_built_and_made_in_a_dozen_comparisons():

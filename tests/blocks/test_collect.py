@@ -28,17 +28,6 @@ def a_tree(leaf: fb.Block, join: fb.Block, of: Any = "float32") -> fb.Block:
     return tree()
 
 
-def test_the_nodes_of_a_tree_come_children_first():
-    block = fb.blocks.Collected(a_tree(ONE, ADD))
-    yields(
-        block,
-        (3, (3.0, [3.0])),
-        ([1, 2], (3.0, [1.0, 2.0, 3.0])),
-        ([1, [2, 3], []], (6.0, [1.0, 2.0, 3.0, 5.0, 0.0, 6.0])),
-    )
-    assert block.max_depth([1, [2, 3]]) == 2
-
-
 def test_nothing_collected_is_an_empty_sequence():
     yields(fb.blocks.Collected(fb.Map(ONE >> SEEN)), ([], ([], [])), ([1], ([1.0], [1.0])))
     sometimes = fb.blocks.Collected(fb.OneOf(len, {1: fb.GetItem(0) >> ONE >> SEEN, 0: fb.Zeros([])}))
@@ -56,11 +45,6 @@ def test_a_collection_inside_another_of_its_name_takes_its_own():
     inner = fb.blocks.Collected(fb.Map(ONE >> SEEN)) >> fb.GetItem(1) >> fb.Sum()
     block = fb.blocks.Collected(fb.Map(inner >> SEEN))
     yields(block, ([[1, 2], [], [3]], ([3.0, 0.0, 3.0], [3.0, 0.0, 3.0])))
-
-
-def test_what_comes_before_and_after_is_not_collected():
-    outside = fb.AllOf(ONE >> SEEN, fb.blocks.Collected(ONE >> TWICE >> SEEN), ONE >> SEEN)
-    yields(fb.blocks.Collected(outside), (1, ((1.0, (2.0, [2.0]), 1.0), [1.0, 1.0])))
 
 
 def test_types_are_known_once_compiled():

@@ -87,52 +87,12 @@ def test_a_record_of_names_is_read_by_its_names():
         wired(lambda c: record.reads(c.input)["c"])
 
 
-def test_a_block_read_once_stands_for_its_result():
-    def wire(c):
-        ONE.reads(c.input)
-        TWICE.reads(ONE)
-        c.output.reads(ADD.reads(ONE, TWICE))
-
-    yields(wired(wire), (3, 9.0))
-
-
 def test_blocks_that_read_nothing_may_be_sources_unsaid():
     weight = fb.Parameter(fb.types.TensorType(()), 5.0, "w")
     constant = fb.FromTensor(np.float32(2))
     for source in (constant, np.float32(2), fb.Pipe(constant, fb.Identity())):
         yields(wired(lambda c: c.output.reads(ADD.reads(ONE.reads(c.input), source))), (3, 5.0))
     yields(wired(lambda c: c.output.reads(weight, fb.Zeros(2))), (3, (5.0, [0.0, 0.0])))
-
-
-def test_a_block_may_be_read_twice_and_is_then_two():
-    def wire(c):
-        a, b = ONE.reads(c.input[0]), ONE.reads(c.input[1])
-        twice = TWICE.reads(TWICE.reads(a))
-        c.output.reads(ADD.reads(twice, b), ADD.reads(b, b))
-
-    yields(wired(wire), ([1, 2], (6.0, 4.0)))
-
-
-def test_the_order_of_wiring_is_free():
-    """What comes first may be said last, where a block stands for what it will yield."""
-    summed, first = fb.Function(lambda a, b: a + b), fb.Scalar()
-
-    def wire(c):
-        summed.reads(first, TWICE)
-        c.output.reads(summed)
-        TWICE.reads(first)
-        first.reads(c.input)
-
-    yields(wired(wire), (3, 9.0))
-
-
-def test_connect_is_reads_with_the_source_first():
-    def wire(c):
-        a = c.connect(c.input["a"], ONE)
-        both = c.connect([a, fb.FromTensor(np.float32(1))], ADD)
-        c.connect((both, a), c.output)
-
-    yields(wired(wire), ({"a": 3}, (4.0, 3.0)))
 
 
 def test_scopes_nest_and_compositions_are_blocks():

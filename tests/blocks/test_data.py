@@ -67,13 +67,13 @@ VALUES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES)
-def test_what_comes_back_is_what_was_given(value):
-    back, lost = twice(value)
-    assert not lost
-    assert type(back) is type(value)
-    assert repr(back) == repr(value) or isinstance(value, set | frozenset)
-    assert back == value or isinstance(value, slice)
+def test_what_comes_back_is_what_was_given():
+    for value in VALUES:
+        back, lost = twice(value)
+        assert not lost
+        assert type(back) is type(value)
+        assert repr(back) == repr(value) or isinstance(value, set | frozenset)
+        assert back == value or isinstance(value, slice)
 
 
 def test_nan_and_arrays_come_back():
@@ -82,26 +82,26 @@ def test_nan_and_arrays_come_back():
         np.testing.assert_array_equal(twice(array)[0], array, strict=True)
 
 
-@pytest.mark.parametrize(
-    ("function", "argument"),
-    [
-        (partial(int, base=2), "11"),
-        (partial(operator.add, (1,)), (2,)),
-        (partial(sorted, key=str.lower, reverse=True), "bAc"),
-        (operator.itemgetter(0, "x"), {0: 1, "x": 2}),
-        (operator.attrgetter("real"), 3),
-        ({"a": 1}.get, "b"),
-        (["a", "b"].index, "b"),
-        ("a b".split, None),
-        ({"a": 1}.__getitem__, "a"),
-        (re.compile(r"\w").findall, "a b"),
-        (np.array([[1, 2]]).take, 1),
-    ],
-)
-def test_functions_made_of_plain_things_do_the_same(function, argument):
-    back, lost = twice(function)
-    assert not lost
-    assert back(argument) == function(argument)
+FUNCTIONS_MADE = [
+    (partial(int, base=2), "11"),
+    (partial(operator.add, (1,)), (2,)),
+    (partial(sorted, key=str.lower, reverse=True), "bAc"),
+    (operator.itemgetter(0, "x"), {0: 1, "x": 2}),
+    (operator.attrgetter("real"), 3),
+    ({"a": 1}.get, "b"),
+    (["a", "b"].index, "b"),
+    ("a b".split, None),
+    ({"a": 1}.__getitem__, "a"),
+    (re.compile(r"\w").findall, "a b"),
+    (np.array([[1, 2]]).take, 1),
+]
+
+
+def test_functions_made_of_plain_things_do_the_same():
+    for function, argument in FUNCTIONS_MADE:
+        back, lost = twice(function)
+        assert not lost
+        assert back(argument) == function(argument)
 
 
 class Other(str):
@@ -112,65 +112,64 @@ nested: list[Any] = []
 nested.append(nested)
 
 
-@pytest.mark.parametrize(
-    ("value", "named"),
-    [
-        (lambda x: x, r"^a lambda \(test_data.py:\d+\)$"),
-        (partial(str, encoding="utf-8"), "^partial"),
-        (partial(np.add, 1), "^partial"),
-        (partial(len, 1, file=2), "^partial"),
-        ("ab".encode, "the function str.encode"),
-        (re.compile(b"x", re.LOCALE), "Pattern"),
-        (range(10**6 + 1), "^range of 1000001"),
-        ([1, {"a": object()}], "^object$"),
-        (np.array(["x"]), "array"),
-        (Other("x"), "Other"),
-        (operator.attrgetter("__class__"), "attrgetter"),
-        ("{}".format, "str.format"),
-        (nested, "contain themselves"),
-        (operator.methodcaller("system", "x"), "methodcaller"),
-        (partial(lambda x: x, 1), "lambda"),
-    ],
-    ids=lambda part: part if isinstance(part, str) else "",
-)
-def test_what_cannot_be_written_is_named(value, named):
-    store = Store()
-    to_data(value, store)
-    (text,) = store.lost
-    assert re.search(named, text)
+WHAT_CANNOT = [
+    (lambda x: x, r"^a lambda \(test_data.py:\d+\)$"),
+    (partial(str, encoding="utf-8"), "^partial"),
+    (partial(np.add, 1), "^partial"),
+    (partial(len, 1, file=2), "^partial"),
+    ("ab".encode, "the function str.encode"),
+    (re.compile(b"x", re.LOCALE), "Pattern"),
+    (range(10**6 + 1), "^range of 1000001"),
+    ([1, {"a": object()}], "^object$"),
+    (np.array(["x"]), "array"),
+    (Other("x"), "Other"),
+    (operator.attrgetter("__class__"), "attrgetter"),
+    ("{}".format, "str.format"),
+    (nested, "contain themselves"),
+    (operator.methodcaller("system", "x"), "methodcaller"),
+    (partial(lambda x: x, 1), "lambda"),
+]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        {"no": 1},
-        {"function": "os:system"},
-        {"attributes": ["a.__class__"]},
-        {"method": ["{}", "format"]},
-        {"method": [{"function": "builtins:len"}, "__self__"]},
-        {"enum": ["builtins:len", "x"]},
-        {"enum": ["tests.blocks.test_plain:Kind", "WORD"]},
-        {"attributes": "ab"},
-        {"method": ["ab", "encode"]},
-        {"method": [[], "append"]},
-        {"method": [{"dict": []}, "update"]},
-        {"partial": [{"function": "builtins:type"}, ["X"], []]},
-        {"partial": [{"partial": [{"function": "builtins:type"}, [], []]}, ["X"], []]},
-        {"partial": [{"function": "builtins:str"}, [], [["encoding", "utf-8"]]]},
-        {"partial": [{"function": "numpy:add"}, [1], [["out", 2]]]},
-        {"partial": [{"function": "builtins:int"}, [], [["file", 2]]]},
-        {"pattern": ["a", 128]},
-        {"range": [0, 10**12, 1]},
-        {"number": ["O", 1]},
-        {"type": [-1, "float32"]},
-        {"type": "x"},
-        {"tuple": {"tuple": []}},
-        {"list": []},
-    ],
-)
-def test_other_data_are_refused(data):
-    with pytest.raises((ModelError, fb.errors.BlockTypeError)):
-        from_data(data, Store())
+def test_what_cannot_be_written_is_named():
+    for value, named in WHAT_CANNOT:
+        store = Store()
+        to_data(value, store)
+        (text,) = store.lost
+        assert re.search(named, text)
+
+
+OTHER_DATA = [
+    {"no": 1},
+    {"function": "os:system"},
+    {"attributes": ["a.__class__"]},
+    {"method": ["{}", "format"]},
+    {"method": [{"function": "builtins:len"}, "__self__"]},
+    {"enum": ["builtins:len", "x"]},
+    {"enum": ["tests.blocks.test_plain:Kind", "WORD"]},
+    {"attributes": "ab"},
+    {"method": ["ab", "encode"]},
+    {"method": [[], "append"]},
+    {"method": [{"dict": []}, "update"]},
+    {"partial": [{"function": "builtins:type"}, ["X"], []]},
+    {"partial": [{"partial": [{"function": "builtins:type"}, [], []]}, ["X"], []]},
+    {"partial": [{"function": "builtins:str"}, [], [["encoding", "utf-8"]]]},
+    {"partial": [{"function": "numpy:add"}, [1], [["out", 2]]]},
+    {"partial": [{"function": "builtins:int"}, [], [["file", 2]]]},
+    {"pattern": ["a", 128]},
+    {"range": [0, 10**12, 1]},
+    {"number": ["O", 1]},
+    {"type": [-1, "float32"]},
+    {"type": "x"},
+    {"tuple": {"tuple": []}},
+    {"list": []},
+]
+
+
+def test_other_data_are_refused():
+    for data in OTHER_DATA:
+        with pytest.raises((ModelError, fb.errors.BlockTypeError)):
+            from_data(data, Store())
 
 
 def test_no_array_is_written_to():
@@ -182,13 +181,13 @@ def test_no_array_is_written_to():
             from_data({"partial": [take, arguments, words]}, store)
 
 
-@pytest.mark.parametrize("kind", READERS)
-@pytest.mark.parametrize("content", [None, 3, "x", [], {}, [1, 2, 3, 4], ["a", {}], [[1]], {"tuple": [[]]}])
-def test_content_of_another_form_raises_an_ordinary_exception(kind, content):
-    try:
-        from_data({kind: content}, Store())
-    except Exception as error:  # noqa: BLE001 - `plain` makes one of ours of any
-        assert not isinstance(error, AssertionError)
+def test_content_of_another_form_raises_an_ordinary_exception():
+    for kind in READERS:
+        for content in (None, 3, "x", [], {}, [1, 2, 3, 4], ["a", {}], [[1]], {"tuple": [[]]}):
+            try:
+                from_data({kind: content}, Store())
+            except Exception as error:  # noqa: BLE001 - `plain` makes one of ours of any
+                assert not isinstance(error, AssertionError)
 
 
 def test_sets_are_written_in_one_order():

@@ -32,41 +32,6 @@ def structure(x):
     return tuple(map(structure, x)) if isinstance(x, tuple) else str(x.type) if isinstance(x, Node) else x
 
 
-@pytest.mark.parametrize(
-    ("block", "example", "right"),
-    [
-        (V, [1, 2], ("float32[2]",)),
-        (fb.Record((V, fb.Scalar("int32"))), [[1, 2], 3], ("float32[2]", "int32")),
-        (
-            fb.Record((V, (V, (V,)))),
-            [[1, 2], [[1, 2], [[1, 2]]]],
-            ("float32[2]", ("float32[2]", ("float32[2]",))),
-        ),
-        (fb.AllOf(V), [1, 2], ("float32[2]",)),
-        (fb.AllOf(V, fb.Void(), fb.AllOf()), [1, 2], ("float32[2]", None, None)),
-        (fb.AllOf(V, fb.AllOf(fb.Void())), [1, 2], ("float32[2]", (None,))),
-        (fb.Map(V), [[1, 2]], ("float32[2]",)),
-        (fb.Map(fb.AllOf(V, fb.Void())), [[1, 2]], ("float32[2]", None)),
-        (fb.AllOf(fb.Map(V), fb.GetItem(0) >> V), [[1, 2]], ("float32[2]", "float32[2]")),
-    ],
-)
-def test_a_tuple_is_spread_over_the_arguments(block, example, right):
-    assert structure(given(block, example)) == right
-
-
-def test_a_result_may_be_a_tensor_or_a_nest_of_tuples_and_lists():
-    block = V >> fb.Function(lambda x: [x, (x * 2, [x + 1])])
-    a, (b, (c,)) = block.eval([1, 2])
-    assert [a.tolist(), b.tolist(), c.tolist()] == [[1.0, 2.0], [2.0, 4.0], [2.0, 3.0]]
-    assert (V >> fb.Function(lambda x: ((), [x])) >> fb.GetItem(0)).eval([1, 2]) == ()
-
-
-def test_a_function_may_return_what_it_is_given_or_what_is_the_same_for_all():
-    weight = fb.Parameter(TensorType((2,)), [3.0, 4.0], "w")
-    block = V >> fb.Function(lambda x: (x, weight, np.float32([5, 6]), ops.batched(7.0), np.int32(8)))
-    assert [x.tolist() for x in block.eval([1, 2])] == [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], 7.0, 8]
-
-
 def test_arrays_parameters_numbers_and_layers_may_be_used_inside():
     weight = fb.Parameter(TensorType((2,)), [3.0, 4.0], "w")
     layer = fb.Linear(1, init="ones")
@@ -116,13 +81,6 @@ def test_a_function_that_does_not_fit_is_refused(fn, match):
     with pytest.raises(BlockTypeError, match=match) as caught:
         fb.Record({"x": V >> fb.Function(fn)})
     assert caught.value.where.startswith("Vector(2, 'float32') >> Function(")
-
-
-@pytest.mark.parametrize("axis", [0, -1])
-def test_concat_joins_along_an_axis_and_takes_scalars_for_vectors(axis):
-    block = fb.Record((fb.Scalar(), V, fb.Scalar())) >> fb.Concat(axis)
-    assert block.eval([1, [2, 3], 4]).tolist() == [1.0, 2.0, 3.0, 4.0]
-    assert (fb.Record((fb.Scalar(),)) >> fb.Concat(axis)).eval([1]).tolist() == [1.0]
 
 
 def test_concat_flattens_nested_tuples_when_asked():

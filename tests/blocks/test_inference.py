@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.blocks.block import infer
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.inference import UnknownTypeError, pattern, renewed, specimen
-from foldbatch.blocks.values import Object, Repeated, Sequence, type_of
+from foldbatch.blocks.inference import UnknownTypeError
+from foldbatch.blocks.values import Object
 from foldbatch.errors import BlockTypeError
-from foldbatch.model.wires import Flow
-from foldbatch.static.graph import constant, input_node
-from foldbatch.static.op import ragged
 from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType
 
 FLOAT, ROW = TensorType(()), TensorType((2,))
@@ -30,115 +26,6 @@ TYPES = [
     BroadcastType(TupleType((ROW, VOID))),
     TupleType((SequenceType(SequenceType(ROW)), BroadcastType(OBJECT))),
 ]
-
-
-@pytest.mark.parametrize("type_", TYPES, ids=str)
-def test_a_specimen_is_of_its_type(type_):
-    builder = Builder.scratch("root")
-    a, b = specimen(builder, type_), specimen(builder, type_)
-    assert type_of(a) == type_of(b) == type_
-    assert pattern(a) == pattern(b)
-
-
-def test_specimens_are_told_apart():
-    builder = Builder.scratch("root")
-    assert specimen(builder, ROW) is not specimen(builder, ROW)
-    assert specimen(builder, OBJECT) != specimen(builder, OBJECT)
-
-
-@pytest.mark.parametrize("type_", [t for t in TYPES if "[" not in str(t).replace("float32[2]", "")], ids=str)
-def test_a_renewed_value_has_the_pattern_of_the_old_one(type_):
-    builder = Builder.scratch("root")
-    value = specimen(builder, type_)
-    assert pattern(value) is not None
-    assert pattern(renewed(builder, value)) == pattern(value)
-
-
-def test_patterns_tell_apart_what_blocks_can():
-    number, row = input_node(FLOAT), input_node(ROW)
-    values = [
-        None,
-        (),
-        number,
-        row,
-        constant(np.zeros(2, "float32")),
-        Object("x"),
-        (row,),
-        (row, None),
-        Repeated(row),
-    ]
-    patterns = [pattern(value) for value in values]
-    assert len(set(patterns)) == len(values)
-    assert pattern((Object("a", ("[0]",)), input_node(ROW))) == pattern((Object("b"), row))
-
-
-def test_what_has_an_axis_of_its_own_has_no_pattern():
-    ragged_row = input_node(ROW, ragged("s"))
-    sequence = Sequence("s", ROW, (Flow(),))
-    for value in (ragged_row, sequence):
-        for whole in (value, (value, None), Repeated(value)):
-            assert pattern(whole) is None
-
-
-@pytest.mark.parametrize(
-    ("block", "reads", "yields"),
-    [
-        (ONE, "object", "float32"),
-        (fb.Identity(), None, None),
-        (fb.Void(), "void", "void"),
-        (fb.Identity() >> ONE, "object", "float32"),
-        (fb.Pipe(), None, None),
-        (fb.GetItem("a"), "object", "object"),
-        (fb.GetItem(0), None, None),
-        (fb.GetItem(0) >> ONE, None, None),  # of an object, or of a tuple
-        (fb.OneHot(3) >> fb.Function(lambda x: (x, x[0])), "object", "(float32[3], float32)"),
-        (fb.Map(ONE), "object", "[float32, ...]"),
-        (fb.Map(fb.Identity()), None, None),
-        (fb.Map(ONE) >> fb.NGrams(2), "object", "[(float32, float32), ...]"),
-        (fb.Map(ONE) >> fb.Reduce(fb.Function(ops.add)), "object", "float32"),
-        (
-            fb.Map(ONE) >> fb.RNN(fb.Function(lambda x, h: (x, h)), fb.Zeros(2)),
-            "object",
-            "([float32, ...], float32[2])",
-        ),
-        (ONE >> fb.Broadcast(), "object", "repeat(float32)"),
-        (fb.Record({"a": ONE, "b": fb.Void()}), "object", "(float32, void)"),
-        (fb.Record((ONE, fb.Map(ONE))), "object", "(float32, [float32, ...])"),
-        (fb.Record((ONE, fb.Identity())), None, None),
-        (fb.AllOf(ONE, fb.Identity()), "object", "(float32, object)"),
-        (fb.AllOf(fb.Void(), fb.Zeros(2)), "void", "(void, float32[2])"),
-        (fb.OneOf(len, {1: ONE, 2: np.float32(1)}), "object", "float32"),
-        (fb.OneOf(fb.Identity(), {1: ONE}), None, None),
-        (fb.Optional(fb.Map(ONE)), "object", "[float32, ...]"),
-        (fb.ForwardDeclaration(2, (3, "int32"))(), "float32[2]", "(float32[3], int32)"),
-        (fb.ForwardDeclaration()(), "object", None),
-        (ONE >> fb.Metric("m"), "object", "void"),
-        (fb.Linear(3), None, None),
-        (fb.Vector(2) >> fb.Linear(3), "object", "float32[3]"),
-        (fb.FromTensor(fb.Parameter(ROW, 0.0, "w")), "void", "float32[2]"),
-    ],
-    ids=repr,
-)
-def test_types_that_are_known_of_a_block_alone(block, reads, yields):
-    assert [None if t is None else str(t) for t in (block.input_type, block.output_type)] == [reads, yields]
-
-
-def test_what_is_known_of_a_block_is_not_found_out_again():
-    """However often it is put into others: 2**8 places here."""
-    calls = []
-    block = fb.Vector(2) >> fb.Function(lambda x: calls.append(x) or x)
-    for _ in range(8):
-        block = fb.AllOf(block, block) >> fb.GetItem(0)
-    assert str(block.output_type) == "float32[2]"
-    assert len(calls) == 1
-
-
-def test_a_block_is_looked_at_for_every_kind_of_input():
-    seen = []
-    note = fb.Function(lambda x: seen.append(str(x.type)) or x)
-    for before in (ONE, fb.Vector(2), ONE, fb.Scalar("int32"), fb.Vector(2)):
-        assert (before >> note).output_type == before.output_type
-    assert seen == ["float32", "float32[2]", "int32"]
 
 
 def test_an_ill_typed_block_stays_ill_typed():

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExampleTypeError
-from foldbatch.trees import Tree
 from tests.blocks.results import BACKENDS
-from tests.knobs import knobs
 
 ONE = fb.Scalar()
 ADD = fb.Function(lambda a, b: a + b)
@@ -52,44 +49,11 @@ def net(memo: bool | None) -> fb.Block:
 
 
 @pytest.mark.parametrize("backend", ["numpy", *BACKENDS])
-@pytest.mark.parametrize(
-    "options", [{}, {"layout": "producer", "share": None}, {"policy": "by_agenda"}], ids=str
-)
-def test_gradients_are_those_of_the_unfolded_example(backend, options):
-    shared, other = [1, 2], [3, 1]
-    for part in (other, 4, shared):
-        shared = [shared, [part, shared]]
-    examples = [shared, [other, shared], 5]
-    once, often = (fb.compile(net(memo), backend, **knobs(options)) for memo in (None, False))
-    for name, value in once.params.items():
-        often.params[name] = value
-    assert once.describe(examples).calls < often.describe(examples).calls / 2
-    (loss, gradients), (right, expected) = (p.value_and_grad(examples) for p in (once, often))
-    assert loss == pytest.approx(right, rel=1e-5)
-    for name, gradient in gradients.items():
-        values = [g.dense() if isinstance(g, fb.params.SparseRows) else g for g in (gradient, expected[name])]
-        np.testing.assert_allclose(*values, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("backend", ["numpy", *BACKENDS])
 def test_sixty_levels_of_twice_the_same_are_sixty_calls(backend):
     program = fb.compile(sum_of() >> fb.AllOf(fb.Identity(), fb.Loss()), backend)
     example = doubled(60, 1.0)
     assert program.describe([example]).calls == 60 + 2 + 1  # a scalar has no identity; and the loss
     assert program.value_and_grad([example])[0] == 2.0**60
-
-
-def test_what_an_example_holds_once_is_as_ever():
-    rng = np.random.default_rng(0)
-
-    def nested(size: int) -> Any:
-        left = int(rng.integers(1, size)) if size > 1 else 0
-        return [nested(left), nested(size - left)] if left else int(rng.integers(5))
-
-    examples = [nested(20) for _ in range(5)]
-    traces = [fb.compile(sum_of(memo), "reference")._trace_all(examples) for memo in (None, False, True)]
-    for one, other, third in zip(*traces, strict=True):
-        assert one.packed.tolist() == other.packed.tolist() == third.packed.tolist()
 
 
 COUNTED = {
@@ -173,41 +137,6 @@ def test_objects_made_on_the_way_are_not_taken_for_each_other():
     total.resolve_to(fb.OneOf(lambda x: min(len(x), 2), {1: fb.GetItem(0) >> ONE, 2: pair}))
     numbers = list(range(150))
     assert float(total().eval(numbers)) == sum(numbers)
-
-
-def test_trees_and_values_are_visited_at_each_place():
-    tree, word = Tree.from_nested(("S", ("A", "x"), ("B", "y"))), "word"
-    visit = fb.ForwardDeclaration(output_type="float32", name="visit", memo=True)
-    visit.resolve_to(
-        fb.OneOf(is_list, {True: fb.Map(visit()) >> fb.Sum(), False: fb.FromTensor(1.0) >> LOSS})
-    )
-    program = fb.compile(visit(), "reference")
-    for part in (tree, tree[0], word, 1, 2.5, None, True, b"x", np.float32(1)):
-        assert program.run([[part, part, part]], losses=True).loss == 3.0
-    part = {"a": 1}
-    assert program.run([[part, part, part]], losses=True).loss == 1.0
-
-
-def test_a_declaration_that_does_not_recur_has_a_memo_if_asked():
-    for memo, calls in ((None, 4), (True, 2)):
-        square = fb.ForwardDeclaration(output_type="float32", name="square", memo=memo)
-        square.resolve_to(fb.GetItem("x") >> ONE >> fb.Function(lambda x: x * x))
-        program = fb.compile(fb.Map(square()) >> fb.Sum(), "reference")
-        part = {"x": 2}
-        assert float(program.run([[part] * 3])[0]) == 12.0
-        assert program.describe([[part] * 3]).calls == calls
-
-
-def test_declarations_that_call_each_other_share_what_both_reach():
-    plus = fb.ForwardDeclaration(output_type="float32", name="plus")
-    times = fb.ForwardDeclaration(output_type="float32", name="times")
-    plus.resolve_to(fb.OneOf(is_list, {False: ONE, True: (times(), times()) >> ADD}))
-    product = (plus(), plus()) >> fb.Function(lambda a, b: ops.tanh(a * b))
-    times.resolve_to(fb.OneOf(is_list, {False: ONE, True: product}))
-    program = fb.compile(plus(), "reference")
-    example = doubled(9, 1)
-    assert program.describe([example]).calls == 9 + 2
-    assert float(program.run([example])[0]) == pytest.approx(float(program.run([unfolded(example)])[0]))
 
 
 def test_an_error_in_a_shared_part_names_the_first_way_to_it():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 import foldbatch as fb
@@ -15,38 +14,11 @@ ONE = fb.Scalar()
 ADD = fb.Function(lambda a, b: a + b)
 
 
-def test_a_loss_of_a_constant_counts_once_for_each_visit():
-    program = fb.compile(fb.Map(fb.FromTensor(0.5) >> fb.Loss()))
-    assert program.run([[1, 2], [], [3]], losses=True).loss == 1.5
-
-
-def test_a_loss_is_weighed_with_its_gradient():
-    w = fb.Parameter([], init=2.0, name="w")
-    both = fb.AllOf(fb.Loss("a", weight=0.5), fb.Loss("b"), fb.Loss("c", 0))
-    program = fb.compile(ONE >> fb.Function(lambda x: w * x) >> both)
-    losses = program.run([1, 3], losses=True).losses
-    assert {name: float(loss) for name, loss in losses.items()} == {"a": 4.0, "b": 8.0, "c": 0.0}
-    loss, gradients = program.value_and_grad([1, 3])
-    assert (float(loss), float(gradients["w"])) == (12.0, 6.0)
-
-
 def test_the_weight_of_a_loss_is_a_finite_number():
     assert repr(fb.Loss("a", 2)) == "Loss('a', 2)"
     for weight in (math.nan, math.inf, "much", None, True):
         with pytest.raises(BlockValueError, match="^Loss weight: expected a finite number, found "):
             fb.Loss(weight=weight)
-
-
-def test_a_metric_collects_every_visit_of_the_batch_in_order():
-    block = fb.Map({"x": fb.Vector(2) >> fb.Metric("m"), "y": fb.Identity()})
-    results = fb.compile(block).run(
-        [[{"x": [1, 2], "y": 0}], [], [{"x": [k, 0], "y": 0} for k in (3, 4)]], metrics=True
-    )
-    metric = results.metrics["m"]
-    assert metric.values.tolist() == [[1.0, 2.0], [3.0, 0.0], [4.0, 0.0]]
-    assert metric.examples.tolist() == [0, 2, 2]
-    assert metric.nodes.tolist() == [0, 0, 1]
-    assert metric.labels is None
 
 
 def test_labels_are_any_objects_and_stay_with_their_values():
@@ -85,51 +57,6 @@ OPTIONS = [
     {"share": "subtrees"},
     {"backend": "reference"},
 ]
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize(
-    ("block", "right"),
-    [
-        (fb.AllOf(fb.GetItem(0) >> ONE >> fb.Metric("m"), NESTED), [1, 2, 3]),
-        (fb.AllOf(NESTED, fb.GetItem(0) >> ONE >> fb.Metric("m")), [2, 3, 1]),
-        (fb.AllOf(fb.FromTensor(np.float32(9)) >> fb.Metric("m"), NESTED), [9, 2, 3]),
-        (fb.AllOf(fb.GetItem(0) >> ONE >> KEPT, NESTED, fb.GetItem(0) >> ONE >> KEPT), [1, 2, 3, 1]),
-        (  # two before and two behind a choice, of which the last is computed last
-            fb.AllOf(
-                fb.GetItem(0) >> ONE >> KEPT >> fb.Function(lambda x: x + 4) >> KEPT,
-                fb.OneOf(len, {2: NESTED, 3: NESTED}),
-                fb.GetItem(0) >> ONE >> fb.Function(lambda x: x + 5) >> fb.Metric("m"),
-                fb.GetItem(1) >> fb.Map(ONE) >> fb.Sum() >> fb.Metric("m"),
-            ),
-            [1, 5, 2, 3, 6, 5],
-        ),
-        (  # an element's own, then what is nested in it, one after the other
-            fb.GetItem(1)
-            >> fb.Map(
-                fb.AllOf(ONE >> KEPT, fb.InputTransform(range) >> fb.Map(ONE >> fb.Metric("m")), ONE >> KEPT)
-            ),
-            [2, 0, 1, 2, 3, 0, 1, 2, 3],
-        ),
-        (
-            fb.AllOf(
-                fb.GetItem(0) >> ONE >> KEPT,
-                fb.GetItem(1) >> fb.Optional(fb.Map(ONE) >> fb.Fold(ADD >> KEPT, fb.Zeros([])) >> KEPT),
-            ),
-            [1, 2, 5, 5],
-        ),
-        (fb.GetItem(1) >> fb.Map(ONE >> KEPT) >> fb.Reduce(ADD >> KEPT) >> KEPT, [2, 3, 5, 5]),
-    ],
-)
-def test_a_metrics_values_are_in_the_order_of_visits(block, right, options):
-    """However many cells collect under one name, and whenever these are called."""
-    program = fb.compile(block, **knobs(options))
-    metric = program.run([[1, [2, 3]]] * 3, metrics=True).metrics["m"]
-    assert metric.values.tolist() == right * 3
-    assert metric.examples.tolist() == [0] * len(right) + [1] * len(right) + [2] * len(right)
-    assert metric.nodes.tolist() == list(range(len(right))) * 3
-    assert program.run(program.prepare([[1, [2, 3]]]), metrics=True).metrics["m"].values.tolist() == right
-    assert [float(x) for x in block.eval([1, [2, 3]])[1]["m"]] == right
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

@@ -12,22 +12,13 @@ from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.pruning import pruned
 from foldbatch.blocks.tracing import (
-    Append,
     Apply,
-    Assign,
     Blame,
-    Branch,
-    Case,
     Constant,
-    Count,
     Expression,
-    Invoke,
-    Listed,
-    Loop,
     Read,
     Return,
     Statement,
-    Tuple,
 )
 from foldbatch.blocks.values import Terminal
 from foldbatch.scheduler.policies import find_policy
@@ -79,113 +70,6 @@ def result(*values: Expression) -> Return:
     return Return(NOBODY, values)
 
 
-def test_what_nobody_uses_is_left_out():
-    root = function("root", "x0", item("a", "x0", "a"), fn("f", "b", "a"), item("c", "x0", "c"), result("c"))
-    assert written(root) == {"root": ["c = x0['c']", "return (c,)"]}
-
-
-def test_of_a_parallel_assignment_parts_stay():
-    made = [fn(name, target, "x0") for name, target in (("f", "a"), ("g", "b"), ("h", "c"))]
-    several = Assign(NOBODY, ("p", "q", "r"), Tuple(("c", "a", "b")))
-    found = written(function("root", "x0", *made, several, result("p", "r")))["root"]
-    assert found == ["b = g(x0)", "c = h(x0)", "p, r = (c, b)", "return (p, r)"]
-    found = written(function("root", "x0", *made, several, result("q")))["root"]
-    assert found == ["a = f(x0)", "q = a", "return (q,)"]
-
-
-def test_a_loop_stays_with_what_is_used_of_it():
-    lists = [Assign(NOBODY, (name,), Listed(())) for name in ("some", "none")]
-    body = (
-        item("a", "item", 0),
-        Append(NOBODY, "some", "a"),
-        item("b", "item", 1),
-        Append(NOBODY, "none", "b"),
-    )
-    loops = (
-        Loop(NOBODY, "i", "item", "x0", body),
-        Loop(NOBODY, "j", "other", "none", (fn("check", None, "other"),)),
-    )
-    assert written(function("root", "x0", *lists, *loops, result("some")))["root"] == [
-        "some = []",
-        "for i, item in enumerate(x0):",
-        "    a = item[0]",
-        "    some.append(a)",
-        "return (some,)",
-    ]
-
-
-def test_a_chain_of_cases_stays_or_goes_whole():
-    cases = (
-        (item("a", "x0", 0),),
-        (item("a", "x0", 1), item("b", "x0", 2)),
-        (fn("refuse", None, "key"),),
-    )
-    chosen = Branch(NOBODY, Case("case", Constant("index", {}), "key"), cases)
-    start = (fn("fn", "key", "x0"), chosen)
-    assert written(function("root", "x0", *start, result("x0")))["root"] == ["return (x0,)"]
-    assert written(function("root", "x0", *start, result("b")))["root"] == [
-        "key = fn(x0)",
-        "case = index.get(key, 2)",
-        "if case == 0:",
-        "    pass",
-        "elif case == 1:",
-        "    b = x0[2]",
-        "else:",
-        "    refuse(key)",
-        "return (b,)",
-    ]
-
-
-def test_a_check_stays_where_what_it_looks_at_does():
-    checks = [fn("check", None, name) for name in "ab"]
-    body = (item("a", "x0", 0), checks[0], item("b", "x0", 1), checks[1], result("b"))
-    assert written(function("root", "x0", *body))["root"] == ["b = x0[1]", "check(b)", "return (b,)"]
-
-
-def test_arguments_and_results_of_calls_count_one_by_one():
-    parts = (item("a", "x0", 0), item("b", "x0", 1))
-    f = function("f", "x0 x1", fn("fn", "c", "x1"), result("x0", "c"))
-    first, second, third = (
-        Invoke(NOBODY, tuple(results), "f", tuple(arguments))
-        for results, arguments in (("pq", ("a", "b")), ("rs", ("x0", "b")), ("tu", ("b", "a")))
-    )
-    found = written(function("root", "x0", *parts, first, second, third, result("p", "s")), f)
-    assert found["root"] == [
-        "a = x0[0]",
-        "b = x0[1]",
-        "p, q, = f(a, b, left - 1)",
-        "r, s, = f(x0, b, left - 1)",
-        "return (p, s)",
-    ]
-    assert found["f"] == ["c = fn(x1)", "return (x0, c)"]
-    unused = Invoke(NOBODY, (), "g", ("b",))
-    found = written(
-        function("root", "x0", *parts, first, unused, result("p")), f, function("g", "x0", result())
-    )
-    assert found == {
-        "root": ["a = x0[0]", "p, q, = f(a, None, left - 1)", "return (p,)"],
-        "f": ["return (x0, None)"],
-    }
-
-
-def test_a_function_that_collects_is_called_for_that():
-    f, g = (function(name, "x0", Append(NOBODY, f"nodes{i}", "x0"), result()) for i, name in enumerate("fg"))
-    start = (
-        Assign(NOBODY, ("mark",), Count("nodes0")),
-        *(Invoke(NOBODY, (), name, ("x0",)) for name in "fg"),
-        fn("cut_off", "list1", "nodes0", "mark", changed="nodes0"),
-    )
-    found = written(function("root", "x0", *start, result("list1")), f, g)
-    assert found["root"] == [
-        "mark = len(nodes0)",
-        "f(x0, left - 1)",
-        "list1 = cut_off(nodes0, mark)",
-        "return (list1,)",
-    ]
-    assert list(found) == ["root", "f"]
-    assert written(function("root", "x0", *start, result("x0")), f, g) == {"root": ["return (x0,)"]}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Doubled(Statement):
     """A kind of statement that pruning has never heard of."""
@@ -206,14 +90,6 @@ def test_a_new_kind_of_statement_is_pruned_as_any():
     body = (item("a", "x0", 0), item("b", "x0", 1), Doubled(NOBODY, "c", "a"), Doubled(NOBODY, "d", "b"))
     (root,) = pruned([function("root", "x0", *body, result("d"))], {})
     assert root.body[:2] == body[1::2]
-
-
-def test_lines_keep_what_errors_say_of_them():
-    block = fb.Record({"y": LOSS, "x": fb.InputTransform(lambda x: 1 / x) >> fb.Scalar()}) >> fb.GetItem(1)
-    with pytest.raises(
-        fb.errors.ExampleError, match=r"model\['x'\] InputTransform.* at example 0 \['x'\]: .*Zero"
-    ):
-        fb.compile(block, "numpy").run([{"x": 0}])
 
 
 # -- blocks

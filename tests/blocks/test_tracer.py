@@ -172,7 +172,7 @@ def test_data_nested_100_000_deep_runs_and_is_differentiated(make, is_node):
 @pytest.mark.parametrize(("make", "is_node"), DESCENTS[1:], ids=["list"])
 def test_tracing_deep_data_takes_a_few_hundred_bytes_a_level(make, is_node):
     """While it runs; what is left of it is a few numbers a call."""
-    length = 20_000
+    length = 5_000
     example, program = make(length), fb.compile(descent_of(is_node), backend="reference")
     program.prepare([make(2)])
     tracemalloc.start()

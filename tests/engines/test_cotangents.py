@@ -61,9 +61,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "held", "cotangent", "right"), CASES, ids=str)
-def test_a_value_has_the_cotangent_that_stands_where_it_does_in_the_result(type_, held, cotangent, right):
-    assert pairs(type_, held, cotangent) == right
+def test_a_value_has_the_cotangent_that_stands_where_it_does_in_the_result():
+    for type_, held, cotangent, right in CASES:
+        assert pairs(type_, held, cotangent) == right
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -109,11 +109,11 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("type_", "held", "cotangent", "error", "message"), WRONG, ids=str)
-def test_what_does_not_fit_is_told_with_its_place_and_what_to_do(type_, held, cotangent, error, message):
-    with pytest.raises(ExampleError, match=f"^{re.escape(message)}$") as caught:
-        list(numbered(type_, iter(held), cotangent, "here"))
-    assert type(caught.value) is error
+def test_what_does_not_fit_is_told_with_its_place_and_what_to_do():
+    for type_, held, cotangent, error, message in WRONG:
+        with pytest.raises(ExampleError, match=f"^{re.escape(message)}$") as caught:
+            list(numbered(type_, iter(held), cotangent, "here"))
+        assert type(caught.value) is error
 
 
 # -- of a batch

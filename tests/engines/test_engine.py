@@ -29,10 +29,9 @@ from foldbatch.engines.engine import (
     choose_engine,
     choose_launch,
     load_engine,
-    planning_arithmetic,
 )
 from foldbatch.errors import BackendError, UnknownNameError
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.scheduler.arithmetic import Arithmetic
 from tests.engines.cuda.emulated import gpu_answers
 from tests.programs import BlockProgram, programs
 from tests.programs.comparing import assert_meant, assert_same, gradients_of, many
@@ -87,19 +86,6 @@ def test_every_engine_runs_a_model_both_ways(name: str) -> None:
             np.testing.assert_allclose(gradients["bias"], 2 * right.sum(axis=0))
         assert run.launches >= 0
         assert engine.nbytes(ready) >= 0
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_values_that_were_fetched_are_the_callers(name: str) -> None:
-    """The next batch does not change them."""
-    program = fb.compile(model(), "numpy", threads=1)
-    engine = load_engine(name, program.model)
-    memory, batch = engine.memory(), fb.program.schedule(program, BATCH)
-    (first, *_) = engine.forward(engine.ready(batch, training=False), batch.feeds, memory).fetch([0])
-    kept = first.copy()
-    other = fb.program.schedule(program, [[[9.0, 9.0, 9.0]]])
-    engine.forward(engine.ready(other, training=False), other.feeds, memory)
-    np.testing.assert_array_equal(first, kept)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -312,15 +298,6 @@ def test_a_toy_engine_is_lawful(program: BlockProgram) -> None:
     assert gradients.keys() == right.keys()
     for name in gradients:
         assert_same(gradients[name], right[name])
-
-
-def test_the_host_of_a_device_plans_with_compiled_loops_where_there_are_some(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if find_spec("llvmlite") is not None:
-        assert planning_arithmetic("cuda") is not NUMPY
-    monkeypatch.setattr(engines, "_works", lambda name: False)
-    assert planning_arithmetic("cuda") is NUMPY
 
 
 def test_ways_to_launch_are_of_backends_that_have_several(monkeypatch: pytest.MonkeyPatch) -> None:

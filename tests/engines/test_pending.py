@@ -59,15 +59,15 @@ LOOKS = {
 }
 
 
-@pytest.mark.parametrize(("look", "expected"), LOOKS.values(), ids=LOOKS)
-def test_who_looks_reads_it_once(look, expected):
-    reading = Reading()
-    number = pending(reading)
-    assert isinstance(number, numbers.Real)
-    assert reading.count == 0
-    assert look(number) == expected
-    assert look(number) == expected
-    assert reading.count == 1
+def test_who_looks_reads_it_once():
+    for look, expected in LOOKS.values():
+        reading = Reading()
+        number = pending(reading)
+        assert isinstance(number, numbers.Real)
+        assert reading.count == 0
+        assert look(number) == expected
+        assert look(number) == expected
+        assert reading.count == 1
 
 
 def test_arithmetic_reads_nothing():

@@ -44,14 +44,6 @@ def test_bytes_are_those_of_this_batch() -> None:
     assert program.describe(small).buffer_bytes == before
 
 
-def test_cells_that_differ_in_parameters_only_have_one_form() -> None:
-    program = fb.compile(_labelled(4) >> fb.Linear(3), "numpy")
-    forms = {cell.name: cell.form for cell in program.describe([(0, None)]).cells}
-    assert len({forms[f"tree.case({k})"] for k in (1, 2, 3)}) == 1
-    assert forms["tree.case(0)"] is None
-    assert forms["model"] not in (None, forms["tree.case(1)"])
-
-
 def test_other_options_are_run_and_counted() -> None:
     """What `compile` would have done with them; parameters and further reports do not change."""
     block = _labelled(3) >> fb.Linear(3)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,90 +11,14 @@ from foldbatch.engines.results import (
     Metrics,
     MetricValues,
     Results,
-    collect_metric,
-    decode,
     join,
-    no_values,
-    walk,
 )
 from foldbatch.engines.visits import InputGradients
 from foldbatch.errors import UnknownNameError
-from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, Type
+from foldbatch.types import OBJECT, TensorType, TupleType
 
 T = TensorType((2,))
 ROW = TupleType((T, OBJECT))
-
-
-def _walked(type_: Type, *held: Any) -> Any:
-    return walk(type_, iter(held), lambda number: f"v{number}")
-
-
-@pytest.mark.parametrize(
-    ("element", "held", "expected"),
-    [
-        (T, [3, 4], ["v3", "v4"]),
-        (T, [], []),
-        (VOID, [(), ()], [None, None]),
-        (TupleType(()), [(), ()], [(), ()]),
-        (ROW, [(3, "x"), (4, (5, 6))], [("v3", "x"), ("v4", (5, 6))]),
-        (TupleType((T,)), [3, 4], [("v3",), ("v4",)]),
-        (TupleType((OBJECT,)), [(1, 2), "x"], [((1, 2),), ("x",)]),
-        (TupleType((VOID, T)), [3], [(None, "v3")]),
-        (SequenceType(T), [[3], []], [["v3"], []]),
-        (TupleType((SequenceType(T), T)), [([3, 4], 5)], [(["v3", "v4"], "v5")]),
-    ],
-    ids=str,
-)
-def test_an_element_is_held_as_what_its_terminals_are(
-    element: Type, held: list[Any], expected: list[Any]
-) -> None:
-    """One terminal stands for itself, be it a tuple of the user's; several are a tuple."""
-    assert _walked(SequenceType(element), held) == expected
-
-
-def test_a_broadcast_repeats_for_ever() -> None:
-    """As itertools does."""
-    found = _walked(BroadcastType(TupleType((T, OBJECT))), 3, "x")
-    assert list(itertools.islice(found, 2)) == [("v3", "x")] * 2
-
-
-def test_decode_fetches_all_values_at_once() -> None:
-    """Numbers are moved by each example's offset; arrays come back in order."""
-    asked: list[list[int]] = []
-
-    def fetch(numbers: list[int]) -> list[Any]:
-        asked.append(numbers)
-        return [np.array(number) for number in numbers]
-
-    type_ = TupleType((T, SequenceType(T)))
-    found = decode(type_, [(1, [0, 2]), (0, [])], [10, 20], fetch)
-    assert asked == [[11, 10, 12, 20]]
-    assert found == [(11, [10, 12]), (20, [])]
-
-
-def _part(values: list[float], calls: list[int], examples: list[int], labels: list[str] | None) -> Any:
-    return np.array(values), np.array(calls), np.array(examples, np.int64), labels
-
-
-def test_metrics_of_several_cells_come_in_order_of_visits() -> None:
-    """Example by example; nodes count from 0 in each."""
-    one = _part([1, 4], [0, 7], [0, 1], ["a", "d"])
-    two = _part([3, 2, 5], [5, 2, 9], [1, 0, 1], None)
-    found = collect_metric([one, two])
-    assert found.values.tolist() == [1, 2, 3, 4, 5]
-    assert found.examples.tolist() == [0, 0, 1, 1, 1]
-    assert found.nodes.tolist() == [0, 1, 0, 1, 2]
-    assert found.labels == ["a", None, None, "d", None]
-    assert len(found) == 5
-
-
-def test_a_metric_never_visited_has_no_values() -> None:
-    """But the right shape."""
-    none = no_values(T, labelled=True)
-    assert none.values.shape == (0, 2)
-    assert (len(none), none.labels) == (0, [])
-    assert no_values(T, labelled=False).labels is None
-    assert len(collect_metric([_part([], [], [], None)])) == 0
 
 
 def _results(items: list[int], values: list[float], examples: list[int], labels: list[str] | None) -> Results:

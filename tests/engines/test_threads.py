@@ -6,46 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from foldbatch.engines import threads
-from foldbatch.scheduler.trace import Trace
-
-
-def _trace(calls: int) -> Trace:
-    return Trace((np.zeros((calls, 1), np.int32),), ((),), (np.zeros(calls, np.int32),), ((),), ((),), calls)
-
-
-@given(st.lists(st.integers(0, 900), min_size=1, max_size=40), st.integers(1, 4))
-def test_split_keeps_the_order_and_is_even(sizes: list[int], parts: int) -> None:
-    """Parts are runs of the batch; none is longer than its share by more than its largest trace."""
-    runs = threads.split([_trace(size) for size in sizes], parts)
-    assert [len(t.calls[0]) for _, run in runs for t in run] == sizes
-    assert [first for first, _ in runs] == list(np.cumsum([0, *(len(run) for _, run in runs[:-1])]))
-    assert all(run for _, run in runs)
-    assert len(runs) <= parts
-    assert max(sum(t.size for t in run) for _, run in runs) <= sum(sizes) / max(1, len(runs)) + 2 * max(sizes)
-
-
-def test_small_batches_stay_whole() -> None:
-    """A part costs more than it saves below a few hundred calls."""
-    assert len(threads.split([_trace(10)] * 20, 4)) == 1
-    assert len(threads.split([_trace(10)] * 200, 4)) == 4
-    assert len(threads.split([_trace(10)] * 200, 4, scale=3)) == 2
-
-
-def test_light_batches_stay_whole() -> None:
-    """Where weights are known, it takes some multiplications too; where no cell has any, calls decide."""
-    traces = [_trace(10)] * 200
-    enough = 4 * threads.MULTIPLICATIONS_PER_PART // 2000
-    assert len(threads.split(traces, 4, [enough])) == 4
-    assert len(threads.split(traces, 4, [enough // 2])) == 2
-    assert len(threads.split(traces, 4, [10])) == 1
-    assert len(threads.split(traces, 4, [0])) == 4
 
 
 def blas() -> list[int]:

@@ -59,8 +59,13 @@ def instance(node, values, owners, call):
     return values[call] if node.axis is CALL else list(values[owners == call])
 
 
-@pytest.mark.parametrize("name, sample", SAMPLES, ids=lambda x: x if isinstance(x, str) else "")
-def test_onnxruntime_computes_what_the_reference_does(name, sample):
+@pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in SAMPLES))
+def test_onnxruntime_computes_what_the_reference_does(name):
+    for sample in (sample for op, sample in SAMPLES if op == name):
+        compare(name, sample)
+
+
+def compare(name, sample):
     own = sample.attrs.get("axis")
     axes = sample.axes or (CALL,) * len(sample.types)
     inputs = [

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 import pytest
 
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.model.drafts import Draft, Feed
-from foldbatch.model.link import link, numbered_sites
+from foldbatch.model.link import link
 from foldbatch.model.model import Model
 from foldbatch.model.wires import Flow
-from foldbatch.scheduler.trace import Operand
 from foldbatch.static.graph import Node, input_node, parameter_node, reachable
-from foldbatch.static.op import ragged
-from foldbatch.static.ops.random import KEY
 from foldbatch.types import VOID, TensorType
 
 V = fb.Vector(2)
@@ -48,52 +44,6 @@ def test_only_the_cell_on_a_cycle_is_recursive_and_components_are_in_order():
     }
     order = sorted(found, key=lambda name: found[name].component)
     assert order == ["tree.case(False)", "tree.case(True)", "model"]
-
-
-def test_declarations_that_refer_to_each_other_are_one_component():
-    plus = fb.ForwardDeclaration(output_type=2, name="plus")
-    times = fb.ForwardDeclaration(output_type=2, name="times")
-    plus.resolve_to(fb.OneOf(len, {1: fb.GetItem(0) >> V, 2: fb.Record((times(), times())) >> ADD}))
-    times.resolve_to(
-        fb.OneOf(
-            len, {1: fb.GetItem(0) >> V, 2: fb.Record((plus(), plus())) >> fb.Function(lambda a, b: a * b)}
-        )
-    )
-    recursive = [cell for cell in linked(plus()).signatures if cell.recursive]
-    assert [cell.name for cell in recursive] == ["times.case(2)", "plus.case(2)"]
-    assert len({cell.component for cell in recursive}) == 1
-
-
-def test_what_the_data_recurs_through_alone_is_not_recursive():
-    """A list of words inside a list: the call goes round, but no tensor does."""
-    visit = fb.ForwardDeclaration(output_type=(None,), name="visit")
-    lossy = fb.GetItem("x") >> V >> fb.Function(ops.sum) >> fb.Loss()
-    visit.resolve_to(
-        fb.OneOf(is_list, {False: lossy >> fb.AllOf(fb.Void()), True: fb.Map(visit()) >> fb.AllOf(fb.Void())})
-    )
-    found = linked(visit())
-    assert [cell.recursive for cell in found.signatures] == [False]
-    program = fb.compile(visit(), "numpy")
-    assert program.run([[{"x": [1, 2]}, [{"x": [3, 4]}, []]]], losses=True).loss == 10.0
-
-
-def test_values_that_may_reach_one_operand_share_an_arena_and_others_do_not():
-    leaf = fb.GetItem("x") >> V
-    model = fb.AllOf(a_tree(leaf, ADD)() >> fb.Linear(2), fb.GetItem(0) >> leaf)
-    found = linked(model)
-    leaf_cell, node, top = found.signatures
-    (state,) = node.outputs
-    assert leaf_cell.outputs == (state,)
-    assert [operand.arena for operand in node.operands] == [state, state]
-    assert state not in top.outputs
-    assert found.arenas[state] == fb.types.TensorType((2,))
-
-
-def test_children_that_a_cell_stacks_are_read_side_by_side():
-    state = fb.AllOf(fb.GetItem("h") >> V, fb.GetItem("c") >> V)
-    tree = a_tree(state, fb.AllOf(fb.Void(), fb.Identity()) >> fb.TreeLSTM(2), of=(2, 2))
-    node = linked(tree() >> fb.GetItem(0)).signatures[1]
-    assert sorted(operand.columns for operand in node.operands) == [(0, 2), (1, 3)]  # both h, both c
 
 
 @pytest.mark.parametrize(
@@ -159,66 +109,9 @@ def chain(*, back: bool) -> list[Draft]:
     return [leaf, node, loss]
 
 
-def test_operands_that_a_cell_joins_are_one_of_several_columns():
-    node = one_by_one(chain(back=True)).signatures[1]
-    assert [(o.columns, o.sequence) for o in node.operands] == [((0, 1), None)]
-    assert node.arguments == 2
-
-
-def test_a_wire_that_holds_a_result_is_an_arena_of_results():
-    drafts = chain(back=True)
-    (wire,) = drafts[1].outputs.values()
-    unread = Flow()
-    model = one_by_one(drafts, [wire, unread])
-    assert model.results == {0, 1}
-    assert model.arenas == (PAIR, TensorType(()))  # nothing is ever written to the second
-
-
-def test_members_of_a_sequence_are_operands_of_their_own():
-    axis = ragged()
-    a, b = input_node(PAIR, axis), input_node(TensorType(()), axis)
-    leaf, each = Draft("leaf", 0), Draft("each", 1)
-    wires = [leaf.output(ops.batched(node))[1] for node in (np.zeros(2, "float32"), np.float32(1))]
-    each.sequences.append((axis, [(a, wires[0]), (b, wires[1])]))
-    each.losses.append(("loss", ops.segment_sum(ops.sum(a) * b)))
-    model = one_by_one([leaf, each])
-    assert model.signatures[1].sequences == (2,)
-    assert [(o.sequence, o.member, o.columns) for o in model.signatures[1].operands] == [
-        (0, 0, ()),
-        (0, 1, ()),
-    ]
-    assert model.signatures[1].operands[0] != Operand(0)
-
-
-def test_what_drafts_say_of_feeds_metrics_and_keys_is_kept():
-    x = input_node(PAIR)
-    draft = Draft("cell", 0, feeds=[(KEY, Feed(KEY.type, "key", "")), (x, Feed(PAIR, "x", ""))], keys=[0])
-    draft.metrics += [("a", ops.sum(x)), ("b", ops.exp(x))]
-    draft.labels.append(1)
-    model = one_by_one([draft])
-    assert model.feeds == (tuple(feed for _, feed in draft.feeds),)
-    assert (model.metrics, model.labels, model.keys) == ((("a", "b"),), ((1,),), ((0,),))
-    assert not model.signatures[0].shareable  # each call draws its own
-
-
-def test_parameters_that_no_cell_reads_are_left_out():
-    drafts = chain(back=True)
-    assert [p.name for p in one_by_one(drafts).parameters] == ["w"]
-
-
 def test_a_bound_on_what_is_kept_is_the_models():
     assert one_by_one(chain(back=True), kept_bytes=0).kept_bytes == 0
     assert one_by_one(chain(back=True)).kept_bytes is None
-
-
-def test_draws_are_numbered_from_none_whatever_was_built_before():
-    """Two drafts built alike draw alike, but two sites of one draw apart."""
-
-    def sites() -> list[int]:
-        x = ops.random((3,), "float32") + ops.random((3,), "float32")
-        return sorted(n.attrs["site"] for n in reachable(numbered_sites([x])) if n.op.name == "random")
-
-    assert sites() == sites() == [0, 1]
 
 
 def test_calls_known_by_integers_may_be_shared():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,10 +11,9 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.engines.engine import ENGINES
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ParameterError, UnknownNameError
 from foldbatch.program.derivatives import dense
-from tests.backends import TESTED, UNFUSED
+from tests.backends import TESTED
 from tests.derivative_checks import (
     assert_hvp,
     assert_input_gradients,
@@ -48,27 +45,6 @@ def test_derivatives_of_any_program_are_exact_and_the_same_in_every_engine(progr
 def test_cotangents_of_results_of_any_program_are_pulled_back_the_same_in_every_engine(program):
     kept_bytes = (None, 0)[program.seed // 2 % 2]
     assert_vjp(compiled(program, TESTED, kept_bytes=kept_bytes), program)
-
-
-@pytest.mark.llvm
-@pytest.mark.skipif(not find_spec("llvmlite"), reason="llvm is not installed")
-@settings(many, max_examples=5)
-@given(programs())
-def test_compiled_loops_pull_cotangents_back(program):
-    assert_vjp(compiled(program, "llvm"), program)
-
-
-@pytest.mark.llvm
-@pytest.mark.skipif(not find_spec("llvmlite"), reason="llvm is not installed")
-@settings(many, max_examples=8)
-@given(programs(dropout=True))
-def test_the_same_holds_of_the_engine_that_walks_launch_tables_in_compiled_code(program):
-    with mock.patch.dict(ENGINES, UNFUSED):
-        engine = compiled(program, "unfused")
-        assert_jvp(engine, program)
-        assert_hvp(engine, program)
-        assert_input_gradients(engine, program)
-        assert_vjp(engine, program)
 
 
 # -- by hand

@@ -17,7 +17,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.arrays import ArrayRun
-from foldbatch.engines.pending import Pending, pending
+from foldbatch.engines.pending import pending
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.errors import (
     BlockTypeError,
@@ -143,23 +143,6 @@ def test_the_same_batch_twice_gives_the_same_bits() -> None:
     assert all(other == found[0] for other in found)
 
 
-def test_float32_models_compute_in_float32() -> None:
-    """Results, metrics and gradients; the loss is a Python float, or one that is read later."""
-    program = fb.compile(_tree_model("float32"))
-    results = program.run(EXAMPLES, **ALL)
-    assert {result.dtype.name for result in results} == {"float32"}
-    assert results.metrics["scores"].values.dtype == np.float32
-    loss, gradients = program.value_and_grad(EXAMPLES)
-    assert {type(loss), type(results.loss)} <= {float, Pending}
-    assert {_dense(g).dtype.name for g in gradients.values()} == {"float32"}
-    exact = fb.compile(_tree_model("float64"))
-    for name in program.params:
-        exact.params[name] = program.params[name]
-    assert exact.params["join.weight"].dtype == np.float64
-    assert {result.dtype.name for result in exact.run(EXAMPLES, **ALL)} == {"float64"}
-    assert loss == pytest.approx(exact.value_and_grad(EXAMPLES)[0], rel=1e-6)
-
-
 def test_results_are_the_callers_own() -> None:
     """Later batches do not write to them, and writing to them changes no later batch."""
     program = fb.compile(_tree_model())
@@ -176,60 +159,7 @@ def test_results_are_the_callers_own() -> None:
 # -- metrics
 
 
-def test_metrics_keep_example_node_and_label() -> None:
-    """In the order of visits: children before parents, example after example."""
-    program = fb.compile(_tree_model())
-    metric = program.run(EXAMPLES[:3], metrics=True).metrics["scores"]
-    assert metric.labels == [
-        "leaf",
-        "leaf",
-        "leaf",
-        "pair",
-        *["leaf"] * 2,
-        "pair",
-        *["leaf"] * 3,
-        *["pair"] * 3,
-    ]
-    assert metric.examples.tolist() == [0, *[1] * 3, *[2] * 9]
-    assert metric.nodes.tolist() == [0, *range(3), *range(9)]
-    assert metric.values.shape == (13, 2)
-    alone = program.run([EXAMPLES[2]], metrics=True).metrics["scores"]
-    np.testing.assert_allclose(metric.values[metric.examples == 2], alone.values, rtol=1e-13)
-
-
-@pytest.mark.parametrize("options", [{}, {"batched": False}, {"backend": "reference"}], ids=str)
-def test_metrics_without_visits_are_empty(options: dict[str, Any]) -> None:
-    """In a batch that never comes by, and in an empty one; labels of others are None where there are none."""
-    seen = fb.Record((fb.Vector(2), fb.Identity())) >> fb.Metric("seen")
-    plain = fb.Vector(2) >> fb.Metric("seen")
-    model = fb.OneOf(type, {tuple: seen, list: plain, int: fb.Void()})
-    program = fb.compile(model, **knobs(options))
-    for batch in ([], [1], [1, 2]):
-        metric = program.run(batch, metrics=True).metrics["seen"]
-        assert (metric.values.shape, metric.labels) == ((0, 2), [])
-    metric = program.run([[1, 2], ([3, 4], "x"), 7, ([5, 6], "y"), [7, 8]], metrics=True).metrics["seen"]
-    assert metric.values.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
-    assert metric.labels == [None, "x", "y", None]
-    assert metric.examples.tolist() == [0, 1, 3, 4]
-
-
 # -- parameters and gradients
-
-
-def test_gradients_bear_the_names_and_shapes_of_the_parameters() -> None:
-    """In their order."""
-    program = fb.compile(_tree_model())
-    assert list(program.params) == [
-        "embedding.weight",
-        "join.weight",
-        "join.bias",
-        "classify.weight",
-        "classify.bias",
-    ]
-    _, gradients = program.value_and_grad(EXAMPLES)
-    assert list(gradients) == list(program.params)
-    for name, gradient in gradients.items():
-        assert _dense(gradient).shape == program.params[name].shape
 
 
 def test_assigning_a_parameter_checks_and_copies() -> None:
@@ -278,28 +208,6 @@ def test_frozen_parameters_have_no_gradient() -> None:
     _, expected = full.value_and_grad(EXAMPLES)
     expected.pop("embedding.weight")
     _same(gradients, expected, rtol=1e-13)
-
-
-def test_a_gradient_is_of_one_kind_whatever_the_batch() -> None:
-    """Sparse also where no row is looked up; an optimizer need not ask."""
-    model = fb.OneOf(
-        type, {int: fb.Scalar("int32") >> fb.Embedding(9, 2), list: fb.Vector(2) >> fb.Linear(2)}
-    )
-    program = fb.compile(model >> fb.Function(lambda h: ops.sum(h * h)) >> fb.Loss())
-    for batch in ([], [1], [[1, 2]], [3, [1, 2]]):
-        _, gradients = program.value_and_grad(batch)
-        sparse = {name: isinstance(gradient, fb.params.SparseRows) for name, gradient in gradients.items()}
-        assert sparse == {"embedding.weight": True, "linear.weight": False, "linear.bias": False}
-        assert _dense(gradients["embedding.weight"]).shape == (9, 2)
-
-
-def test_a_model_without_loss_has_zero_gradients() -> None:
-    """And no backward kernels."""
-    program = fb.compile(fb.Vector(3) >> fb.Linear(2))
-    loss, gradients = program.value_and_grad([[1, 2, 3]])
-    assert loss == 0.0
-    assert not any(_dense(g).any() for g in gradients.values())
-    assert program.describe([[1, 2, 3]]).calls_backward == 0
 
 
 def test_one_seed_one_draw() -> None:

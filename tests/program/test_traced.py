@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pytest
 
 import foldbatch as fb
@@ -203,74 +202,6 @@ def test_results_are_the_same_with_plans_and_without(options):
             program.run(trees, losses=True)
     assert all(known.parts is None for known in without._ready.traces._known.values())
     assert all(known.parts is not None for known in program._ready.traces._known.values())
-
-
-def test_a_plan_is_given_back_when_its_tree_dies():
-    program = compiled()
-    trees = [as_tree(x) for x in EXAMPLES]
-    left = [program._ready.traces._left]
-    for tree in trees:
-        for _ in range(2):  # it is paid for once
-            program.run([tree], losses=True)
-        left.append(program._ready.traces._left)
-    del tree
-    assert np.all(np.diff(left) <= -traced.PLAN_BYTES)
-    assert left[1] - left[2] < left[2] - left[3]  # the larger one takes more
-    trees.pop()
-    gc.collect()
-    assert program._ready.traces._left == left[-2]
-    trees.clear()
-    gc.collect()
-    assert program._ready.traces._left == left[0] == traced.PLANNED_BYTES
-
-
-def test_plans_are_kept_while_there_is_room():
-    trees = [as_tree(x) for x in [(1, 2)] * 4]
-    one = traced.PLAN_BYTES + 3 * traced.CALL_BYTES  # a call for each node
-    with mock.patch.object(traced, "PLANNED_BYTES", 2 * one + one // 2):
-        program = compiled()
-
-    def planned() -> list[bool]:
-        for tree in trees:
-            assert program.run([tree], losses=True) == [1.5]
-        return [program._ready.traces._known[id(tree)].parts is not None for tree in trees]
-
-    assert planned() == [True, True, False, False]
-    del trees[0]
-    gc.collect()
-    assert planned() == [True, True, False]
-
-
-def test_a_plan_that_two_threads_make_is_paid_for_once():
-    """So is one of a tree that another thread traced anew meanwhile."""
-    program, examples = compiled(), [as_tree((1, 2))]
-    plan, calls = program._ready.traces._plan, []
-
-    def nested(traces: Any) -> Any:
-        calls.append(traces)
-        if len(calls) == 1:  # as another thread would
-            program.run(examples, losses=True)
-        return plan(traces)
-
-    program._ready.traces._plan = nested
-    assert program.run(examples, losses=True) == [1.5]
-    assert len(calls) == 2
-    paid = traced.PLANNED_BYTES - program._ready.traces._left
-    assert paid == traced.PLAN_BYTES + 3 * traced.CALL_BYTES
-    examples.clear()
-    gc.collect()
-    assert program._ready.traces._left == traced.PLANNED_BYTES
-
-
-def test_a_trace_in_place_of_another_gives_the_plan_of_that_one_back():
-    program, tree = compiled(), as_tree((1, 2))
-    program.run([tree], losses=True)
-    assert program._ready.traces._left < traced.PLANNED_BYTES
-    program._ready.traces._remember(
-        tree, program.lowered.tracer.trace(tree)
-    )  # as if two threads had traced it
-    assert program._ready.traces._left == traced.PLANNED_BYTES
-    assert program.run([tree], losses=True) == [1.5]
 
 
 # -- examples prepared and batches planned ahead

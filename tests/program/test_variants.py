@@ -8,7 +8,6 @@ from hypothesis import given, settings
 
 import foldbatch as fb
 from foldbatch.errors import ExampleKeyError, NotAskedError
-from foldbatch.model.model import asides_of
 from tests.backends import TESTED
 from tests.programs import BlockProgram, programs
 from tests.programs.comparing import assert_same, gradients_of, many, metrics_of
@@ -119,38 +118,6 @@ def test_what_was_not_asked_for_says_so(batch):
             _ = program.run(work, losses=True).metrics
         assert results == list(results)
         assert repr(results) == repr(list(results))
-
-
-def test_a_variant_is_built_when_it_is_asked_for():
-    program = fb.compile(model(), TESTED)
-    built = program._variants._built
-    assert list(built) == [frozenset({"losses", "metrics"})]
-    program.value_and_grad(DATA)
-    program.run(program.plan(DATA))
-    program.run(DATA, losses=True, metrics=True)
-    assert len(built) == 1
-    for _ in range(2):
-        program.run(DATA)
-        program.run(DATA, metrics=True)
-    assert [set(asides) for asides in built] == [{"losses", "metrics"}, set(), {"metrics"}]
-    assert [len(v.tracer.model.cells[0].graph.losses) for v in built.values()] == [2, 0, 0]
-
-
-def test_a_model_without_losses_and_metrics_has_one_variant():
-    program = fb.compile(fb.Vector(2) >> fb.Linear(1), TESTED)
-    results = program.run([[1, 2]], losses=True, metrics=True)
-    assert (results.loss, results.losses, dict(results.metrics)) == (0.0, {}, {})
-    program.run([[1, 2]])
-    assert len(program._variants._built) == 1
-    assert asides_of(program.model) == frozenset()
-    assert asides_of(fb.compile(fb.Scalar() >> fb.Metric("m"), TESTED).model) == {"metrics"}
-
-
-def test_prepared_examples_run_beside_others():
-    program = fb.compile(model(), TESTED)
-    mixed = [*program.prepare(DATA[:4]), *DATA[4:]]
-    np.testing.assert_allclose(np.array(program.run(mixed)), np.array(program.run(DATA)))
-    assert program.run(iter(DATA)) == program.run(DATA)
 
 
 # -- steps

@@ -37,8 +37,6 @@ from tests.engines.cuda.test_parts import (  # noqa: F401 - the same tests
 )
 from tests.engines.numpy import launching
 from tests.knobs import knobs
-from tests.programs import drawn
-from tests.programs.comparing import assert_same, gradients_of
 from tests.ptx import NAME, driver
 from tests.ptx.decode import decoded, taken_apart
 from tests.ptx.driver import ARCHITECTURE, ARCHITECTURES, PtxDriver, loaded, ptx_of
@@ -107,28 +105,6 @@ def trained(
     return found, {name: np.array(value) for name, value in program.params.items()}
 
 
-@pytest.mark.parametrize(
-    ("name", "architecture", "way"),
-    [
-        (name, architecture, way)
-        for name in BLOCKS
-        for architecture in ARCHITECTURES
-        for way in WAYS
-        if MANY or name in ("SST Tree-LSTM", "RNTN") or architecture == ARCHITECTURE
-    ],
-)
-def test_models_train_as_by_numpy(name: str, architecture: str, way: str) -> None:
-    block, example = BLOCKS[name]
-    examples = [example(tree) for tree in TREES]
-    right, after = trained(block(), "numpy", examples)
-    with on(architecture), launched(way):
-        found, changed = trained(block(), NAME, examples, launch=way)
-    for one, other in zip(found, right, strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
-    for parameter, value in after.items():
-        np.testing.assert_allclose(changed[parameter], value, rtol=2e-3, atol=2e-4)
-
-
 def test_the_order_of_blocks_and_warps_changes_no_bit() -> None:
     block, example = BLOCKS["tree over BiLSTM"]
     examples = [example(tree) for tree in TREES]
@@ -153,20 +129,6 @@ def test_without_barriers_kernels_of_the_engine_race(name: str) -> None:
         pytest.raises(PtxFaultError, match="race"),
     ):
         trained(block(), NAME, [example(tree) for tree in TREES])
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("number", range(150 if MANY else 6))
-def test_random_programs_are_as_by_numpy(number: int, way: str) -> None:
-    """Programs of float64: losses and gradients."""
-    program = drawn(number, 1_000_000, size=15)
-    right = gradients_of(fb.compile(program.block, "numpy", threads=1), program.examples, 5)
-    with on(ARCHITECTURES[number % 3] if MANY else ARCHITECTURE, number), launched(way):
-        found = gradients_of(fb.compile(program.block, NAME, threads=1, launch=way), program.examples, 5)
-    assert_same(np.array(float(found[0])), np.array(float(right[0])))
-    assert found[1].keys() == right[1].keys()
-    for name, gradient in right[1].items():
-        assert_same(found[1][name], gradient)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, Costs
 from foldbatch.scheduler.layout import LAYOUTS, Layout, by_consumer
 from foldbatch.scheduler.levels import levels, longest_chains, lower_bound
-from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import (
     ALONE,
     POLICIES,
@@ -24,7 +23,7 @@ from foldbatch.scheduler.policies import (
 from foldbatch.scheduler.schedule import verify
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
-from tests.scheduler.random_traces import Setting, leveled, settings_of
+from tests.scheduler.random_traces import Setting, settings_of
 
 Call = tuple[int, int]
 
@@ -113,17 +112,6 @@ def test_every_call_runs_once_and_after_what_it_needs(setting: Setting, policy: 
     assert done == reads.keys()
 
 
-@given(settings_of(), policies)
-def test_groups_of_a_cell_are_numbered_as_they_run(setting: Setting, policy: Policy) -> None:
-    """From 0 on, without a gap."""
-    setting = setting.under(policy)
-    plan = policy.plan(setting.merged.trace, setting.signatures, NUMPY)
-    turns = [turn for phase in plan.phases for turn in phase.turns]
-    for k, groups in enumerate(plan.groups):
-        mine = [group for cell, group in turns if cell == k]
-        assert mine == list(range(int(groups.max(initial=-1)) + 1))
-
-
 @given(settings_of(), policies, layouts)
 def test_every_policy_in_every_layout_makes_a_legal_schedule(
     setting: Setting, policy: Policy, layout: Layout
@@ -150,15 +138,6 @@ def test_the_bound_is_the_sum_of_the_longest_chains(setting: Setting) -> None:
 def test_by_component_meets_the_bound_where_components_are_single_cells(setting: Setting) -> None:
     """So there no policy uses fewer groups."""
     assert _groups(setting.under(POLICIES["by_component"])) == _bound(setting)
-
-
-@given(settings_of())
-def test_by_component_drains_one_component_after_the_other(setting: Setting) -> None:
-    """In topological order."""
-    setting = setting.under(POLICIES["by_component"])
-    plan = setting.policy.plan(setting.merged.trace, setting.signatures, NUMPY)
-    found = [{setting.signatures[k].component for k in phase.cells} for phase in plan.phases]
-    assert found == [{component} for component in sorted({c.component for c in setting.signatures})]
 
 
 def _costing(step: float, number: float, plan: float = 0) -> Arithmetic:
@@ -235,31 +214,6 @@ def test_auto_runs_level_by_level_where_another_order_takes_as_many_steps() -> N
         "2 cells that call each other run level by level: 6 steps; as calls become ready it takes as many"
     )
     assert plan.phases[0].turns == [(k, i) for i in range(3) for k in (0, 1)]
-
-
-def _counted(cells: Sequence[CellSignature], calls: Sequence[list[list[int]]], values: int) -> dict[str, int]:
-    """Return the groups that each policy makes of an example."""
-    rows = tuple(np.array(part, np.int32) for part in calls)
-    none: tuple[tuple[()], ...] = ((),) * len(cells)
-    trace = Trace(rows, none, (), none, none, values)
-    groups = {}
-    for name, policy in POLICIES.items():
-        merged = merge([leveled(trace, cells, policy)], cells)
-        groups[name] = build(merged, cells, policy, by_consumer, 1).groups
-    return groups
-
-
-def test_a_call_may_wait_for_others_of_its_cell_that_come_later() -> None:
-    r"""Cells a and b, which call each other, and x, which belongs to neither but delays one of them.
-
-    start -> x -> a     levels in the component:  start | x | a b | a    the first a does not wait
-         `-> b -> a     as they become ready:     start | x | b | a a    all of b is ready, half of a
-    """
-    start = CellSignature("start", 0, False, (), (0,), 0)
-    x = CellSignature("x", 1, False, (Operand(0, (0,)),), (0,), 1)
-    a, b = (CellSignature(name, 2, True, (Operand(0, (0,)),), (0,), 1) for name in "ab")
-    groups = _counted((start, x, a, b), ([[0]], [[1, 0]], [[3, 1], [4, 2]], [[2, 0]]), 5)
-    assert groups == {"auto": 5, "by_component": 4, "by_agenda": 4, "by_depth": 4}  # too few to plan for
 
 
 @given(settings_of(examples=1))

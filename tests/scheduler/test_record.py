@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.scheduler.merge import Merged, merge
-from foldbatch.scheduler.record import Together
 from foldbatch.scheduler.trace import Trace, unpack
 from foldbatch.trees import parse_brackets
 
@@ -91,26 +89,3 @@ def test_a_run_of_examples_noted_together_is_the_batch_of_their_packed_traces(fi
     if run:
         assert run[0].origin[0].batched is None, "packed traces need no record"
         assert_alike(merge(run, cells), fast)
-
-
-def test_other_company_and_another_order_are_joined_one_by_one():
-    program, together = traced(TREES)
-    _, others = traced(TREES)
-    cells = program.model.signatures
-    for run in ([together[1], together[0]], [together[0], together[2]], [together[0], others[1]]):
-        assert_alike(merge(run, cells), merge([apart(trace) for trace in run], cells))
-
-
-def test_examples_are_packed_when_one_of_them_is_asked_for():
-    _, together = traced(TREES)
-    records = {id(trace.origin[0]): trace.origin[0] for trace in together}
-    (record,) = records.values()
-    assert isinstance(record, Together)
-    assert record.batched is not None
-    assert [trace.size for trace in together] == [sum(trace.counts) for trace in together]
-    assert record.batched is not None, "sizes and counts need no packing"
-    bounds = np.cumsum([0, *(len(trace.packed) for trace in together)])
-    assert record.batched is None
-    whole = np.concatenate([trace.packed for trace in together])
-    for trace, (a, b) in zip(together, pairwise(bounds), strict=True):
-        assert np.array_equal(whole[a:b], trace.packed)

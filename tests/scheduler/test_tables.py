@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.layout import LAYOUTS, Layout, values_read
-from foldbatch.scheduler.merge import merge
-from foldbatch.scheduler.policies import POLICIES
-from foldbatch.scheduler.schedule import ALL, CellTable, RowSpan, Schedule, Step, verify
+from foldbatch.scheduler.schedule import ALL, CellTable, RowSpan, Schedule, Step
 from foldbatch.scheduler.tables import build
-from foldbatch.scheduler.trace import CellSignature, Operand, Trace
-from tests.scheduler.random_traces import Setting, leveled, settings_of
+from tests.scheduler.random_traces import Setting, settings_of
 
 layouts: st.SearchStrategy[Layout] = st.sampled_from(list(LAYOUTS.values()))
 BACKWARD = {"before": "after", "step": "step", "after": "before"}
@@ -164,97 +160,3 @@ def test_in_trees_every_cotangent_is_stored_and_none_added(
     if layout is LAYOUTS["consumer"]:
         stored = sum(span.size for table in schedule.cells for span in table.operands if span.first)
         assert stored + sum(map(len, schedule.zero_rows)) == sum(schedule.arena_rows)
-
-
-@given(settings_of(), layouts)
-def test_a_rank_knows_its_example_and_the_extent_of_its_sequences(setting: Setting, layout: Layout) -> None:
-    """Tables are in rank order throughout."""
-    schedule, trace = _scheduled(setting, layout), setting.merged.trace
-    for k, (table, cell) in enumerate(zip(schedule.cells, setting.signatures, strict=True)):
-        assert np.array_equal(table.examples, setting.merged.examples(k)[table.order])
-        for s in range(len(cell.sequences)):
-            lengths = trace.calls[k][table.order, 1 + cell.arguments + s]
-            assert np.array_equal(np.diff(table.segments[s]), lengths)
-            assert table.segments[s][0] == 0
-
-
-@given(settings_of(), layouts)
-def test_ranks_follow_the_plan(setting: Setting, layout: Layout) -> None:
-    """Within a cell, earlier groups have lower ranks; steps are the plan's turns, but for empty ones."""
-    schedule, trace = _scheduled(setting, layout), setting.merged.trace
-    plan = setting.policy.plan(trace, setting.signatures)
-    for k, table in enumerate(schedule.cells):
-        groups = plan.groups[k][table.order]
-        assert (np.diff(groups) >= 0).all()
-    ran = []
-    for step in schedule.steps:
-        if "step" in step.stages:
-            (group,) = set(
-                plan.groups[step.cell][schedule.cells[step.cell].order[step.start : step.stop]].tolist()
-            )
-            ran.append((step.cell, group))
-    turns = [turn for phase in plan.phases for turn in phase.turns]
-    assert ran == [(k, group) for k, group in turns if (plan.groups[k] == group).any()]
-
-
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-def test_an_empty_batch_and_cells_without_calls_are_scheduled(policy: object, layout: Layout) -> None:
-    """Nothing to do is no special case."""
-    cells = (
-        CellSignature("leaf", 0, False, (), (0,), 0, (), True),
-        CellSignature(
-            "node", 1, True, (Operand(0, (0, 1), None, 0, True), Operand(1, (), 0, 0, True)), (0, 1), 2, (1,)
-        ),
-    )
-    empty = merge([], cells)
-    schedule = build(empty, cells, policy, layout, 2)  # type: ignore[arg-type]
-    assert (schedule.steps, schedule.groups, schedule.arena_rows, schedule.gathered_rows) == (
-        (),
-        0,
-        (0, 0),
-        0,
-    )
-    verify(schedule, ((0,), (0, 1)))
-    one = Trace(
-        (np.array([[0]], np.int32), np.zeros((0, 4), np.int32)),
-        ((), (np.zeros((0, 1), np.int32),)),
-        (np.zeros(1, np.int32), np.zeros(0, np.int32)),
-        ((np.zeros(1, np.int32),), ()),
-        ((), ()),
-        1,
-    )
-    schedule = build(merge([one], cells), cells, policy, layout, 2)  # type: ignore[arg-type]
-    assert [(step.cell, step.start, step.stop) for step in schedule.steps] == [(0, 0, 1)]
-    verify(schedule, ((0,), (0, 1)))
-
-
-def _tree() -> tuple[tuple[CellSignature, ...], Trace]:
-    r"""A tree of three leaves, its values numbered as a walk numbers its calls.
-
-          4
-         / \
-        2   3
-       / \
-      0   1
-    """
-    leaf = CellSignature("leaf", 0, False, (), (0,), 0)
-    node = CellSignature("node", 1, True, (Operand(0, (0, 1), None, 0, True),), (0,), 2)
-    calls = (np.array([[0], [1], [3]], np.int32), np.array([[2, 0, 1], [4, 2, 3]], np.int32))
-    trace = Trace(calls, ((), ()), (), ((), ()), ((), ()), 5)
-    return (leaf, node), trace
-
-
-def test_two_small_trees_lie_level_by_level() -> None:
-    """The batch of a tree and its copy: the lower nodes' children first, then the upper nodes'.
-
-    row    0  1  2  3  4  5  6  7  8  9
-    value  0  1  5  6  2  3  7  8  4  9     5 to 9 are the second tree's
-    """
-    cells, trace = _tree()
-    policy = POLICIES["by_component"]
-    tree = leveled(trace, cells, policy)
-    schedule = build(merge([tree, tree], cells), cells, policy, LAYOUTS["consumer"], 1)
-    assert np.argsort(schedule.row_of).tolist() == [0, 1, 5, 6, 2, 3, 7, 8, 4, 9]
-    assert schedule.widths(1) == [2, 2]
-    assert schedule.groups == 3

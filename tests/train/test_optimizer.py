@@ -74,29 +74,28 @@ def test_a_scaled_step_is_to_the_last_bit_that_of_scaled_gradients(place, name, 
     assert_same(opt.state(), scaling_first.state())
 
 
+BAD = [
+    {"scale": np.float32(np.nan)},
+    {"scale": np.float32(1e38)},  # finite only until it is scaled
+    {"table.weight": SparseRows(np.array([2, 6]), np.array([[0.0] * 3, [0, 0, np.nan]]), (7, 3))},
+    {"scale": np.zeros(1)},
+    {"layer.bias": np.array([0, np.inf, 0, 0])},
+    {"table.weight": SparseRows(np.array([8]), np.zeros((1, 3)), (7, 3))},
+    {"missing": np.zeros(1)},
+]
+
+
 @wherever
 @every_optimizer
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"scale": np.float32(np.nan)},
-        {"scale": np.float32(1e38)},  # finite only until it is scaled
-        {"table.weight": SparseRows(np.array([2, 6]), np.array([[0.0] * 3, [0, 0, np.nan]]), (7, 3))},
-        {"scale": np.zeros(1)},
-        {"layer.bias": np.array([0, np.inf, 0, 0])},
-        {"table.weight": SparseRows(np.array([8]), np.zeros((1, 3)), (7, 3))},
-        {"missing": np.zeros(1)},
-    ],
-    ids=str,
-)
-def test_a_bad_batch_changes_nothing(make, bad, place):
+def test_a_bad_batch_changes_nothing(make, place):
     params, opt = place(parameters()), make()
     opt.update(params, gradients(0))
     params_before, state_before = copied(params), opt.state()
-    with pytest.raises(FoldbatchError, match=next(iter(bad))):
-        opt.update(params, gradients(1) | bad, scale=10.0)
-    assert_same(params, params_before)
-    assert_same(opt.state(), state_before)
+    for bad in BAD:
+        with pytest.raises(FoldbatchError, match=next(iter(bad))):
+            opt.update(params, gradients(1) | bad, scale=10.0)
+        assert_same(params, params_before)
+        assert_same(opt.state(), state_before)
 
 
 @every_optimizer

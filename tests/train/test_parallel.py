@@ -15,7 +15,7 @@ from foldbatch.errors import ExampleError, ProcessError, TrainingError
 from foldbatch.params.parameters import SparseRows
 from foldbatch.train import DataParallel, LambdaCallback, TimeLimit
 from foldbatch.train.contents import digests, text_of
-from foldbatch.train.parallel import check_alike, counts_of, deal, stretches, summed
+from foldbatch.train.parallel import check_alike, counts_of, deal, summed
 from foldbatch.train.resuming import read_state
 from tests.train.small import DEV, EXAMPLES, figures, model, trainer
 
@@ -389,16 +389,6 @@ def test_examples_are_dealt_once_and_no_rank_has_an_example_too_many(costs, rank
         assert not share or load - min(costs[place] for place in share) <= min(loads)
 
 
-@settings(max_examples=12)
-@given(COSTS, st.integers(1, 9))
-def test_stretches_follow_each_other_and_are_alike(costs, ranks):
-    parts = stretches(costs, ranks)
-    assert [place for part in parts for place in part] == list(range(len(costs))) and len(parts) == ranks
-    weights = [max(each, 1) for each in costs]
-    fair = sum(weights) / ranks
-    assert all(sum(weights[i] for i in part) <= fair + max(weights, default=0) for part in parts)
-
-
 SIZE = 3
 rng_of_exchange = np.random.default_rng(0)
 DENSE = rng_of_exchange.normal(size=(SIZE, 7, 5)).astype(np.float32)
@@ -437,22 +427,3 @@ def test_sums_are_those_in_the_order_of_ranks_to_the_bit():
         np.testing.assert_array_equal(sums["words"].dense(), dense[0] + dense[1] + dense[2])
         touched = set().union(*(rows_of(rank).rows for rank in range(SIZE)))
         assert set(sums["words"].rows) == touched
-
-
-def test_a_rank_sends_less_than_twice_the_dense_gradients():
-    numbers = 10_000
-
-    def work(communicator):
-        gradients = {"w": np.full(numbers, communicator.rank, np.float32)}
-        return summed(communicator, gradients, [(-1,)] * communicator.size)[1]
-
-    assert in_threads(work, 2) == [4 * numbers] * 2
-    assert all(sent < 2 * 4 * numbers + 64 for sent in in_threads(work, 5))
-
-
-def test_rows_are_sent_once_to_each_other_rank():
-    def work(communicator):
-        gradient = SparseRows(np.arange(6), np.ones((6, 3), np.float32), (1000, 3))
-        return summed(communicator, {"w": gradient}, [(6,)] * communicator.size)[1]
-
-    assert in_threads(work, 3) == [2 * 6 * (8 + 12)] * 3

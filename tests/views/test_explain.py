@@ -9,17 +9,16 @@ from hypothesis import HealthCheck, given, settings
 
 import foldbatch as fb
 from foldbatch.engines.numpy import TARGET
-from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.cell import Cell, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
-from foldbatch.static.graph import SOURCES, Graph, constant, input_node, parameter_node
+from foldbatch.static.graph import Graph, input_node
 from foldbatch.static.printer import expression, print_graph
 from foldbatch.static.routines import Target
 from foldbatch.types import TensorType
-from foldbatch.views.explain import StagedNode, Weight, joined, name_nodes, ops_in, parts_of, place, weights
+from foldbatch.views.explain import StagedNode, Weight, joined, name_nodes, parts_of, place, weights
 from tests.programs import BlockProgram, programs
-from tests.views.explained import explained, textbook, tree_node
+from tests.views.explained import explained, tree_node
 
 V = TensorType((3,))
 
@@ -41,16 +40,6 @@ def test_every_cell_can_be_explained(problem: BlockProgram) -> None:
         assert {p.name for p in found.stages if p.direction == "forward"} >= {
             found.names[node] for node in found.graph_after.nodes if node.inputs
         }
-
-
-def test_passes_that_change_nothing_are_left_out() -> None:
-    x = input_node(V)
-    plain = stage_cell(CellGraph("c", (x,), (), (ops.tanh(x),)), Ends())
-    assert explained(plain).passes == ()
-    doubled = stage_cell(CellGraph("c", (x,), (), (ops.tanh(x) * (constant(1.0) + 0),)), Ends())
-    found = explained(doubled)
-    assert [(step.name, step.ops) for step in found.passes] == [("fold_constants", 2), ("simplify", 1)]
-    assert ops_in(found.graph_before) == 3
 
 
 def test_training_and_inference_are_told_apart() -> None:
@@ -89,20 +78,6 @@ def test_a_gradient_comes_from_routines_or_is_a_sum_of_rows() -> None:
     assert f"gradient sparse, rows of {values} summed by f0\n" in f"{explained(cell)}\n"
 
 
-def test_a_table_that_is_a_weight_too_has_both() -> None:
-    table = fb.Parameter([9, 4], name="table")
-    cell = words(fb.Function(lambda i: ops.gather(table, i) + ops.sum(ops.square(table))))
-    found = weights_of(cell)["table"]
-    assert (found.sparse, found.gradient, len(found.rows)) == (False, ("backward_before",), 1)
-
-
-def test_what_is_frozen_or_has_no_loss_has_none() -> None:
-    scale = weights_of(tree_node())["scale"]
-    assert (scale.trainable, scale.gradient, scale.rows) == (False, (), ())
-    assert scale.readers == ("forward_after", "backward_step")
-    assert all(weight.gradient == () for weight in weights_of(textbook()).values())
-
-
 def placed_in(cell: Cell) -> list[StagedNode]:
     """Return the nodes of what trains a cell, whatever engine runs it."""
     return list(place(cell, parts_of(cell.training, Target()), name_nodes(cell, [], {})))
@@ -113,25 +88,6 @@ def reasons(cell: Cell, direction: str) -> dict[str, tuple[str, str]]:
     return {
         p.expression.split("(")[0]: (p.stage, p.reason) for p in placed_in(cell) if p.direction == direction
     }
-
-
-def test_backward_cotangents_take_the_place_of_operands():
-    found = reasons(tree_node(), "backward")
-    assert found["linear"] == ("step", "reads recursive g0; needed by recursive cotangent of x0")
-    assert found["sum_outer"] == ("after", "reads recursive g0; needed by nothing recursive")
-    assert found["subtract"] == ("step", "made where it is read, to store nothing")
-    assert found["reshape"][0] == "after"
-
-
-def test_cotangents_of_what_is_not_recursive_wait_for_nobody():
-    """Of two outputs only the first returns as an operand; the second's cotangent is there at once."""
-    a = input_node(V)
-    ends = Ends(*(frozenset(some) for some in ((0,), (0,), (0,), (0, 1))))
-    cell = stage_cell(CellGraph("c", (a,), (), (ops.exp(a), ops.sin(a))), ends)
-    placed = [p for p in placed_in(cell) if p.direction == "backward"]
-    by_cotangent = {g: p for p in placed for g in ("g0", "g1") if g in p.expression}
-    assert "reads recursive g0" in by_cotangent["g0"].reason
-    assert "reads recursive" not in by_cotangent["g1"].reason
 
 
 def test_ends_are_called_as_in_kernels_and_the_rest_is_numbered():
@@ -145,16 +101,6 @@ def test_ends_are_called_as_in_kernels_and_the_rest_is_numbered():
     assert computed == [f"%{i}" for i in range(len(computed))]
 
 
-def test_no_two_nodes_share_a_name_even_where_their_parameters_do():
-    x = input_node(V)
-    one, two = Parameter(V, name="w"), Parameter(V, name="w")
-    cell = stage_cell(CellGraph("c", (x,), (), (x * one + two,)), Ends())
-    names = name_nodes(cell, [], {})
-    assert (names[parameter_node(one)], names[parameter_node(two)]) == ("w", "w_1")
-    known = name_nodes(cell, [], {one: "here.w", two: "there.w"})
-    assert (known[parameter_node(one)], known[parameter_node(two)]) == ("here.w", "there.w")
-
-
 def test_a_node_is_written_as_a_call_of_its_op_with_small_constants_in_it():
     x = input_node(V)
     many = np.arange(9, dtype="float32")
@@ -166,11 +112,3 @@ def test_a_node_is_written_as_a_call_of_its_op_with_small_constants_in_it():
         "multiply(%2, constant of shape (9,))",
     ]
     assert expression(results[0].inputs[0], names) == "sum(x0, axes=(0,))"
-
-
-def test_what_a_part_computes_is_what_its_results_and_kept_values_need() -> None:
-    (part,) = parts_of(textbook().training, TARGET)
-    assert [node.op.name for node in part.computed] == ["linear", "linear", "multiply", "add"]
-    for part in parts_of(tree_node().training, TARGET):
-        assert set(part.computed) == {node for node in part.graph.nodes if node.op not in SOURCES}
-        assert part.stage.kept.keys() <= set(part.computed)

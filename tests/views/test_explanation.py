@@ -5,17 +5,11 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 import foldbatch as fb
 from foldbatch.errors import ExampleError, UnknownNameError
-from foldbatch.static import ops
-from foldbatch.static.cell import stage_cell
-from foldbatch.static.cellgraph import CellGraph, Ends
-from foldbatch.static.graph import CONSTANT, constant, input_node
 from foldbatch.types import TensorType
 from foldbatch.views.explanation import boxes
-from tests.programs import BlockProgram, programs
 from tests.views.explained import explained, textbook
 
 NODE = "{http://www.w3.org/2000/svg}g[@class='node']"
@@ -133,15 +127,6 @@ def test_the_picture_is_written_where_asked_and_holds_every_cell(program, tmp_pa
         assert {f"result {i}" for i in range(len(cell.graph_after.outputs))} <= keys
 
 
-def test_forward_and_backward_are_drawn_apart(program):
-    found = fb.explain(program, "case(True)")
-    for drawing in (found.svg, found.text):
-        assert "tree.case(True), forward" in drawing()
-        assert "gradient of pair.weight" not in drawing()
-        assert "tree.case(True), backward" in drawing(backward=True)
-        assert "gradient of pair.weight" in drawing(backward=True)
-
-
 V = TensorType((3,))
 
 
@@ -160,40 +145,3 @@ def test_the_drawing_is_as_it_has_been_read() -> None:
         ("%3", "%3 add", "before", ("%2", "%3.1")),
         ("result 0", "output 0", "result", ("%3",)),
     ]
-
-
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(programs(dropout=True))
-def test_every_node_has_a_box_and_boxes_come_after_what_they_read(problem: BlockProgram) -> None:
-    for cell in fb.compile(problem.block, backend="numpy").model.cells:
-        found = explained(cell)
-        for backward, graph in ((False, found.graph_after), (True, cell.backward_graph)):
-            known: set[str] = set()
-            for box in boxes(found, backward=backward):
-                assert set(box.reads) <= known
-                assert box.key not in known
-                known.add(box.key)
-            assert {found.names[node] for node in graph.nodes if node.op is not CONSTANT} <= known
-
-
-def test_a_result_that_is_only_passed_on_is_drawn_from_its_source() -> None:
-    x = input_node(V)
-    cell = stage_cell(CellGraph("c", (x,), (), (x, ops.batched(constant([0.0, 0.0, 0.0])))), Ends())
-    drawn = {box.key: box for box in boxes(explained(cell))}
-    assert drawn["result 0"].reads == ("x0",)
-    assert len(drawn["result 1"].reads) == 1
-
-
-def test_a_gradient_that_is_a_sum_of_rows_is_drawn_with_its_values_and_ids() -> None:
-    """No routine computes it: it is summed when all have run."""
-    model = fb.Scalar("int32") >> fb.Embedding(9, 4, name="words") >> fb.Function(lambda h: ops.sum(h * h))
-    (cell,) = fb.compile(model >> fb.Loss(), backend="numpy").model.cells
-    found = boxes(explained(cell), backward=True)
-    (gradient,) = [box for box in found if box.kind == "result"]
-    (rows,) = [box for box in found if box.key in gradient.reads]
-    assert (gradient.title, rows.kind, rows.title.split()[1]) == (
-        "gradient of words.weight",
-        "after",
-        "sum_rows",
-    )
-    assert "f0" in rows.reads

@@ -18,14 +18,12 @@ from foldbatch.blocks.layers.layer import (
     hidden,
     pair,
     positive,
-    projected,
     single,
     vector,
 )
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError
 from foldbatch.params.parameters import INITIALIZERS
-from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import Graph, Node, input_node
+from foldbatch.static.graph import Node, input_node
 from foldbatch.types import TensorType
 
 V = fb.Vector(2)
@@ -68,21 +66,21 @@ def test_a_parameter_is_made_once_and_keeps_its_type():
         layer.parameter("w", TensorType((3,)), 0.5)
 
 
-@pytest.mark.parametrize("name", sorted(ACTIVATIONS))
-def test_an_activation_is_found_by_its_name(name):
-    x = np.float32([0.5, -1.0])
-    found = (V >> fb.Function(find_activation(name, "here"))).eval(x)
-    right = {
-        "gelu": x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
-        "log_sigmoid": -np.log1p(np.exp(-x)),
-        "log_softmax": x - np.log(np.exp(x).sum()),
-        "relu": np.maximum(x, 0),
-        "sigmoid": 1 / (1 + np.exp(-x)),
-        "softmax": np.exp(x) / np.exp(x).sum(),
-        "softplus": np.log1p(np.exp(x)),
-        "tanh": np.tanh(x),
-    }
-    np.testing.assert_allclose(found, right[name], rtol=1e-6)
+def test_an_activation_is_found_by_its_name():
+    for name in sorted(ACTIVATIONS):
+        x = np.float32([0.5, -1.0])
+        found = (V >> fb.Function(find_activation(name, "here"))).eval(x)
+        right = {
+            "gelu": x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+            "log_sigmoid": -np.log1p(np.exp(-x)),
+            "log_softmax": x - np.log(np.exp(x).sum()),
+            "relu": np.maximum(x, 0),
+            "sigmoid": 1 / (1 + np.exp(-x)),
+            "softmax": np.exp(x) / np.exp(x).sum(),
+            "softplus": np.log1p(np.exp(x)),
+            "tanh": np.tanh(x),
+        }
+        np.testing.assert_allclose(found, right[name], rtol=1e-6)
 
 
 def test_an_activation_may_be_a_function_or_none():
@@ -122,40 +120,39 @@ class Power(Layer):
 TABLE = np.zeros((2, 3))
 
 
-@pytest.mark.parametrize(
-    ("layer", "text"),
-    [
-        (fb.Linear(3), "Linear(3)"),
-        (fb.Linear(3, "tanh"), "Linear(3, activation='tanh')"),
-        (fb.Linear(3, ops.sigmoid, bias=False), "Linear(3, activation='sigmoid', bias=False)"),
-        (fb.Linear(np.int64(3), init=0.5, name="top"), "Linear(3, init=0.5, name='top')"),
-        (fb.Linear(3, init="ones", name="linear"), "Linear(3, init='ones', name='linear')"),
-        (fb.Embedding(2, 3), "Embedding(2, 3)"),
-        (
-            fb.Embedding(2, 3, "ones", trainable=False, dtype="float64"),
-            "Embedding(2, 3, init='ones', trainable=False, dtype='float64')",
-        ),
-        (fb.TreeLSTM(2), "TreeLSTM(2)"),
-        (fb.TreeLSTM(2, 3, init="he_normal"), "TreeLSTM(2, arity=3, init='he_normal')"),
-        (fb.ChildSumTreeLSTM(2, name="tree"), "ChildSumTreeLSTM(2, name='tree')"),
-        (fb.blocks.TreeRNN(2, activation=None), "TreeRNN(2, activation=None)"),
-        (fb.blocks.TreeRNN(2, 1, "relu"), "TreeRNN(2, arity=1, activation='relu')"),
-        (fb.blocks.RNTN(2, init="uniform"), "RNTN(2, init='uniform')"),
-        (fb.blocks.TreeGRU(2), "TreeGRU(2)"),
-        (fb.LSTMCell(2), "LSTMCell(2)"),
-        (fb.LSTMCell(2, forget_bias=0), "LSTMCell(2, forget_bias=0.0)"),
-        (fb.GRUCell(2, reset_after=False), "GRUCell(2, reset_after=False)"),
-        (fb.blocks.LayerNorm(), "LayerNorm()"),
-        (fb.blocks.LayerNorm(0.001), "LayerNorm(epsilon=0.001)"),
-        (fb.blocks.Attention(2), "Attention(size=2)"),
-        (fb.blocks.Attention(score="dot"), "Attention(score='dot')"),
-        (Power(2.5, ..., bias=False), "Power(2.5, ..., bias=False)"),
-    ],
-    ids=str,
-)
-def test_a_layer_prints_as_the_expression_that_builds_it(layer, text):
-    assert repr(layer) == text
-    assert repr(eval(text, {**vars(fb.blocks), "Power": Power})) == text
+LAYER_PRINTS = [
+    (fb.Linear(3), "Linear(3)"),
+    (fb.Linear(3, "tanh"), "Linear(3, activation='tanh')"),
+    (fb.Linear(3, ops.sigmoid, bias=False), "Linear(3, activation='sigmoid', bias=False)"),
+    (fb.Linear(np.int64(3), init=0.5, name="top"), "Linear(3, init=0.5, name='top')"),
+    (fb.Linear(3, init="ones", name="linear"), "Linear(3, init='ones', name='linear')"),
+    (fb.Embedding(2, 3), "Embedding(2, 3)"),
+    (
+        fb.Embedding(2, 3, "ones", trainable=False, dtype="float64"),
+        "Embedding(2, 3, init='ones', trainable=False, dtype='float64')",
+    ),
+    (fb.TreeLSTM(2), "TreeLSTM(2)"),
+    (fb.TreeLSTM(2, 3, init="he_normal"), "TreeLSTM(2, arity=3, init='he_normal')"),
+    (fb.ChildSumTreeLSTM(2, name="tree"), "ChildSumTreeLSTM(2, name='tree')"),
+    (fb.blocks.TreeRNN(2, activation=None), "TreeRNN(2, activation=None)"),
+    (fb.blocks.TreeRNN(2, 1, "relu"), "TreeRNN(2, arity=1, activation='relu')"),
+    (fb.blocks.RNTN(2, init="uniform"), "RNTN(2, init='uniform')"),
+    (fb.blocks.TreeGRU(2), "TreeGRU(2)"),
+    (fb.LSTMCell(2), "LSTMCell(2)"),
+    (fb.LSTMCell(2, forget_bias=0), "LSTMCell(2, forget_bias=0.0)"),
+    (fb.GRUCell(2, reset_after=False), "GRUCell(2, reset_after=False)"),
+    (fb.blocks.LayerNorm(), "LayerNorm()"),
+    (fb.blocks.LayerNorm(0.001), "LayerNorm(epsilon=0.001)"),
+    (fb.blocks.Attention(2), "Attention(size=2)"),
+    (fb.blocks.Attention(score="dot"), "Attention(score='dot')"),
+    (Power(2.5, ..., bias=False), "Power(2.5, ..., bias=False)"),
+]
+
+
+def test_a_layer_prints_as_the_expression_that_builds_it():
+    for layer, text in LAYER_PRINTS:
+        assert repr(layer) == text
+        assert repr(eval(text, {**vars(fb.blocks), "Power": Power})) == text
 
 
 @pytest.mark.parametrize(
@@ -200,14 +197,3 @@ def test_what_a_layer_takes_is_checked_by_name():
     ):
         with pytest.raises(GraphError, match=rf"Scale\(\): expected {expected}"):
             call()
-
-
-@pytest.mark.parametrize("leading", [None, 2])
-def test_a_projection_is_x_times_weight_plus_bias_or_the_leading_part_of_it(leading):
-    layer, type_, x = Scale(), TensorType((5,), "float64"), input_node(TensorType((3,), "float64"))
-    y = projected(layer, x, "normal", type_, bias=[1, 2, 3, 4, 5], leading=leading)
-    alone = projected(layer, None, "normal", type_, leading=leading)
-    found = evaluate(Graph((x,), (y, alone)), [np.array([1.0, -2.0, 3.0])])
-    expected = [1.0, -2.0, 3.0] @ layer.parameters["weight"].value + [1, 2, 3, 4, 5]
-    np.testing.assert_allclose(found[0], expected[:leading], rtol=1e-12)
-    assert np.asarray(found[1]).tolist() == [1, 2, 3, 4, 5][:leading]

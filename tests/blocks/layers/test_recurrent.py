@@ -108,17 +108,6 @@ def test_cells_yield_output_and_state_and_gradients_reach_both_inputs() -> None:
     check_layer(before >> fb.GRUCell(SIZE), gru_reference, examples)
 
 
-def test_a_step_may_have_no_x() -> None:
-    state = fb.Record((fb.Vector(SIZE, "float64"), fb.Vector(SIZE, "float64")))
-    examples = [RNG.normal(size=(2, SIZE)).tolist() for _ in range(2)]
-    block = fb.AllOf(fb.Void(), state) >> fb.LSTMCell(SIZE) >> fb.GetItem(1)
-    check_layer(block, lambda e, p: lstm(None, np.asarray(e), p), examples)
-    block = (
-        fb.AllOf(fb.Void(), fb.GetItem(0) >> fb.Vector(SIZE, "float64")) >> fb.GRUCell(SIZE) >> fb.GetItem(1)
-    )
-    check_layer(block, lambda e, p: gru(None, np.asarray(e[0]), p, reset_after=True), examples)
-
-
 def gates(torch: Any, weight: Any, order: str, theirs: str) -> Any:
     """Return a weight with its gates, along the last axis, in torch's order, as torch wants it."""
     parts = dict(zip(order, torch.chunk(weight, len(order), dim=-1), strict=True))
@@ -152,19 +141,6 @@ def test_training_a_gru_that_resets_after_is_torchs(optimizer: Any) -> None:
         return found
 
     check_training(with_loss(along(fb.GRUCell(SIZE), ZERO)), loss, SEQUENCES, optimizer)
-
-
-def test_in_a_recursion_the_product_with_x_runs_once_per_batch() -> None:
-    """The kernels of the steps multiply by the recurrent matrix alone."""
-    for cell, start, products in (
-        (fb.LSTMCell(SIZE), (ZERO, ZERO), 1),
-        (fb.GRUCell(SIZE), ZERO, 1),
-        (fb.GRUCell(SIZE, reset_after=False), ZERO, 2),
-    ):
-        text = fb.compile(along(cell, start), "numpy").kernels()
-        kernels = {part.split("(")[0]: part.split("\ndef ")[0] for part in text.split("def ")[1:]}
-        assert kernels["forward_step"].count("np.matmul") == products
-        assert kernels["infer_forward_step"].count("np.matmul") == products
 
 
 def test_parameters_have_the_names_shapes_and_starts_that_the_docstrings_give() -> None:

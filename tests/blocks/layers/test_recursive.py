@@ -98,21 +98,6 @@ def test_a_tree_gru_takes_any_number_of_children_in_one_kind_of_call() -> None:
     check_layer(tree(), gru, trees)
 
 
-def test_a_tree_gru_takes_tuples_missing_children_and_nodes_without_x() -> None:
-    rng = np.random.default_rng(8)
-    trees = [random_tree(rng, 2, missing=True, every_x=False) for _ in range(12)]
-    check_layer(in_places(fb.blocks.TreeGRU(SIZE), 2), gru, trees)
-
-
-def test_a_leaf_of_a_tree_gru_is_a_node_with_an_empty_sequence() -> None:
-    cell, x = fb.blocks.TreeGRU(SIZE), [1.0, 2.0, 3.0, 4.0]
-    empty = (fb.Record((X, fb.Map(fb.Vector(SIZE, "float64")))) >> cell).eval([x, []])
-    for leaf in (fb.Record(()), fb.Void()):
-        found = (fb.Record((X, leaf)) >> cell).eval([x, []])
-        np.testing.assert_allclose(found, empty, rtol=1e-12)
-    assert empty.any()
-
-
 @pytest.mark.parametrize(
     ("cell", "count", "shapes"),
     [

@@ -50,13 +50,13 @@ READINGS = {
 }
 
 
-@pytest.mark.parametrize("read", READINGS.values(), ids=READINGS)
-def test_numpy_reads_it_as_it_reads_its_own(read):
-    host = NUMBERS.astype("float32")
-    expected, found = read(host), read(device().put(host))
-    assert type(found) is type(expected)
-    np.testing.assert_array_equal(found, expected)
-    assert getattr(found, "dtype", None) == getattr(expected, "dtype", None)
+def test_numpy_reads_it_as_it_reads_its_own():
+    for read in READINGS.values():
+        host = NUMBERS.astype("float32")
+        expected, found = read(host), read(device().put(host))
+        assert type(found) is type(expected)
+        np.testing.assert_array_equal(found, expected)
+        assert getattr(found, "dtype", None) == getattr(expected, "dtype", None)
 
 
 DONE_THERE = {
@@ -70,18 +70,18 @@ DONE_THERE = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 2), (700,)])
 @pytest.mark.parametrize("compute", DONE_THERE.values(), ids=DONE_THERE)
-def test_arithmetic_of_gradients_stays_on_the_device_and_is_numpys_to_the_last_bit(compute, shape, dtype):
-    host = np.random.default_rng(0).normal(size=shape).astype(dtype)
-    array = device().put(host)
-    found = compute(array)
-    assert isinstance(found, DeviceArray)
-    assert found.buffer is not array.buffer
-    assert (found.shape, found.dtype) == (host.shape, host.dtype)
-    np.testing.assert_array_equal(found, compute(np.array(host)))
-    np.testing.assert_array_equal(array, host)
+def test_arithmetic_of_gradients_stays_on_the_device_and_is_numpys_to_the_last_bit(compute, shape):
+    for dtype in ["float32", "float64"]:
+        host = np.random.default_rng(0).normal(size=shape).astype(dtype)
+        array = device().put(host)
+        found = compute(array)
+        assert isinstance(found, DeviceArray)
+        assert found.buffer is not array.buffer
+        assert (found.shape, found.dtype) == (host.shape, host.dtype)
+        np.testing.assert_array_equal(found, compute(np.array(host)))
+        np.testing.assert_array_equal(array, host)
 
 
 def test_arithmetic_in_place_changes_the_array_itself():

@@ -7,7 +7,6 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.engines.cuda import faults
 from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.gradients import DeviceRows
@@ -16,8 +15,7 @@ from foldbatch.engines.pending import Pending
 from foldbatch.engines.sums import total
 from foldbatch.errors import ExampleError, NotFiniteWarning, ParameterError
 from foldbatch.params.parameters import SparseRows
-from foldbatch.train import SGD, AdaGrad, Adam, Eve, clip_by_global_norm
-from tests.engines.cuda import trees
+from foldbatch.train import SGD, AdaGrad, Adam, clip_by_global_norm
 from tests.engines.cuda.checked import late
 from tests.engines.cuda.emulated import device, needs_compiler
 from tests.engines.cuda.emulator import Emulator
@@ -189,33 +187,6 @@ def test_an_optimizer_goes_on_wherever_its_parameters_are(name):
     assert all(isinstance(m, DeviceArray) for moments in second._moments.values() for m in moments)
 
 
-def test_eve_forgets_the_losses_of_updates_that_are_refused():
-    store, eve = on_device(parameters()), Eve()
-    eve.update(store, there(gradients(0)), loss=2.0)
-    state = eve.state()
-    bad = {"layer.bias": device().put(np.full(4, np.nan, "float32"))}
-    for grads, loss in ((bad, 3.0), (there(gradients(1)), 4.0)):
-        eve.update(store, grads, loss=loss)
-    with pytest.raises(ParameterError, match=r"layer.bias gradient: expected finite numbers"):
-        eve.state()
-    assert_same(eve.state(), state)
-
-
-def test_a_step_for_which_memory_is_missing_is_not_taken(monkeypatch):
-    store, opt = on_device(parameters()), Adam()
-    opt.update(store, there(gradients(0)))
-    before, state, grads = copied(store), opt.state(), there(gradients(1))
-
-    def empty(*arguments):
-        raise MemoryError
-
-    monkeypatch.setattr(Device, "empty", empty)
-    with pytest.raises(MemoryError):
-        opt.update(store, grads)
-    assert_same(store, before)
-    assert_same(opt.state(), state)
-
-
 class Waits(Emulator):
     """Counts waits and kernels."""
 
@@ -247,14 +218,6 @@ def test_a_step_waits_for_nothing():
     )  # squares, factor, scale; flags, fault, zeros and spread, steps
     assert norm == pytest.approx(np.sqrt(2 * 3 + 12 + 4 + 1))
     assert driver.waits > waits
-
-
-@pytest.mark.parametrize("blocks", [1, 5])
-def test_a_step_visits_each_number_once_on_any_number_of_blocks(blocks, monkeypatch):
-    monkeypatch.setattr("foldbatch.engines.cuda.gradients.BLOCKS", blocks)
-    store = on_device({"w": np.zeros((50, 60), "float32")})
-    SGD(1.0).update(store, {"w": device().put(np.ones((50, 60), "float32"))})
-    assert (store["w"] == -1).all()
 
 
 def _trained(one):
@@ -317,37 +280,6 @@ def test_training_on_a_device_is_training(name):
     for left, right in ((params, moved), (state, other)):
         for key in left:
             np.testing.assert_allclose(right[key], left[key], rtol=1e-5, atol=1e-6, err_msg=key)
-
-
-def test_training_goes_on_after_very_many_updates(monkeypatch):
-    """Of which few are remembered, however often losses were read; a look launches the step that is due."""
-    monkeypatch.setattr(faults, "MANY", 3)
-    ends = []
-    for backend in ("numpy", "cuda-on-cpu"):
-        program, opt = fb.compile(trees.model(), backend, seed=1), SGD(0.1)
-        for _ in range(8):
-            loss, grads = program.value_and_grad(trees.TREES)
-            opt.update(program.params, grads, scale=0.5)
-            assert np.isfinite(float(loss))
-        ends.append(copied(program.params))
-    for key, array in ends[0].items():
-        np.testing.assert_allclose(ends[1][key], array, rtol=1e-10, err_msg=key)
-
-
-def test_programs_of_one_block_on_host_and_device_train_its_parameters_in_turns():
-    block, program = _trees("cuda-on-cpu")
-    here = fb.compile(block, "numpy")
-    opt, alone = Adam(0.1), Adam(0.1)
-    _, single = _trees("numpy")
-    for step, batch in enumerate(BATCHES * 2):
-        one = program if step % 2 else here
-        _, grads = one.value_and_grad(batch)
-        opt.update(one.params, grads)
-        _, grads = single.value_and_grad(batch)
-        alone.update(single.params, grads)
-    for key, array in copied(single.params).items():
-        np.testing.assert_allclose(program.params[key], array, rtol=1e-5, atol=1e-6)
-    assert program.params["table"] is here.params["table"]
 
 
 def test_the_next_loss_raises_the_error_of_a_bad_update():

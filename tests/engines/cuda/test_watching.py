@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import foldbatch as fb
-from foldbatch.engines.cuda.watching import BY_EVENTS, StreamsWatched, TimingDriver
-from tests.engines.cuda.emulated import needs_compiler
+from foldbatch.engines.cuda.watching import TimingDriver
 
 EXAMPLES = [[[1, 2], [3, 4]], [[0, 1]]]
 
@@ -70,51 +68,3 @@ def test_what_is_enqueued_is_marked_on_its_stream_and_nothing_else_is():
         ("compute", "named", {}, 3, 4),
         ("compute", "step", {"level": 2}, 5, 6),
     ]
-
-
-@needs_compiler
-def test_copies_and_steps_have_rows_of_their_own_and_the_driver_comes_back():
-    program = _program()
-    device = program.engine.device
-    before = device.driver
-    timeline = program.profile(EXAMPLES, steps=2)
-    assert device.driver is before
-    assert timeline.note == BY_EVENTS
-    assert {span.row for span in timeline.spans} == {"host", "copies", "compute"}
-    copied = [span for span in timeline.spans if span.name == "copy_in"]
-    assert len(copied) == 2
-    assert copied[0].arguments["bytes"] > 0
-    steps = [span for span in timeline.spans if span.name.endswith("forward_step")]
-    assert [(span.arguments["level"], span.arguments["rows"]) for span in steps[:2]] == [(0, 2), (1, 1)]
-    assert any("product" in span.arguments for span in timeline.spans)
-
-
-@needs_compiler
-def test_the_driver_comes_back_after_an_error():
-    device = _program().engine.device
-    before = device.driver
-    with pytest.raises(ZeroDivisionError), StreamsWatched(device):
-        assert device.driver is not before
-        raise ZeroDivisionError
-    assert device.driver is before
-
-
-@needs_compiler
-def test_the_driver_comes_back_whichever_of_two_timelines_ends_first():
-    device = _program().engine.device
-    before = device.driver
-    one, other = StreamsWatched(device), StreamsWatched(device)
-    for first, second in ((one, other), (other, one)):
-        one.__enter__()
-        other.__enter__()
-        first.__exit__()
-        assert device.driver is not before
-        second.__exit__()
-        assert device.driver is before
-
-
-@needs_compiler
-def test_a_step_that_is_due_is_watched_when_it_is_launched():
-    program = _program()
-    timeline = program.profile(EXAMPLES, steps=3)
-    assert len([span for span in timeline.spans if span.name == "copy_in"]) == 3

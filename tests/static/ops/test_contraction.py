@@ -35,12 +35,12 @@ def agree(subscripts: str, axes: list[object], dtype: str = "float64") -> None:
     assert result.shape == np.einsum(subscripts, *values).shape
 
 
-@pytest.mark.parametrize("subscripts", CASES)
 @pytest.mark.parametrize(
     "batched", [(CALL, CALL, CALL), (UNBATCHED, CALL, UNBATCHED), (CALL, UNBATCHED, CALL)]
 )
-def test_it_means_what_numpys_does(subscripts, batched):
-    agree(subscripts, list(batched[: subscripts.split("->")[0].count(",") + 1]))
+def test_it_means_what_numpys_does(batched):
+    for subscripts in CASES:
+        agree(subscripts, list(batched[: subscripts.split("->")[0].count(",") + 1]))
 
 
 @st.composite

@@ -11,10 +11,8 @@ from foldbatch.errors import GraphError
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node
-from foldbatch.static.op import CALL, UNBATCHED, Axis, Op, Sample, ragged
-from foldbatch.static.ops import segments
+from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.types import TensorType
-from tests.static.derivatives import check_sample, name_of, samples_of
 from tests.static.run_kernel import Rows, run_graph
 
 ELEMENTS = ragged()
@@ -31,24 +29,6 @@ def _run(y: Node, x: Node, sequences: list[Any]) -> list[Any]:
     expected = each if y.axis is CALL else [v for sequence in each for v in sequence]
     np.testing.assert_allclose(found, np.array(expected).reshape(found.shape), rtol=1e-14)
     return found.tolist()  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("case", samples_of(segments), ids=name_of)
-def test_derivatives_agree_with_each_other_and_with_differences(case: tuple[Op, Sample]) -> None:
-    check_sample(*case)
-
-
-def test_the_maximum_is_of_each_component_and_zero_of_nothing() -> None:
-    sequences = [[[-1, 5], [-2, 7]], [], [[-3, -4]], []]
-    assert _run(apply("segment_max", X), X, sequences) == [[-1, 7], [0, 0], [-3, -4], [0, 0]]
-    assert _run(apply("segment_max", X), X, [[], []]) == [[0, 0], [0, 0]]
-
-
-def test_integers_stay_integers() -> None:
-    x = input_node(TensorType((), "int32"), ELEMENTS)
-    y = apply("segment_max", x)
-    assert y.type == x.type
-    assert _run(y, x, [[-7, -5], [], [2**31 - 1, -(2**31)]]) == [-5, 0, 2**31 - 1]
 
 
 def test_of_equal_elements_the_first_is_the_maximum_and_takes_the_gradient() -> None:
@@ -69,17 +49,6 @@ def test_a_nan_is_greatest() -> None:
     assert np.isnan(found[0])
     assert found[1] == 3
     assert _run(apply("segment_is_max", x), x, sequences) == [False, True, False, False, True, False]
-
-
-def test_softmax_sums_to_one_over_each_sequence() -> None:
-    rng = np.random.default_rng(0)
-    sequences = [rng.normal(size=(n, 2)) for n in (3, 0, 1, 4, 0)]
-    found = np.array(_run(apply("segment_softmax", X), X, sequences))
-    for start, stop in ((0, 3), (3, 4), (4, 8)):
-        np.testing.assert_allclose(found[start:stop].sum(0), [1, 1], rtol=1e-14)
-    exp = np.exp(sequences[0])
-    np.testing.assert_allclose(found[:3], exp / exp.sum(0), rtol=1e-14)
-    assert found[3].tolist() == [1, 1]
 
 
 def test_softmax_of_large_numbers_does_not_overflow() -> None:

@@ -12,18 +12,18 @@ from foldbatch.static import ops
 from tests.static.ops.beside_numpy import CUBE, X, Y, check, run
 
 
-@pytest.mark.parametrize("shape", [6, -1, (6,), (3, 2), [3, -1], (-1, 1, 2), (1, 2, 3), (np.int64(2), 3)])
-def test_reshape_is_numpys(shape: Any) -> None:
-    check(lambda x: ops.reshape(x, shape), lambda x: np.reshape(x, shape), X)
+def test_reshape_is_numpys() -> None:
+    for shape in [6, -1, (6,), (3, 2), [3, -1], (-1, 1, 2), (1, 2, 3), (np.int64(2), 3)]:
+        check(lambda x: ops.reshape(x, shape), lambda x: np.reshape(x, shape), X)
 
 
 def test_reshape_of_nothing_is_numpys() -> None:
     check(lambda x: ops.reshape(x, (3, -1)), lambda x: np.reshape(x, (3, -1)), np.zeros((0, 2)))
 
 
-@pytest.mark.parametrize("axes", [None, *itertools.permutations(range(3)), (-1, 0, 1)])
-def test_transpose_is_numpys(axes: Any) -> None:
-    check(lambda x: ops.transpose(x, axes), lambda x: np.transpose(x, axes), CUBE)
+def test_transpose_is_numpys() -> None:
+    for axes in [None, *itertools.permutations(range(3)), (-1, 0, 1)]:
+        check(lambda x: ops.transpose(x, axes), lambda x: np.transpose(x, axes), CUBE)
 
 
 def test_the_transpose_of_a_vector_or_scalar_is_itself() -> None:

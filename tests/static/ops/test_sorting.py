@@ -17,11 +17,13 @@ ODD = np.array([[2.0, np.nan, 1, 2], [np.inf, 1, -np.inf, 1], [np.nan, np.nan, 0
 WHOLE = np.array([[3, 1, 3, 2]], "int32")
 
 
-@pytest.mark.parametrize("x", [CUBE, ODD, WHOLE, np.zeros((2, 1))])
 @pytest.mark.parametrize("axis", [-1, 0])
-def test_sorting_is_numpys(x, axis):
-    np.testing.assert_array_equal(run(lambda x: ops.argsort(x, axis), x), np.argsort(x, axis, kind="stable"))
-    np.testing.assert_array_equal(run(lambda x: ops.sort(x, axis), x), np.sort(x, axis))
+def test_sorting_is_numpys(axis):
+    for x in [CUBE, ODD, WHOLE, np.zeros((2, 1))]:
+        np.testing.assert_array_equal(
+            run(lambda x: ops.argsort(x, axis), x), np.argsort(x, axis, kind="stable")
+        )
+        np.testing.assert_array_equal(run(lambda x: ops.sort(x, axis), x), np.sort(x, axis))
 
 
 @pytest.mark.parametrize("x", [CUBE, ODD[:2], WHOLE])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -19,8 +18,8 @@ from foldbatch.errors import BackendError
 from tests.engines.cuda import nvrtc as module
 from tests.engines.cuda import on_cpu
 from tests.engines.cuda.emulator import Emulator
-from tests.engines.cuda.nvrtc import Compiled, architecture, compiled, nvrtc
-from tests.engines.cuda.resources import Resources, read_resources, resources
+from tests.engines.cuda.nvrtc import architecture, compiled, nvrtc
+from tests.engines.cuda.resources import resources
 
 
 def has_nvrtc() -> bool:
@@ -108,35 +107,6 @@ def test_it_knows_todays_gpus() -> None:
     assert nvrtc(nvrtc().version[0]).version == nvrtc().version
 
 
-LOG = """ptxas info    : 0 bytes gmem
-ptxas info    : Compiling entry function 'big' for 'sm_80'
-ptxas info    : Function properties for big
-ptxas         .     2400 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 38 registers, used 0 barriers, 2400 bytes cumulative stack size, 368 bytes cmem[0]
-ptxas info    : Compiling entry function 'twice' for 'sm_80'
-ptxas info    : Function properties for twice
-ptxas         .     8 bytes stack frame, 24 bytes spill stores, 20 bytes spill loads
-ptxas info    : Used 30 registers, used 1 barriers, 8 bytes cumulative stack size, 256 bytes smem
-ptxas info    : Compile time = 24.996 ms
-ptxas info    : Function properties for helper
-ptxas         .     16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads
-ptxas info    : Compiling entry function 'old' for 'sm_80'
-ptxas info    : Function properties for old
-    40 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 12 registers, 376 bytes cmem[0]
-"""
-
-
-def test_resources_are_read_from_the_log() -> None:
-    """Of functions that were not put into their callers, too."""
-    assert read_resources(LOG) == {
-        "big": Resources(38, 0, 0, 2400),
-        "twice": Resources(30, 56, 256, 16),
-        "old": Resources(12, 0, 0, 40),
-    }
-    assert read_resources("") == {}
-
-
 def test_an_architecture_is_the_last_that_runs_on_the_gpu() -> None:
     known = [75, 80, 86, 89, 90, 100, 103, 120]
     chosen = {gpu: architecture(gpu, known) for gpu in [(8, 0), (8, 7), (8, 9), (9, 0), (10, 3), (12, 1)]}
@@ -146,30 +116,6 @@ def test_an_architecture_is_the_last_that_runs_on_the_gpu() -> None:
             BackendError, match=rf"NVRTC for GPUs of compute capability {old[0]}.0, found one for 7.5, 8.0"
         ):
             architecture(old, known)
-
-
-def test_a_damaged_entry_is_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
-    whole = Compiled(b"code", "one\ntwo\n")
-    make = mock.Mock(return_value=whole)
-    assert module._kept("cubin_1", make) == whole
-    assert module._kept("cubin_1", make) == whole
-    assert make.call_count == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cubin_1.cubin", "cubin_1.log"]
-    for name, content in [("log", b"\xff"), ("log", b""), ("cubin", b"cod"), ("cubin", b"")]:
-        (tmp_path / f"cubin_1.{name}").write_bytes(content)
-        make.reset_mock()
-        assert module._kept("cubin_1", make) == whole
-        assert module._kept("cubin_1", make) == whole
-        assert make.call_count == 1
-    assert (tmp_path / "cubin_1.log").read_text() == f"{hashlib.sha256(b'code').hexdigest()}\none\ntwo\n"
-
-
-def test_without_a_cache_each_text_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FOLDBATCH_CACHE", "")
-    make = mock.Mock(return_value=Compiled(b"", ""))
-    assert [module._kept("cubin_1", make) for _ in "ab"] == [make.return_value] * 2
-    assert make.call_count == 2
 
 
 def test_it_is_looked_for_where_it_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,25 @@
+"""What passes make of graphs, as text before and after: a file in cases/ each."""
+
+from __future__ import annotations
+
+import pytest
+
+from foldbatch.static.passes.early import sum_early
+from foldbatch.static.passes.simplify import simplify
+from foldbatch.static.passes.widen import widen
+from tests.static.passes.checks import cases, check_case
+from tests.static.passes.staged import staged
+
+PASSES = {
+    "arithmetic": simplify,
+    "movement": simplify,
+    "sums": simplify,
+    "early": staged(sum_early),
+    "widen": staged(widen),
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_a_graph_becomes_what_its_case_says(name: str) -> None:
+    for case in cases(name):
+        check_case(case, PASSES[name])
