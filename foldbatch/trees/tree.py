@@ -116,7 +116,9 @@ class TreeNode:
         tree = self.tree
         nodes = []
         for child in (tree._kids or tree._list_kids())[self.index]:
-            nodes.append(TreeNode(tree, child))
+            node = _new(TreeNode)
+            node.tree, node.index = tree, child
+            nodes.append(node)
         return nodes
 
     @property
