@@ -161,8 +161,9 @@ class Block(Generic[In_contra, Out_co]):
             raise BlockTypeError(repr(self), "no state", ", ".join(state), "only some blocks have one")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled and copied: all but the types that were inferred of it."""
-        return {name: value for name, value in self.__dict__.items() if name != "_inferred"}
+        """Return what is pickled and copied: all but types inferred of it, and cells of walks."""
+        made = "_inferred", "_called"
+        return {name: value for name, value in self.__dict__.items() if name not in made}
 
     def __repr__(self) -> str:
         return "..." if enough() else f"{type(self).__name__}({self.arguments()})"

@@ -47,7 +47,7 @@ from foldbatch.static.printer import print_graph
 from foldbatch.types import describe_value
 
 # What the code of all cells finds among its globals; `notes` binds lists of a run.
-GLOBALS: Final[dict[str, Any]] = {"N": 0, "M": 0, "NEW": object.__new__}
+GLOBALS: Final[dict[str, Any]] = {"N": 0, "M": 0}
 _names: dict[Any, str] = {}
 _numbers = itertools.count()
 
@@ -230,7 +230,7 @@ class Signature:
             yield f"    L{k}_{i}({path})"
         made = {}
         for j, node in enumerate(self.outputs):
-            yield f"    o{j} = NEW({name_of(value_class(node.type))}); o{j}.n = v" + (f" + {j}" if j else "")
+            yield f"    o{j} = {name_of(value_class(node.type))}(v" + (f" + {j})" if j else ")")
             made[j] = f"o{j}"
         yield f"    return {self._result(made)}"
 

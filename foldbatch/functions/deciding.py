@@ -326,9 +326,7 @@ class UnderWay:
             n = value.n - self._start
             if not 0 <= n < len(moved) or whose[n] != walked.place:
                 raise self._not_own(walked)
-            new = object.__new__(value.__class__)
-            new.n = int(moved[n]) + self._start
-            return new
+            return value.__class__(int(moved[n]) + self._start)
 
         found = [_replaced(walked.result, partial(renumbered, walked)) for walked in self.walked]
         return Notes(self._start, (ends + self._start).tolist(), found, lists)

@@ -16,7 +16,7 @@ from foldbatch.functions.cells import Cell, Signature, Slow, go_slow
 from foldbatch.functions.learnt import with_own
 from foldbatch.functions.specs import rebuilt
 from foldbatch.functions.suspended import finished
-from foldbatch.functions.values import Value, released, value_class
+from foldbatch.functions.values import Value, released, typed_class, value_class
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.evaluate import evaluate
@@ -25,14 +25,13 @@ from foldbatch.static.passes.phase import in_phase
 from foldbatch.types import TensorType
 
 
-class Real(Value):
+class Real(Value, gc=False, eq=False):
     """A value with its numbers, in eager mode.
 
     Attributes:
         array: the numbers.
     """
 
-    __slots__ = ("array",)
     array: Any
 
     def __repr__(self) -> str:
@@ -48,12 +47,8 @@ class Real(Value):
 
 
 @cache
-def _real_class(type_: TensorType) -> type[Value]:
-    return type(
-        f"Real[{type_}]",
-        (Real, value_class(type_)),
-        {"__slots__": (), "__module__": __name__, "several": True},
-    )
+def _real_class(type_: TensorType) -> Any:
+    return typed_class(f"Real[{type_}]", (Real, value_class(type_)), {"several": True})
 
 
 @dataclass(slots=True)
@@ -165,9 +160,8 @@ def _call(cell: Cell, arguments: dict[str, Any]) -> Any:
 
 
 def _real(array: Any, type_: TensorType) -> Value:
-    value = object.__new__(_real_class(type_))
-    value.n, value.array = -1, np.asarray(array)  # type: ignore[attr-defined]
-    return value
+    made: Value = _real_class(type_)(-1, np.asarray(array))
+    return made
 
 
 def _at(arguments: dict[str, Any], path: str) -> Any:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -50,7 +49,6 @@ Given: TypeAlias = tuple[Any, bool, TensorType | None]
 
 _of_ops: dict[Any, Cell] = {}
 _of_data: dict[TensorType, Cell] = {}
-_of_layers: WeakKeyDictionary[Any, dict[Any, Cell]] = WeakKeyDictionary()
 
 
 def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -142,7 +140,7 @@ def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
 
 def layer_cell(layer: Any, arguments: int) -> Cell:
     """Return the cell of a layer that is called with so many arguments."""
-    cells = _of_layers.setdefault(layer, {})
+    cells: dict[int, Cell] = layer.__dict__.setdefault("_called", {})  # lives as long as the layer
     if arguments not in cells:
         function, kind = layer.called()
         hints, order = [None] * arguments, ("", layer.owner.number if hasattr(layer, "owner") else 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -121,10 +122,12 @@ def bind(signature: Signature) -> Lists:
 
 def unbind(signature: Signature) -> None:
     """Let the next call of a signature ask for lists."""
-    k = signature.number
+    k, held = signature.number, weakref.ref(signature)  # these globals must not keep its cell alive
 
     def first(row: Sequence[int]) -> None:
-        bind(signature)
+        called = held()
+        assert called is not None, "the code of a cell runs without its signature"
+        bind(called)
         GLOBALS[f"R{k}"](row)
 
     GLOBALS[f"R{k}"] = first

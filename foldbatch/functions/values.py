@@ -6,6 +6,7 @@ from collections.abc import Generator
 from functools import cache
 from typing import Any, ClassVar, Final, NoReturn
 
+import msgspec
 import numpy as np
 
 from foldbatch.errors import WalkError
@@ -15,7 +16,7 @@ from foldbatch.types import TensorType
 WHOLE: Final = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"])
 
 
-class Value(Deferred):
+class Value(Deferred, msgspec.Struct, gc=False, eq=False):
     """A tensor that a call in a walk yields; each type has a class of its own.
 
     Its shape and dtype are there at once, its numbers only when the batch runs. Operators and functions of
@@ -27,7 +28,6 @@ class Value(Deferred):
         type: its shape and dtype.
     """
 
-    __slots__ = ("n",)
     n: int
     type: ClassVar[TensorType]  # type: ignore[misc]  # each type has a class of its own
     several: ClassVar[bool]  # whether it has axes, or numbers of its own
@@ -102,9 +102,14 @@ class Reading:
 @cache
 def value_class(type_: TensorType) -> type[Value]:
     """Return the class of values of a type."""
-    name = f"Value[{type_}]"
-    own = {"__slots__": (), "type": type_, "several": bool(type_.shape), "__module__": __name__}
-    return type(name, (Value,), own)
+    own = {"type": type_, "several": bool(type_.shape)}
+    made: type[Value] = typed_class(f"Value[{type_}]", (Value,), own)
+    return made
+
+
+def typed_class(name: str, bases: tuple[type[Value], ...], own: dict[str, Any]) -> Any:
+    """Return a class of values: a struct, as that is made in less time than an object with slots."""
+    return msgspec.defstruct(name, (), bases=bases, namespace=own, module=__name__, gc=False, eq=False)
 
 
 class Label:

@@ -113,11 +113,7 @@ class TreeNode:
     @property
     def children(self) -> list[TreeNode]:
         """The node's children, left to right."""
-        tree = self.tree
-        nodes = []
-        for child in (tree._kids or tree._list_kids())[self.index]:
-            nodes.append(TreeNode(tree, child))
-        return nodes
+        return [*iter(self)]
 
     @property
     def is_leaf(self) -> bool:
@@ -193,7 +189,13 @@ class TreeNode:
         return True  # a leaf has length 0, and `if node:` asks whether there is a node
 
     def __iter__(self) -> Iterator[TreeNode]:
-        return iter(self.children)
+        tree = self.tree
+        nodes = []
+        for child in (tree._kids or tree._list_kids())[self.index]:
+            node = _new(TreeNode)
+            node.tree, node.index = tree, child
+            nodes.append(node)
+        return iter(nodes)
 
     @overload
     def __getitem__(self, key: int) -> TreeNode: ...

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
 
 import foldbatch as fb
+from foldbatch import ops
 from foldbatch.engines.numpy import TARGET
 from foldbatch.engines.numpy.kernel import load
 from foldbatch.static.routines import routine_of
@@ -89,3 +93,16 @@ def test_what_is_kept_computes_as_what_is_staged_anew() -> None:
         assert loss == right
         for name, gradient in gradients.items():
             np.testing.assert_array_equal(gradient, wanted[name])
+
+
+def test_a_walk_that_is_gone_leaves_no_layer_and_no_cell_behind():
+    def held() -> list[weakref.ref[Any]]:
+        layer, own = fb.Linear(2), fb.cell(lambda x: ops.tanh(x))
+        compiled = fb.compile(lambda x: fb.loss(ops.sum(own(layer(fb.tensor(x))))), "numpy")
+        compiled.value_and_grad([[1.0, 2.0]])
+        assert "_called" not in copy.deepcopy(layer).__dict__  # its cells would be those of the first
+        return [weakref.ref(x) for x in (layer, own, *layer.parameters.values())]
+
+    found = held()
+    gc.collect()
+    assert [x() for x in found] == [None] * len(found)
