@@ -1,6 +1,6 @@
 """A report on one batch: calls, steps, kernels, bytes and seconds, from examples to gradients; with advice.
 
-All advice follows from what was measured or counted.
+All advice follows from what was counted, or from medians of warm runs.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Alternative:
         option: as it is written, for example ``policy='by_depth'``.
         steps: groups of calls that run together.
         distinct: calls that run.
-        seconds: of planning, forward and backward; `instead` those without the option, measured beside it.
+        seconds: of planning, forward and backward, medians in turn; `instead` without the option.
     """
 
     option: str
@@ -140,8 +140,8 @@ class Report(Printed):
         calls_forward: kernels called forward; `calls_backward` backward.
         gathered_rows: rows copied together because they did not lie side by side.
         buffer_bytes: bytes of the buffers that this batch needs.
-        phases: seconds of trace, merge, tables, ready (what the engine makes of these), forward and backward.
-            Where a GPU runs both passes together, they are counted as backward.
+        phases: seconds of trace, merge, tables, ready (what the engine makes of these), forward and backward:
+            medians of `runs`. Where a GPU runs both passes together, they are counted as backward.
         cells: by cell.
         launches: the launch table, in order; none of an engine that has no such table.
         program: the tracing program's text.
@@ -149,6 +149,7 @@ class Report(Printed):
         alternatives: the same batch with other options, where these may be quicker.
         captures: of an engine that captures graphs, what training batches it has run by these; else None.
         remarks: what is to be said of the model, in sentences.
+        runs: how often the batch ran to be timed, after a first run; 0 where that one was timed.
     """
 
     examples: int
@@ -167,6 +168,7 @@ class Report(Printed):
     alternatives: tuple[Alternative, ...] = ()
     captures: Captures | None = None
     remarks: tuple[str, ...] = ()
+    runs: int = 0
 
     @property
     def distinct(self) -> int:
@@ -328,7 +330,8 @@ def _costs(report: Report) -> Iterator[str]:
     if total:
         parts = [(name, sum(report.phases.get(p, 0.0) for p in phases)) for name, phases in TIMES.items()]
         shares = ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in parts if seconds)
-        yield f"time: {duration(total)}; {shares}"
+        runs = f", medians of {counted(report.runs, 'run')}" if report.runs else " in a first run"
+        yield f"time: {duration(total)}{runs}; {shares}"
     kernels = f"{report.calls_forward:,} kernels run forward, {report.calls_backward:,} backward"
     yield f"memory: {report.buffer_bytes / 1e6:.1f} MB for this batch; {kernels}"
     if report.captures is not None:
@@ -434,7 +437,6 @@ FEW = 16  # calls in a step: with fewer, a matrix product takes about as long as
 MUCH = 0.3  # of the time of a batch
 LESS = 0.8  # of the time that a batch takes: an option that needs more than that is not worth trying
 SMALL = 0.1  # a cell with a smaller share of all steps, or calls, is not worth a sentence
-MANY_COPIED = 0.5  # rows copied, for each call that runs
 MANY_ALIKE = 4  # cells that differ in nothing but their parameters
 SENTENCES = 4  # at most; the first ones matter most
 
@@ -449,10 +451,8 @@ def advice(report: Report) -> tuple[str, ...]:
     >>> advice(replace(program.describe([[0.0, 1.0], [2.0]]), alternatives=(), phases={"forward": 1.0}))
     ('model.combine: 2 of its 2 steps run fewer than 16 calls; batches of more examples make them larger',)
     """
-    sentences = [*_quicker(report), *_planning(report), *_tracing(report), *_alike(report), *_narrow(report)]
-    for cell in by_cost(report.cells):
-        sentences += _copied(cell, report)
-    return tuple(sentences[:SENTENCES])
+    kinds = _quicker, _planning, _tracing, _alike, _narrow
+    return tuple(sentence for kind in kinds for sentence in kind(report))[:SENTENCES]
 
 
 def by_cost(cells: Iterable[C]) -> list[C]:
@@ -463,7 +463,7 @@ def by_cost(cells: Iterable[C]) -> list[C]:
 def worth_trying(report: Report, policy: str, share: str | None) -> list[tuple[str, str]]:
     """Return other options for a batch, as names and values: those that may take less time."""
     options = []
-    if report.steps > report.lower_bound or _share(report, *PLANNING) > MUCH:
+    if report.steps > report.lower_bound:
         options += [("policy", name) for name in POLICIES if name != policy]
     if share != "subtrees" and any(cell.repeatable and cell.distinct > 1 for cell in report.cells):
         options.append(("share", "subtrees"))
@@ -481,24 +481,19 @@ def _few(cell: Stepped) -> int:
 
 
 def _quicker(report: Report) -> Iterator[str]:
-    """Name the quickest policy that was tried, and the quickest way to share, if they save enough."""
-    for kind in ("policy", "share"):
-        tried = [other for other in report.alternatives if other.option.startswith(kind)]
-        best = min(tried, key=lambda other: other.seconds, default=None)
-        if best is None or best.seconds >= LESS * best.instead:
-            continue
-        planning, reason = _share(report, *PLANNING), ""
-        counts = f"{best.distinct:,} calls run instead of {report.distinct:,}"
-        if kind == "policy":
-            counts = f"{best.steps:,} steps instead of {report.steps:,}"
-            reason = f"planning is {planning:.0%} of the time; " if planning > MUCH else ""
-        took = f"{duration(best.seconds)} instead of {duration(best.instead)}"
-        yield f"{reason}try {best.option}: it took {took} for this batch, with {counts}"
+    """Name the quickest policy that has fewer steps, and sharing of more calls, if they save enough time."""
+    for kind, attribute, words in (("policy", "steps", "steps"), ("share", "distinct", "calls that run")):
+        before: int = getattr(report, attribute)
+        counts = {x: getattr(x, attribute) for x in report.alternatives if x.option.startswith(kind)}
+        fewer = [other for other, count in counts.items() if count < before]
+        best = min(fewer, key=lambda other: other.seconds, default=None)
+        if best is not None and best.seconds < LESS * best.instead:
+            took = f"{duration(best.seconds)} instead of {duration(best.instead)} for this batch"
+            yield f"try {best.option}: it took {took}, with {counts[best]:,} {words} instead of {before:,}"
 
 
 def _planning(report: Report) -> Iterator[str]:
-    quicker = any(other.seconds < LESS * other.instead for other in report.alternatives)
-    if _share(report, *PLANNING) > MUCH and not quicker:
+    if _share(report, *PLANNING) > MUCH:
         yield (
             f"planning is {_share(report, *PLANNING):.0%} of the time: program.plan(examples) plans a batch "
             "that runs often only once, foldbatch.train.prefetched plans the next batch while one runs"
@@ -544,15 +539,6 @@ def _narrow(report: Report) -> Iterator[str]:
     else:
         mean = sum(cell.distinct for cell in cells) / steps
         yield f"{len(cells)} cells, most of all {first.name}, run {mean:.1f} calls a step; {fix}"
-
-
-def _copied(cell: CellReport, report: Report) -> Iterator[str]:
-    """Say that many of the rows that a cell reads are copied first."""
-    if cell.distinct >= SMALL * report.distinct and cell.gathered_rows > MANY_COPIED * cell.distinct:
-        yield (
-            f"{cell.name}: {cell.gathered_rows:,} rows are copied for its {cell.distinct:,} calls, as a "
-            "result that several calls read can lie beside one of them only"
-        )
 
 
 def duration(seconds: float) -> str:

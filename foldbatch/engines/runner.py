@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import median
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -41,6 +42,10 @@ from foldbatch.system.forks import start_in_each_process
 
 R = TypeVar("R")
 Work: TypeAlias = "list[Trace] | tuple[SubBatch, ...]"  # a batch, or one that `Runner.plan` made ready
+Phases: TypeAlias = "dict[str, float]"  # seconds by phase
+
+TURNS = 5  # timed runs of a report, as far as they fit into
+SECONDS = 2.0  # of them all; one turn is timed even if it takes longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class _TimedBatch:
 
     batch: ScheduledBatch
     ready: Any
-    phases: dict[str, float]
+    phases: Phases
 
 
 class Runner:
@@ -182,32 +187,39 @@ class Runner:
             done = self._side_by_side(tasks) if tasks else []
         return [part.visits for part in done], self._summed(done)
 
-    def report(self, traces: list[Trace], phases: dict[str, float], *, compare: bool) -> Report:
+    def report(self, traces: list[Trace], phases: Phases, *, compare: bool) -> Report:
         """Return a report on one batch, run whole on one thread.
 
         Args:
             traces: the batch.
             phases: the seconds spent before.
-            compare: whether the batch runs once before it is timed, so that kernels and memory are made, and
-                then with other options, where these may be quicker.
+            compare: whether the batch runs some times more, in turn with other options where these may be
+                quicker; medians count. Else the first run is timed, with all that it has to make.
         """
         options = self.options
-        compare = compare and not self._one_by_one
         with self._lock, single_threaded_blas(), np.errstate(all="ignore"):
-            if compare:
-                self._timed(traces, options)
             timed = self._timed(traces, options)
             launches, needed = self.engine.launched(timed.ready), self.engine.nbytes(timed.ready)
-            phases = phases | timed.phases
-            report = report_on(timed.batch, self.model, launches, needed, phases)
-            others = []
-            for name, value in worth_trying(report, options.policy, options.share) if compare else ():
+            report = report_on(timed.batch, self.model, launches, needed, phases | timed.phases)
+            if not compare:
+                return report
+            tries = {"": partial(self._timed, traces, options)}
+            tried = () if self._one_by_one else worth_trying(report, options.policy, options.share)
+            for name, value in tried:
                 changed: dict[str, Any] = {name: value}
                 own = traces
                 if name == "policy":
                     own = traced_for(find_policy(value), traces, self.model.signatures)
-                others.append((f"{name}={value!r}", self._timed(own, replace(options, **changed))))
-        return replace(report, alternatives=tuple([_alternative(*other, timed) for other in others]))
+                tries[f"{name}={value!r}"] = partial(self._timed, own, replace(options, **changed))
+            runs = _in_turn(tries)
+        _, own_phases = runs.pop("")
+        instead = median(sum(each.values()) for each in own_phases)
+        return replace(
+            report,
+            phases=phases | {name: median(each[name] for each in own_phases) for name in timed.phases},
+            alternatives=tuple(_alternative(name, *run, instead) for name, run in runs.items()),
+            runs=len(own_phases),
+        )
 
     def _timed(self, traces: list[Trace], options: Options) -> _TimedBatch:
         """Run a batch forward and backward, whole, and time it."""
@@ -390,8 +402,21 @@ class Runner:
         return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces))
 
 
-def _alternative(option: str, other: _TimedBatch, timed: _TimedBatch) -> Alternative:
-    schedule = other.batch.schedule
-    distinct = sum(len(table.order) for table in schedule.cells)
-    seconds = (sum(each.phases.values()) for each in (other, timed))
-    return Alternative(option, schedule.groups, distinct, *seconds)
+def _in_turn(tries: Mapping[str, Callable[[], _TimedBatch]]) -> dict[str, tuple[ScheduledBatch, list[Phases]]]:
+    """Run each some times, in turn; return its batch, and its phases but for those of the first turn."""
+    runs: dict[str, tuple[ScheduledBatch, list[Phases]]] = {
+        name: (run().batch, []) for name, run in tries.items()
+    }
+    begun = time.perf_counter()
+    for _ in range(TURNS):
+        for name, run in tries.items():
+            runs[name][1].append(run().phases)
+        if time.perf_counter() - begun > SECONDS:
+            break
+    return runs
+
+
+def _alternative(option: str, batch: ScheduledBatch, phases: Sequence[Phases], instead: float) -> Alternative:
+    distinct = sum(len(table.order) for table in batch.schedule.cells)
+    seconds = median(sum(each.values()) for each in phases)
+    return Alternative(option, batch.schedule.groups, distinct, seconds, instead)

@@ -200,21 +200,31 @@ def note(
 
 
 def refuse_iterators(examples: Sequence[Any], numbers: Sequence[int], why: str) -> None:
-    """Refuse examples that hold what can be read only once, where the walk has read of them and begins anew.
+    """Refuse examples that hold what can be read only once, as a walk that has read of them begins anew."""
+    for example, number in zip(examples, numbers, strict=True):
+        if (found := iterator_in(example)) is not None:
+            where, fix = f"walk at example {number}", "give a list of its items"
+            raise WalkError(where, f"data that can be read again, as {why}", describe_value(found), fix)
+
+
+def iterator_in(example: Any) -> Iterator[Any] | None:
+    """Return an iterator that an example holds, if there is one.
 
     Looked at are items of tuples, lists and dicts, and attributes of objects.
+
+    >>> iterator_in({"words": [[1], 2]}) is None, iterator_in([iter("ab")]) is None
+    (True, False)
     """
-    for example, number in zip(examples, numbers, strict=True):
-        stack, seen = [example], set[int]()
-        while stack:
-            x = stack.pop()
-            if isinstance(x, Iterator):
-                where, fix = f"walk at example {number}", "give a list of its items"
-                raise WalkError(where, f"data that can be read again, as {why}", describe_value(x), fix)
-            if id(x) not in seen and not isinstance(x, type):
-                seen.add(id(x))
-                stack += x.values() if isinstance(x, dict) else x if isinstance(x, tuple | list) else ()
-                stack += getattr(x, "__dict__", {}).values()
+    stack, seen = [example], set[int]()
+    while stack:
+        x = stack.pop()
+        if isinstance(x, Iterator):
+            return x
+        if id(x) not in seen and not isinstance(x, type):
+            seen.add(id(x))
+            stack += x.values() if isinstance(x, dict) else x if isinstance(x, tuple | list) else ()
+            stack += getattr(x, "__dict__", {}).values()
+    return None
 
 
 def forking() -> Callable[[Any], Any] | None:

@@ -61,46 +61,34 @@ def test_cells_that_differ_in_parameters_only_ask_for_one_table() -> None:
     assert advice(report(*[cell(f"case({k})", 30, 20, form=0) for k in range(4)])) == ()
 
 
-def test_a_quicker_policy_is_named_with_what_was_measured() -> None:
-    """The quickest one that was tried, if it saves enough; and how much planning there is."""
-    slow = {"trace": 1e-3, "tables": 187e-3, "forward": 6e-3, "backward": 8e-3}
-    agenda = Alternative("policy='by_agenda'", 900, 145, 0.1, 0.201)
-    depth = Alternative("policy='by_depth'", 1160, 145, 0.0331, 0.201)
-    found = advice(report(cell("node", 145), phases=slow, alternatives=(agenda, depth)))
+def test_a_quicker_policy_is_named_where_it_has_fewer_steps() -> None:
+    """The quickest one of these, if it saves enough; time alone is no reason."""
+    agenda = Alternative("policy='by_agenda'", 4, 145, 0.1, 0.201)
+    depth = Alternative("policy='by_depth'", 3, 145, 0.0331, 0.201)
+    found = advice(report(WIDE, alternatives=(agenda, depth)))
     assert found == (
-        (
-            "planning is 93% of the time; try policy='by_depth': it took 33.1 ms instead of 201 ms for this batch, "
-            "with 1,160 steps instead of 1"
-        ),
+        "try policy='by_depth': it took 33.1 ms instead of 201 ms for this batch, with 3 steps instead of 5",
     )
-    quick = replace(depth, instead=0.05)
-    assert advice(report(WIDE, alternatives=(quick,)))[0].startswith("try policy='by_depth': it took 33.1 ms")
-    assert advice(report(WIDE, alternatives=(replace(depth, instead=0.04),))) == ()
+    for other in (replace(depth, instead=0.04), replace(depth, steps=5), replace(depth, steps=6)):
+        assert advice(report(WIDE, alternatives=(other,))) == ()
 
 
-def test_sharing_that_saves_time_is_named_with_the_calls_that_run() -> None:
+def test_sharing_is_named_where_fewer_calls_run() -> None:
     other = Alternative("share='subtrees'", 5, 129, 0.5, 1.0)
     (found,) = advice(report(WIDE, alternatives=(other,)))
     assert found == (
-        "try share='subtrees': it took 500 ms instead of 1 s for this batch, with 129 calls run instead "
+        "try share='subtrees': it took 500 ms instead of 1 s for this batch, with 129 calls that run instead "
         "of 215"
     )
-
-
-def test_copied_rows_are_said() -> None:
-    """When they are many, of a cell that is called often."""
-    assert advice(report(cell("node", 100, gathered=50))) == ()
-    (found,) = advice(report(cell("node", 100, gathered=51)))
-    assert found.startswith("node: 51 rows are copied for its 100 calls")
-    assert advice(report(cell("rare", 5, gathered=5), cell("node", 100))) == ()
+    assert advice(report(WIDE, alternatives=(replace(other, distinct=215),))) == ()
 
 
 @pytest.mark.parametrize(
     ("changes", "policies"),
-    [({}, False), ({"lower_bound": 4}, True), ({"phases": {"tables": 1.0, "forward": 1.0}}, True)],
+    [({}, False), ({"lower_bound": 4}, True), ({"phases": {"tables": 1.0, "forward": 1.0}}, False)],
 )
 def test_other_policies_are_tried_where_they_may_save(changes, policies) -> None:
-    """Not where no schedule has fewer steps, and planning is quick."""
+    """Not where no schedule has fewer steps."""
     tried = worth_trying(report(WIDE, **changes), "by_depth", "leaves")
     assert {("policy", "by_component"), ("policy", "by_agenda")} <= set(tried) if policies else tried == []
     assert ("policy", "by_depth") not in tried

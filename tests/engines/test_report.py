@@ -79,3 +79,15 @@ def test_losses_and_metrics_are_named() -> None:
     assert (report.cells[0].losses, report.cells[0].metrics) == (("near", "far", "near"), ("seen",))
     assert "losses: near, far" in str(report).splitlines()
     assert "metrics: seen" in str(report).splitlines()
+
+
+def test_what_can_be_read_once_is_traced_once() -> None:
+    """The others are traced as often as they run, so that medians count."""
+    read: list[object] = []
+    block = (
+        fb.InputTransform(lambda items: read.append(items) or list(items)) >> fb.Map(fb.Scalar()) >> fb.Sum()
+    )
+    report = fb.compile(block, "numpy").describe([[1.0, 2.0]])
+    assert (report.runs, len(read)) == (5, 1 + 5)
+    assert fb.compile(block, "numpy").describe([iter([1.0, 2.0])]).calls == report.calls
+    assert len(read) == 7

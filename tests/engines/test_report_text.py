@@ -27,7 +27,7 @@ def test_a_report_is_text_for_people() -> None:
         "(a cell is work that always runs together; a step runs one cell for many calls at once)",
         "5 of the calls run; each of the others is identical to one of these",
         "no order of the calls needs fewer steps",
-        "time: 20 ms; tracing the examples 5%, planning the steps 10%, forward 30%, backward 55%",
+        "time: 20 ms in a first run; tracing the examples 5%, planning the steps 10%, forward 30%, backward 55%",
         "memory: 2.5 MB for this batch; 4 kernels run forward, 5 backward",
         "losses: near, far",
         "metrics: seen",
