@@ -269,6 +269,8 @@ def describe_value(value: object) -> str:
     match value:
         case None:
             return "None"
+        case type():
+            return f"the class {value.__name__}"
         case dict():
             keys = [repr(key) for key in list(value)[:8]]
             more = ", ..." if len(value) > len(keys) else ""

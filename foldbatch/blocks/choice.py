@@ -83,7 +83,8 @@ class OneOf(Block[Any, Any]):
         index = {key: number for number, (key, _) in enumerate(self.cases)}
         if self.listed:
             index |= {key - len(self.cases): key for key in list(index)}
-        shown = [repr(key) for key, _ in self.cases[:SHOWN]] + ["..."] * (len(self.cases) > SHOWN)
+        keys = [key.__name__ if isinstance(key, type) else repr(key) for key, _ in self.cases[:SHOWN]]
+        shown = keys + ["..."] * (len(self.cases) > SHOWN)
         expected = f"a key of {', '.join(shown)}"
         chosen = builder.fresh("case")
         blame, table = builder.blame(key, expected), builder.constant("index", index)

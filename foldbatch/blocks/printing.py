@@ -263,7 +263,7 @@ class _Printer:
                 at_once = source in self.numbers
                 yield (f"if {self.text(Count(source))} > {count}: {check}" if at_once else check), blame
             case Zip(_, target, names, sources, element):
-                lists = ", ".join(map(self.sequence, sources))
+                lists = ", ".join(map(self.text, sources))
                 yield f"{target} = [{self.text(element)} for {', '.join(names)}, in zip({lists})]", blame
             case Append(_, to, value):
                 yield f"{to}.append({self.text(value)})", blame

@@ -177,9 +177,7 @@ class Tracer:
             bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
             if bad is None or bad[0] == len(examples):  # it is no example's fault
                 raise
-            number, cause = bad
-            refused = self._refused(examples[number], numbers[number], cause)
-            raise refused from refused.__cause__
+        raise self._refused(examples[bad[0]], numbers[bad[0]], bad[1])  # its context is none of the above
 
     def _refused(self, example: Any, number: int, error: Exception) -> Exception:
         """Return the error for an example that does not fit, or one that is no example's fault."""
@@ -192,9 +190,7 @@ class Tracer:
         try:
             self.walk(example)
         except Located as located:
-            refused = located.error(number)
-            refused.__cause__ = located.cause
-            return refused
+            return located.error(number)
         except (BadDataError, TooManyCallsError):
             pass
         if is_accident(error, example):
@@ -377,6 +373,8 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
         if isinstance(cause, BadDataError):
             return cause.kind(where, cause.expected, cause.found, cause.fix)
         match cause:
+            case ExampleKeyError():  # a tree says which fields it has
+                return ExampleKeyError(where, cause.expected, cause.found, cause.fix)
             case KeyError():
                 kind, fix = (
                     ExampleKeyError,
@@ -399,7 +397,9 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
         expected = line.expected or (
             f"a {line.calls} that succeeds" if line.calls else "an example that can be read"
         )
-        return kind(where, expected, f"{_brief(cause)}, given {found}", "see the exception above")
+        refused = kind(where, expected, f"{_brief(cause)}, given {found}", "see the exception above")
+        refused.__cause__ = cause  # it may come from a function of the user's
+        return refused
 
 
 def joined(places: Sequence[str]) -> str:

@@ -68,7 +68,7 @@ def _show(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text) or "''"
 
 
-FIELDS = ("label", "token", "children", "is_leaf", "parent", "root", "size", "height")
+FIELDS = ("label", "token", "children", "is_leaf", "parent", "root", "size", "height", "index")
 _new = object.__new__  # a node made so, attribute by attribute, takes two thirds of the time
 
 
@@ -76,8 +76,8 @@ class TreeNode:
     """One node of a tree: a view that holds the tree and the node's place in its arrays.
 
     A node is indexed by child (``node[0]``, ``node[-1]``, ``node[1:]``) or by field (``node["label"]``):
-    ``label``, ``token``, ``children``, ``is_leaf``, ``parent``, ``root``, ``size`` and ``height``. Its
-    length is its number of children, yet it is always true. A `Tree` is a TreeNode too, its own root.
+    ``label``, ``token``, ``children``, ``is_leaf``, ``parent``, ``root``, ``size``, ``height`` and
+    ``index``. Its length is its number of children, yet it is always true. A `Tree` is a TreeNode too.
     Nodes are equal, and hash alike, if they stand at the same place in equal trees: ``tree ==
     tree.root``.
 

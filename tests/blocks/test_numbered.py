@@ -87,6 +87,31 @@ def test_whole_nodes_are_nodes() -> None:
     assert record.results[0][-1] is tree
 
 
+def test_children_that_are_zipped_are_nodes() -> None:
+    """Beside what their parent has computed: they are given to functions on nodes."""
+    down = fb.ForwardDeclaration(input_type=("object", "float32"), output_type=None, name="down")
+    depth = fb.GetItem(1) >> fb.Function(lambda above: above + 1)
+    below = fb.Composition("below")
+    with below.scope():
+        node, above = below.input[0], depth.reads(below.input)
+        fb.Metric("depth").reads(above, node)
+        pairs = fb.Zip().reads(fb.GetItem("children").reads(node), fb.Broadcast().reads(above))
+        (fb.Map(down())).reads(pairs)
+        below.output.reads()
+    down.resolve_to(below)
+    block = fb.AllOf(fb.Identity(), fb.Zeros([])) >> down()
+    tree = Tree.from_nested((1, (2, (3, "x"), (4, "y")), (5, "z")))
+    check_same(block, [tree])
+    found = fb.compile(block, "numpy").run([tree], metrics=True).metrics["depth"]
+    assert {node.label: int(d) for node, d in zip(found.labels, found.values, strict=True)} == {
+        1: 1,
+        2: 2,
+        3: 3,
+        4: 3,
+        5: 2,
+    }
+
+
 def tables(*functions: Any) -> int:
     """Return how many of some functions of nodes are looked up by the number of children."""
     block = declared(lambda tree: summed(tree, fb.AllOf(*map(row, functions)) >> fb.GetItem(0)))

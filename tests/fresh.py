@@ -1,0 +1,107 @@
+"""A process without the code that made a model: it loads the model's file, and must compute the same."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foldbatch.program.program import Program
+from foldbatch.program.traced import Prepared
+from foldbatch.program.variants import Variant
+
+LOADING = """
+import json, os, pickle, sys
+import foldbatch as fb
+told, sys.stdout = sys.stdout, open(os.devnull, "w")  # what a module prints that is imported is no answer
+for line in sys.stdin:
+    path, trust, folders = json.loads(line)
+    sys.path[:0] = folders
+    with open(f"{path}.examples", "rb") as file:
+        examples = pickle.load(file)
+    try:
+        results = list(fb.load(path, trust=trust).run(examples))
+    except Exception as error:
+        results = error
+    with open(f"{path}.results", "wb") as file:
+        pickle.dump(results, file)
+    print(file=told, flush=True)
+"""
+
+
+class Fresh:
+    """The process; it knows foldbatch alone."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def results(self, path: Path, examples: Sequence[Any], trust: Sequence[str]) -> Any:
+        """Return what a file's program makes of examples there; trusted modules lie beside the file."""
+        Path(f"{path}.examples").write_bytes(pickle.dumps(examples))
+        print(
+            json.dumps([str(path), trust, [str(path.parent)] if trust else []]),
+            file=self.process.stdin,
+            flush=True,
+        )
+        self.process.stdout.readline()
+        found = pickle.loads(Path(f"{path}.results").read_bytes())
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+@pytest.fixture(scope="session")
+def fresh() -> Iterator[Fresh]:
+    with subprocess.Popen(
+        [sys.executable, "-c", LOADING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield Fresh(process)
+
+
+@contextmanager
+def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Program]]:
+    """Yield the list of programs that are made within; each notes the last batch that it was given."""
+    made: list[Program] = []
+    batches: dict[Variant, list[Any]] = {}
+
+    def noting(of: type, name: str, note: Any) -> None:
+        method = getattr(of, name)
+
+        def noted(self: Any, *arguments: Any, **options: Any) -> Any:
+            result = method(self, *arguments, **options)
+            note(self, *arguments)
+            return result
+
+        patch.setattr(of, name, noted)
+
+    def note_batch(variant: Variant, examples: Any, *_: Any) -> None:
+        if (
+            isinstance(examples, list | tuple)
+            and examples
+            and not any(isinstance(x, Prepared) for x in examples)
+        ):
+            batches[variant] = list(examples)
+
+    with monkeypatch.context() as patch:
+        noting(Program, "__init__", lambda program, *_: made.append(program))
+        noting(Variant, "all", note_batch)
+        noting(Variant, "work", note_batch)
+        yield made
+    for program in made:
+        program.batch = next((batches[v] for v in program._variants._built.values() if v in batches), [])
+
+
+def check_same(program: Program, fresh: Fresh, path: Path, trust: Sequence[str] = ()) -> None:
+    """Save a program, which must tell of nothing that its file lacks, and compare what it computes there."""
+    assert program.batch, program
+    program.save(path)
+    here, there = list(program.run(program.batch)), fresh.results(path, program.batch, trust)
+    np.testing.assert_equal(there, here)
