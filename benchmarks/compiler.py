@@ -205,7 +205,7 @@ def run(trees: Sequence[Tree], hidden: int, repeats: int) -> Outcome:
     load = f"{os.getloadavg()[0]:.1f}"
     vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())
     block = tree_lstm(hidden, vocabulary)
-    backends = tuple(_backends())
+    backends: tuple[Any, ...] = tuple(_backends())
     programs: dict[str, Program] = {}
     for name in backends:
         for variant, (policy, contexts) in VARIANTS.items():
@@ -213,7 +213,7 @@ def run(trees: Sequence[Tree], hidden: int, repeats: int) -> Outcome:
                 with ExitStack() as stack:
                     for context in contexts:
                         stack.enter_context(context())
-                    options = {"policy": policy}
+                    options: Any = {"policy": policy}
                     programs[f"{name}, {variant}"] = compile(block, name, threads=1, options=options)
     plain = {f"{name}, as compiled": programs[f"{name}, as compiled"] for name in backends}
     lean = {

@@ -22,6 +22,7 @@ from benchmarks.deciding_walks import ours, walks, weights
 from benchmarks.figures import Figure, new_figure
 from benchmarks.options import add_backend, add_batch, add_data, add_repeats, trees_of
 from foldbatch.program.deciding import Computing
+from foldbatch.types import BackendName
 
 WORDS = 500
 ONE_BY_ONE, MASKED = "PyTorch one by one", "PyTorch masked"
@@ -77,7 +78,12 @@ def as_pairs(tree: Any) -> Any:
 
 
 def run(
-    pairs: Sequence[Any], hidden: Sequence[int], repeats: int, backend: str, *, only: Sequence[str] = ()
+    pairs: Sequence[Any],
+    hidden: Sequence[int],
+    repeats: int,
+    backend: BackendName,
+    *,
+    only: Sequence[str] = (),
 ) -> list[Row]:
     """Measure all tasks on a batch of trees.
 

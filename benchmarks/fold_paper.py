@@ -32,6 +32,7 @@ from foldbatch import Program, compile
 from foldbatch.errors import FoldbatchError
 from foldbatch.params.parameters import Gradient, SparseRows
 from foldbatch.trees import Tree
+from foldbatch.types import BackendName
 
 TASKS = TRAIN, INFER = "train", "infer"
 SIDES = BY_NODE, BY_LEVEL, IDENTICAL, DIFFERENT = "node by node", "by level", "identical", "different"
@@ -110,7 +111,7 @@ def run(
     batches: Sequence[int] = (1, 4, 16, 64, 256, 1024),
     repeats: int = 11,
     seconds: float = 60.0,
-    backend: str = "auto",
+    backend: BackendName = "auto",
 ) -> Outcome:
     """Measure batches of trees.
 

@@ -47,6 +47,7 @@ from foldbatch import (
 )
 from foldbatch.errors import FoldbatchError
 from foldbatch.trees import Tree
+from foldbatch.types import BackendName
 
 SMALLEST = 64  # nodes; below, what a step costs whatever its size is all there is to see
 PHASES = ("trace", "merge", "tables", "ready", "forward", "backward")
@@ -180,7 +181,7 @@ def _loss() -> Block[Any, Any]:
 
 
 def run(
-    case: str, nodes: int = 16_384, hidden: int = 150, repeats: int = 7, backend: str = "auto"
+    case: str, nodes: int = 16_384, hidden: int = 150, repeats: int = 7, backend: BackendName = "auto"
 ) -> Outcome:
     """Measure a case at sizes that double, up to a largest.
 

@@ -20,11 +20,12 @@ import foldbatch as fb
 from benchmarks.workload import CLASSES, draw_batches, load_trees, tree_lstm
 from foldbatch.torch import Module
 from foldbatch.trees import Tree, Vocabulary
+from foldbatch.types import BackendName
 
 Batch = list[Tree]
 
 
-def ways(hidden: int, words: Vocabulary, backend: str) -> dict[str, Callable[[Batch], Any]]:
+def ways(hidden: int, words: Vocabulary, backend: BackendName) -> dict[str, Callable[[Batch], Any]]:
     """Return what is compared, by name: pairs, of which the second is held against the first."""
     program = fb.compile(tree_lstm(hidden, words), backend, threads=1)
     dense, sparse = (

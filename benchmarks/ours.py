@@ -15,6 +15,7 @@ from foldbatch import Program, compile
 from foldbatch.params.parameters import Gradient
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, Vocabulary
+from foldbatch.types import BackendName
 
 Array = NDArray[Any]
 
@@ -51,7 +52,7 @@ class Ours:
         backend: the one chosen.
     """
 
-    def __init__(self, hidden: int, vocabulary: Vocabulary, backend: str = "auto") -> None:
+    def __init__(self, hidden: int, vocabulary: Vocabulary, backend: BackendName = "auto") -> None:
         self.program = compile(tree_lstm(hidden, vocabulary), backend)
         self.step = Step(self.program)
         self.backend, self._vocabulary = backend_name(backend), vocabulary

@@ -17,6 +17,7 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.types import BackendName
 
 
 def sst(trees: list[Any], hidden: int) -> tuple[fb.Block, list[Any]]:
@@ -86,7 +87,7 @@ CASES: dict[str, Callable[[list[Any], int], tuple[fb.Block, list[Any]]]] = {
 }
 
 
-def main(case: str, hidden: str, backend: str, file: str) -> None:
+def main(case: str, hidden: str, backend: BackendName, file: str) -> None:
     """Answer the lines of standard input, one by one."""
     trees = [tree for _, tree in zip(range(2000), fb.trees.read_sst(file), strict=False)]
     block, data = CASES[case](trees, int(hidden))
@@ -143,4 +144,4 @@ def _copy(example: Any) -> Any:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*sys.argv[1:])  # type: ignore[arg-type] # as `command` wrote them

@@ -38,6 +38,7 @@ from foldbatch import (
 )
 from foldbatch.program import schedule
 from foldbatch.scheduler.policies import find_policy
+from foldbatch.types import BackendName
 
 LEVELS, READY, AUTO, DEPTH = "by level", "as ready", "auto", "by_depth"
 PLANS = (AUTO, READY, LEVELS, DEPTH)
@@ -72,7 +73,7 @@ class Row:
 class Outcome:
     """What was found: the rows, and medians of what `Costs` holds, in microseconds; None where unknown."""
 
-    backend: str
+    backend: BackendName
     hidden: int
     rows: list[Row]
     step: float | None
@@ -104,9 +105,10 @@ def chains(count: int, cells: int) -> list[Chain]:
     return made
 
 
-def planned(block: Block[Any, Any], backend: str, plan: str) -> Program:
+def planned(block: Block[Any, Any], backend: BackendName, plan: str) -> Program:
     """Compile a block so that it plans in one of the `PLANS`."""
-    program = compile(block, backend, threads=1, options={"policy": DEPTH if plan == DEPTH else AUTO})
+    options: Any = {"policy": DEPTH if plan == DEPTH else AUTO}
+    program = compile(block, backend, threads=1, options=options)
     if plan in (LEVELS, READY):
         engine = _engine(program)
         costs = replace(engine.arithmetic.costs, **({"plan": 1e12} if plan == LEVELS else {"step": 1e12}))
@@ -120,7 +122,7 @@ def _engine(program: Program) -> Any:
 
 
 def measure(
-    block: Block[Any, Any], examples: Sequence[Any], cells: int, backend: str, repeats: int
+    block: Block[Any, Any], examples: Sequence[Any], cells: int, backend: BackendName, repeats: int
 ) -> list[Row]:
     """Time training steps of one batch, planned in each way in turn."""
     tasks: dict[tuple[str, bool], Callable[[], object]] = {}

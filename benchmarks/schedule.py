@@ -34,6 +34,7 @@ from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.tables import build
 from foldbatch.trees import Tree, Vocabulary
+from foldbatch.types import BackendName
 
 PARTS = TRACE, MERGE, PLAN, TABLES, READY = "trace", "merge", "policy", "tables", "ready"
 STEP, PLANNED = "step", "planned"
@@ -89,7 +90,7 @@ class Outcome:
 
 
 def run(
-    trees: Sequence[Tree], hidden: int, repeats: int, nodes: int, backend: str = "auto"
+    trees: Sequence[Tree], hidden: int, repeats: int, nodes: int, backend: BackendName = "auto"
 ) -> tuple[list[Row], list[Row]]:
     """Measure batches of trees, then a star and chains.
 

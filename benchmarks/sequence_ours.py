@@ -30,6 +30,7 @@ from foldbatch import (
     ops,
 )
 from foldbatch.trees import Tree, Vocabulary
+from foldbatch.types import BackendName
 
 Array = NDArray[Any]
 Sentence = tuple[list[str], int]  # words, class
@@ -74,7 +75,7 @@ class OurSequences:
         backend: the one chosen.
     """
 
-    def __init__(self, kind: str, hidden: int, vocabulary: Vocabulary, backend: str = "auto") -> None:
+    def __init__(self, kind: str, hidden: int, vocabulary: Vocabulary, backend: BackendName = "auto") -> None:
         self.program = compile(recurrent(kind, hidden, vocabulary), backend)
         self.hidden, self.step = hidden, Step(self.program)
         self.backend, self.kind, self._vocabulary = backend_name(backend), kind, vocabulary

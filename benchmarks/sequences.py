@@ -29,6 +29,7 @@ from benchmarks.task import Task
 from benchmarks.workload import draw_batches
 from foldbatch.errors import BackendError
 from foldbatch.trees import Tree, Vocabulary
+from foldbatch.types import BackendName
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def run(
     hidden: Sequence[int],
     batches: Sequence[int],
     repeats: int,
-    backend: str = "auto",
+    backend: BackendName = "auto",
     python: str | None = sys.executable,
 ) -> Outcome:
     """Measure batches of the sentences of some trees.
@@ -141,7 +142,7 @@ def _measured(
     hidden: int,
     sizes: Sequence[int],
     repeats: int,
-    backend: str,
+    backend: BackendName,
     remote: Remote | None,
     absent: dict[str, str],
 ) -> list[Found]:

@@ -30,6 +30,7 @@ from benchmarks.options import add_backend, add_data, positive, trees_of
 from foldbatch import compile
 from foldbatch.errors import FoldbatchError
 from foldbatch.trees import Tree, Vocabulary, write_brackets
+from foldbatch.types import BackendName
 from foldbatch.zoo import Task, Words, tree_lstm
 
 CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -170,7 +171,7 @@ def save_model(path: Path, trees: Sequence[Tree], hidden: int) -> None:
 
 
 @contextmanager
-def server(model: Path, backend: str) -> Iterator[tuple[int, int]]:
+def server(model: Path, backend: BackendName) -> Iterator[tuple[int, int]]:
     """Run a server; yield its port and the number of its process.
 
     Raises:
@@ -202,7 +203,7 @@ def memory(process: int) -> float:
 
 
 def measure(
-    model: Path, backend: str, trees: Sequence[Tree], connections: int, seconds: float, rounds: int
+    model: Path, backend: BackendName, trees: Sequence[Tree], connections: int, seconds: float, rounds: int
 ) -> Iterator[str]:
     """Yield what was measured, line by line.
 

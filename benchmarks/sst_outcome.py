@@ -10,6 +10,7 @@ from benchmarks.contest import NEW, TASKS, TRAIN, Timings
 from benchmarks.floor import Counts
 from benchmarks.measure import Timing
 from benchmarks.memory import Peak
+from foldbatch.types import BackendName
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Settings:
     hidden: tuple[int, ...] = (150,)
     batches: tuple[int, ...] = (1, 16, 64, 256)
     repeats: int = 7
-    backend: str = "auto"
+    backend: BackendName = "auto"
     peers: Mapping[str, str] = field(default_factory=dict)
     per_node_batch: int = 16
     busy: int = 0

@@ -23,6 +23,7 @@ from benchmarks.workload import unseen
 from foldbatch.errors import FoldbatchError
 from foldbatch.scheduler.merge import merge
 from foldbatch.trees import Tree, Vocabulary
+from foldbatch.types import BackendName
 
 SIZE = 4  # of vectors: nothing is computed
 
@@ -172,7 +173,7 @@ def forms(trees: Sequence[Tree], vocabulary: Vocabulary) -> list[Form]:
     ]
 
 
-def measured(form: Form, batch: int, units: int, repeats: int, backend: str) -> tuple[float, float]:
+def measured(form: Form, batch: int, units: int, repeats: int, backend: BackendName) -> tuple[float, float]:
     """Return the microseconds a unit that tracing batches takes, and that the user's functions take alone."""
     program = fb.compile(form.block, backend)
     tracing, alone = [], []

@@ -26,6 +26,7 @@ from foldbatch import Program, compile
 from foldbatch.errors import FoldbatchError, UnknownNameError
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, Vocabulary
+from foldbatch.types import BackendName
 
 TRAIN, INFER, PLAN = "train", "infer", "plan"
 SENTENCES = 16  # at least so many run at each time, since they differ in length
@@ -92,7 +93,7 @@ def run(
     hidden: int = 150,
     batches: Iterable[int] = (1, 16, 64, 256),
     repeats: int = 7,
-    backend: str = "auto",
+    backend: BackendName = "auto",
     models: Iterable[str] = tuple(MODELS),
 ) -> Outcome:
     """Measure models on batches of sentences.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from foldbatch.train.optimizers import AdamW
 from foldbatch.train.trainer import Trainer
 from foldbatch.trees.tree import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
-from foldbatch.types import describe_value
+from foldbatch.types import BackendName, describe_value
 from foldbatch.zoo.models import MODELS
 from foldbatch.zoo.tasks import Task
 from foldbatch.zoo.words import Words, words_of
@@ -71,7 +71,7 @@ class StructureEstimator(BaseEstimator):
 
     def __init__(
         self,
-        model: str = "child_sum",
+        model: Literal["tree_lstm", "child_sum", "rntn", "bilstm", "json"] = "child_sum",
         *,
         hidden: int = 64,
         size: int = 64,
@@ -82,7 +82,7 @@ class StructureEstimator(BaseEstimator):
         dropout: float = 0.0,
         minimum: int = 1,
         random_state: int = 0,
-        backend: str = "auto",
+        backend: BackendName = "auto",
     ) -> None:
         self.model = model
         self.hidden = hidden

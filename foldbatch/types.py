@@ -14,12 +14,14 @@ from collections.abc import Iterator, Sized
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from foldbatch.errors import BlockTypeError
 
+# What computes, for checkers; `foldbatch.engines.engine.ENGINES` says what each is.
+BackendName: TypeAlias = Literal["auto", "cuda", "numba", "numpy", "reference"]
 DEFAULT_DTYPE = "float32"
 DTYPES = ("float32", "float64", "int32", "int64", "bool")
 # Of data that are read: what a narrower dtype is widened to.

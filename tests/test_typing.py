@@ -5,13 +5,24 @@ Both checkers read one file; a line with ``# wrong`` must be complained about, n
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
+
+import foldbatch as fb
+from foldbatch.engines.engine import ENGINES, PRECISIONS
+from foldbatch.program.compiling import OPTIONS, CompileOptions
+from foldbatch.scheduler.layout import LAYOUTS
+from foldbatch.scheduler.policies import POLICIES
+from foldbatch.scheduler.sharing import SHARES
+from foldbatch.types import BackendName
 
 MODELS = """\
 import numpy as np
@@ -160,3 +171,28 @@ def test_pyright_accepts_every_program_of_the_documents(programs):
     done = subprocess.run(command, cwd=programs, capture_output=True, text=True, check=False)
     errors = [d for d in json.loads(done.stdout)["generalDiagnostics"] if d["severity"] == "error"]
     assert errors == []
+
+
+def test_no_bare_object_is_the_default_of_a_public_argument():
+    rooms = [fb, fb.blocks, fb.ops, fb.train, fb.trees, fb.views, fb.zoo, fb.types, fb.params, fb.errors]
+    things = {thing for room in rooms for name in dir(room) if callable(thing := getattr(room, name))}
+    methods = {
+        m for cls in things if isinstance(cls, type) for _, m in inspect.getmembers(cls, inspect.isfunction)
+    }
+    ours = [thing for thing in things | methods if str(thing.__module__).startswith("foldbatch")]
+    assert len(ours) > 500
+    for thing in ours:
+        with suppress(ValueError):  # an exception or a tuple of names has the signature of a built-in
+            defaults = [parameter.default for parameter in inspect.signature(thing).parameters.values()]
+            assert not any(re.search(r"<.*object.* at 0x", repr(default)) for default in defaults), thing
+
+
+def test_what_checkers_know_of_options_is_what_there_is():
+    options = get_type_hints(CompileOptions)
+    assert options.keys() == OPTIONS.keys()
+    assert {*get_args(BackendName)} == {"auto", *(name for name in ENGINES if not name.startswith("cuda-on"))}
+    assert {*get_args(options["policy"])} == {*POLICIES}
+    assert {*get_args(options["layout"])} == {*LAYOUTS}
+    assert {*get_args(options["precision"])} == {*PRECISIONS}
+    shares, _ = get_args(options["share"])
+    assert {*get_args(shares), None} == {*SHARES}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.gpu.record import Check
 from foldbatch.engines.engine import LAUNCH_VARIABLE
+from foldbatch.types import BackendName
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = "memcheck", "racecheck", "initcheck"
@@ -21,7 +22,7 @@ NO_TESTS = 5  # pytest's exit status where there are none
 LAST = 300  # characters of output that are kept
 
 
-def law(backend: str, seconds: float, way: str = "auto") -> Check:
+def law(backend: BackendName, seconds: float, way: str = "auto") -> Check:
     """Check random programs for some seconds, launched in a way: values and gradients against the oracle."""
     name = "random programs" if way == "auto" else f"random programs, {way}"
     if not (ROOT / "tests" / "programs").is_dir():
@@ -46,7 +47,7 @@ def card_tests(seconds: float) -> Check:
     )
 
 
-def sanitized(backend: str, tool: str, seconds: float) -> Check:
+def sanitized(backend: BackendName, tool: str, seconds: float) -> Check:
     """Run a training step of a small model under a tool of compute-sanitizer."""
     name = f"compute-sanitizer {tool}"
     command = sanitizer()

@@ -11,6 +11,8 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from foldbatch.types import BackendName
+
 ASKED = (
     "name",
     "driver_version",
@@ -54,7 +56,7 @@ class Card:
             self.cupy.get_default_memory_pool().free_all_blocks()
 
 
-def find_card(backend: str) -> Card:
+def find_card(backend: BackendName) -> Card:
     """Return the card that a backend computes on; the CPU stands for one unless the backend is ``cuda``."""
     torch, cupy = imported("torch"), imported("cupy") if backend == "cuda" else None
     if backend != "cuda":

@@ -13,6 +13,7 @@ from benchmarks.gpu.record import Check
 from foldbatch.errors import FoldbatchError
 from foldbatch.params.parameters import SparseRows
 from foldbatch.trees import Tree
+from foldbatch.types import BackendName
 
 # By dtype and precision, how far loss and gradients may be from the oracle; None: the error is only told.
 LIMITS: Mapping[tuple[str, str], float | None] = {
@@ -25,7 +26,12 @@ TRAINED = 1e-9  # how far parameters may be from NumPy's after training in float
 
 
 def accuracy(
-    trees: Sequence[Tree], hidden: int, words: int, backend: str, oracle: str, way: str = "auto"
+    trees: Sequence[Tree],
+    hidden: int,
+    words: int,
+    backend: BackendName,
+    oracle: BackendName,
+    way: str = "auto",
 ) -> list[Check]:
     """Return how far a training step of the SST Tree-LSTM is from the oracle's in float64, by precision.
 
@@ -100,7 +106,7 @@ def compare(expected: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, 
 
 
 def training(
-    batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: str, way: str = "auto"
+    batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: BackendName, way: str = "auto"
 ) -> list[Check]:
     """Train for some rounds of batches without looking; compare parameters with NumPy's and a second time's.
 
@@ -123,7 +129,7 @@ def training(
 
 
 def _trained(
-    batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: str, way: str
+    batches: Sequence[Sequence[Tree]], hidden: int, words: int, backend: BackendName, way: str
 ) -> dict[str, Any]:
     """Return the parameters after training, and the last loss."""
     ours = OurModel(MODELS[SST], hidden, words, backend, dtype="float64", engine=way)

@@ -20,6 +20,7 @@ from benchmarks.zoo_models import child_sum, dependencies, tagger
 from foldbatch import Block, Program, compile
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, Vocabulary
+from foldbatch.types import BackendName
 
 SST = "SST Tree-LSTM"
 PRECISIONS = "fp32", "tf32", "bf16"
@@ -101,10 +102,10 @@ class OurModel:
         model: Model,
         hidden: int,
         words: int,
-        backend: str,
-        precision: str = "fp32",
+        backend: BackendName,
+        precision: Any = "fp32",
         dtype: str = "float32",
-        engine: str = "auto",
+        engine: Any = "auto",
     ) -> None:
         self.model, self.backend, self.engine = model, backend_name(backend), engine
         self.vocabulary = Vocabulary([f"w{i}" for i in range(1, words)], unknown="w0")
@@ -168,7 +169,7 @@ class Contender:
 
 
 def our_contenders(
-    ours: OurModel, batches: Sequence[Sequence[Tree]], precision: str = "fp32"
+    ours: OurModel, batches: Sequence[Sequence[Tree]], precision: Any = "fp32"
 ) -> list[Contender]:
     """Return us three times: on trees whose traces are kept, on new trees, and on batches planned before.
 
@@ -202,7 +203,7 @@ def our_contenders(
 
 
 def our_ways(
-    ways: Mapping[str, OurModel], batches: Sequence[Sequence[Tree]], precision: str = "fp32"
+    ways: Mapping[str, OurModel], batches: Sequence[Sequence[Tree]], precision: Any = "fp32"
 ) -> list[Contender]:
     """Return us once for each way to launch a step, on trees whose traces are kept.
 
@@ -224,7 +225,7 @@ def _suffix(precision: str) -> str:
     return "" if precision == "fp32" else f", {precision}"
 
 
-def torch_contender(name: str, peer: TorchPeer, batches: Sequence[Any], precision: str = "fp32") -> Contender:
+def torch_contender(name: str, peer: TorchPeer, batches: Sequence[Any], precision: Any = "fp32") -> Contender:
     """Return a peer; it multiplies in TF32 if `precision` says so."""
 
     def run(method: Callable[[Any], Any]) -> Callable[[int], Any]:
@@ -245,7 +246,7 @@ def set_precision(torch: Any, precision: str) -> None:
 
 
 def captured_contenders(
-    ours: OurModel, hidden: int, batches: Sequence[Flat], device: str, precision: str = "fp32"
+    ours: OurModel, hidden: int, batches: Sequence[Flat], device: str, precision: Any = "fp32"
 ) -> list[Contender]:
     """Return the peer that is one CUDA graph a batch, on flat trees and on batches planned before."""
     parameters = ours.parameters()

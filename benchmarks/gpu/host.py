@@ -66,7 +66,8 @@ class Found:
 
 def host_of(way: str, hidden: int, words: int, batches: Sequence[Sequence[Tree]], repeats: int) -> Found:
     """Time the host's part of training steps, launched in a way, on each of some batches so often."""
-    ours = OurModel(MODELS[SST], hidden, words, nothing.NAME, engine=way)
+    backend: Any = nothing.NAME  # none that `compile` has
+    ours = OurModel(MODELS[SST], hidden, words, backend, engine=way)
     prepare(ours, batches)
     planned = [ours.program.plan(trees) for trees in batches]
 

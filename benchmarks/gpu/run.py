@@ -12,6 +12,7 @@ from benchmarks.gpu.rates import QUICK, Sizes
 from benchmarks.gpu.record import Budget, Record
 from benchmarks.gpu.trees import WORDS
 from foldbatch.trees import Tree
+from foldbatch.types import BackendName
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Settings:
         rates: of what the card's rates are measured.
     """
 
-    backend: str
+    backend: BackendName
     hidden: tuple[int, ...] = (150, 300, 512, 1024)
     batches: tuple[int, ...] = (256, 1, 16, 64, 1024)
     words: int = WORDS
@@ -45,7 +46,7 @@ class Settings:
     rates: Sizes = field(default_factory=Sizes)
 
 
-def quick(backend: str) -> Settings:
+def quick(backend: BackendName) -> Settings:
     """Return settings that try everything in seconds, to see that it runs."""
     return Settings(backend, (6,), (3, 1), 60, 12, 3, 0.0, 6, 5, (2,), 0.0, QUICK)
 

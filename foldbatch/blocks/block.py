@@ -24,7 +24,7 @@ from foldbatch.blocks.values import Value, type_of
 from foldbatch.blocks.writer import enough, shown
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, lines_outside
 from foldbatch.params.parameters import Array, Parameter
-from foldbatch.types import Type, describe_value
+from foldbatch.types import BackendName, Type, describe_value
 
 # Kinds, for static checkers: the classes of `foldbatch.types` stand for values of such a type.
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Block(Generic[In_contra, Out_co]):
 
     __iter__ = None  # Python would count items from 0 for ever
 
-    def eval(self, example: Any, backend: str = "auto") -> Any:
+    def eval(self, example: Any, backend: BackendName = "auto") -> Any:
         """Return what the block makes of one example: nested arrays, lists and tuples.
 
         With metrics, returns ``(result, metrics)``, metrics by name. The block is compiled anew.

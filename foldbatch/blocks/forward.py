@@ -19,7 +19,7 @@ class ForwardDeclaration:
     """A block to be defined later, so that its definition may refer to it.
 
     Args:
-        input_type: what it reads; a Python object by default.
+        input_type: what it reads; None means a Python object.
         output_type: what it yields, None for nothing (void). It must be given, for a recursive block
             cannot infer it.
         name: for reports and errors.
@@ -75,7 +75,7 @@ class ForwardDeclaration:
 
     def __init__(
         self,
-        input_type: Any = OBJECT,
+        input_type: Any = None,
         output_type: Any = ...,  # None declares that nothing is yielded
         name: str = "forward",
         *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from foldbatch.blocks.block import BLOCK_LIKES, Block, as_block, build, check, keyed
 from foldbatch.blocks.builder import Builder
@@ -14,7 +14,7 @@ from foldbatch.blocks.values import Object, Value, type_of
 from foldbatch.errors import BlockOrderError, BlockTypeError, BlockValueError
 from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, VoidType, describe_value
 
-RESTS = ("error", "ignore")  # what may become of items that no block reads
+Rest: TypeAlias = Literal["error", "ignore"]  # what may become of items that no block reads
 
 
 class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
@@ -43,9 +43,9 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
     (array(1., dtype=float32),)
     """
 
-    def __init__(self, blocks: Mapping[Any, Any] | Iterable[Any], *, rest: str = "error") -> None:
-        if rest not in RESTS:
-            expected = f"rest as one of {', '.join(map(repr, RESTS))}"
+    def __init__(self, blocks: Mapping[Any, Any] | Iterable[Any], *, rest: Rest = "error") -> None:
+        if rest not in get_args(Rest):
+            expected = f"rest as one of {', '.join(map(repr, get_args(Rest)))}"
             raise BlockValueError("Record", expected, describe_value(rest), "leave it out to refuse the rest")
         pairs, self.named = keyed(blocks, "Record")
         self.blocks = tuple(pairs)

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,8 +197,10 @@ RENAMED = {"numba": "llvm"}  # for one release, with a warning
 AUTO = ("llvm", "numpy")  # the faster first; a GPU is taken where somebody asks for it
 VARIABLE = "FOLDBATCH_BACKEND"  # of the environment: what the backend ``auto`` is
 LAUNCH_VARIABLE = "FOLDBATCH_LAUNCH"  # what the launch ``auto`` is, of backends that have several
-PRECISIONS = ("fp32", "tf32", "bf16")
-LAUNCHES = ("auto", "straight", "captured")  # how a batch's kernels are launched
+Precision: TypeAlias = Literal["fp32", "tf32", "bf16"]
+PRECISIONS = get_args(Precision)
+Launch: TypeAlias = Literal["auto", "straight", "captured"]  # how a batch's kernels are launched
+LAUNCHES = get_args(Launch)
 
 
 def choose_engine(name: str) -> str:

@@ -20,7 +20,7 @@ from foldbatch.program.traced import Prepared
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.records import records_of
-from foldbatch.types import describe_value
+from foldbatch.types import BackendName, describe_value
 
 SIZES = 1, 16, 64, 256
 UPDATE = "update"
@@ -33,7 +33,7 @@ def bench(
     batch_sizes: Sequence[int] | None = None,
     repeats: int = 5,
     *,
-    backend: str | None = None,
+    backend: BackendName | None = None,
     threads: int | None = None,
     train: bool | None = None,
 ) -> Outcome:
@@ -88,7 +88,7 @@ def bench(
 # -- what is asked
 
 
-def _program(block_or_program: Any, backend: str | None, threads: int | None) -> Program:
+def _program(block_or_program: Any, backend: BackendName | None, threads: int | None) -> Program:
     if not isinstance(block_or_program, Program):
         return compile(block_or_program, backend or "auto", threads=threads)
     for name, value in (("backend", backend), ("threads", threads)):

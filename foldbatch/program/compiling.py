@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
@@ -18,7 +18,14 @@ from foldbatch.blocks.lower import depth, lower
 from foldbatch.blocks.paths import Trusted, trust_in
 from foldbatch.blocks.plain import from_plain
 from foldbatch.blocks.values import refuse_no_count
-from foldbatch.engines.engine import check_precision, choose_engine, choose_launch, planning_arithmetic
+from foldbatch.engines.engine import (
+    Launch,
+    Precision,
+    check_precision,
+    choose_engine,
+    choose_launch,
+    planning_arithmetic,
+)
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import available_cores
 from foldbatch.errors import (
@@ -40,7 +47,7 @@ from foldbatch.program.saving import ANEW, IN_A_SCRIPT, WHAT, read, with_paths
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
-from foldbatch.types import describe_value
+from foldbatch.types import BackendName, describe_value
 
 # Options of `compile` that few programs set, with their defaults.
 OPTIONS: Mapping[str, Any] = {
@@ -55,15 +62,36 @@ OPTIONS: Mapping[str, Any] = {
 LOADED = (*OPTIONS, "seed", "threads", "launch", "debug")  # what `load` takes
 
 
+class CompileOptions(TypedDict, total=False):
+    """Options of `compile` that few programs set; it says what they mean."""
+
+    policy: Literal["auto", "by_component", "by_agenda", "by_depth"]
+    layout: Literal["consumer", "producer"]
+    batched: bool
+    share: Literal["leaves", "subtrees"] | None
+    kept_bytes: int | None
+    max_calls: int
+    precision: Precision
+
+
+class LoadOptions(CompileOptions, total=False):
+    """Options of `load` besides the backend: all others of `compile`."""
+
+    seed: int
+    threads: int | None
+    launch: Launch
+    debug: bool
+
+
 def compile(
     block: Any,
-    backend: str = "auto",
+    backend: BackendName = "auto",
     *,
     seed: int = 0,
     threads: int | None = None,
-    launch: str = "auto",
+    launch: Launch = "auto",
     debug: bool = False,
-    options: Mapping[str, Any] | None = None,
+    options: CompileOptions | None = None,
     **old: Any,
 ) -> Program:
     """Compile a block into a program.
@@ -125,7 +153,7 @@ def compile(
         message = "foldbatch.compile: the argument engine is called launch now"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         launch = old.pop("engine")
-    chosen = {**old, **_options_in(options)}
+    chosen: dict[str, Any] = {**old, **_options_in(options)}
     _refuse_unknown("compile options", chosen, tuple(OPTIONS))
     if old:
         message = f"foldbatch.compile: give {', '.join(old)} in the argument options: options={old!r}"
@@ -188,10 +216,10 @@ def _prepare(
 
 def load(
     path: str | os.PathLike[str],
-    backend: str = "auto",
+    backend: BackendName = "auto",
     *,
     trust: Iterable[Trusted] = (),
-    **options: Any,
+    **options: Unpack[LoadOptions],
 ) -> Program:
     """Return the program that `Program.save` wrote to a file.
 

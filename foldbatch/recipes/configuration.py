@@ -35,7 +35,7 @@ from msgspec import Meta, Struct, field
 from foldbatch.errors import ReadError, UnknownNameError, with_nearest
 from foldbatch.trees.formats import FORMATS, TRAINABLE
 from foldbatch.trees.tree import TreeNode
-from foldbatch.types import describe_value
+from foldbatch.types import BackendName, describe_value
 
 if TYPE_CHECKING:
     FormatName = str
@@ -204,9 +204,7 @@ class Train(Section, frozen=True):
     epochs: Annotated[Count, _option("passes over the training part")] = 10
     batch: Annotated[Count, _option("examples of one update")] = 25
     seed: Annotated[int, _option("of parameters, order and dropout", ge=0)] = 0
-    backend: Annotated[
-        Literal["auto", "cuda", "cuda-on-cpu", "llvm", "numpy", "reference"], _option("what computes")
-    ] = "auto"
+    backend: Annotated[BackendName, _option("what computes")] = "auto"
     metrics: Annotated[
         list[Literal["accuracy", "f1", "confusion", "top3", "perplexity", "mse", "mae"]],
         _option("figures besides the accuracy of classes or the mse of numbers"),

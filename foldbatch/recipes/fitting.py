@@ -47,7 +47,7 @@ from foldbatch.system.locks import locked
 from foldbatch.system.output import remove_partial, write_whole
 from foldbatch.train import Callback, Checkpoints, DataParallel, LambdaCallback, Trainer
 from foldbatch.train.resuming import read_state
-from foldbatch.types import TensorType
+from foldbatch.types import BackendName, TensorType
 from foldbatch.zoo.tasks import Kind
 
 UNCHANGED: Final = "leave them as they were, or train in another folder"
@@ -248,7 +248,7 @@ def model_files(path: Path) -> list[Path]:
 
 
 def load_model(
-    path: Path, backend: str = "auto", trust: Iterable[str] = ()
+    path: Path, backend: BackendName = "auto", trust: Iterable[str] = ()
 ) -> tuple[Program, dict[str, Any], Configuration]:
     """Return a trained model with its notes and its configuration.
 
@@ -299,7 +299,7 @@ def _check_answers(program: Program, notes: ModelNotes, where: str) -> None:
 
 
 def load_models(
-    path: Path, backend: str = "auto", trust: Iterable[str] = ()
+    path: Path, backend: BackendName = "auto", trust: Iterable[str] = ()
 ) -> tuple[list[Program], dict[str, Any], Configuration]:
     """Return a trained model, or those of all seeds of a run, with the notes and configuration of the first.
 

@@ -19,6 +19,7 @@ from foldbatch.program.program import Program
 from foldbatch.recipes.configuration import Configuration
 from foldbatch.recipes.fitting import load_models, model_files
 from foldbatch.trees.formats import FORMATS, structures_of
+from foldbatch.types import BackendName
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class ServedModel:
         return list(predictions(self.programs, self.notes, structures, nodes=nodes))
 
 
-def load(path: Path, backend: str, trust: Iterable[str] = ()) -> ServedModel:
+def load(path: Path, backend: BackendName, trust: Iterable[str] = ()) -> ServedModel:
     """Return the model of a file or of a folder, compiled for its first batch, when it has answered once.
 
     Raises:
@@ -147,7 +148,7 @@ class Service:
     def __init__(
         self,
         path: Path,
-        backend: str = "auto",
+        backend: BackendName = "auto",
         loaded: Callable[[], None] = lambda: None,
         trust: Iterable[str] = (),
     ) -> None:

@@ -43,7 +43,7 @@ from foldbatch.torch.gradients import (
     summed_loss,
 )
 from foldbatch.trees import Tree
-from foldbatch.types import SequenceType, TensorType
+from foldbatch.types import BackendName, SequenceType, TensorType
 
 # One parameter of PyTorch for each of ours: optimizers know a shared one by its identity.
 _MADE: weakref.WeakKeyDictionary[Parameter, weakref.ref[torch.nn.Parameter]] = weakref.WeakKeyDictionary()
@@ -237,7 +237,9 @@ class Module(ParameterModule):
     tensor([3., 3.])
     """
 
-    def __init__(self, block: Any, backend: str = "auto", *, sparse: bool = False, **options: Any) -> None:
+    def __init__(
+        self, block: Any, backend: BackendName = "auto", *, sparse: bool = False, **options: Any
+    ) -> None:
         super().__init__()
         self.block = block if is_walk(block) else as_block(block)
         self.sparse = sparse

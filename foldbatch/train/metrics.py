@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from foldbatch.errors import TrainingError
 from foldbatch.params.parameters import Array
 from foldbatch.types import describe_value
 
-EVERY = ("value", "example")
+Every: TypeAlias = Literal["value", "example"]
+EVERY = get_args(Every)
 Labels = Sequence[Any]
 
 
@@ -50,13 +51,13 @@ class Base:
         TrainingError: when `every` is neither.
     """
 
-    def __init__(self, of: str, name: str, every: str) -> None:
+    def __init__(self, of: str, name: str, every: Every) -> None:
         if every not in EVERY:
             fix = "'example' counts the last value of each example, in a tree the root's"
             raise TrainingError(f"{type(self).__name__} every", "'value' or 'example'", repr(every), fix)
         self.of = of
         self.name = name
-        self.every = every
+        self.every: str = every
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.of!r}, name={self.name!r}, every={self.every!r})"
@@ -97,7 +98,8 @@ def classified(where: str, values: Array, labels: Labels) -> tuple[Array, NDArra
     return scores, np.array(kept, np.int64)
 
 
-AVERAGES = ("macro", "micro", None)
+Average: TypeAlias = Literal["macro", "micro"]
+AVERAGES = (*get_args(Average), None)
 
 
 class Accuracy(Base):
@@ -117,7 +119,7 @@ class Accuracy(Base):
     0.5
     """
 
-    def __init__(self, of: str, name: str = "accuracy", *, every: str = "value") -> None:
+    def __init__(self, of: str, name: str = "accuracy", *, every: Every = "value") -> None:
         super().__init__(of, name, every)
 
     def compute(self, values: Array, labels: Labels) -> float:
@@ -144,7 +146,7 @@ class TopK(Base):
     0.5
     """
 
-    def __init__(self, of: str, k: int = 5, name: str | None = None, *, every: str = "value") -> None:
+    def __init__(self, of: str, k: int = 5, name: str | None = None, *, every: Every = "value") -> None:
         if k < 1:
             raise TrainingError("TopK k", "a whole number of 1 or more", repr(k), "for example 5")
         super().__init__(of, f"top_{k}" if name is None else name, every)
@@ -176,7 +178,7 @@ class Confusion(Base):
     [[1, 0], [1, 1]]
     """
 
-    def __init__(self, of: str, name: str = "confusion", *, every: str = "value") -> None:
+    def __init__(self, of: str, name: str = "confusion", *, every: Every = "value") -> None:
         super().__init__(of, name, every)
 
     def compute(self, values: Array, labels: Labels) -> list[list[int]]:
@@ -214,9 +216,9 @@ class F1(Base):
         of: str,
         name: str = "f1",
         *,
-        average: str | None = "macro",
+        average: Average | None = "macro",
         classes: Sequence[str] | None = None,
-        every: str = "value",
+        every: Every = "value",
     ) -> None:
         if average not in AVERAGES:
             raise TrainingError("F1 average", "'macro', 'micro' or None", repr(average), "None is by class")
@@ -265,7 +267,7 @@ class MeanSquaredError(Base):
     2.0
     """
 
-    def __init__(self, of: str, name: str = "mse", *, every: str = "value") -> None:
+    def __init__(self, of: str, name: str = "mse", *, every: Every = "value") -> None:
         super().__init__(of, name, every)
 
     def compute(self, values: Array, labels: Labels) -> float:
@@ -291,7 +293,7 @@ class MeanAbsoluteError(Base):
     1.0
     """
 
-    def __init__(self, of: str, name: str = "mae", *, every: str = "value") -> None:
+    def __init__(self, of: str, name: str = "mae", *, every: Every = "value") -> None:
         super().__init__(of, name, every)
 
     def compute(self, values: Array, labels: Labels) -> float:
@@ -317,7 +319,7 @@ class Perplexity(Base):
     4.0
     """
 
-    def __init__(self, of: str, name: str = "perplexity", *, every: str = "value") -> None:
+    def __init__(self, of: str, name: str = "perplexity", *, every: Every = "value") -> None:
         super().__init__(of, name, every)
 
     def compute(self, values: Array, labels: Labels) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -164,7 +164,8 @@ def heights(examples: Sequence[Any]) -> Index:
     return _of_each("heights", examples, lambda tree: tree.height, highest)
 
 
-MEASURES = {"height": heights, "size": sizes}
+Measure: TypeAlias = Literal["height", "size"]
+MEASURES: dict[str, Callable[[Sequence[Any]], Index]] = {"height": heights, "size": sizes}
 
 
 def shuffled(examples: Sequence[Any], batch: int, seed: int = 0) -> Sampler:
@@ -180,7 +181,7 @@ def shuffled(examples: Sequence[Any], batch: int, seed: int = 0) -> Sampler:
     return Sampler(np.ones(_count("shuffled", examples), np.int64), batch, seed=seed)
 
 
-def bucketed(examples: Sequence[Any], batch: int, seed: int = 0, by: str = "height") -> Sampler:
+def bucketed(examples: Sequence[Any], batch: int, seed: int = 0, by: Measure = "height") -> Sampler:
     """Return a sampler of batches of `batch` examples that are alike.
 
     A batch runs as many levels as its highest example needs. Among its like, a tall one makes none
@@ -205,7 +206,7 @@ def bucketed(examples: Sequence[Any], batch: int, seed: int = 0, by: str = "heig
     return Sampler(costs, batch, keys=_measure("bucketed", by)(examples), seed=seed)
 
 
-def within_budget(examples: Sequence[Any], nodes: int, seed: int = 0, by: str | None = None) -> Sampler:
+def within_budget(examples: Sequence[Any], nodes: int, seed: int = 0, by: Measure | None = None) -> Sampler:
     """Return a sampler of batches of at most `nodes` nodes (of trees) or calls (of prepared examples).
 
     So the memory of a batch is bounded. An example that is larger is a batch of its own.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from foldbatch.blocks.layers.layer import Layer, describe, find_initializer, flat, pair, positive
 from foldbatch.errors import BlockValueError, GraphError, UnknownNameError
@@ -12,7 +12,8 @@ from foldbatch.static import ops
 from foldbatch.static.graph import Node, parameter_node
 from foldbatch.types import TensorType, TupleType
 
-SCORES = ("additive", "dot")
+Score: TypeAlias = Literal["additive", "dot"]
+SCORES = get_args(Score)
 
 
 class Attention(Layer[TupleType, TensorType]):
@@ -53,7 +54,7 @@ class Attention(Layer[TupleType, TensorType]):
     def __init__(
         self,
         size: int | None = None,
-        score: str = "additive",
+        score: Score = "additive",
         *,
         init: Initializer = "glorot_uniform",
         name: str | None = None,

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
 import numpy as np
@@ -126,7 +126,8 @@ def _as_plain(value: Any) -> Any:
     return value.tolist()
 
 
-STYLES = ("auto", "bar", "notebook", "lines")
+Style: TypeAlias = Literal["auto", "bar", "notebook", "lines"]
+STYLES = get_args(Style)
 
 
 class Shown(Protocol):
@@ -171,7 +172,7 @@ class Progress(Callback):
 
     first_only = True
 
-    def __init__(self, style: str = "auto", *, file: IO[str] | None = None) -> None:
+    def __init__(self, style: Style = "auto", *, file: IO[str] | None = None) -> None:
         if style not in STYLES:
             raise UnknownNameError("Progress style", f"one of {', '.join(STYLES)}", repr(style), "try 'auto'")
         if style == "notebook":

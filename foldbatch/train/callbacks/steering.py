@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -300,7 +300,9 @@ class Schedule(Callback):
 
     steers = True
 
-    def __init__(self, schedule: Factor, every: str = "step", *, lr: float | None = None) -> None:
+    def __init__(
+        self, schedule: Factor, every: Literal["step", "epoch"] = "step", *, lr: float | None = None
+    ) -> None:
         if not callable(schedule):
             fix = "for example fb.train.schedules.cosine(1000)"
             raise TrainingError("Schedule", "a function of a count", describe_value(schedule), fix)
