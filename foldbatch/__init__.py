@@ -201,7 +201,6 @@ _MOVED = {
     "draw_schedule": "views",
     "from_torch": "torch",
     "load_prepared": "train",
-    "prepare": "train",
     "read_json": "trees",
     "read_jsonlines": "trees",
 }

@@ -132,7 +132,7 @@ class StructureEstimator(BaseEstimator):
             self.vocabulary_ = Vocabulary.count(_words(self.model, structures), self.minimum)
             self.kinds_ = _kinds(self.model, structures)
         program = self._compiled()
-        trainer = Trainer(program, optimizer, batch=self.batch_size, seed=self.random_state)
+        trainer = Trainer(program, optimizer, batch_size=self.batch_size, seed=self.random_state)
         trainer.fit(list(zip(structures, labels, strict=True)), epochs=self.epochs)
         self.parameters_ = {name: np.array(value) for name, value in program.params.items()}
         self._program = program

@@ -126,7 +126,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
         program.params.update(mean)
         averaged = accuracy(program, corpus.dev, asked)
         program.params.update(now)
-        epochs.append({"loss": mean_loss, "dev": dev, "dev_averaged": averaged, "seconds": seconds})
+        epochs.append({"loss": mean_loss, "dev": dev, "validation_averaged": averaged, "seconds": seconds})
         print(f"{epoch:5} {mean_loss:6.3f} {dev:7.1%} {averaged:>14.1%} {seconds:8.1f}", flush=True)
     program.params.update(mean)
     test = accuracy(program, corpus.test, asked)

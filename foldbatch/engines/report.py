@@ -504,7 +504,7 @@ def _tracing(report: Report) -> Iterator[str]:
     if _share(report, "trace") > MUCH:
         yield (
             f"tracing the examples is {_share(report, 'trace'):.0%} of the time: a foldbatch.trees.Tree is "
-            "traced only once, other examples if you prepare them (Program.prepare, foldbatch.prepare)"
+            "traced only once, other examples if you prepare them (Program.prepare)"
         )
 
 

@@ -250,7 +250,7 @@ def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]
         expected = f"{AUTO}, {LAST} or a figure of {', '.join(figures)}"
         fix = "figures are added by train.metrics"
         raise UnknownNameError("train.best", expected, with_nearest(name, figures), fix)
-    part = "dev_averaged" if moving and dev else "dev"
+    part = "validation_averaged" if moving and dev else "validation"
     return f"{part}_{name}", "min" if name in LOWER else "max"
 
 
@@ -276,9 +276,9 @@ def build_callbacks(
     if configuration.optimizer.clip:
         made.append(ClipGradients(configuration.optimizer.clip))
     if average.name == "moving":
-        made.append(AverageWeights(average.decay, dev=dev or None, keep=not best))
+        made.append(AverageWeights(average.decay, validation=dev or None, keep=not best))
     elif average.name == "epochs":
-        made.append(AverageWeights(start=average.start, dev=dev or None))
+        made.append(AverageWeights(start=average.start, validation=dev or None))
     if schedule.name == "plateau" and dev:
         made.append(ReduceLROnPlateau(figure, mode, factor=schedule.factor, patience=schedule.every))
     elif schedule.name != "constant" or schedule.warm_up:
@@ -292,7 +292,7 @@ def build_callbacks(
         made.append(TensorBoardLog(folder / EVENTS))
     every = train.checkpoint or None
     chosen = (figure, mode) if best else (None, None)
-    return [*made, Checkpoints(folder / CHECKPOINTS, every=every, best=chosen[0], mode=chosen[1])]
+    return [*made, Checkpoints(folder / CHECKPOINTS, every=every, monitor=chosen[0], mode=chosen[1])]
 
 
 def has_best(configuration: Configuration, dev: Sequence[Any]) -> bool:

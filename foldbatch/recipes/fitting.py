@@ -163,7 +163,7 @@ def fit(
     trainer = Trainer(
         parallel,
         build_optimizer(configuration.optimizer),
-        batch=options.batch,
+        batch_size=options.batch,
         metrics=metrics,
         callbacks=[keep_options, run, *steering, *callbacks],
         seed=options.seed,
@@ -208,7 +208,7 @@ def _restore_best(trainer: Trainer) -> None:
     """Give the parameters the values of the best epoch; those of the last one stay where none is the best."""
     checkpoints = next(one for one in trainer.callbacks if isinstance(one, Checkpoints))
     if checkpoints.best_epoch is None:
-        figure = f"no finite {checkpoints.figure}"
+        figure = f"no finite {checkpoints.monitor}"
         print(f"warning: {figure} in any epoch; the model of the last epoch is kept", file=sys.stderr)
     else:
         trainer.restore_best()

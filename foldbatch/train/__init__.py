@@ -1,5 +1,8 @@
 """Training: batches, optimizers, and gradients on their way to them."""
 
+from typing import TYPE_CHECKING, Any
+from warnings import warn
+
 from foldbatch.train import schedules
 from foldbatch.train.batches import prefetched
 from foldbatch.train.callbacks import (
@@ -36,7 +39,7 @@ from foldbatch.train.metrics import (
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
 from foldbatch.train.parallel import DataParallel
-from foldbatch.train.prepared import load_prepared, prepare
+from foldbatch.train.prepared import load_prepared, save_prepared
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
 from foldbatch.train.trainer import Trainer
 
@@ -85,7 +88,7 @@ __all__ = [
     "plot_confusion",
     "plot_history",
     "prefetched",
-    "prepare",
+    "save_prepared",
     "scale",
     "schedules",
     "shuffled",
@@ -97,3 +100,13 @@ __all__ = [
 def __dir__() -> list[str]:
     """Return the public names only: importing makes a name of each module, too."""
     return __all__
+
+
+if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
+
+    def __getattr__(name: str) -> Any:
+        """Find what has another name now."""
+        if name != "prepare":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warn("foldbatch.train.prepare is save_prepared now", DeprecationWarning, stacklevel=2)
+        return save_prepared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -24,8 +25,8 @@ MODES: dict[Mode, tuple[str, ...]] = {  # by what is part of a figure's name
 def flattened(figures: Mapping[str, Any]) -> dict[str, Any]:
     """Return figures with those by class on their own; what is no single number or text is left out.
 
-    >>> flattened({"loss": 0.5, "dev_f1": {"bad": 1.0, "good": 0.5}, "dev_confusion": [[1, 0], [0, 1]]})
-    {'loss': 0.5, 'dev_f1/bad': 1.0, 'dev_f1/good': 0.5}
+    >>> flattened({"loss": 0.5, "train_f1": {"bad": 1.0, "good": 0.5}, "confusion": [[1, 0], [0, 1]]})
+    {'loss': 0.5, 'train_f1/bad': 1.0, 'train_f1/good': 0.5}
     """
     flat: dict[str, Any] = {}
     for name, value in figures.items():
@@ -42,12 +43,16 @@ def figure_of(where: str, figures: Mapping[str, Any], name: str) -> float:
     Raises:
         UnknownNameError: when there is no such number.
 
-    >>> figure_of("EarlyStopping", {"dev_f1": {"good": 0.5}}, "dev_f1/good")
+    >>> figure_of("EarlyStopping", {"validation_f1": {"good": 0.5}}, "validation_f1/good")
     0.5
     """
     flat = flattened(figures)
+    now = f"validation_{name.removeprefix('dev_')}"
+    if name.startswith("dev_") and name not in flat and now in flat:
+        warnings.warn(f"{where}: the figure {name} is called {now} now", DeprecationWarning, stacklevel=2)
+        name = now
     if not isinstance(flat.get(name), int | float):
-        fix = "figures that begin with dev_ need fit(examples, dev)"
+        fix = "figures that begin with validation_ need fit(examples, validation)"
         raise UnknownNameError(where, f"a figure of {', '.join(flat)}", with_nearest(name, flat), fix)
     return float(flat[name])
 
@@ -61,7 +66,7 @@ def check_mode(where: str, mode: str) -> None:
 def mode_of(figure: str) -> Mode:
     """Return whether lower or higher is better, as the name of a figure says.
 
-    >>> mode_of("dev_accuracy"), mode_of("dev_loss")
+    >>> mode_of("validation_accuracy"), mode_of("validation_loss")
     ('max', 'min')
     """
     modes = [mode for mode, parts in MODES.items() if any(part in str(figure) for part in parts)]
@@ -111,8 +116,8 @@ Drawing = Any  # matplotlib.figure.Figure
 def plot_history(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> Drawing:
     """Draw the figures of all epochs, and return matplotlib's figure.
 
-    ``loss``, ``dev_loss`` and ``dev_averaged_loss`` share a drawing, and so do other figures of one name.
-    Matrices, norms, seconds and the learning rate are left out.
+    ``loss``, ``validation_loss`` and ``validation_averaged_loss`` share a drawing, and so do other figures of
+    one name. Matrices, norms, seconds and the learning rate are left out.
 
     Args:
         history: what `foldbatch.train.Trainer.fit` returns.
@@ -187,10 +192,10 @@ def _drawing(drawings: int) -> tuple[Drawing, list[Any]]:
 def _without_set(name: str) -> str:
     """Return the name of a figure without the set that it is of.
 
-    >>> _without_set("dev_averaged_accuracy"), _without_set("dev_loss")
+    >>> _without_set("validation_averaged_accuracy"), _without_set("validation_loss")
     ('accuracy', 'loss')
     """
-    return name.removeprefix("dev_").removeprefix("averaged_")
+    return name.removeprefix("validation_").removeprefix("averaged_")
 
 
 Answers = int | str | Sequence[int | str | None]

@@ -53,7 +53,7 @@ class Column:
         return np.zeros((0, *self.shape), self.dtype)
 
 
-def prepare(
+def save_prepared(
     program: Program,
     examples: Iterable[Any],
     path: str | os.PathLike[str],
@@ -85,17 +85,17 @@ def prepare(
 
 
 def load_prepared(program: Program, path: str | os.PathLike[str]) -> list[Prepared]:
-    """Return the examples that `prepare` wrote to a file; they stand for the examples in later calls.
+    """Return the examples that `save_prepared` wrote to a file; they stand for the examples in later calls.
 
     Raises:
-        ReadError: when the file is damaged, none of `prepare`'s, or holds numbers that do not fit the model.
+        ReadError: when the file is damaged, or holds something else or numbers that do not fit the model.
         ExampleError: when it was prepared with another model, or for another policy.
         OSError: when there is no such file, or it cannot be opened.
 
     >>> import tempfile; import foldbatch as fb
     >>> model = fb.Map(fb.Scalar()) >> fb.Sum()
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     written = prepare(fb.compile(model), [[1, 2], [], [3]], f"{folder}/numbers.prepared")
+    ...     written = save_prepared(fb.compile(model), [[1, 2], [], [3]], f"{folder}/numbers.prepared")
     ...     program = fb.compile(model)
     ...     examples = load_prepared(program, f"{folder}/numbers.prepared")
     >>> [float(x) for x in program.run(examples)]

@@ -312,7 +312,7 @@ class TrainingStart:
 
     settings: Facts = field(default_factory=dict)  # of the optimizer, as they were given
     examples: Digests = field(default_factory=lambda: digests(()))  # a digest of each, ``[n] uint64``
-    dev: Digests = field(default_factory=lambda: digests(()))  # the same of the dev set
+    dev: Digests = field(default_factory=lambda: digests(()))  # the same of the validation set
     tables: Mapping[str, RowNames] = field(default_factory=dict)  # the names of rows
 
     @classmethod
@@ -330,13 +330,13 @@ class TrainingStart:
     def rows(self) -> dict[str, Digests]:
         """Return all digests by name."""
         names = {name: table.digests for name, table in self.tables.items()}
-        return {"examples": self.examples, "dev examples": self.dev, **names}
+        return {"examples": self.examples, "validation examples": self.dev, **names}
 
     def common(self) -> dict[str, Any]:
         """Return what a training has to have in common with the one that it goes on with."""
         return {
             "settings": dict(self.settings),
-            "data": {"examples": _grouped(self.examples), "dev examples": _grouped(self.dev)},
+            "data": {"examples": _grouped(self.examples), "validation examples": _grouped(self.dev)},
             "names": {name: table.refresh() for name, table in self.tables.items()},
         }
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from foldbatch.engines.keys import call_keys
 from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
 from foldbatch.program.traced import Prepared
+from foldbatch.system.renamed import renamed
 from foldbatch.system.showing import Described
 from foldbatch.trees import Tree
 from foldbatch.types import describe_value
@@ -168,42 +169,44 @@ Measure: TypeAlias = Literal["height", "size"]
 MEASURES: dict[str, Callable[[Sequence[Any]], Index]] = {"height": heights, "size": sizes}
 
 
-def shuffled(examples: Sequence[Any], batch: int, seed: int = 0) -> Sampler:
-    """Return a sampler of batches of `batch` examples, whatever they are; the last one may be smaller.
+@renamed(batch="batch_size")
+def shuffled(examples: Sequence[Any], batch_size: int, seed: int = 0) -> Sampler:
+    """Return a sampler of batches of `batch_size` examples, whatever they are; the last one may be smaller.
 
     Raises:
-        TrainingError: when `batch` is no whole number of 1 or more.
+        TrainingError: when `batch_size` is no whole number of 1 or more.
         ExampleTypeError: when the examples have no length.
 
-    >>> shuffled("abcde", batch=2, seed=3).epoch(0)
+    >>> shuffled("abcde", batch_size=2, seed=3).epoch(0)
     [[3, 0], [1, 4], [2]]
     """
-    return Sampler(np.ones(_count("shuffled", examples), np.int64), batch, seed=seed)
+    return Sampler(np.ones(_count("shuffled", examples), np.int64), batch_size, seed=seed)
 
 
-def bucketed(examples: Sequence[Any], batch: int, seed: int = 0, by: Measure = "height") -> Sampler:
-    """Return a sampler of batches of `batch` examples that are alike.
+@renamed(batch="batch_size")
+def bucketed(examples: Sequence[Any], batch_size: int, seed: int = 0, by: Measure = "height") -> Sampler:
+    """Return a sampler of batches of `batch_size` examples that are alike.
 
     A batch runs as many levels as its highest example needs. Among its like, a tall one makes none
     wait, so an epoch has far fewer levels; but what is alike is now learnt from together.
 
     Args:
         examples: trees or prepared examples.
-        batch: how many make a batch; the one of the largest may be smaller.
+        batch_size: how many make a batch; the one of the largest may be smaller.
         seed: from which epochs are shuffled: examples of one height, and all batches.
         by: ``height``, or ``size`` so that batches of one epoch are of most different sizes.
 
     Raises:
-        TrainingError: when `batch` is no whole number of 1 or more.
+        TrainingError: when `batch_size` is no whole number of 1 or more.
         ExampleTypeError: when an example is neither a `foldbatch.trees.Tree` nor prepared.
         UnknownNameError: when `by` is neither.
 
     >>> tall, low = Tree.from_nested(("S", ("VP", "go"))), Tree.leaf("S", "no")
-    >>> sorted(map(sorted, bucketed([low, tall, low, tall], batch=2).epoch(0)))
+    >>> sorted(map(sorted, bucketed([low, tall, low, tall], batch_size=2).epoch(0)))
     [[0, 2], [1, 3]]
     """
     costs = np.ones(_count("bucketed", examples), np.int64)
-    return Sampler(costs, batch, keys=_measure("bucketed", by)(examples), seed=seed)
+    return Sampler(costs, batch_size, keys=_measure("bucketed", by)(examples), seed=seed)
 
 
 def within_budget(examples: Sequence[Any], nodes: int, seed: int = 0, by: Measure | None = None) -> Sampler:

@@ -22,6 +22,7 @@ from foldbatch.program.saving import KIND
 from foldbatch.system import files
 from foldbatch.system.locks import locked
 from foldbatch.system.output import remove_partial
+from foldbatch.system.renamed import renamed
 from foldbatch.system.showing import Described
 from foldbatch.train.batches import Batch, Share, evaluate, in_parts, share_of, shares
 from foldbatch.train.checks import (
@@ -56,7 +57,7 @@ from foldbatch.trees.records import Records
 from foldbatch.types import describe_value
 
 BATCH = 32  # examples of a batch, where nobody says how many
-AVERAGED = "dev_averaged_"  # begins the names of figures of averaged parameters
+AVERAGED = "validation_averaged_"  # begins the names of figures of averaged parameters
 MODEL = "model"  # the note that says which model a file has
 ENDING = ".safetensors"
 # what makes a callback for a trainer that is given others, or None
@@ -67,8 +68,7 @@ FORMER = "ReduceOnPlateau", "ReduceLROnPlateau"  # former checkpoints have the f
 class Callback(Described):
     """Something that watches or steers a `Trainer`; every method does nothing until a subclass says what.
 
-    Callbacks are called in the order in which they are given; `Checkpoints` comes last, so that a checkpoint
-    has what the others did.
+    Callbacks are called in the order in which they are given, `Checkpoints` last: it keeps what they did.
 
     A checkpoint holds what `state` returns. Where training is resumed from it, `load_state` is called before
     `on_fit_start`, with the state of the callback of the same class; of several in their order.
@@ -102,7 +102,7 @@ class Callback(Described):
         """Be called after an update; `trainer.steps` counts it."""
 
     def on_epoch_end(self, trainer: Trainer) -> None:
-        """Be called after the last batch of an epoch and the dev set: `trainer.figures` has both."""
+        """Be called after the last batch of an epoch and the validation set: `trainer.figures` has both."""
 
     def on_interrupt(self, trainer: Trainer) -> None:
         """Be called where Ctrl-C, SIGTERM or the end of another process ends a `fit`, between two steps.
@@ -133,10 +133,9 @@ class Checkpoints(Callback):
         folder: is made if there is none.
         every: after how many steps a checkpoint is written; so at most as many steps are lost.
         seconds: after how many seconds one is written, when the step under way is done.
-        best: the figure that says which epoch is the best, such as ``"dev_accuracy"``. If it begins with
-            ``dev_averaged_``, the averages of `AverageWeights` are kept.
-        mode: ``"min"`` where lower is better, ``"max"`` where higher is; by default what the figure's name
-            says.
+        monitor: the figure that says which epoch is the best, such as ``"validation_accuracy"``. If it begins
+            with ``validation_averaged_``, the averages of `AverageWeights` are kept.
+        mode: ``"min"`` where lower is better, or ``"max"``; by default what the figure's name says.
         keep: how many checkpoints of past epochs stay besides, as ``epoch-0012.safetensors``.
 
     Attributes:
@@ -151,17 +150,18 @@ class Checkpoints(Callback):
         UnknownNameError: in `fit`, at the end of an epoch, when there is no such figure.
         OSError: in `fit`, when a file cannot be written.
 
-    >>> Checkpoints("runs/sst", every=100, best="dev_accuracy").last.name
+    >>> Checkpoints("runs/sst", every=100, monitor="validation_accuracy").last.name
     'last.safetensors'
     """
 
+    @renamed(best="monitor")
     def __init__(
         self,
         folder: str | os.PathLike[str],
         *,
         every: int | None = None,
         seconds: float | None = None,
-        best: str | None = None,
+        monitor: str | None = None,
         mode: Mode | None = None,
         keep: int = 0,
     ) -> None:
@@ -173,8 +173,8 @@ class Checkpoints(Callback):
         self.folder = Path(folder)
         self.every = every
         self.seconds = seconds
-        self.figure = best
-        self.mode = mode or (None if best is None else mode_of(best))
+        self.monitor = monitor
+        self.mode = mode or (None if monitor is None else mode_of(monitor))
         if self.mode is not None:
             check_mode("Checkpoints mode", self.mode)
         self.keep = keep
@@ -212,8 +212,8 @@ class Checkpoints(Callback):
             self._write(trainer, self.last)
 
     def on_epoch_end(self, trainer: Trainer) -> None:
-        if self.figure is not None and self.mode is not None:
-            value = figure_of("Checkpoints best", trainer.figures, self.figure)
+        if self.monitor is not None and self.mode is not None:
+            value = figure_of("Checkpoints monitor", trainer.figures, self.monitor)
             if math.isfinite(value) and is_better(value, self.best_figure, self.mode):
                 self.best_figure, self.best_epoch = value, trainer.epoch
                 # first: a run killed before the checkpoint finds the same best again
@@ -244,8 +244,8 @@ class Checkpoints(Callback):
 
     def _read_best(self, trainer: Trainer) -> dict[str, Array]:
         if not self.best.exists():
-            fix = "give Checkpoints best='dev_loss', say, and fit"
-            raise TrainingError("restore_best", "a file of the best parameters", f"no {self.best}", fix)
+            expected, fix = "a file of the best parameters", "fit with Checkpoints(monitor=)"
+            raise TrainingError("restore_best", expected, f"no {self.best}", fix)
         arrays, header = files.read(self.best, KIND, "fit anew")
         if header.get("notes", {}).get(MODEL) != trainer.model_digest:
             expected, fix = "the best parameters of this model", "give another folder"
@@ -257,10 +257,10 @@ class Checkpoints(Callback):
         if not trainer.parallel.is_first:
             return
         averages: dict[str, Array] = {}
-        if self.figure is not None and self.figure.startswith(AVERAGED):
+        if self.monitor is not None and self.monitor.startswith(AVERAGED):
             for callback in trainer.callbacks:
                 averages |= getattr(callback, "averages", {})
-        notes = {"figure": self.figure, "value": self.best_figure, "epoch": self.best_epoch}
+        notes = {"figure": self.monitor, "value": self.best_figure, "epoch": self.best_epoch}
         with exchanged(trainer.program.params, averages):
             trainer.program.save(self.best, notes | {MODEL: trainer.model_digest})
 
@@ -280,14 +280,13 @@ class Trainer:
         program: whose parameters are trained; a `foldbatch.train.DataParallel` of it where several processes
             train together.
         optimizer: what changes them; the loss of a batch is divided by its number of examples.
-        batch: how many examples make a batch, 32 by default.
+        batch_size: how many examples make a batch, 32 by default.
         sampler: makes the batches instead; see `foldbatch.train.samplers`.
         metrics: figures of the values that `Metric` blocks collect; see `foldbatch.train.metrics`.
         callbacks: called meanwhile, in order, `Checkpoints` last; `Progress` too where a person looks on.
         seed: from which epochs are shuffled.
         ahead: how many batches a thread plans ahead; see `foldbatch.train.prefetched`. It changes no result.
-            It pays where a callback waits for each loss, or other processes are waited for. Else the host
-            plans the next batch while a device computes, without a thread.
+            It pays where a callback waits for each loss, or other processes are waited for.
 
     Attributes:
         program: whose parameters are trained.
@@ -298,13 +297,12 @@ class Trainer:
         batches: how many the epoch under way has.
         position: how far it has come.
         batch: the batch under way.
-        figures: those of the last epoch: ``loss`` per example, ``seconds``, and ``dev_loss`` and
-            ``dev_NAME`` for each metric.
+        figures: those of the last epoch: ``loss``, a mean of the sums over examples, ``seconds``, and
+            ``validation_loss`` and ``validation_NAME`` for each metric.
         history: the figures of all epochs.
         stopped: why training stopped before its last epoch, or None.
-        sampler: makes the batches of the present `fit`.
-        examples: how many it trains on.
-        origin: what the present `fit` began with, as far as it was looked at.
+        sampler: that of the present `fit`.
+        examples: how many it trains on; `origin` is what it began with, as far as it was looked at.
         fitting: whether a `fit` is under way.
 
     Raises:
@@ -314,18 +312,19 @@ class Trainer:
     >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
     >>> error = fb.Record((fb.Scalar(), fb.Scalar())) >> fb.Function(lambda x, y: (w * x - y) ** 2)
-    >>> trainer = Trainer(fb.compile(error >> fb.Loss()), fb.SGD(0.1), batch=2)
+    >>> trainer = Trainer(fb.compile(error >> fb.Loss()), fb.SGD(0.1), batch_size=2)
     >>> figures = trainer.fit([(1, 2), (2, 4), (3, 6)], epochs=20)
     >>> float(trainer.program.params["w"].round(3)), len(figures)
     (2.0, 20)
     """
 
+    @renamed(batch="batch_size")
     def __init__(
         self,
         program: Program | DataParallel,
         optimizer: Optimizer,
         *,
-        batch: int | None = None,
+        batch_size: int | None = None,
         sampler: Sampler | None = None,
         metrics: Sequence[Metric] = (),
         callbacks: Sequence[Callback] = (),
@@ -344,11 +343,11 @@ class Trainer:
             fix = "give an instance of a class derived from fb.train.Callback"
             instance_of(f"callbacks[{number}]", callback, Callback, "a callback", fix)
         if sampler is not None:
-            fix = "for example fb.train.bucketed(examples, batch=25)"
+            fix = "for example fb.train.bucketed(examples, batch_size=25)"
             instance_of("sampler", sampler, Sampler, "a sampler", fix)
-            if batch is not None:
-                expected, found = "the sampler to make batches", f"batch={batch!r} as well"
-                raise TrainingError("Trainer sampler", expected, found, "leave out batch")
+            if batch_size is not None:
+                expected, found = "the sampler to make batches", f"batch_size={batch_size!r} as well"
+                raise TrainingError("Trainer sampler", expected, found, "leave out batch_size")
         self.metrics = check_metrics(self.program, metrics, learnt=False)
         callbacks = [*callbacks, *(one for make in USUAL if (one := make(callbacks)) is not None)]
         self.callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoints))
@@ -359,7 +358,7 @@ class Trainer:
         self.history: list[dict[str, Any]] = []
         self.stopped: str | None = None
         self.fitting = False
-        self._size = BATCH if batch is None else check_count("batch", batch, 1)
+        self._size = BATCH if batch_size is None else check_count("batch_size", batch_size, 1)
         self._given_sampler = sampler
         self._seed = seed
         self._ahead = check_count("ahead", ahead, 0)
@@ -373,10 +372,11 @@ class Trainer:
     def __repr__(self) -> str:
         return f"Trainer({self.program!r}, {self.optimizer!r}, {counted(self.epoch, 'epoch')} done)"
 
+    @renamed(dev="validation")
     def fit(
         self,
         examples: Iterable[Any],
-        dev: Iterable[Any] | None = None,
+        validation: Iterable[Any] | None = None,
         *,
         epochs: int,
         resume: bool | str | os.PathLike[str] = False,
@@ -392,7 +392,7 @@ class Trainer:
 
         Args:
             examples: to train on; what has no length is made a list.
-            dev: to evaluate after each epoch.
+            validation: to evaluate after each epoch.
             epochs: how many epochs are done in the end, with those of earlier calls.
             resume: True goes on from the last checkpoint of the `Checkpoints` callback, or begins anew if
                 there is none. A path goes on from that checkpoint.
@@ -413,7 +413,8 @@ class Trainer:
         with together(self.parallel.communicator):
             self.epochs = check_count("fit epochs", epochs, 0)
             training = fitting_examples(self.program, "examples", examples)
-            held_out = None if dev is None else fitting_examples(self.program, "dev", dev)
+            if validation is not None:
+                validation = fitting_examples(self.program, "validation", validation)
             check_metrics(self.program, self.metrics)
             sampler = self._sampler_for(training)
             with self._folder_kept():
@@ -422,12 +423,12 @@ class Trainer:
                 self.position, self.stopped, self._began = Position(), None, time.perf_counter()
                 kept_by = any(isinstance(one, Checkpoints) for one in self.callbacks)
                 if kept_by or resume is not False or not self.parallel.is_alone:  # else nobody asks
-                    self.origin = TrainingStart.of(self.program, self._settings, training, held_out)
+                    self.origin = TrainingStart.of(self.program, self._settings, training, validation)
                 if kept is not None:
                     self._take_over(*kept)
                 if not self.parallel.is_alone:
                     self.parallel.check_same(self._facts() | self._beginning(), self.origin.rows())
-                history = self._fit(training, held_out)
+                history = self._fit(training, validation)
                 self._compare()  # of one process, errors of the last callbacks reach the others, and changes
             return history
 
@@ -604,7 +605,7 @@ class Trainer:
 
     # -- epochs and steps
 
-    def _run_epoch(self, examples: Sequence[Any], dev: Sequence[Any] | None) -> None:
+    def _run_epoch(self, examples: Sequence[Any], validation: Sequence[Any] | None) -> None:
         position = self.position
         batches = self.sampler.epoch(self.epoch)
         self.batches = len(batches)
@@ -620,9 +621,9 @@ class Trainer:
                 self._look()
             loss = position.read() / max(position.examples, 1)  # a GPU is waited for here
             figures = {"epoch": self.epoch + 1, "loss": loss, "seconds": self.seconds()}
-            if dev is not None:
-                made = self._evaluate(dev, self._look)
-                figures |= {f"dev_{name}": value for name, value in made.items()}
+            if validation is not None:
+                made = self._evaluate(validation, self._look)
+                figures |= {f"validation_{name}": value for name, value in made.items()}
             self._compare()  # before callbacks keep what differs
         self.epoch, self.position, self._began = self.epoch + 1, Position(), time.perf_counter()
         self.figures = figures

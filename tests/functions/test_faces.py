@@ -130,7 +130,7 @@ def test_examples_ahead_of_their_turn_run_alike(program: fb.Program, tmp_path: A
     assert program.value_and_grad(program.plan(examples))[0] == loss
     assert program.value_and_grad(prepared)[0] == loss
     assert [program.value_and_grad(batch)[0] for batch in fb.train.prefetched(program, [examples])] == [loss]
-    fb.train.prepare(program, examples, tmp_path / "examples")
+    fb.train.save_prepared(program, examples, tmp_path / "examples")
     assert program.value_and_grad(fb.train.load_prepared(program, tmp_path / "examples"))[0] == loss
     other = fb.compile(program.lowered.origin, "numpy")
     with pytest.raises(ExampleError, match=r"call program.warm\(examples\) before"):
@@ -147,7 +147,7 @@ def test_a_tree_that_brings_a_new_cell_is_planned_for_the_model_that_has_it(prog
 
 def trainer(folder: Any, walk: Any, **options: Any) -> Trainer:
     callbacks = [AverageWeights(0.9), Checkpoints(folder, every=1)] if folder else []
-    return Trainer(walk, Adam(0.05), batch=1, metrics=[Accuracy("node")], callbacks=callbacks, **options)
+    return Trainer(walk, Adam(0.05), batch_size=1, metrics=[Accuracy("node")], callbacks=callbacks, **options)
 
 
 def test_a_resumed_training_is_one_without_a_break_though_the_order_of_batches_brings_cells(
@@ -163,7 +163,9 @@ def test_a_resumed_training_is_one_without_a_break_though_the_order_of_batches_b
     again = resumed.fit(trees(), trees(), epochs=4, resume=True)
     for name, value in whole.program.params.items():
         np.testing.assert_array_equal(resumed.program.params[name], value)
-    assert [each["dev_accuracy"] for each in again] == [each["dev_accuracy"] for each in figures]
+    assert [each["validation_accuracy"] for each in again] == [
+        each["validation_accuracy"] for each in figures
+    ]
     assert figures[-1]["loss"] < figures[0]["loss"] / 2
     assert {name: table.names for name, table in tables(whole.program).items()} == {
         "vocabulary": ["<unk>", "good", "bad", "film", "not"]
@@ -181,7 +183,7 @@ def test_ranks_train_as_one_process_and_those_that_learnt_unlike_are_told() -> N
     def work(communicator: Any) -> Any:
         walk = fb.compile(walks[communicator.rank], "numpy", seed=1)
         parallel = DataParallel(walk, communicator)
-        made = Trainer(parallel, Adam(0.05), batch=1, metrics=[Accuracy("node")])
+        made = Trainer(parallel, Adam(0.05), batch_size=1, metrics=[Accuracy("node")])
         losses = [each["loss"] for each in made.fit(parallel.prepare(trees()), epochs=2)]
         other = DataParallel(fb.compile(walks[communicator.rank], "numpy", seed=1), communicator)
         leaf, pair = trees()[1], trees()[0]

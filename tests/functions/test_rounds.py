@@ -353,7 +353,7 @@ def test_a_trainer_fits_a_walk_that_decides() -> None:
         program = fb.compile(walk, "numpy")
         program.run([1.0], losses=True)
         program.params["w"] = 0.4
-        trainer = fb.train.Trainer(program, fb.SGD(0.02), batch=3, ahead=ahead)
+        trainer = fb.train.Trainer(program, fb.SGD(0.02), batch_size=3, ahead=ahead)
         figures = trainer.fit([0.9, 1.0, 1.1, 0.8, 0.5], [1.0], epochs=15)
         assert figures[-1]["loss"] < 0.3 * figures[0]["loss"]
         assert trainer.predict([1.0]) == program.run([1.0])

@@ -152,7 +152,7 @@ def given_file(engine: Program, program: AnyProgram) -> Any:
     """Return the examples from a file; where their objects are not plain, the examples."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            fb.train.prepare(engine, program.examples, Path(folder, "examples"))
+            fb.train.save_prepared(engine, program.examples, Path(folder, "examples"))
         except ExampleTypeError:
             return program.examples
         return fb.train.load_prepared(engine, Path(folder, "examples"))

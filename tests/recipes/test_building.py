@@ -87,23 +87,27 @@ def test_callbacks_suit_the_options():
 
 def test_the_best_epoch_is_that_of_what_is_kept():
     for average, dev, best in (
-        ("none", [1], "dev_accuracy"),
-        ("moving", [1], "dev_averaged_accuracy"),
+        ("none", [1], "validation_accuracy"),
+        ("moving", [1], "validation_averaged_accuracy"),
         ("epochs", [1], None),
         ("moving", [], None),
     ):
         *_, checkpoints = built_of_steering(dev, average__name=average)
-        assert checkpoints.figure == best
+        assert checkpoints.monitor == best
         assert has_best(configured(average__name=average), dev) == (best is not None)
 
 
 def test_the_figure_that_chooses_an_epoch_is_an_option():
     options = {"train__patience": 3, "train__best": "loss"}
     *_, stopping, _, _, checkpoints = built_of_steering(**options)
-    assert (stopping.figure, stopping.mode) == (checkpoints.figure, checkpoints.mode) == ("dev_loss", "min")
+    assert (
+        (stopping.monitor, stopping.mode)
+        == (checkpoints.monitor, checkpoints.mode)
+        == ("validation_loss", "min")
+    )
     *_, checkpoints = built_of_steering(train__best="f1", train__metrics='["f1"]', average__name="moving")
-    assert (checkpoints.figure, checkpoints.mode) == ("dev_averaged_f1", "max")
-    assert built_of_steering(train__best="last")[-1].figure is None
+    assert (checkpoints.monitor, checkpoints.mode) == ("validation_averaged_f1", "max")
+    assert built_of_steering(train__best="last")[-1].monitor is None
     assert next(
         c for c in built_of_steering(train__best="last", average__name="moving") if hasattr(c, "keep")
     ).keep
@@ -147,7 +151,7 @@ def test_schedules_count_epochs(options, factors):
 def test_what_decides():
     assert [metric.name for metric in metrics_of("nodes")] == ["accuracy", "node_accuracy"]
     assert [metric.name for metric in metrics_of("number")] == ["mse"]
-    assert deciding_figure(configured(), "number", [1]) == ("dev_mse", "min")
+    assert deciding_figure(configured(), "number", [1]) == ("validation_mse", "min")
     every = ["accuracy", "f1", "confusion", "top3", "perplexity"]
     assert [metric.name for metric in metrics_of("class", every)] == every
     with pytest.raises(

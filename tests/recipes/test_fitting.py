@@ -59,7 +59,7 @@ def test_classes_aside_are_learnt_from_but_no_answers(tmp_path):
 
 def test_averages_are_what_is_kept(treebank, tmp_path):
     fitted = run(tmp_path / "run", treebank, train__epochs=3, average__name="moving", average__decay=0.5)
-    best = max(each["dev_averaged_accuracy"] for each in fitted.figures["epochs"])
+    best = max(each["validation_averaged_accuracy"] for each in fitted.figures["epochs"])
     assert fitted.figures["dev"]["accuracy"] == best
 
 

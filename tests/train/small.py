@@ -27,10 +27,13 @@ def model(classes: int = 2) -> fb.Block:
 
 
 def trainer(folder=None, *, every=None, callbacks=(), backend="numpy", threads=1, **options) -> Trainer:
-    kept = () if folder is None else [Checkpoints(folder, every=every, best="dev_loss")]
-    options = {"optimizer": fb.Adam(0.1), "batch": 4, "seed": 3, **options}
+    kept = () if folder is None else [Checkpoints(folder, every=every, monitor="validation_loss")]
+    options = {"optimizer": fb.Adam(0.1), "batch_size": 4, "seed": 3, **options}
     program = options.pop("program", None) or fb.compile(model(), backend, threads=threads)
-    watching = [Schedule(schedules.exponential(0.9)), EarlyStopping("dev_accuracy", "max", patience=50)]
+    watching = [
+        Schedule(schedules.exponential(0.9)),
+        EarlyStopping("validation_accuracy", "max", patience=50),
+    ]
     both = [*kept, *watching, *callbacks]
     return Trainer(program, options.pop("optimizer"), metrics=[Accuracy("out")], callbacks=both, **options)
 

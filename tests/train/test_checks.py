@@ -18,11 +18,11 @@ PROGRAM = fb.compile(small.model(), "numpy")
     [
         ({"program": fb.Vector(2)}, TrainingError, "program: expected a program, found .*; fb.compile"),
         ({"optimizer": "adam"}, TrainingError, "optimizer: expected an optimizer, found str 'adam'"),
-        ({"batch": 0}, TrainingError, "batch: expected a whole number of 1 or more, found int 0"),
-        ({"batch": 2.5}, TrainingError, "batch: expected a whole number"),
+        ({"batch_size": 0}, TrainingError, "batch_size: expected a whole number of 1 or more, found int 0"),
+        ({"batch_size": 2.5}, TrainingError, "batch_size: expected a whole number"),
         ({"ahead": -1}, TrainingError, "ahead: expected a whole number of 0 or more"),
         ({"sampler": [[0, 1]]}, TrainingError, "sampler: expected a sampler"),
-        ({"sampler": Sampler([1], 1), "batch": 3}, TrainingError, "found batch=3 as well"),
+        ({"sampler": Sampler([1], 1), "batch_size": 3}, TrainingError, "found batch_size=3 as well"),
         ({"callbacks": [Callback]}, TrainingError, r"callbacks\[0\]: expected a callback"),
         ({"callbacks": [Callback(), print]}, TrainingError, r"callbacks\[1\]: expected a callback"),
         (
@@ -57,7 +57,7 @@ def small_trainer(**options):
         lambda: fb.train.Checkpoints("runs", every="often"),
         lambda: fb.train.Checkpoints("runs", every=1.5),
         lambda: fb.train.Checkpoints("runs", seconds=float("nan")),
-        lambda: fb.train.Checkpoints("runs", best=3),
+        lambda: fb.train.Checkpoints("runs", monitor=3),
         lambda: fb.train.ClipGradients("5"),
         lambda: fb.train.TimeLimit(None),
         lambda: fb.train.AverageWeights("0.9"),

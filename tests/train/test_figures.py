@@ -12,16 +12,16 @@ from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.train import Plots, Progress, TensorBoardLog, draw_errors, plot_confusion, plot_history
 from foldbatch.train.figures import figure_of, is_better
 
-FIGURES = {"loss": 0.5, "dev_f1": {"good": 0.25}, "dev_confusion": [[1]], "note": "text"}
+FIGURES = {"loss": 0.5, "validation_f1": {"good": 0.25}, "validation_confusion": [[1]], "note": "text"}
 
 
 def test_figures_of_classes_have_names_of_two_parts():
-    assert figure_of("here", FIGURES, "dev_f1/good") == 0.25
+    assert figure_of("here", FIGURES, "validation_f1/good") == 0.25
 
 
-@pytest.mark.parametrize("name", ["dev_los", "dev_f1", "dev_confusion", "note"])
+@pytest.mark.parametrize("name", ["validation_los", "validation_f1", "validation_confusion", "note"])
 def test_what_is_no_number_is_refused(name):
-    with pytest.raises(UnknownNameError, match="here: expected a figure of loss, dev_f1/good"):
+    with pytest.raises(UnknownNameError, match="here: expected a figure of loss, validation_f1/good"):
         figure_of("here", FIGURES, name)
 
 
@@ -53,12 +53,19 @@ HISTORY = [
     {
         "epoch": 1,
         "loss": 2.0,
-        "dev_loss": 2.5,
-        "dev_f1": {"good": 0.5},
+        "validation_loss": 2.5,
+        "validation_f1": {"good": 0.5},
         "seconds": 1.0,
-        "dev_confusion": [[1]],
+        "validation_confusion": [[1]],
     },
-    {"epoch": 2, "loss": 1.0, "dev_loss": 2.0, "dev_f1": {"good": 0.7}, "dev_averaged_loss": 1.5, "lr": 0.1},
+    {
+        "epoch": 2,
+        "loss": 1.0,
+        "validation_loss": 2.0,
+        "validation_f1": {"good": 0.7},
+        "validation_averaged_loss": 1.5,
+        "lr": 0.1,
+    },
 ]
 
 
@@ -69,8 +76,12 @@ def test_figures_of_one_name_are_in_one_drawing(tmp_path):
         for axes in figure.axes
     }
     assert drawn == {
-        "loss": {"loss": [[1, 2], [2, 1]], "dev_loss": [[1, 2.5], [2, 2]], "dev_averaged_loss": [[2, 1.5]]},
-        "f1": {"dev_f1/good": [[1, 0.5], [2, 0.7]]},
+        "loss": {
+            "loss": [[1, 2], [2, 1]],
+            "validation_loss": [[1, 2.5], [2, 2]],
+            "validation_averaged_loss": [[2, 1.5]],
+        },
+        "f1": {"validation_f1/good": [[1, 0.5], [2, 0.7]]},
     }
     assert (tmp_path / "history.svg").read_text().startswith("<?xml")
 

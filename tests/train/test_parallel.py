@@ -188,12 +188,12 @@ DRIFTS = {  # what rank 1 does otherwise, what all are told, and after how many 
     "factors": ({"optimizer": fb.Adam(0.1, lr_factors={"out": 0.5})}, "optimizer's lr_factors {} at rank 0", 0),
     "class": ({"optimizer": fb.SGD(0.1)}, "optimizer Adam at rank 0, SGD at rank 1", 0),
     "seed": ({"seed": 4}, "sampler of seed 3 .* of seed 4", 0),
-    "batch": ({"batch": 5}, "sampler of seed 3 and digest", 0),
+    "batch": ({"batch_size": 5}, "sampler of seed 3 and digest", 0),
     "epochs": ({"epochs": 4}, "number of epochs 3 at rank 0, 4 at rank 1", 0),
     "examples": ({"examples": OTHER_LABEL}, "other examples at rank 1 from number 4 on", 0),
     "fewer": ({"examples": EXAMPLES[1:]}, "number of examples 20 at rank 0, 19 at rank 1", 0),
-    "dev": ({"dev": DEV[::-1]}, "other dev examples at rank 1 from number 0 on", 0),
-    "no dev": ({"dev": None}, "number of dev examples 6 at rank 0, 0 at rank 1", 0),
+    "dev": ({"dev": DEV[::-1]}, "other validation examples at rank 1 from number 0 on", 0),
+    "no dev": ({"dev": None}, "number of validation examples 6 at rank 0, 0 at rank 1", 0),
     "clip": ({"callbacks": [fb.train.ClipGradients(1.0)]}, "ClipGradients's max_norm none at rank 0", 0),
     "rate later": ({"callbacks": [change("lr", 0.5)]}, "another parameter out.weight at rank 1", 1),
     "decay later": ({"callbacks": [change("weight_decay", 0.5)]}, "optimizer's weight_decay 0.0 at rank 0", 1),
@@ -215,7 +215,7 @@ def test_ranks_that_drift_apart_are_told_so_at_the_latest_at_the_epochs_end(drif
         given = dict(odd) if communicator.rank else {}
         sampler = given.pop("sampler", fb.train.Sampler)
         if drift == "order":
-            given |= {"sampler": sampler(np.ones(20, int), 4, seed=3), "batch": None}
+            given |= {"sampler": sampler(np.ones(20, int), 4, seed=3), "batch_size": None}
         examples, dev = given.pop("examples", EXAMPLES), given.pop("dev", DEV)
         wanted = given.pop("epochs", 3)
         program = DataParallel(fb.compile(model(), "numpy", threads=1), communicator)

@@ -19,7 +19,8 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import ExampleError, ExampleTypeError, NotWholeWarning, ReadError
 from foldbatch.system import files
-from foldbatch.train import load_prepared, prepare, prepared
+from foldbatch.train import load_prepared, prepared
+from foldbatch.train import save_prepared as prepare
 from tests.knobs import knobs
 from tests.programs import BlockProgram, programs
 from tests.scheduler.test_merge import assert_same

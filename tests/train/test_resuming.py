@@ -37,7 +37,7 @@ def text_trainer(folder, words, examples, *, source=Vocabulary, optimizer=None):
     word = fb.InputTransform(lambda w: known[w]) >> fb.Scalar("int32") >> fb.Embedding(9, 2, name="words")
     model = fb.Map(word) >> fb.Sum() >> fb.Linear(1, name="out") >> fb.Function(lambda x: fb.ops.sum(x * x))
     program = fb.compile(model >> fb.Loss(), "numpy", threads=1)
-    made = Trainer(program, optimizer or fb.Adam(0.1), batch=2, callbacks=[Checkpoints(folder)])
+    made = Trainer(program, optimizer or fb.Adam(0.1), batch_size=2, callbacks=[Checkpoints(folder)])
     return made, examples
 
 
@@ -87,8 +87,8 @@ def test_names_of_rows_that_are_numbered_while_training_are_refused_where_they_a
             DEV,
             "the examples .* number 7",
         ),
-        (EXAMPLES, DEV[::-1], "the dev examples .* others from number 0"),
-        (EXAMPLES, None, "with no dev examples, found one with 6"),
+        (EXAMPLES, DEV[::-1], "the validation examples .* others from number 0"),
+        (EXAMPLES, None, "with no validation examples, found one with 6"),
     ],
 )
 def test_changed_data_are_refused(tmp_path, examples, dev, message):

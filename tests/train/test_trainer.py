@@ -45,7 +45,7 @@ PROGRAM = fb.compile(small.model(), "numpy")
 
 
 def test_fit_is_the_loop_by_hand():
-    trainer = Trainer(fb.compile(model()), fb.Adam(0.1), batch=8, metrics=[Accuracy("out")], seed=3)
+    trainer = Trainer(fb.compile(model()), fb.Adam(0.1), batch_size=8, metrics=[Accuracy("out")], seed=3)
     figures = trainer.fit(EXAMPLES, EXAMPLES[:5], epochs=3)
     program, optimizer = fb.compile(model()), fb.Adam(0.1)
     sampler = fb.train.shuffled(EXAMPLES, 8, 3)
@@ -62,14 +62,14 @@ def test_fit_is_the_loop_by_hand():
         result.argmax() == label
         for result, (_, label) in zip(program.run(EXAMPLES[:5]), EXAMPLES, strict=False)
     ]
-    assert figures[-1]["dev_accuracy"] == np.mean(right)
+    assert figures[-1]["validation_accuracy"] == np.mean(right)
     assert trainer.evaluate(EXAMPLES)["loss"] < figures[0]["loss"]
     np.testing.assert_array_equal(trainer.predict(EXAMPLES[:2]), list(program.run(EXAMPLES[:2])))
 
 
 def test_callbacks_are_called_in_order():
     watch = Watch()
-    Trainer(fb.compile(model()), fb.SGD(0.1), batch=16, callbacks=[watch]).fit(EXAMPLES, epochs=1)
+    Trainer(fb.compile(model()), fb.SGD(0.1), batch_size=16, callbacks=[watch]).fit(EXAMPLES, epochs=1)
     steps = ["step_start", "gradients", "step_end"]
     names = ["fit_start", "epoch_start", *steps, *steps, "epoch_end", "fit_end"]
     assert [name for name, *_ in watch.calls] == names
@@ -81,7 +81,7 @@ def test_callbacks_are_called_in_order():
     [
         ([], None, TrainingError, "fit examples: expected one example or more, found none"),
         (iter(()), None, TrainingError, "fit examples: expected one example or more"),
-        (EXAMPLES, [], TrainingError, "fit dev: expected one example or more"),
+        (EXAMPLES, [], TrainingError, "fit validation: expected one example or more"),
         (Tree.leaf(), None, ExampleTypeError, "for a single example, pass a list of one"),
         ("text", None, ExampleTypeError, "for a single example, pass a list of one"),
         (7, None, ExampleTypeError, "an iterable of examples"),
@@ -97,7 +97,7 @@ def test_data_are_looked_at_before_anything_changes(examples, dev, error, messag
     assert watch.calls == []
     assert trainer.program.steps_drawn == 0
     if error is ExampleError:
-        name = "examples" if dev is None else "dev"
+        name = "examples" if dev is None else "validation"
         assert raised.value.__notes__ == [
             f"this is the first of fit's {name}; losses and metrics need labels"
         ]
@@ -105,7 +105,7 @@ def test_data_are_looked_at_before_anything_changes(examples, dev, error, messag
 
 def test_an_error_of_an_example_says_which_it_is():
     bad = [*EXAMPLES[:19], ([1, 2], 0)]
-    trainer = Trainer(PROGRAM, fb.SGD(0.1), batch=20, seed=1)
+    trainer = Trainer(PROGRAM, fb.SGD(0.1), batch_size=20, seed=1)
     with pytest.raises(ExampleError, match=r"at example (\d+)") as raised:
         trainer.fit(bad, epochs=1)
     order = fb.train.shuffled(bad, 20, 1).epoch(0)[0]
@@ -117,7 +117,7 @@ def test_an_error_of_an_example_says_which_it_is():
 
 
 def test_what_is_without_length_is_fitted_evaluated_and_predicted():
-    one, other = (Trainer(fb.compile(small.model(), "numpy"), fb.SGD(0.1), batch=6) for _ in range(2))
+    one, other = (Trainer(fb.compile(small.model(), "numpy"), fb.SGD(0.1), batch_size=6) for _ in range(2))
     many = EXAMPLES * 15
     figures = [dict(t.fit(data, epochs=1)[0], seconds=0) for t, data in ((one, many), (other, iter(many)))]
     assert figures[0] == figures[1]
@@ -173,7 +173,7 @@ def test_a_callback_stops_a_fit_after_its_epoch():
             if trainer.steps == 3:
                 trainer.stop("enough")
 
-    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.SGD(0.1), batch=10, callbacks=[Stop()])
+    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.SGD(0.1), batch_size=10, callbacks=[Stop()])
     trainer.fit(EXAMPLES, epochs=9)
     assert (trainer.epoch, trainer.steps, trainer.stopped) == (2, 4, "enough")
     trainer.fit(EXAMPLES, epochs=3)
@@ -181,12 +181,12 @@ def test_a_callback_stops_a_fit_after_its_epoch():
 
 
 def test_eve_gets_the_loss_that_it_needs():
-    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.train.Eve(0.1), batch=10)
+    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.train.Eve(0.1), batch_size=10)
     assert len(trainer.fit(EXAMPLES, epochs=2)) == 2
 
 
 def test_no_step_waits_for_a_loss_that_a_device_computes():
-    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.Adam(0.1), batch=10)
+    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.Adam(0.1), batch_size=10)
     seen, read, run = [], [], trainer.program.value_and_grad
 
     def late(examples):
@@ -232,7 +232,7 @@ def test_the_host_never_waits_for_the_last_two_steps_of_a_device(is_captured, mo
             on_step_start=lambda trainer: starts.append(len(driver.calls)),
             on_epoch_end=lambda trainer: ends.append(len(driver.calls)),
         )
-        made = Trainer(program, fb.Adam(0.1), batch=2, callbacks=[marks, NaNGuard()])
+        made = Trainer(program, fb.Adam(0.1), batch_size=2, callbacks=[marks, NaNGuard()])
         examples = [[1.0, 2.0, float(number)] for number in range(20)]
         (first,) = made.fit(examples, epochs=1)
         assert len(starts) == 10
@@ -240,5 +240,18 @@ def test_the_host_never_waits_for_the_last_two_steps_of_a_device(is_captured, mo
     during = [(step, of) for step, of in waits if step < 10]
     assert {step for step, _ in during} >= set(range(3, 10))  # it does wait, for what is older
     assert [(step, of) for step, of in during if of > max(0, step - 2)] == []
-    plain = Trainer(fb.compile(_squares(), "numpy"), fb.Adam(0.1), batch=2)
+    plain = Trainer(fb.compile(_squares(), "numpy"), fb.Adam(0.1), batch_size=2)
     assert first["loss"] == pytest.approx(plain.fit(examples, epochs=1)[0]["loss"], rel=1e-5)
+
+
+def test_former_names_of_arguments_and_figures_work_and_warn():
+    """For one release."""
+    stop = fb.train.EarlyStopping("dev_loss")
+    with pytest.warns(DeprecationWarning, match="batch is called batch_size"):
+        made = fb.train.Trainer(fb.compile(model()), fb.SGD(0.1), batch=2, callbacks=[stop])
+    with pytest.warns(DeprecationWarning) as told:
+        made.fit(EXAMPLES[:2], dev=EXAMPLES[2:4], epochs=1)
+    assert [str(each.message).split(": ")[1] for each in told] == [
+        "the argument dev is called validation now",
+        "the figure dev_loss is called validation_loss now",
+    ]

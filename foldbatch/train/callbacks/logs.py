@@ -166,8 +166,8 @@ class Progress(Callback):
     >>> shown = Progress("lines", file=sys.stdout)
     >>> trainer = fb.train.Trainer(fb.compile(error >> fb.Loss()), fb.SGD(0.25), callbacks=[shown])
     >>> figures = trainer.fit([1.0], [1.0], epochs=2)  # doctest: +ELLIPSIS
-    epoch 1/2  loss 1  dev_loss 0.25  ... s
-    epoch 2/2  loss 0.25  dev_loss 0.0625  ... s
+    epoch 1/2  loss/example 1  validation_loss/example 0.25  ... s
+    epoch 2/2  loss/example 0.25  validation_loss/example 0.0625  ... s
     """
 
     first_only = True
@@ -217,13 +217,14 @@ class Progress(Callback):
 def line_of(figures: Mapping[str, Any], epochs: int) -> str:
     """Return the figures of an epoch as a line; what is no single number is left out.
 
-    >>> line_of({"epoch": 3, "loss": 0.51234, "seconds": 12.34, "dev_f1": {"good": 1.0}}, 10)
-    'epoch 3/10  loss 0.5123  12.3 s'
+    >>> line_of({"epoch": 3, "loss": 0.51234, "seconds": 12.34, "validation_f1": {"good": 1.0}}, 10)
+    'epoch 3/10  loss/example 0.5123  12.3 s'
     """
     parts = [f"epoch {figures['epoch']}/{epochs}"]
     for name, value in figures.items():
         if name not in ("epoch", "seconds") and isinstance(value, int | float):
-            parts.append(f"{name} {value:.4g}")
+            per = "/example" * name.endswith("loss")  # all of an example's losses are summed
+            parts.append(f"{name}{per} {value:.4g}")
     return "  ".join([*parts, f"{figures['seconds']:.1f} s"] if "seconds" in figures else parts)
 
 
@@ -413,8 +414,8 @@ def _norm(array: Gradient) -> float:
 class Plots(Callback):
     """Draws the curves of all figures, and each confusion matrix of the last epoch, into files.
 
-    They are ``history.png``, and ``dev_confusion.png`` for a matrix of that name. Put it behind callbacks
-    that add figures. Needs matplotlib: ``pip install 'foldbatch[plot]'``.
+    They are ``history.png``, and ``validation_confusion.png`` for a matrix of that name. Put it behind
+    callbacks that add figures. Needs matplotlib: ``pip install 'foldbatch[plot]'``.
 
     Args:
         folder: for the files; is made if there is none.

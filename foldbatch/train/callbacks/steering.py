@@ -11,6 +11,7 @@ import numpy as np
 
 from foldbatch.errors import TrainingError, UnknownNameError, with_nearest
 from foldbatch.params.parameters import Array
+from foldbatch.system.renamed import renamed
 from foldbatch.train.checks import is_above
 from foldbatch.train.figures import Mode, check_mode, figure_of, is_better, mode_of
 from foldbatch.train.resuming import assign
@@ -59,7 +60,7 @@ class EarlyStopping(Callback):
     """Stops training where a figure got no better for `patience` epochs.
 
     Args:
-        figure: such as ``"dev_accuracy"``.
+        monitor: the figure, such as ``"validation_accuracy"``.
         mode: ``"min"`` where lower is better, ``"max"`` where higher is; by default what the name says.
         patience: how many epochs without a better figure end the training.
         min_delta: by how much a figure has to be better to count.
@@ -76,25 +77,26 @@ class EarlyStopping(Callback):
         TrainingError: when a setting is out of range.
         UnknownNameError: at an epoch's end, when there is no such figure.
 
-    >>> patient = EarlyStopping("dev_accuracy", "max", patience=3)
+    >>> patient = EarlyStopping("validation_accuracy", "max", patience=3)
     >>> patient.best is None
     True
     """
 
+    @renamed(figure="monitor")
     def __init__(
         self,
-        figure: str,
+        monitor: str,
         mode: Mode | None = None,
         *,
         patience: int = 5,
         min_delta: float = 0.0,
         restore: bool = False,
     ) -> None:
-        mode = mode_of(figure) if mode is None else mode
+        mode = mode_of(monitor) if mode is None else mode
         check_mode("EarlyStopping mode", mode)
         if patience < 1:
             raise TrainingError("EarlyStopping patience", "1 epoch or more", repr(patience), "for example 5")
-        self.figure = figure
+        self.monitor = monitor
         self.mode = mode
         self.patience = patience
         self.min_delta = min_delta
@@ -113,7 +115,7 @@ class EarlyStopping(Callback):
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         self._in_epoch = False
-        value = figure_of("EarlyStopping", trainer.figures, self.figure)
+        value = figure_of("EarlyStopping", trainer.figures, self.monitor)
         if is_better(value, self.best, self.mode, self.min_delta):
             self.best, self.best_epoch, self._waited = value, trainer.epoch, 0
             if self.restore:
@@ -139,7 +141,7 @@ class EarlyStopping(Callback):
     def _stop_late(self, trainer: Trainer) -> None:
         if self._waited >= self.patience:
             since = "" if self.best is None else f" than {self.best:.6g} of epoch {self.best_epoch}"
-            trainer.stop(f"{self.figure} got no better{since} for {self._waited} epochs")
+            trainer.stop(f"{self.monitor} got no better{since} for {self._waited} epochs")
 
 
 class TimeLimit(Callback):
@@ -197,7 +199,7 @@ class ReduceLROnPlateau(Callback):
     """Multiplies the learning rate by a factor where a figure got no better for more than `patience` epochs.
 
     Args:
-        figure: such as ``"dev_loss"``.
+        monitor: the figure, such as ``"validation_loss"``.
         mode: ``"min"`` where lower is better, ``"max"`` where higher is; by default what the name says.
         factor: between 0 and 1.
         patience: how many epochs without a better figure are borne.
@@ -211,14 +213,15 @@ class ReduceLROnPlateau(Callback):
         TrainingError: when a setting is out of range.
         UnknownNameError: at an epoch's end, when there is no such figure.
 
-    >>> halved = ReduceLROnPlateau("dev_loss", "min", factor=0.5, patience=2)
+    >>> halved = ReduceLROnPlateau("validation_loss", "min", factor=0.5, patience=2)
     """
 
     steers = True
 
+    @renamed(figure="monitor")
     def __init__(
         self,
-        figure: str,
+        monitor: str,
         mode: Mode | None = None,
         *,
         factor: float = 0.1,
@@ -227,12 +230,12 @@ class ReduceLROnPlateau(Callback):
         cooldown: int = 0,
         min_lr: float = 0.0,
     ) -> None:
-        mode = mode_of(figure) if mode is None else mode
+        mode = mode_of(monitor) if mode is None else mode
         check_mode("ReduceLROnPlateau mode", mode)
         if not 0 < factor < 1:
             fix = "for example 0.5"
             raise TrainingError("ReduceLROnPlateau factor", "a number between 0 and 1", repr(factor), fix)
-        self.figure = figure
+        self.monitor = monitor
         self.mode = mode
         self.factor = factor
         self.patience = patience
@@ -245,7 +248,7 @@ class ReduceLROnPlateau(Callback):
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         optimizer = trainer.optimizer
-        value = figure_of("ReduceLROnPlateau", trainer.figures, self.figure)
+        value = figure_of("ReduceLROnPlateau", trainer.figures, self.monitor)
         trainer.figures["lr"] = optimizer.lr
         self._waited += 1
         if is_better(value, self._best, self.mode, self.min_delta):

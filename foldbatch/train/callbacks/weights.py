@@ -14,6 +14,7 @@ from foldbatch.engines.nonfinite import first_not_finite
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import BackendError, ParameterError, TrainingError
 from foldbatch.params.parameters import Array, Gradient, Remote, SparseRows
+from foldbatch.system.renamed import renamed
 from foldbatch.train.checks import NUMBERED, is_above, noting
 from foldbatch.train.gradients import clip_by_global_norm
 from foldbatch.train.resuming import LATE, assign, exchanged
@@ -25,7 +26,7 @@ BLOCK = 1 << 14  # numbers that are averaged at once, so that they stay in the c
 
 
 class AverageWeights(Callback):
-    """Averages the trainable parameters, and evaluates the dev set with the averages.
+    """Averages the trainable parameters, and evaluates the validation set with the averages.
 
     Put it before callbacks that watch its figures, and before one that writes checkpoints. A checkpoint holds
     the parameters that are trained; the averages are part of this callback's state.
@@ -36,8 +37,8 @@ class AverageWeights(Callback):
             ``n / (n + 9)``, so that it soon forgets what training began with. Without
             `decay`, the average is the mean of the parameters after the epochs.
         start: how many epochs are over before the averaging begins.
-        dev: examples to evaluate with the averages at the end of each epoch: figures ``dev_averaged_NAME``.
-            Before the averaging begins they are those of the parameters.
+        validation: examples to evaluate with the averages at the end of each epoch: figures
+            ``validation_averaged_NAME``. Before the averaging begins they are those of the parameters.
         keep: at the end of `fit`, give the parameters their averages. A `fit` that is cut off within an epoch
             leaves them as they are.
 
@@ -52,21 +53,22 @@ class AverageWeights(Callback):
     >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
     >>> error = fb.Scalar() >> fb.Function(lambda x: (w - x) ** 2)
-    >>> mean = AverageWeights(dev=[1.0])
+    >>> mean = AverageWeights(validation=[1.0])
     >>> trainer = fb.train.Trainer(fb.compile(error >> fb.Loss()), fb.SGD(0.25), callbacks=[mean])
     >>> figures = trainer.fit([1.0], epochs=2)
-    >>> trainer.program.params["w"], [each["dev_averaged_loss"] for each in figures]
+    >>> trainer.program.params["w"], [each["validation_averaged_loss"] for each in figures]
     (array(0.625, dtype=float32), [0.25, 0.140625])
 
     Source: Polyak and Juditsky 1992; Izmailov and others 2018.
     """
 
+    @renamed(dev="validation")
     def __init__(
         self,
         decay: float | None = None,
         *,
         start: int = 0,
-        dev: Sequence[Any] | None = None,
+        validation: Sequence[Any] | None = None,
         keep: bool = True,
     ) -> None:
         if decay is not None and not (is_above(decay, 0) and decay < 1):
@@ -75,7 +77,7 @@ class AverageWeights(Callback):
             raise TrainingError("AverageWeights start", "0 epochs or more", repr(start), "it counts epochs")
         self.decay = decay
         self.start = start
-        self.dev = dev
+        self.validation = validation
         self.keep = keep
         self.averages: dict[str, Array] = {}
         self._count = 0
@@ -94,10 +96,10 @@ class AverageWeights(Callback):
         if self.decay is None and trainer.epoch > self.start:
             self._count += 1
             self._take(trainer, 1 / self._count)
-        if self.dev is not None:
+        if self.validation is not None:
             with exchanged(trainer.program.params, self.averages):
-                figures = trainer.evaluate(self.dev)
-            trainer.figures.update({f"dev_averaged_{name}": value for name, value in figures.items()})
+                figures = trainer.evaluate(self.validation)
+            trainer.figures.update({f"validation_averaged_{name}": value for name, value in figures.items()})
 
     def on_fit_end(self, trainer: Trainer) -> None:
         if self.keep and self.averages and not self._in_epoch:

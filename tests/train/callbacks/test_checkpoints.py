@@ -104,7 +104,7 @@ def test_a_signal_while_the_dev_set_is_evaluated_loses_nothing(tmp_path):
 
 
 def test_the_best_parameters_come_back(tmp_path):
-    kept, seen = [], Checkpoints(tmp_path, best="dev_loss", keep=2)
+    kept, seen = [], Checkpoints(tmp_path, monitor="validation_loss", keep=2)
 
     class Keep(Callback):
         def on_epoch_end(self, trainer):
@@ -112,7 +112,7 @@ def test_the_best_parameters_come_back(tmp_path):
 
     made = trainer(callbacks=[seen, Keep()], optimizer=fb.SGD(3.0))
     made.fit(EXAMPLES, DEV, epochs=6)
-    losses = [each["dev_loss"] for each in made.history]
+    losses = [each["validation_loss"] for each in made.history]
     best = int(np.argmin(losses))
     assert best < 5  # or the test would show nothing
     assert (seen.best_epoch, seen.best_figure) == (best + 1, losses[best])
@@ -133,7 +133,7 @@ def test_the_best_program_can_be_loaded_without_the_training(tmp_path):
     made.restore_best()
     loaded = fb.load(tmp_path / "best.safetensors", "numpy")
     np.testing.assert_array_equal(loaded.run(DEV), made.program.run(DEV))
-    assert read_notes(tmp_path / "best.safetensors")["figure"] == "dev_loss"
+    assert read_notes(tmp_path / "best.safetensors")["figure"] == "validation_loss"
     other = trainer(tmp_path, program=fb.compile(small.model(3), "numpy"))
     with pytest.raises(TrainingError, match="best parameters of this model, found those of another"):
         other.restore_best()
@@ -146,7 +146,7 @@ def test_the_best_program_can_be_loaded_without_the_training(tmp_path):
         ({"program": fb.compile(small.model(), "numpy", seed=1)}, "one of another model"),
         ({"optimizer": fb.SGD(0.1)}, "one with Adam"),
         ({"seed": 4}, "one with another"),
-        ({"batch": 5}, "one with another"),
+        ({"batch_size": 5}, "one with another"),
     ],
 )
 def test_a_checkpoint_of_another_training_is_refused(tmp_path, change, found):

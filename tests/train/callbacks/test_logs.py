@@ -120,14 +120,20 @@ def run(callback, losses=(4.0, 2.0), stopped=None):
             fake.batch = Batch([0, 1], ["a", "b"], loss)
             callback.on_step_end(fake)
         fake.epoch += 1
-        fake.figures = {"epoch": fake.epoch, "loss": 1.25, "table": [[1]], "dev_f1": 0.98765, "seconds": 2.04}
+        fake.figures = {
+            "epoch": fake.epoch,
+            "loss": 1.25,
+            "table": [[1]],
+            "validation_f1": 0.98765,
+            "seconds": 2.04,
+        }
         callback.on_epoch_end(fake)
     fake.stopped = stopped
     callback.on_fit_end(fake)
     callback.on_step_end(fake)  # outside of fit
 
 
-LINES = [f"epoch {n}/3  loss 1.25  dev_f1 0.9877  2.0 s" for n in (1, 2)]
+LINES = [f"epoch {n}/3  loss/example 1.25  validation_f1 0.9877  2.0 s" for n in (1, 2)]
 
 
 def test_a_pipe_gets_a_line_an_epoch(capsys):

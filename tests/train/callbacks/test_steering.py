@@ -39,21 +39,21 @@ from tests.train.callbacks.tiny import (
 
 
 def test_patience_is_counted_from_the_best_epoch():
-    fake = Fake(EarlyStopping("dev_f1", "max", patience=2, min_delta=0.1))
+    fake = Fake(EarlyStopping("validation_f1", "max", patience=2, min_delta=0.1))
     stops = []
     for value in [0.2, 0.25, 0.35, 0.4, float("nan"), 0.9]:
-        fake.run_epoch(dev_f1=value)
+        fake.run_epoch(validation_f1=value)
         stops.append(fake.stopped is not None)
     assert stops == [False, False, False, False, True, True]
     assert (fake.callback.best, fake.callback.best_epoch) == (0.9, 6)
-    assert fake.stopped == "dev_f1 got no better than 0.35 of epoch 3 for 2 epochs"
+    assert fake.stopped == "validation_f1 got no better than 0.35 of epoch 3 for 2 epochs"
 
 
 def test_a_figure_that_is_not_there_is_named():
     with pytest.raises(
-        UnknownNameError, match=r"EarlyStopping: expected a figure of epoch, loss, found 'dev_loss'"
+        UnknownNameError, match=r"EarlyStopping: expected a figure of epoch, loss, found 'validation_loss'"
     ):
-        Fake(EarlyStopping("dev_loss", "min")).run_epoch(loss=1.0)
+        Fake(EarlyStopping("validation_loss", "min")).run_epoch(loss=1.0)
 
 
 class Keep(Callback):
@@ -66,12 +66,14 @@ class Keep(Callback):
 
 def test_the_best_parameters_come_back_at_the_end():
     keep = Keep()
-    stopping = EarlyStopping("dev_loss", "max", patience=2, restore=True)  # it falls, so the first is best
+    stopping = EarlyStopping(
+        "validation_loss", "max", patience=2, restore=True
+    )  # it falls, so the first is best
     made = trainer(keep, stopping)
     assert len(made.fit(EXAMPLES, DEV, epochs=9)) == 3
     for name, array in keep.kept[0].items():
         np.testing.assert_array_equal(made.program.params[name], array)
-    assert made.evaluate(DEV)["loss"] == made.history[0]["dev_loss"]
+    assert made.evaluate(DEV)["loss"] == made.history[0]["validation_loss"]
 
 
 def test_a_fit_that_is_cut_off_restores_nothing():
@@ -80,10 +82,10 @@ def test_a_fit_that_is_cut_off_restores_nothing():
             if trainer.steps == 5:
                 raise KeyboardInterrupt
 
-    made = trainer(EarlyStopping("dev_loss", "max", restore=True), Interrupt())
+    made = trainer(EarlyStopping("validation_loss", "max", restore=True), Interrupt())
     with pytest.raises(KeyboardInterrupt):
         made.fit(EXAMPLES, DEV, epochs=9)
-    assert made.evaluate(DEV)["loss"] != made.history[0]["dev_loss"]
+    assert made.evaluate(DEV)["loss"] != made.history[0]["validation_loss"]
 
 
 def test_time_is_over_in_both_parts_of_a_run(monkeypatch):
@@ -111,13 +113,13 @@ def rates(callback, values):
     fake = Fake(callback)
     made = []
     for value in values:
-        fake.run_epoch(dev_loss=float(value))
+        fake.run_epoch(validation_loss=float(value))
         made.append(fake.optimizer.lr)
     return made
 
 
 def test_the_rate_falls_after_patience():
-    callback = ReduceLROnPlateau("dev_loss", "min", factor=0.5, patience=1, min_lr=0.03)
+    callback = ReduceLROnPlateau("validation_loss", "min", factor=0.5, patience=1, min_lr=0.03)
     assert rates(callback, [1, 1, 1, 0.5, 0.6, 0.6, 0.6, 0.6]) == [0.1] * 2 + [0.05] * 3 + [0.03] * 3
 
 
@@ -134,7 +136,7 @@ def test_rates_are_torchs(mode, cooldown):
     for value in VALUES:
         theirs.step(value)
         expected.append(optimizer.param_groups[0]["lr"])
-    assert rates(ReduceLROnPlateau("dev_loss", mode, min_delta=0.5, **options), VALUES) == expected
+    assert rates(ReduceLROnPlateau("validation_loss", mode, min_delta=0.5, **options), VALUES) == expected
     assert len(set(expected)) > 3
 
 
@@ -196,14 +198,14 @@ def all_callbacks(folder, killed_at=None):
         NaNGuard(),
         ClipGradients(1.0),
         Schedule(fb.train.schedules.one_cycle(20)),
-        AverageWeights(0.9, dev=DEV),
-        ReduceLROnPlateau("dev_loss", "min", patience=1),
-        EarlyStopping("dev_averaged_loss", "min", restore=True),
+        AverageWeights(0.9, validation=DEV),
+        ReduceLROnPlateau("validation_loss", "min", patience=1),
+        EarlyStopping("validation_averaged_loss", "min", restore=True),
         TimeLimit(1000),
         ParameterStatistics(),
         CSVLog(folder / "log.csv"),
         JSONLinesLog(folder / "log.jsonl", every=2),
-        Checkpoints(folder, every=2, best="dev_averaged_accuracy"),
+        Checkpoints(folder, every=2, monitor="validation_averaged_accuracy"),
         LambdaCallback(on_step_start=kill),
     ]
 

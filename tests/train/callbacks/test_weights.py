@@ -29,18 +29,20 @@ class Keep(Callback):
 
 
 def test_the_mean_of_late_epochs_stays_at_the_end():
-    keep, average = Keep(), AverageWeights(start=1, dev=DEV)
+    keep, average = Keep(), AverageWeights(start=1, validation=DEV)
     made = trainer(keep, average, metrics=[Accuracy("out")])
     figures = made.fit(EXAMPLES, DEV, epochs=4)
     np.testing.assert_allclose(made.program.params["out.weight"], np.mean(keep.epochs[1:], axis=0), rtol=1e-6)
-    assert figures[0]["dev_averaged_loss"] == figures[0]["dev_loss"]  # there is no average yet
-    assert figures[1]["dev_averaged_loss"] == figures[1]["dev_loss"]  # the mean of one
-    assert figures[3]["dev_averaged_loss"] == made.evaluate(DEV)["loss"] != figures[3]["dev_loss"]
-    assert figures[3]["dev_averaged_accuracy"] == made.evaluate(DEV)["accuracy"]
+    assert figures[0]["validation_averaged_loss"] == figures[0]["validation_loss"]  # there is no average yet
+    assert figures[1]["validation_averaged_loss"] == figures[1]["validation_loss"]  # the mean of one
+    assert (
+        figures[3]["validation_averaged_loss"] == made.evaluate(DEV)["loss"] != figures[3]["validation_loss"]
+    )
+    assert figures[3]["validation_averaged_accuracy"] == made.evaluate(DEV)["accuracy"]
 
 
 def test_the_moving_average_follows_steps_and_training_does_not_see_it():
-    keep, plain, average = Keep(), Keep(), AverageWeights(0.25, dev=DEV, keep=False)
+    keep, plain, average = Keep(), Keep(), AverageWeights(0.25, validation=DEV, keep=False)
     made = trainer(keep, average)
     made.fit(EXAMPLES, epochs=2)
     trainer(plain).fit(EXAMPLES, epochs=2)
@@ -123,7 +125,7 @@ def ratios(function=lambda a, b: b / a):
 
 @pytest.mark.parametrize("every", [None, 2])
 def test_the_example_has_its_number_in_the_training_set(every):
-    made = Trainer(ratios(), fb.SGD(0.0001), batch=2, seed=1, callbacks=[NaNGuard(every)])
+    made = Trainer(ratios(), fb.SGD(0.0001), batch_size=2, seed=1, callbacks=[NaNGuard(every)])
     with pytest.raises(TrainingError, match=r"model at example 7: divide \(forward\) yields .* inf") as error:
         made.fit([*[GOOD] * 7, BAD], epochs=1)
     step = int(error.value.where.removeprefix("step "))
@@ -163,7 +165,7 @@ def test_a_gradient_in_the_middle_of_a_training_is_named(backend, every):
     fields = fb.Record({"x": fb.Scalar(), "a": fb.Scalar()})
     root = fields >> fb.Function(lambda x, a: fb.ops.sqrt(w * x + a)) >> fb.Loss()
     still, steep = {"x": 0, "a": 1}, {"x": 1, "a": 0}  # gradients 0 and infinity; the losses are finite
-    made = Trainer(fb.compile(root, backend), fb.SGD(0.1), batch=1, callbacks=[NaNGuard(every)])
+    made = Trainer(fb.compile(root, backend), fb.SGD(0.1), batch_size=1, callbacks=[NaNGuard(every)])
     with pytest.raises(TrainingError, match=r" at example 5: .*the gradient of w is not finite") as error:
         made.fit([*[still] * 5, steep, *[still] * 4], epochs=1)
     step = int(error.value.where.removeprefix("step "))

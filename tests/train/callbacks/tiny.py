@@ -47,7 +47,7 @@ def program() -> fb.Program:
 
 
 def trainer(*callbacks: Callback, lr: float = 0.5, **options) -> Trainer:
-    return Trainer(program(), fb.Adam(lr), batch=4, callbacks=callbacks, seed=2, **options)
+    return Trainer(program(), fb.Adam(lr), batch_size=4, callbacks=callbacks, seed=2, **options)
 
 
 def through_json(state):
