@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,17 @@ import msgspec
 import numpy as np
 
 from foldbatch.commands.options import at_least_0, whole
-from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError, counted
+from foldbatch.errors import (
+    BlockUseError,
+    FoldbatchError,
+    UnknownNameError,
+    counted,
+    shortened,
+    with_nearest,
+)
+from foldbatch.recipes.data import without
 from foldbatch.schema import infer
-from foldbatch.system.output import write_whole
+from foldbatch.system.output import output_file, write_whole
 from foldbatch.trees import Tree, read_jsonlines, tree_statistics
 from foldbatch.trees.formats import FORMATS, format_of
 
@@ -75,16 +83,46 @@ def _convert(options: Namespace) -> int:
 
 
 def _schema(options: Namespace) -> int:
-    """Print what the records of a file hold, as `foldbatch train` will read them."""
-    left_out = {options.label, *options.leave_out}
-    records = (
-        {name: value for name, value in record.items() if name not in left_out}
+    """Print what the records of a file hold, as `foldbatch train` will read them; write them as edited."""
+    renamed = dict(options.rename)
+    given = _with_keys(options.file, [*options.leave_out, *renamed], renamed.values())
+    records = [
+        {renamed.get(name, name): value for name, value in record.items()}
         if isinstance(record, dict)
         else record
-        for record in read_jsonlines(options.file)
-    )
-    print(infer(records))
+        for record in without(given, options.leave_out)
+    ]
+    if options.output is not None:
+        _write(options.output, records, _as_line)
+    label = renamed.get(options.label, options.label)
+    print(infer(without(records, [label])))
     return 0
+
+
+def _with_keys(path: Path, keys: Sequence[str], new: Iterable[str]) -> list[Any]:
+    """Return the records of a file; refuse keys that none of them has, and new ones that some have."""
+    records = list(read_jsonlines(path))
+    there = dict.fromkeys(key for record in records if isinstance(record, dict) for key in record)
+    for key in keys:
+        if key not in there:
+            expected = f"a key of its records: {shortened(map(str, there))}"
+            raise UnknownNameError(str(path), expected, with_nearest(key, map(str, there)))
+    for key in new:
+        if key in there and key not in keys:
+            raise UnknownNameError("--rename", "a name that no key has", repr(key), "leave that key out")
+    return records
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Read ``OLD=NEW``.
+
+    >>> _pair("cuontry=country")
+    ('cuontry', 'country')
+    """
+    old, equals, new = text.partition("=")
+    if not (old and equals and new):
+        raise ArgumentTypeError(f"expected OLD=NEW, found {text}")
+    return old, new
 
 
 def _split(options: Namespace) -> int:
@@ -154,8 +192,12 @@ def _parser(prog: str) -> ArgumentParser:
     schema = tasks.add_parser("schema", help=SCHEMA, description=SCHEMA)
     schema.add_argument("file", type=Path, metavar="FILE.jsonl")
     schema.add_argument("--label", default="label", metavar="KEY", help="of the label, which is not read")
-    what = "that training is to leave out, by --data.leave_out"
+    what = "of the records, to leave out; training does so by --data.leave_out"
     schema.add_argument("--leave-out", nargs="*", default=[], metavar="KEY", help=what)
+    what = "give keys of the records other names"
+    schema.add_argument("--rename", nargs="*", default=[], type=_pair, metavar="OLD=NEW", help=what)
+    what = "write the records, left out and renamed so, to a file"
+    schema.add_argument("--output", type=output_file, metavar="FILE.jsonl", help=what)
     split = task("split", "write the examples of a file to train, dev and test, at random", RECORDS)
     split.add_argument("file", type=Path, metavar="FILE")
     split.add_argument("folder", type=Path, metavar="FOLDER")

@@ -17,7 +17,8 @@ import msgspec
 from foldbatch.commands.options import add
 from foldbatch.errors import ReadError, counted, shortened
 from foldbatch.program.predicting import predictions
-from foldbatch.recipes.configuration import Configuration, check_arity
+from foldbatch.recipes.configuration import Configuration, Data, check_arity
+from foldbatch.recipes.data import without
 from foldbatch.recipes.fitting import load_models
 from foldbatch.recipes.predicting import drawing
 from foldbatch.schema import Schema
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
         waiting: deque[Named] = deque()  # what is read and not yet told
         read = _structures(name, configuration)
         if schema is not None:
-            read = _looked_at(read, schema, odd, name, strict=options.strict)
+            read = _looked_at(read, schema, odd, name, configuration.data, strict=options.strict)
         structures = _remembered(read, waiting)
         for told in predictions(programs, notes, structures, nodes=nodes):
             label, structure = waiting.popleft()
@@ -88,18 +89,24 @@ class Odd:
 
 
 def _looked_at(
-    named: Iterable[Named], schema: Schema, odd: Odd, where: str, *, strict: bool
+    named: Iterable[Named], schema: Schema, odd: Odd, where: str, data: Data, *, strict: bool
 ) -> Iterator[Named]:
-    """Yield records, counting those that are unlike training's."""
+    """Yield records, counting those that are unlike training's, which left out the label and other keys."""
+    left_out = (data.label, *data.leave_out)
     for place, (label, record) in enumerate(named, 1):
-        known, unknown = schema.fields_of(record)
+        known, unknown = schema.fields_of(*without([record], left_out))
         if unknown or not known:
             odd.records, odd.empty = odd.records + 1, odd.empty + (not known)
             odd.fields |= dict.fromkeys(unknown)
             if strict:
                 found = f"the fields {shortened(unknown)}" if unknown else "nothing that is known"
                 fix = "look at the names, or leave --strict out"
-                raise ReadError(f"{where}, record {place}", "fields that training had", found, fix)
+                raise ReadError(
+                    f"{'standard input' if where == STANDARD_INPUT else where}, record {place}",
+                    "fields that training had",
+                    found,
+                    fix,
+                )
         yield label, record
 
 

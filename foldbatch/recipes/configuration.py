@@ -284,6 +284,14 @@ DEEP = "deeper nesting than any option has"
 UNKNOWN = re.compile(r"unknown field `(.*)`")
 
 
+# Options that data of few formats have.
+OF_FORMATS = {
+    "data.training_verbs": ("functions",),
+    "data.leave_out": ("jsonlines",),
+    "data.label": ("jsonlines", "conllu"),
+}
+
+
 def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Configuration:
     """Return the settings of a file, changed by options of the command line.
 
@@ -316,11 +324,13 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
     if isinstance(data, dict) and isinstance(model, dict):
         model.setdefault("name", usual_model(data.get("format", Data().format)))
     configuration = _checked(raw, "" if path is None else str(path), overrides)
-    if isinstance(configuration.model, Json):
-        for option in overrides:
-            if option.startswith("words."):
-                fix = "leave it out, or train another model"
-                raise UnknownNameError(f"--{option}", "an option that records have", "one of words", fix)
+    format_, of_records = configuration.data.format, isinstance(configuration.model, Json)
+    for option in overrides:
+        of_words, readers = option.startswith("words.") and of_records, OF_FORMATS.get(option, (format_,))
+        if of_words or format_ not in readers:
+            expected = f"an option that matters to data of format {format_}"
+            found = "one of words" if of_words else f"one of {' and '.join(readers)}"
+            raise UnknownNameError(f"--{option}", expected, found, "leave it out, or train on other data")
     return configuration
 
 
@@ -523,8 +533,9 @@ def _value(text: str, type_: Any) -> Any:
     bare = _bare(type_)
     if bare is str or get_origin(bare) is Literal:
         return text
-    if get_origin(bare) is list and _choices(bare) and not text.startswith("["):
-        return text.split(",")
+    if get_origin(bare) is list and not text.startswith("["):
+        items = text.split(",")
+        return [_value(item, get_args(bare)[0]) for item in items]
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError):

@@ -52,18 +52,19 @@ def read_dataset(configuration: Configuration) -> Dataset:
     check_model(configuration)
     data, kind = configuration.data, task_kind(configuration)
     train, dev, test = (list(read_part(data, part)) for part in PARTS)
+    places = {part: str(_file_of(data, part) or part) for part in PARTS}
     if not train:
         raise ReadError("data.train", "examples to train on", "none", "set data.folder, or data.train")
-    classes = () if kind == "number" else _known_classes(data) or _classes(train, kind)
+    classes = () if kind == "number" else _known_classes(data) or _classes(train, kind, places["train"])
     asked = configuration.task.kind != "auto" or kind != "class" or len(classes) <= MOST_NUMBERS
     if not asked and all(type(label) is int for _, label in train if label is not None):
         expected, found = "number or class", f"{len(classes)} different whole numbers as labels"
         raise UnknownNameError("task.kind", expected, found, "set --task.kind number, or class")
-    more = set(_classes(train, kind)) - set(classes) if kind == "class" else ()
+    more = set(_classes(train, kind, places["train"])) - set(classes) if kind == "class" else ()
     aside = tuple(sorted(more))
     parts = {"train": list(islice(train, data.limit or None)), "dev": dev, "test": test}
     read = {
-        part: numbered(samples, kind, classes + aside if part == "train" else classes, part)
+        part: numbered(samples, kind, classes + aside if part == "train" else classes, places[part])
         for part, samples in parts.items()
     }
     for part, examples in read.items():
@@ -116,20 +117,50 @@ def read_part(data: Data, part: str) -> Iterable[Sample]:
     if data.format == "functions":
         corpus = _functions(data.training_verbs)
         return ((example.tree, corpus.verbs[example.verb]) for example in getattr(corpus, part))
-    format_, named = FORMATS[data.format], getattr(data, part)
+    format_, file = FORMATS[data.format], _file_of(data, part)
     if format_.embedded is not None:
         return format_.embedded()[part]
-    if not named and data.folder:
-        named = Path(data.folder, f"{part}{format_.ending}")
-    samples = format_.labelled(Path(named), data.label) if named else ()
-    return samples if not data.leave_out else _without(samples, data.leave_out)
+    samples = format_.labelled(file, data.label) if file is not None else ()
+    return samples if not data.leave_out else _without(samples, data.leave_out, known=part != "train")
 
 
-def _without(samples: Iterable[Sample], keys: Sequence[str]) -> Iterator[Sample]:
-    """Yield records without some of their keys."""
+def _file_of(data: Data, part: str) -> Path | None:
+    named = getattr(data, part) or (data.folder and Path(data.folder, f"{part}{FORMATS[data.format].ending}"))
+    return Path(named) if named else None
+
+
+def _place(where: str, number: int) -> str:
+    """Return where an example is: its line in a file of lines of JSON, else its number."""
+    file = Path(where)
+    if file.suffix != ".jsonl" or not file.is_file():
+        return f"{where}, example {number}"
+    with file.open("rb") as lines:
+        filled = (place for place, line in enumerate(lines, 1) if line.strip())
+        return f"{where}:{next(islice(filled, number - 1, None), number)}"
+
+
+def _without(samples: Iterable[Sample], keys: Sequence[str], *, known: bool) -> Iterator[Sample]:
+    """Yield records without some of their keys, which records must have unless they are known to."""
+    there: set[str] = set()
     for record, label in samples:
+        there.update(record if isinstance(record, dict) else ())
+        (kept,) = without([record], keys)
+        yield kept, label
+    for key in [] if known else keys:
+        if key not in there:
+            expected = f"a key of the records: {shortened(sorted(there))}"
+            raise UnknownNameError("data.leave_out", expected, with_nearest(key, there))
+
+
+def without(records: Iterable[Any], keys: Sequence[str]) -> Iterator[Any]:
+    """Yield records without some of their keys; what is no dict is yielded as it is.
+
+    >>> list(without([{"id": 1, "age": 36}, 5], ["id"]))
+    [{'age': 36}, 5]
+    """
+    for record in records:
         kept = isinstance(record, dict)
-        yield {k: v for k, v in record.items() if k not in keys} if kept else record, label
+        yield {key: value for key, value in record.items() if key not in keys} if kept else record
 
 
 @cache
@@ -184,25 +215,23 @@ def numbered(samples: Iterable[Sample], kind: Kind, classes: Sequence[str], wher
     """
     number_of = {name: number for number, name in enumerate(classes)}
     examples: list[Any] = []
-    for place, (structure, label) in enumerate(samples):
+    for place, (structure, label) in enumerate(samples, 1):
         if kind in ("nodes", "root"):
-            examples.append(_numbered_tree(structure, number_of, f"{where}, tree {place + 1}"))
+            examples.append(_numbered_tree(structure, number_of, where, place))
         elif kind == "number":
-            examples.append((structure, _number(label, f"{where}, example {place + 1}")))
+            examples.append((structure, _number(label, where, place)))
         else:
-            examples.append((structure, _class(label, number_of, f"{where}, example {place + 1}")))
+            examples.append((structure, _class(label, number_of, where, place)))
     return examples
 
 
-def _classes(samples: Sequence[Sample], kind: Kind) -> tuple[str, ...]:
+def _classes(samples: Sequence[Sample], kind: Kind, where: str) -> tuple[str, ...]:
     """Return the names of the labels there are, numbers in their order and others by the alphabet."""
     if kind in ("nodes", "root"):
         names = {str(label) for tree, _ in samples for label in tree.labels if label is not None}
     else:
         names = {
-            _name(label, f"train, example {place}")
-            for place, (_, label) in enumerate(samples, 1)
-            if label is not None
+            _name(label, where, place) for place, (_, label) in enumerate(samples, 1) if label is not None
         }
     numbers = all(name.lstrip("-").isdecimal() for name in names)
     if len(names) == 1:
@@ -211,30 +240,32 @@ def _classes(samples: Sequence[Sample], kind: Kind) -> tuple[str, ...]:
     return tuple(sorted(names, key=int if numbers else str))
 
 
-def _numbered_tree(tree: Tree, number_of: dict[str, int], where: str) -> Tree:
+def _numbered_tree(tree: Tree, number_of: dict[str, int], where: str, place: int) -> Tree:
     if all(label is None or isinstance(label, int) for label in tree.labels):
         return tree
-    labels = [_class(label, number_of, where) for label in tree.labels]
+    labels = [_class(label, number_of, where, place) for label in tree.labels]
     return trusted_tree(tree.parents, labels, tree.tokens)
 
 
-def _class(label: Any, number_of: dict[str, int], where: str) -> int | None:
+def _class(label: Any, number_of: dict[str, int], where: str, place: int) -> int | None:
     if label is None:
         return None
     if str(label) not in number_of:
         expected = f"a class of the training part: {shortened(number_of)}"
-        raise ReadError(where, expected, repr(label), "add examples of it, or leave its label out")
+        fix = "add examples of it, or leave its label out"
+        raise ReadError(_place(where, place), expected, repr(label), fix)
     return number_of[str(label)]
 
 
-def _name(label: Any, where: str) -> str:
+def _name(label: Any, where: str, place: int) -> str:
     if isinstance(label, list | dict | float):
         fix = "or set task.kind to number" if isinstance(label, float) else "write a text or a whole number"
-        raise ReadError(where, "the name of a class as label", describe_value(label), fix)
+        raise ReadError(_place(where, place), "the name of a class as label", describe_value(label), fix)
     return str(label)
 
 
-def _number(label: Any, where: str) -> float | None:
+def _number(label: Any, where: str, place: int) -> float | None:
     if label is not None and (isinstance(label, bool) or not isinstance(label, int | float)):
-        raise ReadError(where, "a number as label", repr(label), "or set task.kind to class")
+        fix = "or set task.kind to class"
+        raise ReadError(_place(where, place), "a number as label", repr(label), fix)
     return label

@@ -40,6 +40,7 @@ from foldbatch.schema.kinds import Counts, Thresholds
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
+WHOLE = "record"  # what the whole value is called
 POOLINGS: dict[str, Callable[[], Block[Any, Any]]] = {"mean": Mean, "max": Max, "sum": Sum, "min": Min}
 
 
@@ -53,55 +54,63 @@ class Settings:
     buckets: int
 
 
-def place_block(place: kinds.DataPosition, settings: Settings) -> Block[Any, Any] | None:
-    """Return the block that embeds a place, or None where the samples had no values."""
-    blocks = [block for kind in place.kinds if (block := _kind_block(kind, settings)) is not None]
+def place_block(place: kinds.DataPosition, settings: Settings, path: str) -> Block[Any, Any] | None:
+    """Return the block that embeds a place, or None where the samples had no values.
+
+    Its layers are named for the place: ``sessions[].events[].kind``.
+    """
+    blocks = [block for kind in place.kinds if (block := _kind_block(kind, settings, path)) is not None]
     if len(blocks) < 2:
         return blocks[0] if blocks else None
     # Each block yields zeros for values of the other kinds, so none has to be chosen.
-    return AllOf(*blocks) >> _joined(settings)
+    return AllOf(*blocks) >> _joined(settings, path)
 
 
-def _kind_block(kind: kinds.Kind, settings: Settings) -> Block[Any, Any] | None:
+def _kind_block(kind: kinds.Kind, settings: Settings, path: str) -> Block[Any, Any] | None:
     read: Callable[[Any], Any]
+    size, name = settings.size, path or WHOLE
     match kind:
         case kinds.Flags():
-            return _read(reading.as_flag, Scalar("int32") >> Embedding(2, settings.size))
+            return _read(reading.as_flag, Scalar("int32") >> Embedding(2, size, name=name))
         case kinds.Number():
             read = partial(reading.as_number, mean=kind.mean, deviation=kind.deviation)
-            return _read(read, Vector(1) >> Linear(settings.size, "tanh"))
+            return _read(read, Vector(1) >> Linear(size, "tanh", name=name))
         case kinds.Category():
             vocabulary = Vocabulary([value for value, _ in kind.values])
             read = partial(reading.as_category, vocabulary=vocabulary)
-            return _read(read, Scalar("int32") >> Embedding(len(vocabulary), settings.size))
+            return _read(read, Scalar("int32") >> Embedding(len(vocabulary), size, name=name))
         case kinds.Text():
             read = partial(reading.as_ngrams, size=settings.ngram, buckets=settings.buckets)
-            grams = Map(Scalar("int32") >> Embedding(settings.buckets, settings.size)) >> Mean()
-            return _read(read, grams >> Linear(settings.size, "tanh"))
+            gram = Scalar("int32") >> Embedding(settings.buckets, size, name=f"{name}.ngrams")
+            return _read(read, Map(gram) >> Mean() >> Linear(size, "tanh", name=name))
         case kinds.ListOf():
-            item = place_block(kind.item, settings)
-            return None if item is None else _read(reading.as_list, _pooled(item, settings))
+            item = place_block(kind.item, settings, f"{path}[]")
+            return None if item is None else _read(reading.as_list, _pooled(item, settings, path))
         case kinds.Dictionary():
-            pair = enumerate(place_block(inner, settings) for inner in (kind.key, kind.value))
-            blocks = {number: block for number, block in pair if block is not None}
-            return _read(reading.as_pairs, _pooled(Record(blocks) >> _joined(settings), settings))
+            inner = {0: (kind.key, settings, f"{path}.keys"), 1: (kind.value, settings, f"{path}.values")}
+            pair = {number: place_block(*of) for number, of in inner.items()}
+            blocks = {number: block for number, block in pair.items() if block is not None}
+            pairs = Record(blocks) >> _joined(settings, f"{path}.items")
+            return _read(reading.as_pairs, _pooled(pairs, settings, path))
         case kinds.Fields():
-            fields = {name: place_block(place, settings) for name, place in kind.fields.items()}
+            paths = {name: f"{path}.{name}" if path else str(name) for name in kind.fields}
+            fields = {name: place_block(inner, settings, paths[name]) for name, inner in kind.fields.items()}
             named = {name: block for name, block in fields.items() if block is not None}
             read = partial(reading.as_fields, names=tuple(named))
-            return _read(read, Record(named) >> _joined(settings)) if named else None
+            return _read(read, Record(named) >> _joined(settings, path)) if named else None
 
 
 def _read(read: Callable[[Any], Any], block: Block[Any, Any]) -> Block[Any, Any]:
     return InputTransform(read) >> Optional(block)
 
 
-def _joined(settings: Settings) -> Block[Any, Any]:
-    return Concat() >> Linear(settings.size, "tanh")
+def _joined(settings: Settings, path: str) -> Block[Any, Any]:
+    return Concat() >> Linear(settings.size, "tanh", name=path or WHOLE)
 
 
-def _pooled(item: Block[Any, Any], settings: Settings) -> Block[Any, Any]:
-    return Map(item) >> AllOf(*(POOLINGS[name]() for name in settings.pooling)) >> _joined(settings)
+def _pooled(item: Block[Any, Any], settings: Settings, path: str) -> Block[Any, Any]:
+    pooled = AllOf(*(POOLINGS[name]() for name in settings.pooling))
+    return Map(item) >> pooled >> _joined(settings, path)
 
 
 DEEPEST = 64  # levels: blocks are nested as deep as the schema is
@@ -167,7 +176,7 @@ class Schema:
             raise BlockValueError(
                 "Schema.block", expected, describe_value(pooling), "for example ('mean', 'max')"
             )
-        block = place_block(self.root, Settings(size, tuple(pooling), ngram, buckets))
+        block = place_block(self.root, Settings(size, tuple(pooling), ngram, buckets), "")
         if block is None:
             fix = "infer the schema from samples with values"
             raise BlockValueError("Schema.block", "a schema with values", str(self), fix)

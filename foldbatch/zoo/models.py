@@ -160,7 +160,7 @@ def json(record: AnyBlock, task: Task, *, hidden: int = 64) -> AnyBlock:
     if task.reads_tree:
         fix = "use Task('class') or Task('number')"
         raise BlockValueError("json", "a task whose examples are pairs", task.kind, fix)
-    return of_example(record >> Linear(hidden, "relu"), scorer(task), task)
+    return of_example(record >> Linear(hidden, "relu", name="hidden"), scorer(task), task)
 
 
 MODELS: dict[str, Callable[..., Any]] = {

@@ -26,6 +26,24 @@ def test_a_schema_is_printed_without_what_is_left_out(orders, capsys):
     assert "  age: number (40 values)" in out and "id:" not in out and "ok:" not in out
 
 
+def test_a_schema_is_edited_and_its_records_are_written(orders, capsys):
+    edits = ["--leave-out", "id", "--rename", "age=years", "ok=answer", "--output", "new.jsonl"]
+    assert main(["data", "schema", "orders.jsonl", "--label", "ok", *edits]) == 0
+    out = capsys.readouterr().out
+    assert "  years: number (40 values)" in out and "answer:" not in out
+    assert json.loads((orders / "new.jsonl").read_text().splitlines()[1]) == {
+        "years": 1,
+        "tags": [{"k": 1}],
+        "answer": "yes",
+    }
+    for wrong, message in (
+        ("--leave-out aeg", "found 'aeg' (did you mean 'age'?)"),
+        ("--rename age=ok", "found 'ok'"),
+    ):
+        assert main(["data", "schema", "orders.jsonl", *wrong.split()]) == 2
+        assert message in capsys.readouterr().err
+
+
 def test_records_are_split_and_none_is_lost(orders, capsys):
     assert main(["data", "split", "orders.jsonl", "parts", "--format", "jsonlines"]) == 0
     assert "parts/train.jsonl: 32 records" in capsys.readouterr().out
@@ -39,13 +57,20 @@ def test_records_are_split_and_none_is_lost(orders, capsys):
 
 def test_options_that_cannot_matter_and_doubtful_labels_are_asked_about(orders, capsys):
     assert main([*TRAIN, "--data.label", "ok", "--words.dropout", "0.5"]) == 2
-    assert "--words.dropout: expected an option that records have" in capsys.readouterr().err
+    assert (
+        "--words.dropout: expected an option that matters to data of format jsonlines"
+        in capsys.readouterr().err
+    )
+    assert main([*TRAIN, "--data.label", "ok", "--data.leave_out", "id,aeg"]) == 2
+    assert (
+        "data.leave_out: expected a key of the records: age, id, tags, found 'aeg'" in capsys.readouterr().err
+    )
     assert main([*TRAIN, "--data.label", "age"]) == 2
     assert "task.kind: expected number or class, found 40 different whole numbers" in capsys.readouterr().err
 
 
 def test_odd_records_are_counted_and_refused_on_demand(orders, capsys):
-    options = ["--data.label", "ok", "--data.leave_out", '["id"]', "--model.list_pooling", "sum"]
+    options = ["--data.label", "ok", "--data.leave_out", "id", "--model.list_pooling", "sum"]
     assert main([*TRAIN, *options, "--model.hidden", "4", "--folder", "run", "--train.epochs", "1"]) == 0
     # a run goes on with its own options
     assert main(["train", "--folder", "run", "--resume", "--train.epochs", "2", "--no-gain"]) == 0

@@ -36,7 +36,7 @@ def read(tmp_path, text, **overrides):
 
 
 def test_the_command_line_counts(tmp_path):
-    text = '[model]\nname = "child_sum"\nhidden = 10\n[data]\nlabel = "kind"\n'
+    text = '[model]\nname = "child_sum"\nhidden = 10\n[data]\nformat = "conllu"\nlabel = "kind"\n'
     found = read(tmp_path, text, model__hidden="20", model__counts="true", data__label="5")
     assert found.model == ChildSum(hidden=20, counts=True)
     assert found.data.label == "5"  # text stays text

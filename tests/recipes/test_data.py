@@ -29,7 +29,7 @@ def test_labels_of_brackets_are_numbered_in_their_order(tmp_path):
     assert dataset.train[0].labels == (1, 0, 2)
     (tmp_path / "d.txt").write_text("(10 (9 a) (8 b))\n")
     with pytest.raises(
-        FoldbatchError, match=r"d.txt, tree 1: expected a class of the training part: -2, 9, 10"
+        FoldbatchError, match=r"d.txt, example 1: expected a class of the training part: -2, 9, 10"
     ):
         read_labelled(tmp_path / "d.txt", configuration, dataset.classes)
 
@@ -73,12 +73,12 @@ def test_the_task_suits_model_and_format():
     [
         ("null", "auto", "data.train: expected examples with labels, found 1 without"),
         ("null", "number", "data.train: expected examples with labels, found 1 without"),
-        ("[1]", "auto", "train, example 1: expected the name of a class as label, found list of 1"),
-        ("1.5", "auto", "train, example 1: .* found float 1.5; or set task.kind to number"),
+        ("[1]", "auto", "t.jsonl:2: expected the name of a class as label, found list of 1"),
+        ("1.5", "auto", "t.jsonl:2: .* found float 1.5; or set task.kind to number"),
     ],
 )
 def test_labels_that_train_nothing_are_refused(tmp_path, label, kind, message):
-    (tmp_path / "t.jsonl").write_text(f'{{"x": 1, "label": {label}}}\n')
+    (tmp_path / "t.jsonl").write_text(f'\n{{"x": 1, "label": {label}}}\n')
     configuration = configured(data__format="jsonlines", data__train=tmp_path / "t.jsonl", task__kind=kind)
     with pytest.raises(FoldbatchError, match=message):
         read_dataset(configuration)

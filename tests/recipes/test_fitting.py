@@ -173,6 +173,7 @@ def test_no_option_is_ignored(option, tmp_path):
     tried = 0
     for kind in KINDS if section == "model" and key != "name" else ("child_sum",):
         name = {} if kind == "child_sum" else {"model.name": kind}
+        name |= {"data.format": "jsonlines"} if option in ("data.label", "data.leave_out") else {}
         try:
             before = read_configuration(None, name)
             now = read_configuration(

@@ -33,7 +33,7 @@ def test_a_model_is_made_of_functions_that_can_be_imported(name):
 
 def test_a_record_is_classified_by_one_more_layer():
     program, p = compiled(json(fb.GetItem("sizes") >> fb.Vector(2), Task(classes=3), hidden=4))
-    first = np.maximum([1, 2] @ p["linear.weight"] + p["linear.bias"], 0)
+    first = np.maximum([1, 2] @ p["hidden.weight"] + p["hidden.bias"], 0)
     expected = first @ p["classify.weight"] + p["classify.bias"]
     np.testing.assert_allclose(program.run([({"sizes": [1, 2]}, None)])[0], expected, rtol=1e-5)
 
