@@ -402,7 +402,9 @@ class Runner:
         return Derived(sum_losses(self.model, run), gradients, visits, len(part.traces))
 
 
-def _in_turn(tries: Mapping[str, Callable[[], _TimedBatch]]) -> dict[str, tuple[ScheduledBatch, list[Phases]]]:
+def _in_turn(
+    tries: Mapping[str, Callable[[], _TimedBatch]],
+) -> dict[str, tuple[ScheduledBatch, list[Phases]]]:
     """Run each some times, in turn; return its batch, and its phases but for those of the first turn."""
     runs: dict[str, tuple[ScheduledBatch, list[Phases]]] = {
         name: (run().batch, []) for name, run in tries.items()

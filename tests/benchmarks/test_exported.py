@@ -8,7 +8,7 @@ from benchmarks.exported import main
 
 
 def test_every_batch_is_measured(capsys):
-    pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'foldbatch[onnx]'")
+    pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install -e '.[onnx]'")
     main("--trees 3 --batch 1 2 --repeats 1 --hidden 2 --backend numpy".split())
     first, _, *rows = capsys.readouterr().out.splitlines()
     assert float(first.split()[-1]) < 1e-5
