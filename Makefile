@@ -1,5 +1,5 @@
 # The verbs of the house; CI runs .ci/run, which is `check` in a clean environment.
-.PHONY: setup check test format bench
+.PHONY: setup check test format bench extras-lowest
 
 setup:
 	[ -x .venv/bin/python ] || python3 -m venv .venv
@@ -20,3 +20,7 @@ check: test
 
 bench:
 	.venv/bin/python -m benchmarks
+
+# The extras at the lowest versions that are allowed; CI has the highest. Needs an index of packages.
+extras-lowest:
+	.ci/lowest

@@ -1,8 +1,7 @@
 """scikit-learn's estimators: models of the zoo as `StructureClassifier` and `StructureRegressor`.
 
 They take lists of trees, sentences or records where others take tables of numbers, and work in
-`Pipeline`, `cross_val_score` and `GridSearchCV`. They need scikit-learn (``pip install
-'foldbatch[sklearn]'``).
+`Pipeline`, `cross_val_score` and `GridSearchCV`. They need scikit-learn, the extra ``sklearn``.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from foldbatch.errors import BackendError, BlockValueError, NumberedNamesWarning
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
 from foldbatch.schema import infer
+from foldbatch.system.extras import install
 from foldbatch.train.optimizers import AdamW
 from foldbatch.train.trainer import Trainer
 from foldbatch.trees.tree import TreeNode
@@ -32,8 +32,8 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 except ImportError as error:
-    fix = "pip install 'foldbatch[sklearn]'"
-    raise BackendError("foldbatch.estimators", "scikit-learn to be installed", "none", fix) from error
+    missing = "scikit-learn to be installed"
+    raise BackendError("foldbatch.estimators", missing, "none", install("sklearn")) from error
 
 CHUNK = 256  # examples that are predicted at once
 FORMER = {"TreeClassifier": "StructureClassifier", "TreeRegressor": "StructureRegressor"}

@@ -322,7 +322,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         mpiexec, asked = find_mpiexec(), (Path(name), given.count, given.seed)
         if given.what == "ranks" and mpiexec is None:
-            parser.error("needs mpiexec: pip install 'foldbatch[mpi]'")
+            parser.error("needs mpiexec: pip install -e '.[mpi]'")
         killed, cut = kill_ranks(mpiexec, *asked) if given.what == "ranks" else kill(given.what, *asked)
     print(f"{given.what}: {killed} kills, {cut} of them in a file; all ended as the unbroken training")
 

@@ -27,7 +27,7 @@ def test_the_code_of_a_page_runs(page):
         r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )
     if any("import torch" in code for code in programs):
-        pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+        pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
     for code in programs:
         exec(compile(code, str(page), "exec"), names)
 
@@ -41,7 +41,7 @@ def test_the_page_of_blocks_names_every_block():
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_tutorial_runs_and_shows_something(notebook):
     if notebook.stem == "torch":
-        pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+        pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
     assert any(part.startswith('<pre class="output">') for part in HOOKS["executed"](notebook))
 
 

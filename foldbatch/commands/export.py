@@ -15,6 +15,7 @@ from foldbatch.errors import BackendError, ReadError
 from foldbatch.recipes.configuration import Configuration
 from foldbatch.recipes.data import read_labelled
 from foldbatch.recipes.fitting import load_model
+from foldbatch.system.extras import install
 from foldbatch.system.output import write_whole
 
 TEST_PART = Path("the test part")  # what --check alone stands for
@@ -44,8 +45,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     options = parser.parse_args(arguments)
     for library in ("onnx", "onnxruntime") if options.check else ("onnx",):
         if not find_spec(library):
-            fix = "pip install 'foldbatch[onnx]'"
-            raise BackendError("export", f"the library {library}", "none", fix)
+            raise BackendError("export", f"the library {library}", "none", install("onnx"))
     from foldbatch.exporting.exporter import Exporter  # noqa: PLC0415 - it needs the library
     from foldbatch.exporting.graph import OPSET  # noqa: PLC0415
 

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from foldbatch.commands.options import add, count, number, seconds, whole
 from foldbatch.errors import BackendError
 from foldbatch.serve.service import Limits
+from foldbatch.system.extras import install
 from foldbatch.system.garbage import set_aside
 
 LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
@@ -45,8 +46,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     limits = Limits(**{field.name: getattr(options, field.name) for field in fields(Limits)})
     missing = [name for name in LIBRARIES if not find_spec(name)]
     if missing:
-        fix = "pip install 'foldbatch[serve]'"
-        raise BackendError(prog, ", ".join(LIBRARIES), f"no {missing[0]}", fix)
+        raise BackendError(prog, ", ".join(LIBRARIES), f"no {missing[0]}", install("serve"))
     from foldbatch.serve.running import listen, run  # noqa: PLC0415 - needs the extra
     from foldbatch.serve.service import Service  # noqa: PLC0415
 

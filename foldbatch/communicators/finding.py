@@ -10,6 +10,7 @@ from typing import Any
 
 from foldbatch.communicators.communicator import Alone, Communicator
 from foldbatch.errors import BackendError
+from foldbatch.system.extras import install
 
 TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR")
 # of MPICH and Intel MPI, Open MPI, Slurm without one of them, MVAPICH
@@ -57,8 +58,8 @@ def find() -> Communicator:
     if size == 1:
         return Alone()
     library, fix = {
-        "mpi": ("mpi4py", "pip install 'foldbatch[mpi]' brings mpi4py, and an mpiexec that fits it"),
-        "torch": ("torch", "pip install 'foldbatch[torch]'"),
+        "mpi": ("mpi4py", f"{install('mpi')} brings mpi4py, and an mpiexec that fits it"),
+        "torch": ("torch", install("torch")),
     }[launcher]
     try:
         communicator: Communicator = (

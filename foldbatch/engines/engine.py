@@ -27,6 +27,7 @@ from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.params.updates import RemoteUpdates, Updates
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.static.routines import Target
+from foldbatch.system.extras import install
 
 Cotangents = Sequence[tuple[int, Array]]  # numbers of values, each with its cotangent
 
@@ -294,7 +295,7 @@ def _import(name: str) -> Any:
         try:
             import_module(needed)
         except ImportError as error:
-            fix = f"pip install 'foldbatch[{name}]', or take the backend numpy"
+            fix = f"{install(name)}, or take the backend numpy"
             expected = f"{needed} to be installed"
             raise BackendError(f"backend {name}", expected, str(error), fix) from None
     return imported

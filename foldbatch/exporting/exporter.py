@@ -89,6 +89,7 @@ def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: 
     Raises:
         ModelError: when the model has ops that cannot be exported: it names the cells and the ops.
         BlockValueError: when there is no such version of the operators, or it is too old.
+        BlockTypeError: when the metadata are no mapping.
 
     >>> import foldbatch as fb
     >>> proto = to_onnx(fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy"))

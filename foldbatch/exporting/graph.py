@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import onnx
 
-from foldbatch.errors import BlockValueError, ModelError
+from foldbatch.errors import BlockTypeError, BlockValueError, ModelError
 from foldbatch.exporting.operators import OnnxScope, OnnxWriter, onnx_type, write
 from foldbatch.exporting.tables import CellInterface, Interface, graph_of, interface_of
 from foldbatch.model.model import Model
 from foldbatch.static.graph import Graph, Node
 from foldbatch.static.op import CALL, Axis
-from foldbatch.types import TensorType
+from foldbatch.types import TensorType, describe_value
 
 OPSET, OPSETS = 21, range(18, 24)  # ScatterND reduces by max and min from 18 on
 IR_VERSION = 10  # that of opset 21, which older runtimes read
@@ -42,6 +42,9 @@ def model_proto(model: Model, metadata: Mapping[str, str] | None = None, opset: 
         raise BlockValueError("opset", expected, str(opset), f"leave it out for {OPSET}")
     interface = interface_of(model)
     build = _Build(model, interface)
+    if not isinstance(metadata or {}, Mapping):
+        fix = "to write a file: onnx.save(to_onnx(program), path)"
+        raise BlockTypeError("export metadata", "a mapping of texts", describe_value(metadata), fix)
     for component in interface.components:
         if component[0].recursive:
             build.loop(component)

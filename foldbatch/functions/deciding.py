@@ -20,6 +20,7 @@ from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer, integers, joined_result
 from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
+from foldbatch.system.extras import install
 from foldbatch.system.garbage import no_garbage
 
 
@@ -261,7 +262,7 @@ class UnderWay:
         if self._hub is not None:
             fix = f"write {what}(await value), and await fb.together(...)"
             raise WalkError(what, "a value that was awaited, as the walk is an async def", repr(thing), fix)
-        fix = "pip install 'foldbatch[decide]', or write the walk as an async def, with await value"
+        fix = f"{install('decide')}, or write the walk as an async def, with await value"
         expected = "the package greenlet, so that the walk can wait for a number"
         raise WalkError(what, expected, "a Python without it", fix)
 

@@ -4,12 +4,12 @@ It is loaded when ``foldbatch.torch`` or ``foldbatch.from_torch`` is first asked
 """
 
 from foldbatch.errors import BackendError
+from foldbatch.system.extras import install
 
 try:
     import torch as _torch  # noqa: F401 - named in an error of ours where it is missing
 except ImportError as error:
-    fix = "pip install 'foldbatch[torch]'"
-    raise BackendError("foldbatch.torch", "PyTorch to be installed", str(error), fix) from error
+    raise BackendError("foldbatch.torch", "PyTorch to be installed", str(error), install("torch")) from error
 
 from foldbatch.torch.gradients import Row, rows
 from foldbatch.torch.layers import from_torch

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from foldbatch.errors import BackendError, TrainingError, UnknownNameError, with_nearest
+from foldbatch.system.extras import install
 from foldbatch.trees import Tree
 
 Mode = Literal["min", "max"]
@@ -104,7 +105,7 @@ def imported(module: str, extra: str, where: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        library, fix = module.partition(".")[0], f"pip install 'foldbatch[{extra}]'"
+        library, fix = module.partition(".")[0], install(extra)
         raise BackendError(where, f"{library} to be installed", str(error), fix) from None
 
 

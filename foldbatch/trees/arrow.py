@@ -1,4 +1,4 @@
-"""Arrow: arrays of pyarrow as records, read where they lie; ``pip install 'foldbatch[arrow]'``."""
+"""Arrow: arrays of pyarrow as records, read where they lie; the extra ``arrow``."""
 
 from __future__ import annotations
 

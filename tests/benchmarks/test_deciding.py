@@ -10,7 +10,7 @@ from benchmarks import deciding
 from benchmarks.command import main
 
 
-@pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch: pip install 'foldbatch[torch]'")
+@pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch: pip install -e '.[torch]'")
 def test_ours_and_pytorchs_walks_agree() -> None:
     rows = deciding.run([(3, (4, 5)), 7, ((8, 9), 2)], [8, 12], 1, "numpy")
     names = "decode, 8; decode, 12; beams, 8; halting, 8; halting, 12; adaptive, 8; parse, 8"

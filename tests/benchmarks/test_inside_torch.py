@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
 
 from benchmarks import inside_torch
 

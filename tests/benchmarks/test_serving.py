@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.serving import main
 
-NEEDS = "needs what serves: pip install 'foldbatch[serve]'"
+NEEDS = "needs what serves: pip install -e '.[serve]'"
 
 
 def test_a_short_run(capsys, tmp_path):

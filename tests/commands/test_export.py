@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install 'foldbatch[onnx]'")
-pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'foldbatch[onnx]'")
+onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install -e '.[onnx]'")
+pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install -e '.[onnx]'")
 
 from foldbatch.cli import main  # noqa: E402
 from foldbatch.commands import export  # noqa: E402
@@ -60,7 +60,7 @@ def test_a_missing_library_is_named(run, tmp_path, capsys, monkeypatch):
     assert main(["export", str(run), str(tmp_path / "model.onnx")]) == 2
     assert (
         capsys.readouterr().err
-        == "error: export: expected the library onnx, found none; pip install 'foldbatch[onnx]'\n"
+        == "error: export: expected the library onnx, found none; pip install -e '.[onnx]' in the checkout\n"
     )
 
 

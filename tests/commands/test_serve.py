@@ -14,7 +14,7 @@ from foldbatch.commands import serve
 def test_libraries_that_are_missing_are_named(monkeypatch, capsys):
     monkeypatch.setattr(serve, "find_spec", lambda name: None if name == "uvicorn" else name)
     assert main(["serve", "model.safetensors"]) == 2
-    assert "found no uvicorn; pip install 'foldbatch[serve]'" in capsys.readouterr().err
+    assert "found no uvicorn; pip install -e '.[serve]'" in capsys.readouterr().err
 
 
 def test_options_become_limits(monkeypatch):

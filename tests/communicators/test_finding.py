@@ -67,7 +67,7 @@ def test_a_group_that_is_there_already_is_used_whatever_the_environment_says(env
 
 
 def test_an_environment_that_torchrun_did_not_set_is_refused(environment):
-    pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+    pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}.items():
         environment.setenv(name, value)
     environment.delenv("MASTER_PORT", raising=False)
@@ -78,7 +78,7 @@ def test_an_environment_that_torchrun_did_not_set_is_refused(environment):
 @pytest.mark.filterwarnings("ignore:suspicious MPI")  # mpi4py says so too, and goes on
 def test_an_mpi_of_another_launcher_is_refused(environment):
     """Each process would be alone, and overwrite what the others write."""
-    pytest.importorskip("mpi4py", reason="needs MPI: pip install 'foldbatch[mpi]'")
+    pytest.importorskip("mpi4py", reason="needs MPI: pip install -e '.[mpi]'")
     environment.setenv("OMPI_COMM_WORLD_SIZE", "2")
     with pytest.raises(BackendError, match="expected 2 processes, found 1 that know of each other; start"):
         find()

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-pytest.importorskip("mpi4py", reason="needs MPI: pip install 'foldbatch[mpi]'")
+pytest.importorskip("mpi4py", reason="needs MPI: pip install -e '.[mpi]'")
 
 from foldbatch.communicators import Alone
 from foldbatch.communicators.mpi import _end_all_with_an_error
@@ -23,7 +23,7 @@ from tests.recipes.conftest import NEGATIVE, NEUTRAL, POSITIVE
 
 ROOT = Path(__file__).parents[2]
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="needs mpiexec: pip install 'foldbatch[mpi]'")
+pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="needs mpiexec: pip install -e '.[mpi]'")
 
 
 def mpiexec(*arguments):

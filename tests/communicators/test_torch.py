@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
 
 from foldbatch.communicators import Alone
 from tests.communicators.work import assert_trained, fitted

@@ -236,9 +236,7 @@ def test_auto_leaves_out_what_is_installed_and_broken(no_gpu: None) -> None:
 def test_what_is_not_installed_is_told_with_what_to_do() -> None:
     with (
         mock.patch.dict(sys.modules, {"llvmlite": None}),
-        pytest.raises(
-            BackendError, match=r"backend llvm: expected llvmlite .* pip install 'foldbatch\[llvm\]'"
-        ),
+        pytest.raises(BackendError, match=r"backend llvm: expected llvmlite .* pip install -e '.\[llvm\]'"),
     ):
         choose_engine("llvm")
 

@@ -4,7 +4,7 @@ import pytest
 
 import foldbatch as fb
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
 
 TREES = "(4 (3 good) (2 film))\n(0 (1 bad) (2 film))\n(2 (2 a) (2 (2 film) (2 .)))\n(3 good)\n"
 

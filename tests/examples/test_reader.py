@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install 'foldbatch[onnx]'")
-pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'foldbatch[onnx]'")
+onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install -e '.[onnx]'")
+pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install -e '.[onnx]'")
 
 import foldbatch as fb  # noqa: E402
 from foldbatch import trees  # noqa: E402

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("onnx", reason="needs ONNX: pip install 'foldbatch[onnx]'")
-pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'foldbatch[onnx]'")
+pytest.importorskip("onnx", reason="needs ONNX: pip install -e '.[onnx]'")
+pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install -e '.[onnx]'")
 
 import foldbatch as fb
 from foldbatch import trees

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install 'foldbatch[onnx]'")
+onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install -e '.[onnx]'")
 
 from foldbatch.exporting.operators import TRANSLATIONS, OnnxScope, OnnxWriter  # noqa: E402  # noqa: E402
 from foldbatch.static.graph import apply, input_node  # noqa: E402

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install 'foldbatch[onnx]'")
+onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install -e '.[onnx]'")
 
 import foldbatch as fb  # noqa: E402
-from foldbatch.errors import BlockValueError, ExampleError, ModelError  # noqa: E402
+from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ModelError  # noqa: E402
 from foldbatch.exporting import graph  # noqa: E402
 from foldbatch.exporting.exporter import Exporter, to_onnx  # noqa: E402
 from foldbatch.exporting.operators import TRANSLATIONS, OnnxWriter  # noqa: E402
@@ -42,6 +42,8 @@ def test_a_recursion_is_one_loop_whatever_the_trees(program_of):
 
 @pytest.mark.parametrize("opset", [17, 24])
 def test_opsets_that_lack_an_op_or_are_not_tried_are_refused(program_of, opset):
+    with pytest.raises(BlockTypeError, match="a mapping of texts, found str .*; to write a file: onnx.save"):
+        to_onnx(program_of("rntn"), "model.onnx")
     with pytest.raises(BlockValueError, match=f"opset: expected a version from 18 to 23, found {opset}"):
         to_onnx(program_of("rntn"), opset=opset)
 

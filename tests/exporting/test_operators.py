@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("onnx", reason="needs ONNX: pip install 'foldbatch[onnx]'")
-onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'foldbatch[onnx]'")
+pytest.importorskip("onnx", reason="needs ONNX: pip install -e '.[onnx]'")
+onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install -e '.[onnx]'")
 import onnx  # noqa: E402
 
 from foldbatch.exporting.operators import REFUSED, TRANSLATIONS, OnnxScope, OnnxWriter, onnx_type, write  # noqa: E402  # noqa: E402  # noqa: E402

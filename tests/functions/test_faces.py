@@ -272,13 +272,13 @@ def test_commands_take_the_file_of_a_walk(tmp_path: Any, monkeypatch: Any, capsy
     assert "node_accuracy 1" in capsys.readouterr().out
     assert cli.main(["inspect", "model", "data.txt", "--backend", "numpy", *trusting]) == 0
     assert "linked once" in capsys.readouterr().out
-    pytest.importorskip("onnxruntime", reason="needs ONNX: pip install 'foldbatch[onnx]'")
+    pytest.importorskip("onnxruntime", reason="needs ONNX: pip install -e '.[onnx]'")
     assert cli.main(["export", "model", "model.onnx", "--check", "data.txt", *trusting]) == 0
     assert "largest difference on 4 examples" in capsys.readouterr().out
 
 
 def test_pytorch_trains_a_walk() -> None:
-    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
     module_ = fb.torch.Module(module()["walk"], "numpy", seed=1)
     assert list(module_.parameters()) == []
     module_.loss(trees()[1:2])

@@ -30,7 +30,7 @@ def test_a_program_runs_and_is_read_again(number: int, tmp_path: Any, monkeypatc
             len([line for line in list(PROGRAMS.values())[number][0].splitlines() if line.strip()]) <= LONGEST
         )
     if "import torch" in text:
-        pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+        pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
     assert re.search(r"^assert ", text, re.MULTILINE)
     name = f"walk_of_docs_{number}"
     (tmp_path / f"{name}.py").write_text(text)
@@ -55,7 +55,7 @@ def test_the_page_begins_with_a_list_of_its_programs() -> None:
 
 def test_the_same_tree_lstm_in_pytorch_learns_the_same_trees() -> None:
     """The text that stands beside ours in docs/functions.md."""
-    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
     page = (DOCS / "functions.md").read_text(encoding="utf-8")
     (text,) = [
         code for code in re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if "torch" in code

@@ -7,7 +7,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.zoo import Task, Words, tree_lstm
 
-NEEDS = "needs what serves: pip install 'foldbatch[around]'"
+NEEDS = "needs what serves: pip install -e '.[around]'"
 CLASSES = ["bad", "good"]
 GOOD, BAD, LONG = "(1 (1 good) (1 film))", "(0 (0 bad) (0 film))", "(1 (1 a) (1 (1 good) (1 film)))"
 

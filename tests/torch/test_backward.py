@@ -11,7 +11,7 @@ import foldbatch as fb
 from foldbatch.errors import BackendError, FoldbatchError
 from foldbatch.params.parameters import Parameter
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
 
 from torch.autograd import forward_ad, functional  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402

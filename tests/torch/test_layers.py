@@ -8,7 +8,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.errors import BlockTypeError
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
 
 
 def outputs(block, examples):

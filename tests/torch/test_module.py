@@ -16,7 +16,7 @@ from foldbatch.errors import BlockTypeError, ExampleError, ParameterError
 from tests.backends import TESTED
 from tests.programs import programs
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
 
 from tests.torch.models import TREES, loss_of, squared, tree_of  # noqa: E402
 

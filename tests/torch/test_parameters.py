@@ -8,7 +8,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.errors import ParameterError
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
 
 from tests.torch.models import tree_of  # noqa: E402
 

@@ -8,7 +8,7 @@ import foldbatch as fb
 from foldbatch.errors import ExampleError
 from tests.backends import TESTED
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: pip install 'foldbatch[torch]'")
+torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
 
 
 @pytest.fixture(scope="module")

@@ -19,4 +19,4 @@ except fb.errors.BackendError as error:
 
 def test_where_pytorch_is_missing_the_error_says_how_to_get_it():
     done = subprocess.run([sys.executable, "-c", MISSING], capture_output=True, text=True, check=True)
-    assert "pip install 'foldbatch[torch]'" in done.stdout
+    assert "pip install -e '.[torch]'" in done.stdout

@@ -43,7 +43,7 @@ def test_what_is_missing_is_named_before_anything_runs(monkeypatch, module, extr
     monkeypatch.setitem(sys.modules, module, None)
     library = module.partition(".")[0]
     with pytest.raises(
-        BackendError, match=rf"expected {library} to be installed, .*pip install 'foldbatch\[{extra}\]'"
+        BackendError, match=rf"expected {library} to be installed, .*pip install -e '.\[{extra}\]'"
     ):
         make()
 

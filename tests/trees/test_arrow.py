@@ -17,7 +17,7 @@ from foldbatch.errors import ExampleError
 from foldbatch.trees.records import chosen, records_of
 from tests.blocks.columnar.laws import assert_same, columns_of, lowered
 
-pa = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'foldbatch[arrow]'")
+pa = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[arrow]'")
 
 WORDS = fb.trees.Vocabulary(["a", "b"])
 TEXTS = st.sampled_from(["a", "b", "ü", ""])

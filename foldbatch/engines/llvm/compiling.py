@@ -31,6 +31,7 @@ from foldbatch.system.cache import (
     used,
     write_bytes,
 )
+from foldbatch.system.extras import install
 from foldbatch.system.forks import start_in_each_process
 
 FORM = "3"  # of the compiled code, where that is not seen in the texts below
@@ -51,7 +52,7 @@ def llvm() -> None:
     try:
         import llvmlite.binding  # noqa: F401, PLC0415 - optional, and slow to import
     except (ImportError, OSError) as error:
-        fix = "pip install 'foldbatch[llvm]', or take the backend numpy"
+        fix = f"{install('llvm')}, or take the backend numpy"
         raise BackendError("backend llvm", "llvmlite to be installed", str(error), fix) from None
 
 

@@ -152,8 +152,8 @@ class Progress(Callback):
     Put it behind callbacks that add figures.
 
     Args:
-        style: ``"bar"`` for a terminal, ``"notebook"`` for Jupyter, which needs tqdm (``pip install
-            'foldbatch[notebook]'``), ``"lines"`` for files and pipes; ``"auto"`` finds out.
+        style: ``"bar"`` for a terminal, ``"notebook"`` for Jupyter, which needs tqdm (the extra
+            ``notebook``), ``"lines"`` for files and pipes; ``"auto"`` finds out.
         file: where to; by default standard error.
 
     Raises:
@@ -321,7 +321,7 @@ class TensorBoardLog(Callback):
     """Writes the figures of epochs, and the loss of some steps, as events that TensorBoard shows.
 
     All are drawn over steps. A resumed training makes TensorBoard drop what was written after its checkpoint.
-    Needs tensorboardX: ``pip install 'foldbatch[tensorboard]'``.
+    Needs tensorboardX, the extra ``tensorboard``.
 
     Args:
         folder: for files of events; is made if there is none.
@@ -415,7 +415,7 @@ class Plots(Callback):
     """Draws the curves of all figures, and each confusion matrix of the last epoch, into files.
 
     They are ``history.png``, and ``validation_confusion.png`` for a matrix of that name. Put it behind
-    callbacks that add figures. Needs matplotlib: ``pip install 'foldbatch[plot]'``.
+    callbacks that add figures. Needs matplotlib, the extra ``plot``.
 
     Args:
         folder: for the files; is made if there is none.

@@ -53,7 +53,7 @@ def test_without_llvmlite_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(BackendError, match=r"backend llvm: expected llvmlite .*; pip install 'foldbatch\["):
+    with pytest.raises(BackendError, match=r"backend llvm: expected llvmlite .*; pip install -e '.\["):
         native(TWICE.format(factor=2.0))
 
 

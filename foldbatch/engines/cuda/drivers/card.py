@@ -9,10 +9,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from foldbatch.errors import BackendError
+from foldbatch.system.extras import install
 
 OTHERWISE = "or take the backend llvm"
 DRIVERS = {12: "525.60", 13: "580"}  # by version of CUDA, the first driver for it
-INSTALL = "pip install 'foldbatch[cuda13]', or 'foldbatch[cuda12]' where the driver is older than 580"
+INSTALL = f"{install('cuda13')}, or the extra cuda12 where the driver is older than 580"
 
 
 def check() -> Any:
@@ -74,7 +75,7 @@ def cublas(major: int) -> Any:
 
 
 def _missing(library: str, major: int, error: Exception) -> BackendError:
-    return _error(f"{library} of CUDA {major}", _said(error), f"pip install 'foldbatch[cuda{major}]'")
+    return _error(f"{library} of CUDA {major}", _said(error), install(f"cuda{major}"))
 
 
 def _said(error: Exception) -> str:

@@ -17,7 +17,7 @@ from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, load_driver
 from foldbatch.errors import BackendError
 from tests.engines.cuda.stand_in import CUDARuntimeError, StandIn
 
-ANEW = "pip install 'foldbatch[cuda13]', or 'foldbatch[cuda12]' where the driver is older than 580"
+ANEW = "pip install -e '.[cuda13]' in the checkout, or the extra cuda12 where the driver is older than 580"
 NO_DEVICE = "cudaErrorNoDevice: no CUDA-capable device is detected"
 
 
@@ -136,14 +136,13 @@ def test_cublas_comes_with_cupy_or_is_told_of() -> None:
         machine(StandIn(), libraries={"libcublas.so.12": library}),
     ):
         assert card.cublas(12) is library
-        with pytest.raises(
-            BackendError, match=r"cuBLAS of CUDA 13, found libcublas.so.13: .* 'foldbatch\[cuda13\]'"
-        ):
+        with pytest.raises(BackendError, match=r"cuBLAS of CUDA 13, found libcublas.so.13: .* '.\[cuda13\]'"):
             card.cublas(13)
     with (
         mock.patch.object(card, "import_module", mock.Mock(side_effect=ImportError("no cublasLt\nin /"))),
         pytest.raises(
-            BackendError, match=r"cuBLAS of CUDA 12, found no cublasLt; pip install 'foldbatch\[cuda12\]'$"
+            BackendError,
+            match=r"cuBLAS of CUDA 12, found no cublasLt; pip install -e '.\[cuda12\]' in the checkout$",
         ),
     ):
         card.cublas(12)
@@ -155,7 +154,8 @@ def test_no_compiler_and_no_products_are_told_when_a_driver_is_made() -> None:
     with (
         mock.patch.object(card, "import_module", mock.Mock(side_effect=ImportError("no libnvrtc\nin /"))),
         pytest.raises(
-            BackendError, match=r"NVRTC of CUDA 12, found no libnvrtc; pip install 'foldbatch\[cuda12\]'$"
+            BackendError,
+            match=r"NVRTC of CUDA 12, found no libnvrtc; pip install -e '.\[cuda12\]' in the checkout$",
         ),
     ):
         CupyDriver(cupy, "fp32")
