@@ -487,8 +487,8 @@ MUTANTS = (
     Mutant(
         "a deep walk reads iterators twice",
         "functions/notes.py",
-        "            if isinstance(x, Iterator):",
-        "            if False:",
+        "        if isinstance(x, Iterator):",
+        "        if False:",
         tests=("tests/functions/test_refusals.py",),
     ),
     Mutant(
