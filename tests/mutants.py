@@ -431,8 +431,8 @@ MUTANTS = (
     Mutant(
         "a second output's number is off by one",
         "functions/cells.py",
-        '(f" + {j}" if j else "")',
-        '(f" + {j - 1}" if j else "")',
+        '(f" + {j})" if j else ")")',
+        '(f" + {j - 1})" if j else ")")',
         tests=WALKS,
     ),
     Mutant(
@@ -487,8 +487,8 @@ MUTANTS = (
     Mutant(
         "a deep walk reads iterators twice",
         "functions/notes.py",
-        "            if isinstance(x, Iterator):",
-        "            if False:",
+        "        if isinstance(x, Iterator):",
+        "        if False:",
         tests=("tests/functions/test_refusals.py",),
     ),
     Mutant(
