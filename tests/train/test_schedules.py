@@ -19,36 +19,6 @@ def factors(schedule):
     return np.array([schedule(count) for count in range(N)])
 
 
-def ramp(first, last, share):
-    return last + (first - last) * (1 + np.cos(np.pi * np.clip(share, 0, 1))) / 2
-
-
-FORMULAS = {
-    "stepwise": (stepwise(7, 0.3), 0.3 ** (COUNTS // 7)),
-    "exponential": (exponential(0.9), 0.9**COUNTS),
-    "warm_up": (warm_up(10, 0.2), np.interp(COUNTS, [0, 10], [0.2, 1])),
-    "cosine": (cosine(30, 0.1), ramp(1, 0.1, COUNTS / 30)),
-    "one_cycle": (
-        one_cycle(N, 0.25),
-        np.where(COUNTS < 9, ramp(0.04, 1, COUNTS / 9), ramp(1, 4e-6, (COUNTS - 9) / 30)),
-    ),
-    "chained": (
-        chained([warm_up(5), cosine(20), exponential(0.5)], [5, 20]),
-        np.concatenate(
-            [np.linspace(0.1, 1, 6)[:5], ramp(1, 0, COUNTS[:20] / 20), 0.5 ** COUNTS[:15].astype(float)]
-        ),
-    ),
-    "piecewise": (piecewise([(3, 0.5), (8, 1), (30, 0)]), np.interp(COUNTS, [3, 8, 30], [0.5, 1, 0])),
-    "product": (schedules.product(warm_up(10), exponential(0.9)), factors(warm_up(10)) * 0.9**COUNTS),
-}
-
-
-@pytest.mark.parametrize("name", FORMULAS)
-def test_a_schedule_is_its_formula(name):
-    schedule, expected = FORMULAS[name]
-    np.testing.assert_allclose(factors(schedule), expected, rtol=1e-12, atol=1e-15)
-
-
 TORCH = {
     "stepwise": (stepwise(7, 0.3), lambda t, o: t.StepLR(o, 7, 0.3)),
     "exponential": (exponential(0.9), lambda t, o: t.ExponentialLR(o, 0.9)),

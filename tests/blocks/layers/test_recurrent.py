@@ -69,20 +69,6 @@ def walked(step: Any, start: Any) -> Any:
     return reference
 
 
-def test_an_lstm_is_its_equations_along_sequences() -> None:
-    check_layer(along(fb.LSTMCell(SIZE), (ZERO, ZERO)), walked(lstm, (ZERO, ZERO)), SEQUENCES)
-
-
-@pytest.mark.parametrize("reset_after", [True, False])
-def test_a_gru_is_its_equations_along_sequences(reset_after: bool) -> None:
-    cell = fb.GRUCell(SIZE, reset_after=reset_after)
-
-    def step(x: Any, h: Any, p: Any) -> Any:
-        return gru(x, h, p, reset_after=reset_after)
-
-    check_layer(along(cell, ZERO), walked(step, ZERO), SEQUENCES)
-
-
 def test_cells_yield_output_and_state_and_gradients_reach_both_inputs() -> None:
     vector = fb.Vector(SIZE, "float64")
     scaled = fb.Vector(SIZE, "float64") >> fb.Linear(SIZE, name="before", bias=False)

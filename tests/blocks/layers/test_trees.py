@@ -122,46 +122,6 @@ def check(block: fb.Block, cell: fb.Block, reference: Any, trees: list[Any]) -> 
         assert np.isclose((up - down) / (2 * eps), np.vdot(gradient, direction), rtol=1e-6, atol=1e-7), name
 
 
-@pytest.mark.parametrize("arity", [1, 2, 3])
-def test_n_ary_tree_lstm_is_equations_9_to_14(arity: int) -> None:
-    """Leaves, inner nodes with and without x, fewer children than places."""
-    rng = np.random.default_rng(arity)
-    cell = fb.TreeLSTM(SIZE, arity=arity, name="cell")
-    trees = [random_tree(rng, arity) for _ in range(12)]
-    block = model(cell, fixed_children) if arity == 3 else _narrow(cell, arity)
-    check(block, cell, lambda tree, p: n_ary(tree, p, arity), trees)
-
-
-def _narrow(cell: fb.Block, arity: int) -> fb.Block:
-    tree = fb.ForwardDeclaration(output_type=STATE, name="tree")
-    x = {True: fb.Vector(WIDTH, "float64"), False: fb.Void()}
-    cases = {
-        (has_x, count): fb.Record((x[has_x], fixed_children(tree, count))) >> cell
-        for has_x in (True, False)
-        for count in range(arity + 1)
-        if has_x or count
-    }
-    tree.resolve_to(fb.OneOf(lambda t: (t[0] is not None, len(t[1])), cases))
-    loss = fb.Function(lambda h, c: fb.ops.sum(h) + fb.ops.sum(c * c)) >> fb.Loss()
-    return tree() >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
-
-
-def test_child_sum_tree_lstm_is_equations_2_to_8() -> None:
-    """Any number of children, none included, all in one kind of call."""
-    rng = np.random.default_rng(7)
-    cell = fb.ChildSumTreeLSTM(SIZE, name="cell")
-    tree = fb.ForwardDeclaration(output_type=STATE, name="tree")
-    x = fb.GetItem(0) >> fb.OneOf(lambda x: x is None, {False: fb.Vector(WIDTH, "float64")})
-    tree.resolve_to(fb.AllOf(x, fb.GetItem(1) >> fb.Map(tree())) >> cell)
-    loss = fb.Function(lambda h, c: fb.ops.sum(h) + fb.ops.sum(c * c)) >> fb.Loss()
-    block = tree() >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
-
-    def with_x(node: Any) -> Any:
-        return (rng.normal(size=WIDTH).tolist(), [with_x(child) for child in node[1]])
-
-    check(block, cell, child_sum, [with_x(random_tree(rng, 4)) for _ in range(10)])
-
-
 def test_a_missing_child_counts_as_a_state_of_zeros() -> None:
     """The right child alone uses the right child's weights."""
     cell = fb.TreeLSTM(SIZE, name="cell")

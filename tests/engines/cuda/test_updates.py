@@ -57,8 +57,7 @@ def as_float64(arrays):
 
 
 @every_optimizer
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(("known", "wide"), [(False, True), (True, False)])
 def test_steps_are_those_of_the_host_to_the_last_bit(make, known, wide):
     change = as_float64 if wide else dict
     host, store = change(parameters()), on_device(change(parameters()))

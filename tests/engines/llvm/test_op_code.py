@@ -32,17 +32,17 @@ from tests.static.run_kernel import interpret, random_rows, run_graph
 pytestmark = pytest.mark.llvm
 
 
-@pytest.mark.parametrize("target", [Target(), TARGET], ids=["op by op", "fused"])
 @pytest.mark.parametrize("name", ON_VIEWS)
-def test_operands_may_lie_anyhow(name: str, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operands_may_lie_anyhow(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transposed, with gaps between rows, or broadcast; op by op and in fused loops."""
-    monkeypatch.setattr(run_kernel, "TARGET", target)
     x, y = input_node(PAIR), input_node(PAIR)
     outputs = tuple(ON_VIEWS[name](a, b) for a, b in zip(views(x), reversed(views(y)), strict=True))
     graph = Graph((x, y), outputs)
     rows = random_rows(np.random.default_rng(0), graph, 3)
-    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    for target in (Target(), TARGET):
+        monkeypatch.setattr(run_kernel, "TARGET", target)
+        for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_many_axes_that_do_not_follow_each_other() -> None:
@@ -69,12 +69,12 @@ def test_products_over_axes_that_do_not_follow_each_other() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["linear", "linear_by", "sum_outer", "sum_outer_by", "matmul"])
+@pytest.mark.parametrize("name", ["linear_by", "sum_outer_by", "matmul"])
 def test_processors_that_are_not_known_multiply_in_plain_loops(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(products, "blocks", lambda: None)
-    test_operands_may_lie_anyhow(name, Target(), monkeypatch)
+    test_operands_may_lie_anyhow(name, monkeypatch)
     test_products_over_axes_that_do_not_follow_each_other()
     test_products_of_nothing_are_zero(((2, 0), (0, 3)))
 
