@@ -284,14 +284,6 @@ DEEP = "deeper nesting than any option has"
 UNKNOWN = re.compile(r"unknown field `(.*)`")
 
 
-# Options that data of few formats have.
-OF_FORMATS = {
-    "data.training_verbs": ("functions",),
-    "data.leave_out": ("jsonlines",),
-    "data.label": ("jsonlines", "conllu"),
-}
-
-
 def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Configuration:
     """Return the settings of a file, changed by options of the command line.
 
@@ -326,8 +318,10 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
     configuration = _checked(raw, "" if path is None else str(path), overrides)
     format_, of_records = configuration.data.format, isinstance(configuration.model, Json)
     for option in overrides:
-        of_words, readers = option.startswith("words.") and of_records, OF_FORMATS.get(option, (format_,))
-        if of_words or format_ not in readers:
+        section, _, key = option.partition(".")
+        readers = [name for name, one in FORMATS.items() if section == "data" and key in one.options]
+        of_words = section == "words" and of_records
+        if of_words or (readers and format_ not in readers):
             expected = f"an option that matters to data of format {format_}"
             found = "one of words" if of_words else f"one of {' and '.join(readers)}"
             raise UnknownNameError(f"--{option}", expected, found, "leave it out, or train on other data")

@@ -226,7 +226,7 @@ def _differentiable(
 def _alone(readers: Sequence[tuple[_ReadRows, tuple[int, int] | None]]) -> set[tuple[int, int]]:
     """Return the keys of the operands whose rows follow each other, and none of the others reads any.
 
-    >>> _alone([(_Place(0, 2), (0, 0)), (_Place(2, 2), (1, 0)), (_Place(3, 1), None)])
+    >>> _alone([(_ReadRows(0, 2), (0, 0)), (_ReadRows(2, 2), (1, 0)), (_ReadRows(3, 1), None)])
     {(0, 0)}
     """
     runs = sorted([(p.start, p.start + p.size, key or ()) for p, key in readers if p.start is not None])

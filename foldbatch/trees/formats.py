@@ -48,6 +48,7 @@ class Format:
         classes: names of the classes, where they are known ahead.
         separator: what stands between the examples of a text; none where a text is one piece.
         sample: a small example, as the server takes it.
+        options: of data, that formats without them do not read.
     """
 
     example: str
@@ -63,6 +64,7 @@ class Format:
     classes: tuple[str, ...] = ()
     separator: str = "\n"
     sample: Any = None
+    options: tuple[str, ...] = ()
 
     def labelled(self, path: Path, key: str) -> Iterable[Sample]:
         """Yield the samples of a file or folder.
@@ -163,6 +165,7 @@ FORMATS: dict[str, Format] = {
         structures=_functions_text,
         separator="",
         sample="def total(items):\n    return sum(items)\n",
+        options=("training_verbs",),
     ),
     "sst": Format(
         example="a tree in brackets, `(3 (2 a) (4 gem))`",
@@ -212,6 +215,7 @@ FORMATS: dict[str, Format] = {
         ending=".conllu",
         separator="\n\n",
         sample="1\ta\ta\tDET\t_\t_\t2\tdet\t_\t_\n2\tfilm\tfilm\tNOUN\t_\t_\t0\troot\t_\t_\n",
+        options=("label",),
     ),
     "jsonlines": Format(
         example="a record, one a line",
@@ -221,6 +225,7 @@ FORMATS: dict[str, Format] = {
         structures=_record_lines,
         ending=".jsonl",
         sample={"name": "ada", "born": 1815},
+        options=("label", "leave_out"),
     ),
     "json": Format(
         example="a tree on a line, as `fb.trees.write_json` writes it",

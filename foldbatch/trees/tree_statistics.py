@@ -26,7 +26,7 @@ WORDS = 100  # most frequent words that are kept
 class NumberSpread:
     """How a number is spread over the trees; zeros where there are none.
 
-    >>> print(Spread(1, 2.0, 3.5, 9))
+    >>> print(NumberSpread(1, 2.0, 3.5, 9))
     1 to 9, median 2, mean 3.5
     """
 

@@ -32,7 +32,7 @@ def as_columns(p: MatrixProduct) -> tuple[int, ...]:
     It is whether op(A) and op(B) are transposed (1 or 0); rows, columns and what is summed over; and of each
     matrix the address of the first, from one column to the next, and from one matrix to the next.
 
-    >>> as_columns(Product("float32", 2, 3, 4, a=256, b=512, c=768, a_lead=4, b_lead=3, c_lead=3))[:5]
+    >>> as_columns(MatrixProduct("float32", 2, 3, 4, a=256, b=512, c=768, a_lead=4, b_lead=3, c_lead=3))[:5]
     (0, 0, 3, 2, 4)
     """
     operands = p.b, p.b_lead, p.b_step, p.a, p.a_lead, p.a_step, p.c, p.c_lead, p.c_step
