@@ -33,7 +33,7 @@ assert set(LAWFUL) <= {*ENGINES, *UNFUSED}, LAWFUL
 def lacking(engine: str) -> str:
     """Return what an engine needs and is not there; nothing where everything is."""
     if engine in ("llvm", "unfused") and not find_spec("llvmlite"):
-        return "llvm is not installed"
+        return "llvmlite is not installed"
     if engine == "cuda-on-cpu" and shutil.which("gcc") is None:
         return "there is no C compiler"
     if engine == "cuda-on-ptx":

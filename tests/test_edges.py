@@ -329,7 +329,7 @@ def wrong(engine: str, dtype: str) -> Iterator[str]:
             yield from differences(case, np.asarray(value), elements, engine=engine)
 
 
-NEEDED = {"llvm": "llvm", "unfused": "llvm", "onnx": "onnxruntime"}
+NEEDED = {"llvm": "llvmlite", "unfused": "llvmlite", "onnx": "onnxruntime"}
 ON_ALL = [
     *("numpy", "reference", "onnx"),
     *(pytest.param(name, marks=pytest.mark.llvm) for name in ("llvm", "unfused")),

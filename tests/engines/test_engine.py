@@ -38,7 +38,7 @@ from tests.programs.comparing import assert_meant, assert_same, gradients_of, ma
 
 needs_llvm = [
     pytest.mark.llvm,
-    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvm is not installed"),
+    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
 ]
 needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not gpu_answers(), reason="there is no GPU")]
 NAMES = [

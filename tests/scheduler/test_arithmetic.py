@@ -24,7 +24,7 @@ small_ints = st.lists(st.integers(0, 9), max_size=30)
 @pytest.fixture(params=NAMES, scope="module")
 def arithmetic(request: pytest.FixtureRequest) -> Arithmetic:
     if request.param == "llvm" and find_spec("llvmlite") is None:
-        pytest.skip("llvm is not installed")
+        pytest.skip("llvmlite is not installed")
     return PLAIN if request.param == "loops" else compiled() if request.param == "llvm" else NUMPY
 
 

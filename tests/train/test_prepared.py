@@ -50,7 +50,7 @@ def every_of(tree: fb.ForwardDeclaration) -> fb.Block:
     return items >> fb.AllOf(fb.Map(tree()), fb.Map(fb.AllOf(tree(), fb.InputTransform(str))))
 
 
-NUMBA = pytest.mark.skipif(not find_spec("llvmlite"), reason="llvm is not installed")
+NUMBA = pytest.mark.skipif(not find_spec("llvmlite"), reason="llvmlite is not installed")
 EXAMPLES: list[Any] = [3, [1, 2], [], [[1, 1], 8, [2, [0, 6], []]], [[[[5]]]], 0]
 
 

@@ -27,7 +27,7 @@ from tests.knobs import knobs
 
 pytestmark = [
     pytest.mark.llvm,
-    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvm is not installed"),
+    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
 ]
 Tree = Any  # a word, or a pair of trees
 trees: st.SearchStrategy[Tree] = st.recursive(

@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = [
     pytest.mark.llvm,
-    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvm is not installed"),
+    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
 ]
 
 PROGRAM = """

@@ -13,7 +13,7 @@ from tests.engines.llvm.walking import run_native
 
 pytestmark = [
     pytest.mark.llvm,
-    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvm is not installed"),
+    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
 ]
 DTYPES = {"f4": "float32", "f8": "float64"}
 # around the rows and columns of tiles, and around blocks of the inner dimension

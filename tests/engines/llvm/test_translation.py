@@ -13,7 +13,7 @@ from tests.engines.llvm.walking import run_native
 
 pytestmark = [
     pytest.mark.llvm,
-    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvm is not installed"),
+    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
 ]
 
 

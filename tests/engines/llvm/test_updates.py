@@ -40,7 +40,7 @@ class Parameters(dict):
 
 
 @pytest.mark.llvm
-@pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvm is not installed")
+@pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed")
 class TestCompiled:
     """With llvmlite."""
 
