@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from foldbatch.engines.cuda.capacities import CLASSES, GROWTH, Fit, fit, learn
+from foldbatch.engines.cuda.capacities import CLASSES, GROWTH, Fit, fit, learn, merged, room_for
 from foldbatch.scheduler.rooms import Item, Shape
 from foldbatch.scheduler.schedule import ALL
 from foldbatch.scheduler.trace import CellSignature, Operand
@@ -99,3 +99,88 @@ def test_what_is_not_of_one_level_must_fit_too(change):
     assert not isinstance(fit([rooms], _shape([8])._replace(**changed)), Fit)
     (rooms,) = learn([_shape([8])._replace(**changed)], CELLS)
     assert isinstance(fit([rooms], _shape([8])), Fit)
+
+
+def test_rows_that_follow_each_other_in_a_class_must_do_so_in_a_batch():
+    whole = _shape([8])._replace(slices=frozenset({(1, 0)}), first=frozenset({(1, 0)}))
+    (rooms,) = learn([whole], CELLS)
+    assert not isinstance(fit([rooms], _shape([8])), Fit)
+    (rooms,) = learn([whole, _shape([8])], CELLS)
+    assert rooms.shape.slices == NONE
+    assert isinstance(fit([rooms], whole), Fit)
+
+
+def test_rows_that_follow_each_other_in_a_batch_alone_are_among_the_others_of_its_class():
+    whole = _shape([8])._replace(slices=frozenset({(1, 0)}), runs=(((1, 0), 0, 20),))
+    assert whole.rest_beside(whole.slices) == (0,) and whole.rest_beside(NONE) == (20,)
+    (rooms,) = learn([whole, whole], CELLS)
+    assert rooms.full.arena_rows == (16,)  # the calls of the level
+    (rooms,) = learn([whole, _shape([8])], CELLS)
+    assert rooms.full.arena_rows[0] >= 20
+    (rooms,) = learn([_shape([8])], CELLS)
+    assert rooms.full.arena_rows == (0,)
+    assert not isinstance(fit([rooms], whole), Fit)
+
+
+def test_the_smallest_class_that_fits_is_taken():
+    small, large = (learn([_shape([4] * count)], CELLS)[0] for count in (2, 5))
+    assert fit([large, small], _shape([4, 4])).rooms is small
+    assert fit([large, small], _shape([4] * 3)).rooms is large
+
+
+def test_calls_with_elements_have_a_free_rank_behind_them():
+    """There the elements of the last one end."""
+    one = _shape([8])._replace(items=(Item(0, ALL, 16, (5,)),))
+    cells = [CellSignature("a", 0, False, (), (0,), 1, (1,)), *CELLS[1:]]
+    (rooms,) = learn([one], cells)
+    assert rooms.shape.items == (Item(0, ALL, 32, (16,)),)
+
+
+def test_orders_that_would_make_a_class_too_long_have_another():
+    dice = random.Random(2)
+    batches = [_shape([1] * 20, dice.sample([0, 1] * 10, 20)) for _ in range(20)]
+    classes = learn(batches, CELLS)
+    assert 1 < len(classes) <= CLASSES
+    for rooms in classes:
+        assert len(rooms.shape.items) <= GROWTH * 21
+        assert any(_fits([rooms], batch) for batch in batches)
+
+
+def test_a_merged_sequence_has_both_in_it():
+    def within(items, sequence):
+        rest = iter(sequence)
+        return all(item in rest for item in items)
+
+    dice = random.Random(3)
+    for _ in range(200):
+        left, right = ([dice.randrange(4) for _ in range(dice.randint(0, 9))] for _ in range(2))
+        together = list(merged(left, right))
+        assert within(left, together)
+        assert within(right, together)
+        assert len(together) <= len(left) + len(right)
+    assert list(merged([0, 1, 2], [0, 1, 2])) == [0, 1, 2]
+
+
+def test_room_is_four_deviations_above_the_mean():
+    assert room_for([100, 100]) == 112
+    assert room_for([90, 110]) == 144  # 100 + 4 * 10
+    assert room_for([1] * 99 + [50]) == 64  # no less than the largest
+
+
+def test_what_goes_through_all_calls_of_a_cell_stands_in_one_slot_that_each_batch_takes():
+    """Else calls would be gone through twice: by the slot that a batch left, or by levels that did so already."""
+
+    def shape(*kinds):
+        items = (Item(k, stages, 4 * ("step" in stages), ()) for k, stages in kinds)
+        return Shape(tuple(items), NONE, NONE, NONE, (0, 0, 0), (0,))
+
+    before, step, whole = (0, ("before",)), (0, ("step",)), (0, ALL)
+    cut, levels = shape(before, step, (1, ALL)), shape(whole, (1, ALL), whole)
+    classes = learn([cut, levels], CELLS)
+    assert len(classes) == 2
+    assert _fits(classes, cut) is not _fits(classes, levels)
+    assert None not in (_fits(classes, cut), _fits(classes, levels))
+    assert _fits(classes, shape((1, ALL)))  # which has no calls of the other cell
+    assert _fits(learn([cut], CELLS), shape(step, (1, ALL))) is None
+    other = 1, ("before",)
+    assert len(learn([shape(before, other), shape(other, before)], CELLS)) == 2

@@ -112,6 +112,26 @@ def test_classes_are_learned_from_the_first_batches_and_told_of():
     assert f"{FIRST} did not: no class is learned yet" in text
 
 
+def test_a_timeline_shows_graphs_alone_once_classes_are_learned():
+    program = _captured(_chain(5))
+    program.warm(WORDS, batch_size=6, batches=2)
+    for training in (True, False):
+        spans = program.profile(WORDS, steps=3, training=training).spans
+        assert [span.name for span in spans if span.row == "compute" and "copy" not in span.name] == [
+            "graph"
+        ] * 3
+
+
+def test_a_report_is_of_the_graph_that_it_tells_of():
+    program = _captured(_chain(5))
+    program.warm(WORDS, batch_size=6, batches=2)
+    straight = _compiled(_chain(5)).describe(WORDS, compare=False)
+    program.value_and_grad(WORDS)
+    report = program.describe(WORDS, compare=False)
+    assert len(program.engine.launcher(training=True).captures().milliseconds) == 1
+    assert (report.calls_forward, report.calls_backward) == (straight.calls_forward, straight.calls_backward)
+
+
 def test_a_batch_that_does_not_fit_is_computed_kernel_by_kernel():
     program = _captured(_chain(5))
     program.warm(WORDS, batch_size=6)
