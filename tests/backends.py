@@ -23,9 +23,9 @@ ENGINES["cuda-on-ptx"] = ("tests.ptx.driver", "")  # the same as NVRTC compiles 
 UNFUSED = {"unfused": ("tests.engines.unfused", "llvmlite")}  # LLVM's, with nothing to compile for a model
 
 TESTED = os.environ.get(VARIABLE) or "numpy"
-NUMBA = ("llvm",) if TESTED == "numpy" and find_spec("llvmlite") else ()
+LLVM = ("llvm",) if TESTED == "numpy" and find_spec("llvmlite") else ()
 on_gpu_kernels = pytest.mark.skipif(TESTED != "cuda-on-cpu", reason=f"{VARIABLE} is not cuda-on-cpu")
-BACKENDS = tuple(dict.fromkeys((TESTED, "reference", *NUMBA)))
+BACKENDS = tuple(dict.fromkeys((TESTED, "reference", *LLVM)))
 LAWFUL = tuple((os.environ.get("FOLDBATCH_LAWS") or TESTED).split())
 assert set(LAWFUL) <= {*ENGINES, *UNFUSED}, LAWFUL
 

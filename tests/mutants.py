@@ -379,6 +379,20 @@ MUTANTS = (
         engine="llvm",
     ),
     Mutant(
+        "a compiled function does not look at what stands for an array",
+        "engines/llvm/translation.py",
+        "        builder.cbranch(holds, after, misfit)\n",
+        "        builder.branch(after)\n",
+        tests=("tests/engines/llvm/test_compiling.py", "-k", "arrays_of_its_kinds"),
+    ),
+    Mutant(
+        "an empty level of a capacity class begins elsewhere",
+        "scheduler/rooms.py",
+        "made = room.copy()",
+        "made = np.zeros_like(room)",
+        tests=("tests/scheduler/test_rooms.py",),
+    ),
+    Mutant(
         "a compiled merge raises all numbers of a row",
         "engines/llvm/integer_loops.py",
         "(shift if u8(i) % u8(width) < u8(number) else 0)",

@@ -13,9 +13,9 @@ import foldbatch as fb
 from foldbatch import ops
 from tests.knobs import knobs
 
-NUMBA = param("llvm", marks=mark.llvm)
-BACKENDS = ["reference", "numpy", NUMBA]
-FAST = ["numpy", NUMBA]
+LLVM = param("llvm", marks=mark.llvm)
+BACKENDS = ["reference", "numpy", LLVM]
+FAST = ["numpy", LLVM]
 # the greatest relative error; where a result is below the least normal number, that number
 EXACT = {"float32": 1e-6, "float64": 1e-14}
 ROWS = 20_000

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.report import Captures, Launched
 from foldbatch.engines.watching import Watch
-from foldbatch.errors import BackendError, UnknownNameError
+from foldbatch.errors import BackendError, UnknownNameError, frames_inside
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.params.updates import RemoteUpdates, Updates
@@ -223,7 +223,7 @@ def choose_engine(name: str) -> str:
         return next(choice for choice in AUTO if _works(choice))
     if name in list(RENAMED):
         new = RENAMED[name]
-        warnings.warn(f"{where}: {name} is called {new} now", DeprecationWarning, stacklevel=3)
+        warnings.warn(f"{where}: {name} is called {new} now", DeprecationWarning, stacklevel=frames_inside())
         name = new
     if name not in list(ENGINES):  # what cannot be hashed is no name either
         raise UnknownNameError(where, f"one of {', '.join(['auto', *ENGINES])}", repr(name))

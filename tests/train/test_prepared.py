@@ -50,7 +50,7 @@ def every_of(tree: fb.ForwardDeclaration) -> fb.Block:
     return items >> fb.AllOf(fb.Map(tree()), fb.Map(fb.AllOf(tree(), fb.InputTransform(str))))
 
 
-NUMBA = pytest.mark.skipif(not find_spec("llvmlite"), reason="llvmlite is not installed")
+LLVM = pytest.mark.skipif(not find_spec("llvmlite"), reason="llvmlite is not installed")
 EXAMPLES: list[Any] = [3, [1, 2], [], [[1, 1], 8, [2, [0, 6], []]], [[[[5]]]], 0]
 
 
@@ -220,7 +220,7 @@ def text(value: Any) -> Any:
     return prepared._text(value)
 
 
-@pytest.mark.parametrize("backend", ["numpy", pytest.param("llvm", marks=[pytest.mark.llvm, NUMBA])])
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("llvm", marks=[pytest.mark.llvm, LLVM])])
 def test_edited_numbers_are_refused_or_run_as_a_valid_trace_does(tmp_path, backend):
     """Any integer may be changed, with a digest that is right: never a crash, nor a result of the oracle's alone."""
     program = fb.compile(model().lowered.block, backend, threads=1)

@@ -22,6 +22,9 @@ from threading import RLock
 from types import ModuleType
 from typing import Any, TypeVar
 
+import numpy as np
+
+from foldbatch.engines.llvm import objects
 from foldbatch.errors import BackendError
 from foldbatch.system.cache import (
     cache_directory,
@@ -93,9 +96,8 @@ def compiled_function(
     from foldbatch.engines.llvm import translation, words  # noqa: PLC0415 - they need llvmlite
 
     texts = [inspect.getsource(module) for module in (words, *modules)]
-    scope = function.__globals__
-    known = "\n".join([function.__name__, str(translation.DATA), *texts])
-    return _callable(partial(translation.definition_of, function), scope, signature, known)
+    known = "\n".join([function.__name__, *texts])
+    return _callable(partial(translation.definition_of, function), function.__globals__, signature, known)
 
 
 def compiled_text(text: str, signature: str) -> Callable[..., int]:
@@ -103,34 +105,28 @@ def compiled_text(text: str, signature: str) -> Callable[..., int]:
     llvm()
     from foldbatch.engines.llvm import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
-    parse = partial(translation.definition_in, text)
-    return _callable(parse, vector_functions.SCOPE, signature, f"{translation.DATA}\n{text}")
+    return _callable(partial(translation.definition_in, text), vector_functions.SCOPE, signature, text)
 
 
 def _callable(
     define: Callable[[], Any], scope: Mapping[str, Any], signature: str, known: str
 ) -> Callable[..., int]:
     """Return the function of a definition; `known` is all that decides it besides the translation."""
-    from foldbatch.engines.llvm import machine, translation  # noqa: PLC0415 - they need llvmlite
+    from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
 
-    key = digest(f"{_translated()}{machine.identity()}{signature}\n{known}")
-    name = f"function_{key}"
+    def translate(name: str) -> str:
+        return translation.translate_function(name, define(), scope, signature)
 
-    def make() -> bytes:
-        return timed(
-            lambda: machine.assemble(translation.translate_function(name, define(), scope, signature))
-        )
-
-    with _loaded.lock:
-        function = _loaded.functions.get(key)
-        if function is None:
-            address = machine.load(name, keep(f"{name}.o", make))
-            function = _loaded.functions[key] = Native(address, len(signature.split()))
-    kinds = [ctypes.py_object if kind.endswith("]") else ctypes.c_int64 for kind in signature.split()]
-    foreign = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds)(function.address)
+    kinds = signature.split()
+    address = _made("function", f"{objects.DATA} {signature}\n{known}", translate)
+    types = [ctypes.py_object if kind.endswith("]") else ctypes.c_int64 for kind in kinds]
+    foreign, array = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, *types)(address), np.ndarray
 
     def run(*given: Any) -> int:
-        result: int = foreign(*given)
+        result: int = foreign(array, *given)
+        if result == translation.MISFIT:  # a kind of array of somebody's, such as of a file, is one, too
+            plain = [np.asarray(x) if isinstance(x, array) else x for x in given]
+            result = foreign(array, *plain)
         if result == translation.MISFIT:
             raise TypeError(f"expected arrays without gaps of {signature}, found {_forms(given)}")
         return result
@@ -153,7 +149,7 @@ def digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A compiled function that is called by its address, with `memory.call`; see `native`.
+    """A compiled function that is called by its address, with `words.call`; see `native`.
 
     Attributes:
         address: where it is.
@@ -165,10 +161,10 @@ class Native:
 
 
 class _Loaded:
-    """Functions in memory by the digest of their text; whoever makes one holds the lock."""
+    """Functions in memory: their addresses, by their names; whoever makes one holds the lock."""
 
     def __init__(self) -> None:
-        self.functions: dict[str, Native] = {}
+        self.addresses: dict[str, int] = {}
         start_in_each_process(self, _Loaded.unlock)
 
     def unlock(self) -> None:
@@ -202,34 +198,35 @@ def native(
         BackendError: when llvmlite is not installed.
     """
     llvm()
+    from foldbatch.engines.llvm import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
+
+    def translate(name: str) -> str:
+        scope = {**vector_functions.SCOPE, **(more() if more is not None else {})}
+        made = translation.translate(name, text, scope)
+        return (
+            made.replace(" contract ", " ") if rounded else made
+        )  # no leave to round a sum of a product once
+
+    count = len(text.split("\n", 1)[0].removeprefix("#").split())
+    return Native(_made("native", f"{source}{' rounded' * rounded}\n{text}", translate), count)
+
+
+def _made(kind: str, known: str, translate: Callable[[str], str]) -> int:
+    """Return the address of a function, from memory, from the cache on disk, or compiled.
+
+    Args:
+        kind: what its name begins with.
+        known: all that decides it, besides the processor and what every text may call.
+        translate: returns LLVM's text of a function of a name.
+    """
     from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
 
-    key = digest(f"{_translated()}{machine.identity()}{source}{' rounded' * rounded}\n{text}")
+    name = f"{kind}_{digest(f'{_translated()}{machine.identity()}{known}')}"
     with _loaded.lock:
-        function = _loaded.functions.get(key)
-        if function is None:
-            name = f"native_{key}"
-            content = keep(f"{name}.o", partial(_machine_code, name, text, more, rounded))
-            count = len(text.split("\n", 1)[0].removeprefix("#").split())
-            function = _loaded.functions[key] = Native(machine.load(name, content), count)
-    return function
-
-
-def _machine_code(
-    name: str,
-    text: str,
-    more: Callable[[], Mapping[str, Any]] | None,
-    rounded: bool,  # noqa: FBT001 - called by position
-) -> bytes:
-    from foldbatch.engines.llvm import machine, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
-
-    scope = {**vector_functions.SCOPE, **(more() if more is not None else {})}
-    return timed(lambda: machine.assemble(_rounded(translation.translate(name, text, scope), rounded)))
-
-
-def _rounded(text: str, rounded: bool) -> str:  # noqa: FBT001 - called by position
-    """Return LLVM's text, without leave to round a sum of a product once if every product is `rounded`."""
-    return text.replace(" contract ", " ") if rounded else text
+        if name not in _loaded.addresses:
+            content = keep(f"{name}.o", lambda: timed(lambda: machine.assemble(translate(name))))
+            _loaded.addresses[name] = machine.load(name, content)
+        return _loaded.addresses[name]
 
 
 def keep(name: str, make: Callable[[], bytes]) -> bytes:
@@ -253,4 +250,5 @@ def _translated() -> str:
     """Return a digest of what decides how texts are translated, and what every text may call."""
     from foldbatch.engines.llvm import machine, numbers, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
 
-    return digest(FORM + "".join(map(inspect.getsource, (machine, numbers, translation, vector_functions))))
+    texts = map(inspect.getsource, (machine, numbers, objects, translation, vector_functions))
+    return digest(FORM + "".join(texts))

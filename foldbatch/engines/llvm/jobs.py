@@ -14,8 +14,8 @@ import numpy as np
 
 from foldbatch.engines.llvm import team
 from foldbatch.engines.llvm.compiling import Native, compiled_function
+from foldbatch.engines.llvm.objects import DATA
 from foldbatch.engines.llvm.team import Team, share
-from foldbatch.engines.llvm.translation import DATA
 from foldbatch.engines.llvm.vector_functions import moved
 from foldbatch.engines.llvm.words import at, call, i8, u8
 from foldbatch.params.parameters import Array

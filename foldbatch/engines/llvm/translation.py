@@ -24,12 +24,13 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
+from itertools import islice
 from types import FunctionType
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 
+from foldbatch.engines.llvm import objects
 from foldbatch.engines.llvm.numbers import (
     I32,
     I64,
@@ -74,6 +75,10 @@ def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
     return str(module)
 
 
+MISFIT = -(2**63)  # what a function returns that was given an array of another form
+RETURNED = {"int": "i8", "bool": "b1", "None": ""}  # kinds, by annotation
+
+
 def translate_function(
     name: str, definition: ast.FunctionDef, scope: Mapping[str, Any], signature: str
 ) -> str:
@@ -86,41 +91,30 @@ def translate_function(
         signature: the kinds of its arguments: ``i4[] f8[,] i8``, where an array has one or two axes. None of
             their memory overlaps.
 
-    An array is the address of its object. The function returns a whole number; `MISFIT` where an array has
-    another dtype or other axes, or gaps, and then nothing has been done.
+    The function takes the address of `numpy.ndarray`, and then its arguments; an array is the address of its
+    object. It returns a whole number; `MISFIT` where something else stands for an array, or one of another
+    dtype, of other axes, or with gaps: then nothing has been done.
     """
     module, kinds = ir.Module(name), signature.split()
-    words = [word for kind in kinds for word in _words_of(kind)]
-    inner = _function(module, "function", definition, scope, words, _returned(definition), kinds)
+    inner = _function(module, "function", definition, scope, kinds, returned := _returned(definition))
     inner.attributes.add("alwaysinline")
-    outer = ir.Function(module, ir.FunctionType(I64, [I64] * len(kinds)), name)
+    outer = ir.Function(module, ir.FunctionType(I64, [I64] * (1 + len(kinds))), name)
     builder = ir.IRBuilder(outer.append_basic_block())
     misfit = outer.append_basic_block()
+    array_type, *arguments = outer.args
     given: list[Any] = []
-    for kind, at in zip(kinds, outer.args, strict=True):
+    for kind, at in zip(kinds, arguments, strict=True):
         if kind.endswith("]"):
-            given += _array(builder, kind, at, misfit)
+            given += _array(builder, kind, at, array_type, misfit)
         else:
             given.append(convert(builder, Typed("i8", at), kind).at)
     for argument in inner.args:
         if argument.type.is_pointer:
             argument.add_attribute("noalias")
     result = builder.call(inner, given)
-    returned = _returned(definition)
     builder.ret(convert(builder, Typed(returned, result), "i8").at if returned else I64(0))
     ir.IRBuilder(misfit).ret(I64(MISFIT))
     return str(module)
-
-
-MISFIT = -(2**63)  # what a function returns that was given an array of another form
-# where an array's object tells its data, number of axes, extents, dtype and flags: NumPy's `PyArrayObject`
-DATA = object.__basicsize__
-AXES, EXTENTS, DTYPE, FLAGS = DATA + 8, DATA + 16, DATA + 40, DATA + 48
-LETTER, ORDER = DATA + 9, DATA + 10  # where a dtype's object tells its letter and the order of bytes
-PLAIN_ARRAY = (
-    0x101  # flags of an array without gaps, row by row, whose numbers lie where processors read them
-)
-LETTERS = {"i4": "ilq", "i8": "ilq", "f4": "fd", "f8": "fd"}  # those of which some are of a kind's size
 
 
 def _words_of(kind: str) -> list[str]:
@@ -131,10 +125,10 @@ def _words_of(kind: str) -> list[str]:
     return [f"*{element}", *["i8"] * (1 + axes.count(","))]
 
 
-def _array(builder: Any, kind: str, at: Any, misfit: Any) -> list[Any]:
+def _array(builder: Any, kind: str, at: Any, array_type: Any, misfit: Any) -> list[Any]:
     """Return the pointer and the extents of an array's object, or go to `misfit`."""
-    element, *extents = _words_of(kind)
-    element = element[1:]
+    pointer, *extents = _words_of(kind)
+    element = pointer.removeprefix("*")
 
     def word(base: Any, offset: int, width: int = 64) -> Any:
         type_ = ir.IntType(width)
@@ -145,22 +139,19 @@ def _array(builder: Any, kind: str, at: Any, misfit: Any) -> list[Any]:
         builder.cbranch(holds, after, misfit)
         builder.position_at_end(after)
 
-    look(builder.icmp_signed("==", word(at, AXES, 32), I32(len(extents))))
-    look(builder.icmp_signed("==", builder.and_(word(at, FLAGS, 32), I32(PLAIN_ARRAY)), I32(PLAIN_ARRAY)))
-    dtype = word(at, DTYPE)
-    byte, letter = ir.IntType(8), word(dtype, LETTER, 8)
-    size = TYPES[element].width // 8 if element[0] != "f" else int(element[1])
-    letters = [one for one in LETTERS[element] if np.dtype(one).itemsize == size]
-    fits = [builder.icmp_signed("==", letter, byte(ord(one))) for one in letters]
-    look(reduce(builder.or_, fits))
-    look(builder.icmp_signed("==", word(dtype, ORDER, 8), byte(ord("="))))
-    sizes = word(at, EXTENTS)
-    pointer = builder.inttoptr(word(at, DATA), TYPES[element].as_pointer())
-    return [pointer, *(word(sizes, 8 * axis) for axis in range(len(extents)))]
-
-
-STEPPED = 3  # arguments of a range that tells its steps
-RETURNED = {"int": "i8", "bool": "b1", "None": ""}  # kinds, by annotation
+    # first, as nothing of another object is where an array has it
+    look(builder.icmp_signed("==", word(at, objects.TYPE), array_type))
+    look(builder.icmp_signed("==", word(at, objects.AXES, 32), I32(len(extents))))
+    plain = I32(objects.PLAIN)
+    look(builder.icmp_signed("==", builder.and_(word(at, objects.FLAGS, 32), plain), plain))
+    dtype, byte = word(at, objects.DTYPE), ir.IntType(8)
+    letter = word(dtype, objects.LETTER, 8)
+    letters = [ir.Constant(byte, ord(one)) for one in objects.letters(element)]
+    look(reduce(builder.or_, [builder.icmp_signed("==", letter, one) for one in letters]))
+    look(builder.icmp_signed("==", word(dtype, objects.ORDER, 8), byte(ord("="))))
+    sizes, data = word(at, objects.EXTENTS), word(at, objects.DATA)
+    begin = builder.inttoptr(data, TYPES[element].as_pointer())
+    return [begin, *(word(sizes, 8 * axis) for axis in range(len(extents)))]
 
 
 def _returned(definition: ast.FunctionDef) -> str:
@@ -176,23 +167,21 @@ def _function(
     name: str,
     definition: ast.FunctionDef,
     scope: Mapping[str, Any],
-    words: Sequence[str],
+    kinds: Sequence[str],
     returned: str,
-    kinds: Sequence[str] = (),
 ) -> Any:
-    """Return a function of LLVM's; `words` are the kinds of its arguments, `kinds` those of the text's."""
+    """Return a function of LLVM's, of arguments of some kinds, of which an array is several."""
+    words = [word for kind in kinds for word in _words_of(kind)]
     types = [TYPES[kind[1:]].as_pointer() if kind[0] == "*" else TYPES[kind] for kind in words]
     result = TYPES[returned] if returned else ir.VoidType()
     function = ir.Function(module, ir.FunctionType(result, types), name)
     function.linkage = "internal"
     body = _FunctionBody(ir.IRBuilder(function.append_basic_block()), scope, returned)
     given: list[Operand | Array] = []
-    places = iter([Typed(kind, at) for kind, at in zip(words, function.args, strict=True)])
-    for kind in kinds or words:
-        first = next(places)
-        given.append(
-            Array(first, tuple(next(places) for _ in _words_of(kind)[1:])) if kind.endswith("]") else first
-        )
+    places = map(Typed, words, function.args)
+    for kind in kinds:
+        first, *extents = islice(places, len(_words_of(kind)))
+        given.append(Array(first, tuple(extents)) if kind.endswith("]") else first)
     body.begin(definition, given)
     body.statements(definition.body)
     if not body.builder.block.is_terminated:
@@ -318,7 +307,7 @@ class _FunctionBody:
 
     def repeat(self, name: str, bounds: Sequence[Operand], inside: Sequence[ast.stmt]) -> None:
         build = self.builder
-        *bounds, step = bounds if len(bounds) == STEPPED else (*bounds, 1)
+        *bounds, step = bounds if len(bounds) == 3 else (*bounds, 1)
         if step not in (1, -1):
             raise TypeError(f"expected steps of 1 or -1, found {step}")
         bounds = bounds if len(bounds) > 1 else [0, *bounds]

@@ -9,15 +9,13 @@ from typing import Any, cast
 import numpy as np
 
 from foldbatch.engines.llvm.compiling import Native, compiled_text, native
+from foldbatch.engines.llvm.objects import PLAIN
 from foldbatch.engines.llvm.sum_texts import sum_copies_text
 from foldbatch.params.parameters import Array, SparseRows
 from foldbatch.params.updates import Change, Rule, Updates
 
 Loop = Callable[..., None]
 KIND_OF = {np.dtype("float32"): "f4", np.dtype("float64"): "f8"}
-PLAIN = (
-    0x101  # NumPy's flags of an array without gaps, row by row, whose numbers lie where processors read them
-)
 
 STEP = """\
 # {kinds}

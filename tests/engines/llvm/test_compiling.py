@@ -74,12 +74,14 @@ class TestCompiled:
         assert y.tolist() == [6, 8, 10]
         assert plus(x, np.ones(4, np.int64), 5) == -1
         wrong = np.arange(3.0), np.arange(3, dtype="int32"), np.arange(6)[::2], np.ones((1, 3), int)
-        for other in (*wrong, np.arange(3).astype(">i8"), np.arange(3).astype("uint64")):
+        for other in (*wrong, np.arange(3).astype(">i8"), np.arange(3).astype("uint64"), [0, 1, 2], None):
             with pytest.raises(TypeError, match=r"expected arrays without gaps of i8\[\] i8\[\] i8"):
                 plus(other, y, 5)
         with pytest.raises(ctypes.ArgumentError):
             plus(x, y, 0.5)
         assert y.tolist() == [6, 8, 10]
+        assert plus(x.view(np.recarray), y.view(np.recarray), 0) == 3  # which are arrays, too
+        assert y.tolist() == [6, 10, 14]
 
     def test_another_process_finds_what_was_compiled(self, tmp_path: Path) -> None:
         environment = os.environ | {"FOLDBATCH_CACHE": str(tmp_path)}
