@@ -186,9 +186,8 @@ class FunctionTracer:
                         notes, arrays = self._note(examples[done:], left, decide)
                     parts.append((notes, arrays, self._learn(notes, arrays, left)))
                     done += len(notes.ends)
-                linked = (
-                    self.linked()
-                )  # of all parts: no example is walked twice because a later one brings a cell
+                # of all parts: no example is walked twice because a later one brings a cell
+                linked = self.linked()
                 batches = [self._batched(linked, *part, look) for part in parts]
             except (BadDataError, ExampleError) as error:
                 undo()

@@ -203,9 +203,8 @@ def native(
     def translate(name: str) -> str:
         scope = {**vector_functions.SCOPE, **(more() if more is not None else {})}
         made = translation.translate(name, text, scope)
-        return (
-            made.replace(" contract ", " ") if rounded else made
-        )  # no leave to round a sum of a product once
+        # without leave to round a sum of a product once, where every product is rounded
+        return made.replace(" contract ", " ") if rounded else made
 
     count = len(text.split("\n", 1)[0].removeprefix("#").split())
     return Native(_made("native", f"{source}{' rounded' * rounded}\n{text}", translate), count)

@@ -63,9 +63,8 @@ at: Any = Instruction(_at)  # the pointer to whole numbers at an address
 call: Any = Instruction(_call)  # ``call(address, numbers, s)``: what `compiling.native` compiled
 load: Any = Instruction(_load)  # ``load(address)``: what was stored there, and all that was written before
 store: Any = Instruction(_store)  # ``store(address, number)``, after all that was written before
-swap: Any = Instruction(
-    _swap
-)  # ``swap(address, old, new)``: whether the old number was there; then the new one is
+# ``swap(address, old, new)``: whether the old number was there; then the new one is
+swap: Any = Instruction(_swap)
 count: Any = Instruction(_count)  # ``count(address)``: one more; what was there
 pause: Any = Instruction(_pause)  # a moment in a loop that waits
 give_way: Any = Instruction(_give_way)  # ``give_way(address)`` of a function that lets other threads run
