@@ -210,6 +210,17 @@ def native(
     return Native(_made("native", f"{source}{' rounded' * rounded}\n{text}", translate), count)
 
 
+def link(known: str, translate: Callable[[str], str]) -> None:
+    """Bring a module to memory whose functions texts call by their names.
+
+    Args:
+        known: all that decides it.
+        translate: returns LLVM's text of a module with a function of a name, and others.
+    """
+    llvm()
+    _made("library", known, translate)
+
+
 def _made(kind: str, known: str, translate: Callable[[str], str]) -> int:
     """Return the address of a function, from memory, from the cache on disk, or compiled.
 

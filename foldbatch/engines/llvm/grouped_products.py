@@ -8,23 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
 from textwrap import indent
-from typing import Any
 
 import numpy as np
 
 from foldbatch.engines.llvm import products
 from foldbatch.engines.llvm.coder import Coder
-from foldbatch.engines.llvm.compiling import Native, native
 from foldbatch.engines.llvm.loop_texts import KINDS
-from foldbatch.engines.llvm.products import Blocks, nothing_lines, outer_lines, product_lines
-from foldbatch.engines.llvm.tiles import BITS
-from foldbatch.engines.llvm.vector_functions import stack
+from foldbatch.engines.llvm.products import nothing_lines, outer_lines, product_lines
+from foldbatch.engines.llvm.tiles import BITS, Blocks, blocks
 from foldbatch.engines.nests import Strides, merged, parts
 from foldbatch.static.places import Place
 
 BLOCK, BUCKETS = 4096, 256  # rows that are put in order together, and by how many values of the byte
+STACKS = ("ordered", BLOCK), ("counted", BUCKETS + 1)
 ROWS = 4  # of a tile: few rows of a level share an id, and larger tiles take longer to compile
 
 # Whole numbers `told`: k, m, how many matrices, stride of ids, extent of an outer loop of each row; strides
@@ -87,7 +84,7 @@ def linear_text(kind: str, cut: Blocks | None) -> str:
                 for j in range(m):
                     y[j] += t * table[p * t_row + j * t_column]
 """
-    at = "a_rows[i + r] * a_row", "a_rows[i + r] * c_row"
+    at = "a_rows[first + r] * a_row", "a_rows[first + r] * c_row"
     body = f"""\
 a0, b0, c0 = moved(x_all, turn * x_outer), moved(t_all, id * t_matrix), moved(y_all, turn * y_outer)
 m, k, n, more, start = upper - lower, u8(told[0]), u8(told[1]), u8(0), u8(0)
@@ -116,7 +113,7 @@ def sums_text(kind: str, cut: Blocks | None) -> str:
                 for j in range(m):
                     table[p * t_row + j] += t * y[j * y_column]
 """
-    at = "i + r - first", "(i + r) * c_row"
+    at = "r", "(first + r) * c_row"
     body = f"""\
 a0, b0, c0 = moved(x_all, turn * x_outer), moved(y_all, turn * y_outer), moved(t_all, id * t_matrix)
 m, k, n, more, start = u8(told[0]), upper - lower, u8(told[1]), u8(1), u8(0)
@@ -129,17 +126,6 @@ a_row, b_row, c_row, b_rows = x_row, y_row, t_row, a_rows
 def _run(body: str, lines: str) -> str:
     """Return the loops over runs, whose bodies are given with and without the indentation of a function."""
     return _RUNS.format(body=indent(body, " " * 16).rstrip() + "\n" + indent(lines, " " * 12).rstrip())
-
-
-def _functions(kind: str, cut: Blocks) -> dict[str, Any]:
-    own = {"ordered": stack("u8", BLOCK), "counted": stack("u8", BUCKETS + 1)}
-    return products.functions(kind, cut) | own
-
-
-@cache
-def _functions_of(kind: str, cut: Blocks) -> Callable[[], dict[str, Any]]:
-    """Return what makes what the texts call; the same each time, so that it can be a key."""
-    return partial(_functions, kind, cut)
 
 
 def append(
@@ -160,7 +146,9 @@ def append(
     """
     x, y = rows
     plain = text is sums_text and (x.strides[-1] != 1 or y.strides[-1] != 1)
-    function = _function(text, KINDS[coder.dtype(table)], None if plain else products.blocks())
+    cut = None if plain else blocks()
+    cut = cut and replace(cut, rows=min(ROWS, cut.rows))
+    function = products.compiled(text, KINDS[coder.dtype(table)], cut, STACKS)
     # of ids of 8 bytes the lower half is read, which comes first; a check refuses what does not fit there
     step = ids.row * np.dtype(coder.dtype(ids)).itemsize // 4
     axes = merged(x.shape[:-1], [Strides(place.row, place.strides[:-1]) for place in rows])
@@ -170,11 +158,3 @@ def append(
         statics += [y.row, y.strides[-1], *part.strides[1]]
         pointers = [coder.at(place, offset) for place, offset in zip(rows, part.offsets, strict=True)]
         coder.add(function, ids.axis, [*pointers, coder.at(table), coder.at(ids)], statics)
-
-
-def _function(text: Callable[[str, Blocks | None], str], kind: str, cut: Blocks | None) -> Native:
-    """Return the function of a text: in tiles, or without a cut in plain loops."""
-    if cut is None:
-        return native(text(kind, None))
-    cut = replace(cut, rows=min(ROWS, cut.rows))
-    return native(text(kind, cut), _functions_of(kind, cut), products.source())

@@ -27,7 +27,7 @@ from functools import partial
 import numpy as np
 
 from foldbatch.engines.launch import FIRST, STORES
-from foldbatch.engines.llvm import move_texts, products
+from foldbatch.engines.llvm import move_texts, products, tiles
 from foldbatch.engines.llvm.coder import (
     BY_LAUNCH,
     BY_RANK,
@@ -151,7 +151,7 @@ class ProductForm:
 
 def can_multiply(dtype: str) -> bool:
     """Whether there are products of rows, for this dtype on this processor."""
-    return dtype in ("float32", "float64") and products.blocks() is not None
+    return dtype in ("float32", "float64") and tiles.blocks() is not None
 
 
 def own_bindings(routine: Routine) -> int:
@@ -296,6 +296,6 @@ def _add(
 
 def _function(form: ProductForm, text: products.Text) -> Native:
     """Return the function of a product of rows."""
-    cut = products.blocks()
+    cut = tiles.blocks()
     assert cut is not None, "without tiles there are no products of rows"
-    return native(text(form.kind, cut), products.functions_of(form.kind, cut), products.source())
+    return products.compiled(text, form.kind, cut)

@@ -14,6 +14,7 @@ from foldbatch.engines.llvm import (
     products,
     row_texts,
     sum_texts,
+    tiles,
 )
 from foldbatch.engines.llvm.coder import ERRORS, Coder
 from foldbatch.engines.llvm.compiling import Native, native
@@ -199,11 +200,7 @@ def _check_range(coder: Coder, statement: Statement) -> None:
 
 def _product(dtype: str) -> Native:
     """Return the function of products: in tiles where the processor is known, else in plain loops."""
-    cut, kind = products.blocks(), KINDS[dtype]
-    text = products.native_text(kind, cut)
-    if cut is None:
-        return native(text)
-    return native(text, products.functions_of(kind, cut), products.source())
+    return products.compiled(products.native_text, KINDS[dtype], tiles.blocks())
 
 
 OUTER, M, K = 1, 2, 3  # what the number of rows multiplies

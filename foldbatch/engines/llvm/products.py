@@ -21,98 +21,66 @@ import ctypes
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
 from textwrap import indent
 from typing import Any
 
 import numpy as np
-from llvmlite import binding
 
 from foldbatch.engines.launch import FIRST, STORES
 from foldbatch.engines.llvm import tiles
-from foldbatch.engines.llvm.compiling import native
-from foldbatch.engines.llvm.tiles import BITS, dots, fetch, tile
+from foldbatch.engines.llvm.compiling import Native, link, native
+from foldbatch.engines.llvm.tiles import BITS, NARROW, WIDE, Blocks, blocks, fetch
 from foldbatch.engines.llvm.vector_functions import stack
 from foldbatch.params.parameters import Array
 
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """How a product is cut for a processor.
-
-    Attributes:
-        bits: of a vector register.
-        rows, vectors: of a tile; with what they are made of, they fill the registers.
-        few: vectors of a tile of 1, 2, ... rows: the wider it is, the longer the second factor is read in
-            one stretch, which decides where so little is computed.
-        dot_rows, dot_columns: of a tile of dots.
-    """
-
-    bits: int
-    rows: int
-    vectors: int
-    few: tuple[int, ...]
-    dot_rows: int
-    dot_columns: int
-
-
-Text = Callable[[str, Blocks], str]  # of a product, for element types and processors
-
-WIDE = Blocks(512, 8, 3, (12, 8, 6, 5), 4, 6)  # 32 registers
-NARROW = Blocks(256, 4, 3, (6, 4), 3, 3)  # 16 registers
+Text = Callable[[str, Any], str]  # of a product, for element types and `Blocks`, or None
+Stacks = tuple[tuple[str, int], ...]  # names and sizes
 
 # Rows of the first factor, and steps of the inner dimension, that stay in cache while columns pass by.
 ROW_BLOCK, INNER_BLOCK = 320, 512
 DOT_ROW_BLOCK, DOT_INNER_BLOCK = 32, 1024
 PANEL_BLOCK = 128
+STARTS = 4096  # rows whose beginnings are known at a time; a panel is copied again for more
 DEPTH, COLUMN_BLOCK = 128, 16  # of what outer products copy: steps of the inner dimension, tiles' widths
 AHEAD = 4  # rows by which their copying asks for memory: each lies in a page that no processor foresees
 MANY = 96  # rows from which a panel is worth copying, though dots would do
 
 
-@cache
-def blocks() -> Blocks | None:
-    """Return how to cut products for this processor; None where that has not been tried."""
-    features = binding.get_host_cpu_features()
-    if features.get("avx512f") and features.get("avx512vl"):
-        return WIDE
-    return NARROW if features.get("avx2") and features.get("fma") else None
-
-
-def functions(kind: str, cut: Blocks) -> dict[str, Any]:
+def functions(kind: str, cut: Blocks, own: Stacks) -> dict[str, Any]:
     """Return what the texts of products call, by name."""
-    lanes = cut.bits // BITS[kind]
-    found = {
-        f"tile_{i}_{v}": tile(kind, cut.bits, i, v)
-        for i in range(1, cut.rows + 1)
-        for v in range(1, cut.vectors + 1)
-    }
-    found |= {f"tile_{i}_{v}": tile(kind, cut.bits, i, v) for i, v in enumerate(cut.few, 1)}
-    found |= {
-        f"dots_{i}_{j}": dots(kind, cut.bits, i, j)
-        for i in range(1, cut.dot_rows + 1)
-        for j in (1, cut.dot_columns)
-    }
-    return found | {
-        "panel": stack(kind, PANEL_BLOCK * cut.vectors * lanes),
-        "starts": stack("u8", cut.rows),
+    width = cut.vectors * cut.bits // BITS[kind]
+    return tiles.functions(kind, cut) | {
+        "panel": stack(kind, PANEL_BLOCK * width),
+        "starts": stack("u8", STARTS),
         "lefts": stack(kind, DEPTH * ROW_BLOCK),
-        "rights": stack(kind, DEPTH * COLUMN_BLOCK * cut.vectors * lanes),
+        "rights": stack(kind, DEPTH * COLUMN_BLOCK * width),
         "fetch": fetch,
+        **{name: stack("u8", size) for name, size in own},
     }
 
 
-@cache
-def functions_of(kind: str, cut: Blocks) -> Callable[[], dict[str, Any]]:
-    """Return what makes `functions`; the same each time, so that it can be a key."""
-    return partial(functions, kind, cut)
+def compiled(text: Text, kind: str, cut: Blocks | None, own: Stacks = ()) -> Native:
+    """Return the function of a product's text, whose tiles are then in memory.
+
+    Args:
+        text: the product, for an element type and a processor.
+        kind: of its elements.
+        cut: how it is cut; None for plain loops.
+        own: what the text calls besides: memory for whole numbers, see `vector_functions.stack`.
+    """
+    if cut is None:
+        return native(text(kind, None))
+    return native(text(kind, cut), *_linked(kind, cut, own))
 
 
 @cache
-def source() -> str:
-    """Return the text of what products are made of."""
-    return inspect.getsource(tiles) + inspect.getsource(sys.modules[__name__])
+def _linked(kind: str, cut: Blocks, own: Stacks) -> tuple[Callable[[], dict[str, Any]], str]:
+    """Bring tiles to memory; return what makes `functions`, and the text that decides it."""
+    whole = WIDE if cut.bits == WIDE.bits else NARROW
+    texts = inspect.getsource(tiles)
+    link(f"{kind} {whole}\n{texts}", partial(tiles.library, kind=kind, cut=whole))
+    return partial(functions, kind, cut, own), texts + inspect.getsource(sys.modules[__name__])
 
 
 @cache
@@ -121,7 +89,7 @@ def by_arrays(kind: str) -> Callable[..., None] | None:
     cut = blocks()
     if cut is None:
         return None
-    function = native(native_text(kind, cut), functions_of(kind, cut), source())
+    function = compiled(native_text, kind, cut)
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(function.address)
 
     def product(a: Array, b: Array, c: Array) -> None:
@@ -141,7 +109,7 @@ def rows_text(kind: str, cut: Blocks) -> str:
     Else the launch's `fields` of the result tell: it adds unless they say that it stores; and where their
     FIRST is -1 rows of `c` may repeat, and are made one after the other.
     """
-    at = "u8(a_rows[i + r]) * a_row", "u8(c_rows[i + r]) * c_row"
+    at = "u8(a_rows[first + r]) * a_row", "u8(c_rows[first + r]) * c_row"
     body = indent(product_lines(cut, cut.bits // BITS[kind], at), "    ")
     return f"""\
 # {kind} i8 {kind} {kind} i8 i8
@@ -152,7 +120,7 @@ def loop(n_rows, a0, all_a_rows, b0, c0, all_c_rows, fields, told):
     while o < n_rows:
         m = n_rows if (fields[{FIRST}] >= 0) | (told[6] != 0) else u8(1)
         a_rows, c_rows = moved(all_a_rows, o), moved(all_c_rows, o)
-        start, r = u8(0), u8(0)
+        start = u8(0)
 {nothing_lines(kind, "m", "u8(c_rows[i]) * c_row", 8)}
 {body}
         o += m
@@ -170,9 +138,9 @@ def outer_text(kind: str, cut: Blocks) -> str:
 def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, told):
     m, k, n, a_row, b_row, c_row = u8(told[0]), n_rows, u8(told[1]), u8(told[2]), u8(told[3]), u8(told[4])
     a_at, c_at, more = starts(), starts(), u8(fields[{STORES}] == 0)
-    start, r = u8(0), u8(0)
+    start = u8(0)
 {nothing_lines(kind, "m", "i * c_row", 4)}
-{outer_lines(cut, cut.bits // BITS[kind], ("i + r - first", "(i + r) * c_row"))}"""
+{outer_lines(cut, cut.bits // BITS[kind], ("r", "(first + r) * c_row"))}"""
 
 
 def nothing_lines(kind: str, rows: str, at: str, spaces: int) -> str:
@@ -220,7 +188,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
                 for j in range(n):
                     c0[i * c_row + j] += t * b0[p * b_row + j * b_column]
 """
-    at = "(i + r) * a_row", "(i + r) * c_row"
+    at = "(first + r) * a_row", "(first + r) * c_row"
     body = indent(product_lines(cut, cut.bits // BITS[kind], at), "    ")
     return f"""\
 # {kind} {kind} {kind}
@@ -228,14 +196,14 @@ def loop(n_rows, a_all, b_all, c_all, told):
     for o in range(outer):
         {turn}
         more = u8(0) if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))) else u8(1)
-        start, r = u8(0), u8(0)
+        start = u8(0)
 {nothing_lines(kind, "m", "i * c_row", 8)}
 {body}
 """
 
 
 def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
-    """Return the lines of c (+)= a @ b behind `nothing_lines`; `at` is where rows i + r of a and c begin."""
+    """Return the lines of c (+)= a @ b behind `nothing_lines`; rows first + r of a and c begin at `at`."""
     width = lanes * cut.vectors
     return f"""\
     elif a_column == u8(1) and b_row == u8(1) and n > u8(1) and k >= u8({4 * lanes}) and m < u8({MANY}):
@@ -245,12 +213,13 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
             first = u8(0)
             while first < m:
                 last = min(first + u8({DOT_ROW_BLOCK}), m)
+{_begins(at, 16)}
                 j = u8(0)
                 while j + u8({cut.dot_columns}) <= n:
-{_rows_of_dots(cut, cut.dot_columns, at)}
+{_rows_of_dots(cut, cut.dot_columns)}
                     j += u8({cut.dot_columns})
                 while j < n:
-{_rows_of_dots(cut, 1, at)}
+{_rows_of_dots(cut, 1)}
                     j += u8(1)
                 first = last
             start += depth
@@ -259,14 +228,15 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
         copied = panel()
         limit = u8({PANEL_BLOCK}) if packs else u8({INNER_BLOCK})
         step = k // (k // limit + u8(1)) + u8(1)
-        height = m if packs else u8({ROW_BLOCK})
+        height = u8({STARTS}) if packs else u8({ROW_BLOCK})
         while start < k:
             depth = min(step, k - start)
             first = u8(0)
             while first < m:
                 last = min(first + height, m)
+{_begins(at, 16)}
                 j = u8(0)
-{_few_rows(cut, lanes, at)}
+{_few_rows(cut, lanes)}
                 while j < n:
                     columns = min(u8({width}), n - j)
                     left, right, right_row = moved(a0, start * a_column), moved(b0, start * b_row + j), b_row
@@ -275,7 +245,7 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                             for i in range(columns):
                                 copied[s * u8({width}) + i] = b0[(start + s) * b_row + (j + i) * b_column]
                         right, right_row = copied, u8({width})
-{_tiles(cut, lanes, "left, a_at, a_column, right, right_row", at, 20)}
+{_tiles(cut, lanes, "left, starts_a, a_column, right, right_row", 20)}
                     j += u8({width})
                 first = last
             start += depth
@@ -310,6 +280,7 @@ def outer_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                 while first < m:
                     last = min(first + u8({ROW_BLOCK}), m)
                     rows = last - first
+{_begins(at, 20)}
                     for s in range(depth):
                         row = u8(a_rows[start + s]) * a_row + first
                         for i in range(rows):
@@ -317,7 +288,7 @@ def outer_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                     j, panel = start_column, right
                     while j < stop_column:
                         columns = min(u8({width}), stop_column - j)
-{_tiles(cut, lanes, f"left, a_at, rows, panel, u8({width})", at, 24)}
+{_tiles(cut, lanes, f"left, starts_a, rows, panel, u8({width})", 24)}
                         j += u8({width})
                         panel = moved(panel, depth * u8({width}))
                     first = last
@@ -326,50 +297,58 @@ def outer_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
 """
 
 
-def _rows_of_dots(cut: Blocks, columns: int, at: tuple[str, str]) -> str:
+def _rows_of_dots(cut: Blocks, columns: int) -> str:
     """Return the lines that compute some columns of all rows of a block."""
-    factors = "moved(a0, start), a_at, moved(b0, j * b_column + start), b_column"
-    call = f"dots_{{}}_{columns}({factors}, moved(c0, j), c_at, depth, start + more)"
-    return _rows(cut.dot_rows, call, at, 20)
+    factors = "moved(a0, start), starts_a, moved(b0, j * b_column + start), b_column"
+    call = f"dots_{{}}_{columns}({factors}, moved(c0, j), starts_c, depth, start + more)"
+    return _rows(cut.dot_rows, call, 20)
 
 
-def _tiles(cut: Blocks, lanes: int, factors: str, at: tuple[str, str], indent: int) -> str:
+def _tiles(cut: Blocks, lanes: int, factors: str, indent: int) -> str:
     """Return the lines that compute a tile's width of all rows of a block."""
     lines = []
     for vectors in range(cut.vectors, 0, -1):
         done = f"u8({(vectors - 1) * lanes})"
         lines.append(f"{' ' * indent}{'if' if vectors == cut.vectors else 'elif'} columns > {done}:")
-        call = f"tile_{{}}_{vectors}({factors}, moved(c0, j), c_at, depth, columns - {done}, start + more)"
-        lines.append(_rows(cut.rows, call, at, indent + 4))
+        call = (
+            f"tile_{{}}_{vectors}({factors}, moved(c0, j), starts_c, depth, columns - {done}, start + more)"
+        )
+        lines.append(_rows(cut.rows, call, indent + 4))
     return "\n".join(lines)
 
 
-def _few_rows(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+def _few_rows(cut: Blocks, lanes: int) -> str:
     """Return the lines that compute all columns of few rows that fill wide tiles; j is the first one left."""
-    factors = "moved(a0, start * a_column), a_at, a_column, moved(b0, start * b_row + j), b_row"
+    factors = "moved(a0, start * a_column), starts_a, a_column, moved(b0, start * b_row + j), b_row"
     lines = []
     for rows, vectors in enumerate(cut.few, 1):
         width = f"u8({vectors * lanes})"
-        call = f"tile_{rows}_{vectors}({factors}, moved(c0, j), c_at, depth, u8({lanes}), start + more)"
+        call = f"tile_{rows}_{vectors}({factors}, moved(c0, j), starts_c, depth, u8({lanes}), start + more)"
         lines += [
             f"{'if' if rows == 1 else 'elif'} last - first == u8({rows}) and not packs:",
             "    i = first",
             f"    while j + {width} <= n:",
-            *(f"    {line}" for line in _call(rows, call, at)),
+            *(f"    {line}" for line in _call(rows, call)),
             f"        j += {width}",
         ]
     return "\n".join(" " * 16 + line for line in lines)
 
 
-def _rows(rows: int, call: str, at: tuple[str, str], indent: int) -> str:
+def _rows(rows: int, call: str, indent: int) -> str:
     """Return the lines that make `call` for as many rows at once as there are, up to `rows`."""
-    lines = ["i = first", f"while i + u8({rows}) <= last:", *_call(rows, call, at), f"    i += u8({rows})"]
+    lines = ["i = first", f"while i + u8({rows}) <= last:", *_call(rows, call), f"    i += u8({rows})"]
     for count in range(1, rows):
-        lines += [f"{'if' if count == 1 else 'elif'} last - i == u8({count}):", *_call(count, call, at)]
+        lines += [f"{'if' if count == 1 else 'elif'} last - i == u8({count}):", *_call(count, call)]
     return "\n".join(" " * indent + line for line in lines)
 
 
-def _call(rows: int, call: str, at: tuple[str, str]) -> list[str]:
-    """Return the lines that say where so many rows from row i on begin, and make the call."""
-    told = f"a_at[r], c_at[r] = {at[0]}, {at[1]}"
-    return [f"    for r in range(u8({rows})):", f"        {told}", f"    {call.format(rows)}"]
+def _begins(at: tuple[str, str], indent: int) -> str:
+    """Return the lines that say where the rows of a block begin."""
+    lines = ["for r in range(last - first):", f"    a_at[r], c_at[r] = {at[0]}, {at[1]}"]
+    return "\n".join(" " * indent + line for line in lines)
+
+
+def _call(rows: int, call: str) -> list[str]:
+    """Return the lines that make a call for so many rows from row i on."""
+    starts = "starts_a, starts_c = moved(a_at, i - first), moved(c_at, i - first)"
+    return [f"    {starts}", f"    {call.format(rows)}"]

@@ -85,29 +85,14 @@ def sum_of_rows(
     rows = {f"row{i}": row.format(e=f"(e + u8({i}))") for i in (1, 2, 3)}
     rows |= {"row": row.format(e="e"), "rowi": row.format(e="(e + i)")}
     rows["row_last"] = row.format(e=f"(e + u8({FEW - 1}))")
-    words = {
-        "k": kind,
-        "columns": COLUMNS,
-        "few": FEW,
-        "less": FEW - 1,
-        "outer": outer,
-        "step": step,
-        "plus": plus,
-        "p": "{p}",
-        "q": "{q}",
-        **rows,
-    }
+    apart = {"p": "u8(1)", "q": "u8(1)"} if dense else {"p": "p", "q": "q"}
+    sizes = {"columns": COLUMNS, "few": FEW, "less": FEW - 1}
+    words = {"k": kind, "outer": outer, "step": step, "plus": plus, **sizes, **apart, **rows}
     plain = _PLAIN.format(**words)
     if not kind.startswith("f"):
-        lines = plain
-    else:
-        long = indent(_LONG.format(**words), "    ")
-        few = f"if (last - first) * {outer} <= u8({FEW}):\n"
-        lines = f"{few}{indent(plain, '    ')}else:\n{long}"
-    side_by_side, apart = (lines.replace("{p}", p).replace("{q}", q) for p, q in (("u8(1)",) * 2, ("p", "q")))
-    if dense:
-        return side_by_side
-    return f"if (p == u8(1)) & (q == u8(1)):\n{indent(side_by_side, '    ')}else:\n{indent(apart, '    ')}"
+        return plain
+    few = f"if (last - first) * {outer} <= u8({FEW}):\n"
+    return f"{few}{indent(plain, '    ')}else:\n{indent(_LONG.format(**words), '    ')}"
 
 
 KEPT = 2  # axes of the sums, besides the columns

@@ -2,7 +2,8 @@
 
 A *tile* is a block of the result that is kept in registers while the inner dimension runs: some rows by
 some vectors of columns. *Dots* are a block of inner products, whose vectors run along the inner dimension.
-Where a block's rows lie is told one by one, so they need not be neighbours.
+Where a block's rows lie is told one by one, so they need not be neighbours. They are functions of one
+module, compiled once for an element type; texts call them by name.
 
 Importing this needs llvmlite. Sums are added in an order that depends on shapes alone.
 
@@ -14,13 +15,91 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import binding, ir
 
 from foldbatch.engines.llvm.numbers import I32, I64, TYPES, Instruction, Typed
 
 BITS = {"f4": 32, "f8": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How a product is cut for a processor.
+
+    Attributes:
+        bits: of a vector register.
+        rows, vectors: of a tile; with what they are made of, they fill the registers.
+        few: vectors of a tile of 1, 2, ... rows: the wider it is, the longer the second factor is read in
+            one stretch, which decides where so little is computed.
+        dot_rows, dot_columns: of a tile of dots.
+    """
+
+    bits: int
+    rows: int
+    vectors: int
+    few: tuple[int, ...]
+    dot_rows: int
+    dot_columns: int
+
+
+WIDE = Blocks(512, 8, 3, (12, 8, 6, 5), 4, 6)  # 32 registers
+NARROW = Blocks(256, 4, 3, (6, 4), 3, 3)  # 16 registers
+
+
+@cache
+def blocks() -> Blocks | None:
+    """Return how to cut products for this processor; None where that has not been tried."""
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f") and features.get("avx512vl"):
+        return WIDE
+    return NARROW if features.get("avx2") and features.get("fma") else None
+
+
+def functions(kind: str, cut: Blocks) -> dict[str, Any]:
+    """Return what calls tiles and dots of an element type, by name; `library` has them."""
+    return {name: _called(f"{kind}_{cut.bits}_{name}") for name in _written(kind, cut)}
+
+
+def library(name: str, kind: str, cut: Blocks) -> str:
+    """Return LLVM's text of a module of all tiles and dots; its function `name` does nothing."""
+    module, nothing = ir.Module(name), ir.VoidType()
+    ir.IRBuilder(ir.Function(module, ir.FunctionType(nothing, []), name).append_basic_block()).ret_void()
+    words = {"*": TYPES[kind].as_pointer(), "^": I64.as_pointer(), "i": I64}
+    for each, (arguments, write) in _written(kind, cut).items():
+        types = [words[letter] for letter in arguments]
+        function = ir.Function(module, ir.FunctionType(nothing, types), f"{kind}_{cut.bits}_{each}")
+        for argument in function.args:
+            if argument.type.is_pointer:
+                argument.add_attribute("noalias")
+        builder = ir.IRBuilder(function.append_basic_block())
+        write.write(builder, *(Typed("", argument) for argument in function.args))
+        builder.ret_void()
+    return str(module)
+
+
+def _written(kind: str, cut: Blocks) -> dict[str, tuple[str, Instruction]]:
+    """Return the tiles and dots by name: their numbers and pointers (of elements, whole), and the writer."""
+    sizes = [(i, v) for i in range(1, cut.rows + 1) for v in range(1, cut.vectors + 1)]
+    sizes += [(i, v) for i, v in enumerate(cut.few, 1) if v > cut.vectors]
+    pairs = [(i, j) for i in range(1, cut.dot_rows + 1) for j in (1, cut.dot_columns)]
+    tiles = {f"tile_{i}_{v}": ("*^i*i*^iii", tile(kind, cut.bits, i, v)) for i, v in sizes}
+    return tiles | {f"dots_{i}_{j}": ("*^*i*^ii", dots(kind, cut.bits, i, j)) for i, j in pairs}
+
+
+def _called(name: str) -> Instruction:
+    """Return what calls a function of another module, which must be in memory before."""
+
+    def write(builder: Any, *arguments: Typed) -> None:
+        types = [argument.at.type for argument in arguments]
+        known = builder.module.globals.get(name)
+        function = known or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), types), name)
+        builder.call(function, [argument.at for argument in arguments])
+
+    return Instruction(write)
 
 
 class _VectorWriter:

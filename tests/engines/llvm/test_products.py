@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engines.llvm.walking import run_native
+from tests.engines.llvm.walking import call_native
 
 pytestmark = [
     pytest.mark.llvm,
@@ -39,16 +39,15 @@ def product_of(kind: str):
 
 def native_product(kind: str, cut=None):
     """Return the product that instructions call, as a function of arrays; of no cut it is this processor's."""
-    from foldbatch.engines.llvm import products  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.engines.llvm import products, tiles  # noqa: PLC0415 - it needs llvmlite
 
-    cut = products.blocks() if cut is None else cut
-    more = {"more": products.functions_of(kind, cut), "source": products.source()} if cut else {}
-    text = products.native_text(kind, cut or None)
+    cut = tiles.blocks() if cut is None else cut
+    function = products.compiled(products.native_text, kind, cut or None)
 
     def product(a, b, c) -> None:
         strides = [stride // a.itemsize for array in (a, b) for stride in array.strides]
         statics = [1, 1, a.shape[1], b.shape[1], 2, *strides, c.strides[0] // a.itemsize, 0, 0, 0, 0]
-        run_native(text, len(a), [a, b, c], statics, **more)
+        call_native(function, len(a), [a, b, c], statics)
 
     return product
 

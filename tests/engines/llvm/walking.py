@@ -29,11 +29,15 @@ def run_table(table: LaunchTable, routine: Routine, buffers: Sequence[Array]) ->
     Walker([encode(routine)]).run(table, addresses)
 
 
-def run_native(text: str, rows: int, places: Sequence[Array], statics: Sequence[int], **more: Any) -> None:
+def run_native(text: str, rows: int, places: Sequence[Array], statics: Sequence[int]) -> None:
     """Call a text's function on arrays that lie in memory anyhow."""
     from foldbatch.engines.llvm.compiling import native  # noqa: PLC0415 - it needs llvmlite
 
-    function = native(text, **more)
+    call_native(native(text), rows, places, statics)
+
+
+def call_native(function: Any, rows: int, places: Sequence[Array], statics: Sequence[int]) -> None:
+    """Call a compiled function likewise."""
     told = np.array([rows, *(place.__array_interface__["data"][0] for place in places)], np.int64)
     numbers = np.array([*statics, 0], np.int64)
     CALLED(function.address)(told.ctypes.data, numbers.ctypes.data)
