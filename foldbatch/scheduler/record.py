@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -86,25 +85,29 @@ class Together:
         self.batched: Batched | None = batched  # until the examples have arrays of their own
         self.form = form
         self._packed: tuple[Ints, list[int]] | None = None
+        self._apart: Any = None  # the feeds and labels of all examples, before `batched` goes
 
     def traces(self) -> list[Trace]:
         """Return the traces of all examples."""
         batched = self.batched
         assert batched is not None, "traces are asked for once, at the beginning"
-        loose, labels = _loose(batched, self.form), _labels(batched)
         results, counts = batched.record.results, batched.record.counts.tolist()
-        return [
-            late_trace(
-                self.form, (self, e), partial(self.packed, e), counts[e], loose[e], labels[e], results[e]
-            )
-            for e in range(len(results))
-        ]
+        return [late_trace(self.form, (self, e), counts[e], results[e]) for e in range(len(results))]
+
+    def apart(self, example: int) -> tuple[list[list[NDArray[Any]]], tuple[tuple[list[Any], ...], ...]]:
+        """Return an example's feeds that are not packed, and its labels; those of all are made at once."""
+        apart, batched = self._apart, self.batched
+        if apart is None and batched is not None:
+            apart = self._apart = _loose(batched, self.form), _labels(batched)
+        loose, labels = apart or self._apart  # another thread may be a step ahead
+        return loose[example], labels[example]
 
     def packed(self, example: int) -> Ints:
         """Return the packed integers of an example; those of all examples are made at once."""
         if self._packed is None:
             batched = self.batched
             if batched is not None:  # else another thread is a step ahead
+                self.apart(example)
                 self._packed = _by_example(batched, self.form)
             self.batched = None
         assert self._packed is not None

@@ -137,8 +137,6 @@ class Trace:
     loose: Sequence[Sequence[NDArray[Any]]] = field(default=(), init=False, repr=False, compare=False)
     # the `foldbatch.scheduler.record.Together` that the example was noted in, and its number there
     origin: tuple[Any, int] | None = field(default=None, init=False, repr=False, compare=False)
-    # makes `packed`, where that is made when it is asked for
-    pack: Callable[[], Ints] | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, how many calls there are of it
     counts: Sequence[int] = field(init=False, repr=False, compare=False)
     size: int = field(init=False, repr=False, compare=False)  # number of calls
@@ -150,9 +148,13 @@ class Trace:
     def __getattr__(self, name: str) -> Any:
         if name not in LATE:
             raise AttributeError(f"Trace has no attribute {name}")
-        if name == "packed":
-            assert self.pack is not None
-            _set(self, "packed", self.pack())
+        origin = self.origin if name in OF_ORIGIN else None
+        if origin is not None and name == "packed":
+            _set(self, "packed", origin[0].packed(origin[1]))
+        elif origin is not None:
+            loose, labels = origin[0].apart(origin[1])
+            _set(self, "loose", loose)
+            _set(self, "labels", labels)
         else:
             assert self.form is not None, "a trace has its arrays or is packed"
             assert self.packed is not None, "a trace has its arrays or is packed"
@@ -243,30 +245,20 @@ def unpack(
     return trace
 
 
-def late_trace(
-    form: Form,
-    origin: tuple[Any, int],
-    pack: Callable[[], Ints],
-    counts: Sequence[int],
-    loose: Sequence[Sequence[NDArray[Any]]],
-    labels: tuple[tuple[list[Any], ...], ...],
-    result: Any,
-) -> Trace:
-    """Return a trace that is packed when its integers are asked for; arguments are attributes of `Trace`."""
+def late_trace(form: Form, origin: tuple[Any, int], counts: Sequence[int], result: Any) -> Trace:
+    """Return a trace whose data are asked of its origin; arguments are attributes of `Trace`."""
     trace = Trace.__new__(Trace)
     _set(trace, "form", form)
     _set(trace, "origin", origin)
-    _set(trace, "pack", pack)
     _set(trace, "counts", counts)
     _set(trace, "size", sum(counts))
-    _set(trace, "loose", loose)
-    _set(trace, "labels", labels)
     _set(trace, "result", result)
     return trace
 
 
 _set = object.__setattr__  # how this module writes to a trace
-LATE = frozenset(("calls", "elements", "levels", "feeds", "values", "counts", "size", "packed"))
+OF_ORIGIN = frozenset(("packed", "loose", "labels"))
+LATE = OF_ORIGIN | {"calls", "elements", "levels", "feeds", "values", "counts", "size"}
 
 
 def _unpack(trace: Trace, form: Form, packed: Ints) -> None:

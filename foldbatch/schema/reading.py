@@ -5,11 +5,12 @@ They are functions of a module, so that a block made of them can be kept as plai
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 from zlib import crc32
 
-from foldbatch.schema.kinds import bounded
+from foldbatch.schema.kinds import LARGEST, bounded
 from foldbatch.trees.vocabulary import Vocabulary
 
 FARTHEST = 10.0  # deviations from the mean; farther numbers are read as this far
@@ -32,10 +33,15 @@ def as_number(value: Any, mean: float, deviation: float) -> list[float] | None:
     >>> as_number(7, 3.0, 2.0), as_number(-1e9, 3.0, 2.0), as_number("7", 3.0, 2.0)
     ([2.0], [-10.0], None)
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    number = bounded(value)
-    return [max(-FARTHEST, min(FARTHEST, (number - mean) / deviation))] if isfinite(number) else None
+    kind = type(value)
+    if (kind is not float and kind is not int) or not -LARGEST < value < LARGEST:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        value = bounded(value)
+        if not isfinite(value):
+            return None
+    far = (value - mean) / deviation
+    return [far if -FARTHEST < far < FARTHEST else max(-FARTHEST, min(FARTHEST, far))]
 
 
 def as_category(value: Any, vocabulary: Vocabulary) -> int | None:
@@ -70,12 +76,19 @@ def as_list(value: Any) -> list[Any] | None:
 
 
 def as_fields(value: Any, names: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return the fields of these names; those that a dict lacks are None, and others are left out.
+    """Return a dict that has fields of these names: itself, or one in which what it lacks is None.
 
     >>> as_fields({"a": 1, "c": 2}, ("a", "b")), as_fields([], ("a",))
     ({'a': 1, 'b': None}, None)
     """
+    if type(value) is dict and value.keys() >= _set_of(names):
+        return value
     return {name: value.get(name) for name in names} if isinstance(value, dict) else None
+
+
+@lru_cache(1024)
+def _set_of(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(names)
 
 
 def as_pairs(value: Any) -> list[tuple[Any, Any]] | None:
