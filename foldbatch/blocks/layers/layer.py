@@ -183,7 +183,10 @@ def pair(layer: AnyLayer, xs: tuple[Any, ...], expected: str) -> tuple[Any, Any]
     """Return the two values of a layer's input, refusing any other number of them."""
     if len(xs) != 2:
         found = describe(xs if len(xs) > 1 else xs[0]) if xs else "()"
-        raise GraphError(repr(layer), f"a pair {expected}", found, "put it behind a Record or AllOf of two")
+        fix = "put it behind a Record or AllOf of two"
+        if len(xs) == 1 and isinstance(xs[0], tuple) and len(xs[0]) == 2:
+            found, fix = f"one argument {found}", "give it two arguments"
+        raise GraphError(repr(layer), f"a pair {expected}", found, fix)
     return xs[0], xs[1]
 
 
