@@ -11,9 +11,10 @@ known (see `inference`), so that ``a >> b`` complains at once where the two do n
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from foldbatch.blocks.inference import UnknownTypeError, pattern, renewed, speci
 from foldbatch.blocks.settings import settings_of
 from foldbatch.blocks.values import Value, type_of
 from foldbatch.blocks.writer import enough, shown
-from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, lines_outside
+from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError, GraphError, lines_outside
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.types import BackendName, Type, describe_value
 
@@ -38,8 +39,30 @@ else:  # defaults are for checkers: `Block` alone is a block of any kinds
 Next = TypeVar("Next")
 BlockLike: TypeAlias = "Mapping[Any, Any] | list[Any] | tuple[Any, ...] | Array | np.generic | Parameter"
 
-# Methods of a block that `composition` implements, which wires blocks; it enters its functions here.
-RUNNERS: dict[str, Callable[..., Any]] = {}
+
+class Scope(Protocol):
+    """Where blocks are wired; see `foldbatch.blocks.composition`."""
+
+    def add(self, block: Any, sources: tuple[Any, ...]) -> Any:
+        """Use a block, which reads sources; return its result as a wire."""
+
+    def wire_of(self, source: Any) -> Any:
+        """Return the wire that stands for a block in this scope."""
+
+
+class _Open(threading.local):
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
+
+
+opened = _Open()  # the scopes that are open, the innermost last
+
+
+def _innermost(block: AnyBlock, what: str) -> Scope:
+    if not opened.scopes:
+        fix = "write `with composition.scope():` around it"
+        raise BlockUseError(f"{shown(block)}{what}", "to be inside a composition's scope", "none open", fix)
+    return opened.scopes[-1]
 
 
 class Block(Generic[In_contra, Out_co]):
@@ -97,10 +120,10 @@ class Block(Generic[In_contra, Out_co]):
         Raises:
             BlockUseError: outside of a scope.
         """
-        return RUNNERS["reads"](self, sources)
+        return _innermost(self, ".reads").add(self, sources)
 
     def __getitem__(self, key: Any) -> Any:
-        return RUNNERS["item"](self, key)
+        return _innermost(self, f"[{key!r}]").wire_of(self)[key]
 
     __iter__ = None  # Python would count items from 0 for ever
 

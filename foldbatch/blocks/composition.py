@@ -8,12 +8,11 @@ composition is built.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from foldbatch.blocks.block import RUNNERS, AnyBlock, Block, as_block, build, check
+from foldbatch.blocks.block import AnyBlock, Block, as_block, build, check, opened
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.items import GetItem
 from foldbatch.blocks.records import Record
@@ -21,14 +20,6 @@ from foldbatch.blocks.values import Value, type_of
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError
 from foldbatch.types import OBJECT, VOID, Type, describe_value, is_void
-
-
-class _Open(threading.local):
-    def __init__(self) -> None:
-        self.scopes: list[Composition] = []
-
-
-_open = _Open()
 
 
 class Wire:
@@ -146,11 +137,11 @@ class Composition(Block[Any, Any]):
     def scope(self) -> Iterator[Composition]:
         """Wire blocks; scopes of other compositions may be opened inside."""
         self.__dict__.pop("_inferred", None)
-        _open.scopes.append(self)
+        opened.scopes.append(self)
         try:
             yield self
         finally:
-            _open.scopes.pop()
+            opened.scopes.pop()
         if self._output.wire is not None:
             check(self)
 
@@ -196,10 +187,10 @@ class Composition(Block[Any, Any]):
 
     # -- putting wires in order
 
-    def _resolved(self, source: Any) -> Any:
+    def wire_of(self, source: Any) -> Any:
         """Return the wires of a source: of a block, the one that stands for it in this scope."""
         if isinstance(source, tuple):
-            return tuple(map(self._resolved, source))
+            return tuple(map(self.wire_of, source))
         if isinstance(source, Wire):
             return source
         uses = [wire for wire in self._wires if wire.block is source]
@@ -235,7 +226,7 @@ class Composition(Block[Any, Any]):
         return list(placed)
 
     def _before(self, wire: Wire) -> Iterator[Wire]:
-        return _flat(tuple(map(self._resolved, wire.sources)))
+        return _flat(tuple(map(self.wire_of, wire.sources)))
 
     def build(self, builder: Builder, value: Value) -> Value:
         output = self._output.wire
@@ -247,7 +238,7 @@ class Composition(Block[Any, Any]):
         for wire in self._order():
             if wire in results:
                 continue
-            sources = tuple(map(self._resolved, wire.sources))
+            sources = tuple(map(self.wire_of, wire.sources))
             read.update(_flat(sources))
             values = tuple(_value(source, results) for source in sources)
             argument = values[0] if len(values) == 1 else values or None
@@ -321,24 +312,3 @@ def _value(source: Any, results: dict[Wire, Value]) -> Value:
     if isinstance(source, tuple):
         return tuple(_value(part, results) for part in source)
     return results[source]
-
-
-def _scope(block: AnyBlock, what: str) -> Composition:
-    if not _open.scopes:
-        fix = "write `with composition.scope():` around it"
-        raise BlockUseError(f"{shown(block)}{what}", "to be inside a composition's scope", "none open", fix)
-    return _open.scopes[-1]
-
-
-def _reads(block: AnyBlock, sources: tuple[Any, ...]) -> Wire:
-    return _scope(block, ".reads").add(block, sources)
-
-
-def _item(block: AnyBlock, key: Any) -> Wire:
-    home = _scope(block, f"[{key!r}]")
-    wire: Wire = home._resolved(block)
-    return wire[key]
-
-
-RUNNERS["reads"] = _reads
-RUNNERS["item"] = _item
