@@ -95,9 +95,7 @@ def _check_shapes(results: Iterable[Results], shape: tuple[int, ...]) -> None:
     for one in (one for result in results for one in result):
         if not isinstance(one, np.ndarray | np.generic) or one.shape != shape:
             expected, fix = f"a result of shape {shape} of each example", "name a class for each score"
-            raise ModelError(
-                "predict", f"a result of shape {shape} of each example", describe_value(one), fix
-            )
+            raise ModelError("predict", expected, describe_value(one), fix)
 
 
 def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
