@@ -17,7 +17,6 @@ All have two axes; columns of ``c`` are neighbours in memory. Importing this nee
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import sys
 from collections.abc import Callable
@@ -26,15 +25,12 @@ from functools import cache, partial
 from textwrap import indent
 from typing import Any
 
-import numpy as np
 from llvmlite import binding
 
 from foldbatch.engines.launch import FIRST, STORES
 from foldbatch.engines.llvm import tiles
-from foldbatch.engines.llvm.compiling import native
 from foldbatch.engines.llvm.tiles import BITS, dots, fetch, tile
 from foldbatch.engines.llvm.vector_functions import stack
-from foldbatch.params.parameters import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +109,6 @@ def functions_of(kind: str, cut: Blocks) -> Callable[[], dict[str, Any]]:
 def source() -> str:
     """Return the text of what products are made of."""
     return inspect.getsource(tiles) + inspect.getsource(sys.modules[__name__])
-
-
-@cache
-def by_arrays(kind: str) -> Callable[..., None] | None:
-    """Return ``product(a, b, c)`` for Python to call with arrays; None for processors that are not known."""
-    cut = blocks()
-    if cut is None:
-        return None
-    function = native(native_text(kind, cut), functions_of(kind, cut), source())
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(function.address)
-
-    def product(a: Array, b: Array, c: Array) -> None:
-        strides = [step // x.itemsize for x in (a, b, c) for step in x.strides][:5]
-        numbers = np.array([1, *(x.ctypes.data for x in (a, b, c))], np.int64)
-        told = np.array([1, *a.shape, b.shape[1], 1, *strides, 0, 0, 0, 0], np.int64)
-        run(numbers.ctypes.data, told.ctypes.data)
-
-    return product
 
 
 def rows_text(kind: str, cut: Blocks) -> str:
