@@ -108,6 +108,18 @@ def compiled_product(dtype: str) -> Callable[..., object] | None:
     """Return the product that compiled kernels call, of ``float32`` or ``float64``; None if NumPy's."""
     if choose_engine("auto") != "llvm":
         return None
-    from foldbatch.engines.llvm.products import by_arrays  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.engines.llvm import products, tiles  # noqa: PLC0415 - they need llvmlite
 
-    return by_arrays("f4" if dtype == "float32" else "f8")
+    kind, cut = "f4" if dtype == "float32" else "f8", tiles.blocks()
+    if cut is None:  # a processor that is not known
+        return None
+    function = products.compiled(products.native_text, kind, cut)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(function.address)
+
+    def product(a: Array, b: Array, c: Array) -> None:
+        strides = [step // x.itemsize for x in (a, b, c) for step in x.strides][:5]
+        numbers = np.array([1, *(x.ctypes.data for x in (a, b, c))], np.int64)
+        told = np.array([1, *a.shape, b.shape[1], 1, *strides, 0, 0, 0, 0], np.int64)
+        run(numbers.ctypes.data, told.ctypes.data)
+
+    return product

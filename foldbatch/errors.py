@@ -7,13 +7,19 @@ Python user would catch. A breach of the package's own invariants is an ``assert
 one of these.
 """
 
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from traceback import walk_tb
+from traceback import format_exception, walk_tb
+from types import CodeType, TracebackType
 
 PACKAGE = str(Path(__file__).parent)
+OURS = PACKAGE, "<foldbatch"  # the package's files, and code that it wrote
+PYTHONS = str(Path(os.__file__).parent)  # Python's own library, which the package calls
+INSTALLED = f"{os.sep}site-packages{os.sep}"  # other packages
 SHOWN = 5  # names of a list that a message shows
 
 
@@ -31,6 +37,11 @@ class FoldbatchError(Exception):
         self.expected = expected
         self.found = found
         self.fix = fix
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that a notebook shows."""
+        with own_frames(self):
+            return "".join(format_exception(self)).splitlines()
 
     def __str__(self) -> str:
         text = f"{self.where}: expected {self.expected}, found {self.found}"
@@ -180,10 +191,19 @@ def counted(number: int, noun: str) -> str:
 
 
 def lines_outside(error: BaseException) -> list[str]:
-    """Return the last line outside of the package that an error came through, as a traceback shows it."""
+    """Return the last line outside of the package that an error came through, as a note of an error."""
     frames = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]  # reads no source
-    outside = [(code, line) for code, line in frames if not code.co_filename.startswith(PACKAGE)]
-    return [f"foldbatch: at {code.co_filename}:{line}, in {code.co_name}" for code, line in outside[-1:]]
+    return [_noted(code, line) for code, line in frames if not code.co_filename.startswith(PACKAGE)][-1:]
+
+
+def _noted(code: CodeType, line: int) -> str:
+    return f"foldbatch: at {code.co_filename}:{line}, in {code.co_name}"
+
+
+def line_of_caller() -> str:
+    """Return the line outside of the package that called, as a note of an error."""
+    frame = sys._getframe(frames_inside() - 1)
+    return _noted(frame.f_code, frame.f_lineno)
 
 
 def frames_inside() -> int:
@@ -192,3 +212,53 @@ def frames_inside() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         level, frame = level + 1, frame.f_back
     return level
+
+
+@contextmanager
+def own_frames(error: BaseException) -> Iterator[None]:
+    """Leave out of a traceback the frames of the package, and of what it called, while it is shown.
+
+    That holds for errors that the user can mend: the package's own, files that are not there, and what
+    a function of the user raised. Others are faults of the package, which its frames explain. So does
+    ``FOLDBATCH_TRACEBACK=full`` in the environment.
+    """
+    whole: list[tuple[BaseException, TracebackType | None]] = []
+    link: BaseException | None = error
+    while link is not None and os.environ.get("FOLDBATCH_TRACEBACK") != "full":
+        whole.append((link, link.__traceback__))
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    for one, traceback in whole:
+        one.__traceback__ = _outside(one, traceback)
+    try:
+        yield
+    finally:
+        for one, traceback in whole:
+            one.__traceback__ = traceback
+
+
+def _outside(error: BaseException, traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without frames of the package, if the error is one that the user can mend."""
+    kept: list[TracebackType] = []
+    entered, name, part = False, "", traceback
+    while part is not None:
+        name = part.tb_frame.f_code.co_filename
+        entered = entered or name.startswith(OURS)
+        called = name.startswith(PYTHONS) and INSTALLED not in name
+        if not (entered and (called or name.startswith(OURS))):
+            kept.append(part)
+        part = part.tb_next
+    users = kept and kept[-1].tb_next is None and INSTALLED not in name
+    if not (kept and (users or isinstance(error, FoldbatchError | OSError))):
+        return traceback
+    shown = None
+    for part in reversed(kept):
+        shown = TracebackType(shown, part.tb_frame, part.tb_lasti, part.tb_lineno)
+    return shown
+
+
+def _show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    with own_frames(error):
+        _former_hook(kind, error, error.__traceback__)
+
+
+_former_hook, sys.excepthook = sys.excepthook, _show  # where nobody catches an error

@@ -10,6 +10,7 @@ import builtins
 import inspect
 import pickle
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,3 +123,62 @@ def test_every_misuse_says_where_what_was_expected_what_was_found_and_what_to_do
         assert error.fix or isinstance(error, errors.UnknownNameError | errors.BlockTypeError), expression
     golden(MISUSES.name, "\n".join(lines) + "\n")
     assert len({expression for _, _, expression in ENTRIES}) == len(ENTRIES)
+
+
+class Adds(fb.Module):
+    """A walk that reads a field."""
+
+    def __init__(self) -> None:
+        self.layer = fb.Linear(2, name="layer")
+
+    def __call__(self, example: Any) -> Any:
+        return self.layer(fb.tensor(example["x"]))
+
+
+def joined() -> None:
+    home = fb.Composition("home")
+    with home.scope():
+        first = fb.GetItem(0).reads(home.input)
+        second = fb.Linear(3).reads(first)  # an object is no tensor
+        home.output.reads(second)
+    fb.compile(home)
+
+
+PAIRS = fb.Record({"x": fb.Vector(2), "y": fb.Scalar()}) >> fb.Concat() >> fb.Function(ops.sum) >> fb.Loss()
+BAD = [{"x": [1.0, 2.0], "y": 1.0}, {"y": 1.0}]
+UNCAUGHT = {
+    "run": lambda: fb.compile(PAIRS).run(BAD, losses=True),
+    "fit": lambda: fb.train.Trainer(fb.compile(PAIRS), fb.Adam(), batch_size=2).fit(BAD, epochs=1),
+    "walk": lambda: fb.compile(Adds()).run(BAD),
+    "function": lambda: fb.compile(fb.InputTransform(lambda x: x["z"]) >> fb.Scalar()).run(BAD),
+    "joint": joined,
+    "constructor": lambda: fb.Linear("x"),
+    "load": lambda: fb.load("nowhere.safetensors"),
+}
+
+
+@pytest.mark.parametrize("made", UNCAUGHT)
+def test_what_nobody_catches_shows_the_users_lines_alone(
+    made: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the errors that it came of. The traceback itself stays whole, and a variable shows it."""
+    with pytest.raises(Exception, match=".") as caught:
+        UNCAUGHT[made]()
+    error, whole = caught.value, caught.value.__traceback__
+    for full in (False, True):
+        monkeypatch.setenv("FOLDBATCH_TRACEBACK", "full" if full else "")
+        sys.excepthook(type(error), error, whole)
+        text = capsys.readouterr().err
+        assert __file__ in text and (errors.PACKAGE in text) == full, text
+        assert error.__traceback__ is whole
+    if made == "joint":
+        assert f"{__file__}:{joined.__code__.co_firstlineno + 4}, in joined" in text
+
+
+def test_a_fault_of_the_package_shows_its_frames(capsys: pytest.CaptureFixture[str]) -> None:
+    scope: dict[str, Any] = {}
+    exec(compile("def faulty(): raise RuntimeError('a fault')", f"{errors.PACKAGE}/faulty.py", "exec"), scope)
+    with pytest.raises(RuntimeError) as caught:
+        scope["faulty"]()
+    sys.excepthook(RuntimeError, caught.value, caught.value.__traceback__)
+    assert "faulty.py" in capsys.readouterr().err

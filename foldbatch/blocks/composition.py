@@ -18,7 +18,7 @@ from foldbatch.blocks.items import GetItem
 from foldbatch.blocks.records import Record
 from foldbatch.blocks.values import Value, type_of
 from foldbatch.blocks.writer import shown
-from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError
+from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError, FoldbatchError, line_of_caller
 from foldbatch.types import OBJECT, VOID, Type, describe_value, is_void
 
 
@@ -41,6 +41,7 @@ class Wire:
         self.block = block
         self.sources = sources
         self.selects = selects  # an item that nobody reads is nothing forgotten
+        self.line = line_of_caller()
 
     def __getitem__(self, key: Any) -> Wire:
         block: AnyBlock | None = self.block
@@ -247,7 +248,11 @@ class Composition(Block[Any, Any]):
                 continue
             assert wire.block is not None
             with builder.at(f".{self.name}"):
-                results[wire] = build(wire.block, builder, argument)
+                try:
+                    results[wire] = build(wire.block, builder, argument)
+                except FoldbatchError as error:
+                    error.add_note(wire.line)
+                    raise
         for wire in self._wires:
             if not wire.selects and wire not in read and not is_void(type_of(results[wire])):
                 fix = "read it, or leave it out"

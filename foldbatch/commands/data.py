@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +26,7 @@ from foldbatch.errors import (
 from foldbatch.recipes.data import without
 from foldbatch.schema import infer
 from foldbatch.system.output import output_file, write_whole
-from foldbatch.trees import Tree, read_jsonlines, tree_statistics
+from foldbatch.trees import Tree, read_jsonlines, tree_statistics, write_json
 from foldbatch.trees.formats import FORMATS, format_of
 
 PARTS = ("train", "dev", "test")
@@ -67,12 +68,13 @@ def _check(options: Namespace) -> int:
     status = 0
     for path in options.files:
         try:
-            count = sum(1 for _ in _trees(path, options.format))
+            name = options.format or format_of(path)
+            count = sum(1 for _ in _read(path, name))
         except (FoldbatchError, OSError) as error:
             print(f"error: {error}", file=sys.stderr)
             status = 1
         else:
-            print(f"{path}: {count} trees")
+            print(f"{path}: {counted(count, 'record' if name in RECORDS else 'tree')}")
     return status
 
 
@@ -127,26 +129,38 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _split(options: Namespace) -> int:
     """Write the examples of a file to train, dev and test, at random; those of a part keep their order."""
-    records = options.format in RECORDS
-    trees: list[Any] = list(read_jsonlines(options.file) if records else _trees(options.file, options.format))
-    ending = ".jsonl"
-    if not records and (options.format or format_of(options.file)) in WRITERS:
-        packed = options.file.suffix == PACKED
-        ending = options.file.with_suffix("").suffix + PACKED if packed else options.file.suffix
+    name = options.format or format_of(options.file)
+    format_, packed = FORMATS[name], PACKED * (options.file.suffix == PACKED)
+    written: Callable[[Any], str] = format_.write or write_json
+    ending = Path(options.file.name.removesuffix(packed)).suffix + packed if format_.write else ".jsonl"
+    examples = list(_read(options.file, name))  # all of it, before anything is written
+    if format_.samples and format_.separator:  # labels that no tree has
+        examples, written = _texts(options.file, format_.separator), str
+        ending = format_.ending + packed
     paths = [options.folder / f"{part}{ending}" for part in PARTS]
     if os.path.realpath(options.file) in map(os.path.realpath, paths):
         raise BlockUseError(str(options.folder), "a folder to write to", "that of FILE, which is a part", FIX)
     if not 0 < sum(options.shares) < np.inf:
         raise BlockUseError("--shares", "shares with a sum above 0", str(sum(options.shares)), "say 80 10 10")
     shares = np.array(options.shares) / sum(options.shares)
-    ends = np.round(np.cumsum(shares) * len(trees)).astype(int)
-    order = np.random.default_rng(options.seed).permutation(len(trees))
+    ends = np.round(np.cumsum(shares) * len(examples)).astype(int)
+    order = np.random.default_rng(options.seed).permutation(len(examples))
     options.folder.mkdir(parents=True, exist_ok=True)
     for path, numbers in zip(paths, np.split(order, ends[:2]), strict=True):
-        writer = _as_line if records else _writer(path, None)
-        _write(path, [trees[number] for number in sorted(numbers)], writer)
-        print(f"{path}: {counted(len(numbers), 'record' if records else 'tree')}")
+        _write(path, [examples[number] for number in sorted(numbers)], written)
+        print(f"{path}: {counted(len(numbers), 'record' if name in RECORDS else 'tree')}")
     return 0
+
+
+def _texts(path: Path, end: str) -> list[str]:
+    """Return what a file has of each example, ended by a line or by an empty one."""
+    with (gzip.open if path.suffix == PACKED else open)(path, "rt", encoding="utf-8-sig") as file:
+        texts = "\n".join(line.rstrip() for line in file).split(end)
+    return [text.strip("\n") + end[1:] for text in texts if re.search("(?m)^[^#\n]", text)]
+
+
+def _read(path: Path, name: str) -> Iterable[Any]:
+    return read_jsonlines(path) if name in RECORDS else READERS[name](path)
 
 
 def _trees(path: Path, format_: str | None) -> Iterable[Tree]:
@@ -183,7 +197,7 @@ def _parser(prog: str) -> ArgumentParser:
     stats = task("stats", "sizes, heights, arities, labels and words of all files together")
     stats.add_argument("files", nargs="+", type=Path, metavar="FILE")
     stats.add_argument("--json", action="store_true", help="print them as JSON")
-    check = task("check", "read files to their end; name the first fault of each, and fail with status 1")
+    check = task("check", "read files to their end; name the first fault of each, and fail", RECORDS)
     check.add_argument("files", nargs="+", type=Path, metavar="FILE")
     convert = task("convert", "write the trees of a file as brackets or as lines of JSON")
     convert.add_argument("file", type=Path, metavar="FILE")

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     what = "to run: examples of its format, or the CONFIG.toml that names the test part"
     parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=what)
     what = "how many examples run together (default 1)"
-    parser.add_argument("--batch", type=count, default=1, metavar="N", help=what)
+    parser.add_argument("--batch-size", type=count, default=1, metavar="N", help=what)
     add(parser, "--backend", "--trust")
     what = "run them three times more and write what ran when: a picture as .svg, else a trace for Perfetto"
     parser.add_argument("--timeline", type=output_file, metavar="FILE", help=what)
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
             raise  # nothing else makes the file
         print(f"no examples to run: {error}")
         return 0
-    examples = examples[: options.batch]
+    examples = examples[: options.batch_size]
     print(program.describe(examples))
     if options.timeline is not None:
         timeline = program.profile(examples)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import msgspec
 
 from foldbatch.commands.options import count, first_speaks
 from foldbatch.communicators import Communicator, find, from_first, share, together
-from foldbatch.errors import BlockUseError
+from foldbatch.errors import BlockUseError, FoldbatchWarning
 from foldbatch.gain.measure import glance
 from foldbatch.program.predicting import predictions
 from foldbatch.recipes.building import metrics_of, structure_of
@@ -64,7 +65,10 @@ def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> No
     first = communicator.rank == 0
     chosen = _folder(options.folder, name, resume=options.resume) if first else None
     folder = from_first(communicator, chosen)
-    dataset = read_dataset(configuration)
+    with warnings.catch_warnings():
+        if options.strict:
+            warnings.simplefilter("error", FoldbatchWarning)
+        dataset = read_dataset(configuration)
     counts = f"{len(dataset.train)} examples to train on, {len(dataset.dev)} dev, {len(dataset.test)} test"
     print(f"{counts}; {len(dataset.classes)} classes" if dataset.classes else counts, flush=True)
     if options.seeds == 1:
@@ -79,7 +83,7 @@ def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> No
     for one in fitted:
         print(f"model: {one.path}")
     _show_some(fitted[0], dataset)
-    if options.gain and (gain := glance(fitted[0].program, dataset.train, configuration.train.batch)):
+    if options.gain and (gain := glance(fitted[0].program, dataset.train, configuration.train.batch_size)):
         print(gain)
 
 
@@ -133,7 +137,8 @@ def _show_some(fitted: Fitted, dataset: Dataset) -> None:
     examples = getattr(dataset, part)
     small = [one for one in examples if 6 <= getattr(structure_of(one), "size", 0) <= 16]
     accuracy = fitted.figures.get(part, {}).get("accuracy")
-    share = "" if accuracy is None else f"; {accuracy:.1%} of all {len(examples)} are right"
+    labelled = sum(label_of(one) is not None for one in examples)
+    share = "" if accuracy is None else f"; {accuracy:.1%} of all {labelled} are right"
     print(f"predictions of the {part} part{share}:")
     names, nodes = dataset.classes + dataset.aside, dataset.kind == "nodes"
     for shown in (small or examples)[:SHOWN]:
@@ -209,7 +214,7 @@ def _parser(prog: str) -> ArgumentParser:
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
         usage=f"{prog} [CONFIG.toml] [--SECTION.KEY VALUE ...] [--folder DIR] [--resume] [--seeds N] "
-        "[--no-gain]",
+        "[--strict] [--no-gain]",
     )
     what = "options in sections; without a file, a Tree-LSTM learns functions of Python's standard library"
     parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG.toml", help=what)
@@ -217,6 +222,8 @@ def _parser(prog: str) -> ArgumentParser:
     parser.add_argument("--folder", type=Path, metavar="DIR", help=what)
     what = "go on where the run in the folder was interrupted"
     parser.add_argument("--resume", action="store_true", help=what)
+    what = "refuse examples without a label, which are passed over"
+    parser.add_argument("--strict", action="store_true", help=what)
     what = "train N models with seeds that follow each other, and test them together"
     parser.add_argument("--seeds", type=count, default=1, metavar="N", help=what)
     what = "do not measure at the end, for two seconds, what batching gains"

@@ -93,7 +93,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
         outcome = bench(
             _model(options.block),
             _made(options.examples),
-            options.batch,
+            options.batch_sizes,
             options.repeats,
             backend=options.backend,
             threads=options.threads,
@@ -159,7 +159,7 @@ def _parser(prog: str) -> ArgumentParser:
     what = "the same way: examples in any iterable, or a function that returns one"
     parser.add_argument("examples", help=what)
     sizes = "sizes of batches (default 1, 16, 64 and 256, as far as there are examples)"
-    parser.add_argument("--batch", type=_count, nargs="+", metavar="N", help=sizes)
+    parser.add_argument("--batch-sizes", type=_count, nargs="+", metavar="N", help=sizes)
     repeats = "timed runs of each task (default 5)"
     parser.add_argument("--repeats", type=_count, default=5, metavar="N", help=repeats)
     parser.add_argument("--backend", help="what computes: auto, cuda, llvm or numpy (default auto)")

@@ -15,18 +15,18 @@ from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
 
 BATCH = 256
-TASKS = ("nodes", "root", "class", "number")
+TASKS = ("nodes", "root", "class", "number", None)  # of the last, examples are what a structure is
 SMALLEST = np.finfo(np.float64).tiny
 
 
-def unlabelled(structure: Any, kind: str) -> Any:
+def unlabelled(structure: Any, kind: str | None) -> Any:
     """Return the example of a structure whose label is to be told.
 
     Raises:
         ExampleTypeError: when nodes are told, and it is no tree.
     """
     if kind not in ("nodes", "root"):
-        return structure, None
+        return (structure, None) if kind else structure
     if isinstance(structure, TreeNode):
         tree = structure.tree
         return trusted_tree(tree.parents, [None] * tree.size, tree.tokens)
@@ -58,20 +58,21 @@ def predictions(
 
     Args:
         programs: the model; of several, the mean of their probabilities or numbers is told.
-        notes: those that were saved with it: ``task`` and ``classes``.
+        notes: those that were saved with it: ``classes``, none for numbers; and ``task``, where examples are
+            labelled.
         structures: trees, lists of words or records, as the model was trained on.
         nodes: whether to add ``nodes``: for each node its parent's place, its word, label and probability,
             children before parents.
 
     Raises:
-        ModelError: when the notes have no task and classes.
+        ModelError: when the notes have no classes, or another number of them than the model has scores.
         ExampleTypeError: when `nodes` is asked for, and the model does not tell them.
         ExampleError: when a structure does not fit the model.
     """
     kind, classes = notes.get("task"), notes.get("classes")
-    if kind not in TASKS or not isinstance(classes, list):
-        fix = "save it with notes={'task': 'class', 'classes': ['neg', 'pos']}, or call run"
-        raise ModelError("predict", "notes of the task and the classes", describe_value(dict(notes)), fix)
+    if kind not in TASKS or not isinstance(classes, list | tuple):
+        fix = "save it with notes={'classes': ['neg', 'pos']}, or call run"
+        raise ModelError("predict", "notes of the classes", describe_value(dict(notes)), fix)
     if nodes and kind != "nodes":
         fix = "leave --nodes out, or train with task.kind nodes"
         raise ExampleTypeError("nodes", "a model that is trained on every node", f"the task {kind}", fix)
@@ -79,6 +80,7 @@ def predictions(
     while batch := list(islice(rest, BATCH)):
         examples = [unlabelled(structure, kind) for structure in batch]
         results = [program.run(examples, metrics=nodes) for program in programs]
+        _check_shapes(results, (len(classes),) if classes else ())
         wholes = _mean([np.array(list(result)) for result in results])
         of_nodes = _mean([result.metrics["node"].values for result in results]) if nodes else None
         for number, whole in enumerate(wholes):
@@ -87,6 +89,13 @@ def predictions(
                 own = results[0].metrics["node"].examples == number
                 told["nodes"] = _nodes(examples[number], of_nodes[own], classes)
             yield told
+
+
+def _check_shapes(results: Iterable[Results], shape: tuple[int, ...]) -> None:
+    for one in (one for result in results for one in result):
+        if not isinstance(one, np.ndarray | np.generic) or one.shape != shape:
+            expected, fix = f"a result of shape {shape} of each example", "name a class for each score"
+            raise ModelError("predict", expected, describe_value(one), fix)
 
 
 def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:

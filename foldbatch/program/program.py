@@ -614,22 +614,23 @@ class Program:
     # -- files
 
     def predict(self, structures: Iterable[Any]) -> list[dict[str, Any]]:
-        """Return what a model of `foldbatch train` tells of structures, as ``foldbatch predict`` prints it.
+        """Return what the program tells of structures, as ``foldbatch predict`` prints it.
 
-        That is ``{"label": name, "probabilities": {name: p, ...}}``, or ``{"number": x}``. Structures are
-        trees, sentences or records without labels.
+        That is ``{"label": name, "probabilities": {name: p, ...}}`` where `notes` name the classes, or
+        ``{"number": x}`` where they are an empty list. Structures are examples; those of a model of
+        ``foldbatch train`` are trees, sentences or records without labels.
 
         Raises:
-            ModelError: when the program was not loaded with notes of its task and classes.
+            ModelError: when the program has no notes of its classes, or not as many scores.
             ExampleError: when a structure does not fit the model.
 
         >>> import foldbatch as fb
-        >>> program = fb.compile(fb.GetItem(0) >> fb.Vector(2), "numpy")
-        >>> program.notes = {"task": "class", "classes": ["no", "yes"]}
+        >>> program = fb.compile(fb.Vector(2), "numpy")
+        >>> program.notes = {"classes": ["no", "yes"]}
         >>> program.predict([[0, 9]])
         [{'label': 'yes', 'probabilities': {'no': 0.000123, 'yes': 0.999877}}]
         """
-        return list(predictions([self], self.notes, structures))
+        return list(predictions([self], self.notes, listed(structures)))
 
     def save(self, path: str | os.PathLike[str], notes: Notes | None = None) -> None:
         """Write the program to a file, for `foldbatch.load`: its model, parameters and options, and no code.

@@ -14,6 +14,7 @@ import os
 import re
 import tomllib
 import types
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import (
@@ -32,7 +33,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct, field
 
-from foldbatch.errors import ReadError, UnknownNameError, with_nearest
+from foldbatch.errors import ReadError, UnknownNameError, frames_inside, with_nearest
 from foldbatch.trees.formats import FORMATS, TRAINABLE
 from foldbatch.trees.tree import TreeNode
 from foldbatch.types import BackendName, describe_value
@@ -202,7 +203,7 @@ class Train(Section, frozen=True):
     """How long, on what, and from which random numbers."""
 
     epochs: Annotated[Count, _option("passes over the training part")] = 10
-    batch: Annotated[Count, _option("examples of one update")] = 25
+    batch_size: Annotated[Count, _option("examples of one update")] = 25
     seed: Annotated[int, _option("of parameters, order and dropout", ge=0)] = 0
     backend: Annotated[BackendName, _option("what computes")] = "auto"
     metrics: Annotated[
@@ -282,6 +283,7 @@ PLACE = re.compile(r" - at `\$\.?(.*)`$")
 PATHS = {"data": ("folder", "train", "dev", "test"), "words": ("vectors",)}
 DEEP = "deeper nesting than any option has"
 UNKNOWN = re.compile(r"unknown field `(.*)`")
+FORMER = {"train.batch": "train.batch_size"}  # names that work for one release
 
 
 def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Configuration:
@@ -304,9 +306,11 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
         try:
             raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ReadError(str(path), "a TOML file", str(error), "see examples/configs") from None
+            fix = "see examples/configs; --data.train names a file of examples"
+            raise ReadError(str(path), "a TOML file", str(error), fix) from None
         except RecursionError:
             raise ReadError(str(path), "a TOML file of options", DEEP, "see examples/configs") from None
+    _rename(raw)
     for option, text in overrides.items():
         section, _, key = option.partition(".")
         if not isinstance(raw.setdefault(section, {}), dict):
@@ -335,7 +339,17 @@ def checked(raw: Raw, where: str) -> Configuration:
         ReadError: when a value does not fit its option.
         UnknownNameError: when there is no such option.
     """
+    _rename(raw)
     return _checked(raw, where, {})
+
+
+def _rename(raw: Raw) -> None:
+    """Give options their present names."""
+    for former, now in FORMER.items():
+        section, _, key = former.partition(".")
+        if isinstance(raw.get(section), dict) and key in raw[section]:
+            warnings.warn(f"the option {former} is called {now} now", DeprecationWarning, frames_inside())
+            raw[section][now.partition(".")[2]] = raw[section].pop(key)
 
 
 def with_absolute_paths(configuration: Configuration) -> Configuration:
@@ -414,6 +428,9 @@ def split_overrides(arguments: Sequence[str]) -> dict[str, str]:
     rest = list(arguments)
     while rest:
         option, equals, value = rest.pop(0).partition("=")
+        if (former := option.removeprefix("--")) in FORMER:
+            option = f"--{FORMER[former]}"
+            warnings.warn(f"--{former} is called {option} now", DeprecationWarning, frames_inside())
         if option not in names:
             fix = "foldbatch train --help lists all options"
             raise UnknownNameError("arguments", "an option", with_nearest(option, names), fix)

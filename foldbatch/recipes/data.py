@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -9,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from foldbatch.errors import ReadError, UnknownNameError, shortened, with_nearest
+from foldbatch.errors import FoldbatchWarning, ReadError, UnknownNameError, shortened, with_nearest
 from foldbatch.recipes.configuration import (
     PATHS,
     Configuration,
@@ -184,6 +185,11 @@ def _check(examples: Sequence[Any], where: str, configuration: Configuration) ->
         found = f"{len(examples)} without" if examples else "none"
         fix = "label them, or leave the part out; foldbatch predict needs no labels"
         raise ReadError(where, "examples with labels", found, fix)
+    of_nodes = FORMATS[configuration.data.format].kind == "phrases"
+    bare = 0 if of_nodes else [label for _, label in examples].count(None)
+    if bare:
+        found, fix = f"{bare:,} of {len(examples):,} without", "nothing is learnt or counted of them"
+        warnings.warn(FoldbatchWarning(where, "a label of each example", found, fix), stacklevel=2)
 
 
 def _labels(example: Any) -> Iterable[Any]:

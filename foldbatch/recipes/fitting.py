@@ -154,7 +154,7 @@ def fit(
     )
     parallel = DataParallel(program, communicator)
     traced = replace(dataset, train=parallel.prepare(dataset.train), dev=parallel.prepare(dataset.dev))
-    steps = math.ceil(len(dataset.train) / options.batch)
+    steps = math.ceil(len(dataset.train) / options.batch_size)
     keep_options = LambdaCallback(  # when a checkpoint of other options has been refused
         on_fit_start=lambda _: write_whole(folder / CONFIGURATION, to_toml(configuration).encode())
     )
@@ -163,7 +163,7 @@ def fit(
     trainer = Trainer(
         parallel,
         build_optimizer(configuration.optimizer),
-        batch_size=options.batch,
+        batch_size=options.batch_size,
         metrics=metrics,
         callbacks=[keep_options, run, *steering, *callbacks],
         seed=options.seed,

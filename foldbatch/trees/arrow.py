@@ -37,7 +37,11 @@ def read_arrow(data: Any) -> Records | None:
         return None
     if not isinstance(data, pa.Array):
         return None
-    weight = data.nbytes / VALUE_BYTES / max(len(data), 1)
+    try:
+        size = data.nbytes
+    except pa.ArrowTypeError:  # before pyarrow 24, of views of strings
+        size = data.get_total_buffer_size()
+    weight = size / VALUE_BYTES / max(len(data), 1)
     return Records(cache(partial(_store, data)), _Objects(data), np.arange(len(data)), weight)
 
 

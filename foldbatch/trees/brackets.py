@@ -216,7 +216,7 @@ class _Labels(dict[str, Label]):
         except (ValueError, LookupError):
             found = "" if text else "none at the tree's outermost bracket"
             raise _Misfit(
-                self.expected, "correct the label, or use read_brackets with labels=str", found
+                self.expected, "correct the label; data.format brackets, or labels=str, takes any", found
             ) from None
         if type(label) not in LABEL_KINDS or label is None:
             found = f"{describe_value(label)} for it"
@@ -305,7 +305,9 @@ def _parse(  # noqa: PLR0915 - one loop: calls would double its time
         expected = f"{len(around)} more ')' to close the tree that begins at {_where(begin)}"
         raise ReadError(end, expected, "the end of the file", "close it, or remove what is left of it")
     if begin is None and not allow_empty:
-        raise ReadError(end, "a tree", "the end of the file", "check the path, or pass allow_empty=True")
+        raise ReadError(
+            end, "a tree", "the end of the file", "check the path; allow_empty=True takes such a file"
+        )
 
 
 def _unescaped(word: str) -> str:

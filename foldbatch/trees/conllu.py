@@ -437,5 +437,5 @@ def _parse(pieces: Iterable[TextPiece], *, allow_empty: bool) -> Iterator[Senten
         any_sentence = True
         yield draft.finish()
     if not any_sentence and not allow_empty:
-        fix = "check the path, or pass allow_empty=True"
+        fix = "check the path; allow_empty=True takes such a file"
         raise ReadError(end, "a sentence", "the end of the file", fix)

@@ -139,7 +139,8 @@ def _conllu_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
 def _record_samples(path: Path, key: str) -> Iterator[Sample]:
     for number, record in enumerate(read_jsonlines(path), 1):
         if not isinstance(record, dict) or key not in record:
-            expected, fix = f"an object with {key!r}", "set data.label to the key of the label"
+            expected = f"an object with {key!r} on each line"
+            fix = "set data.label to the key of the label; an unknown label is null"
             raise ReadError(f"{path}:{number}", expected, describe_value(record), fix)
         yield {name: value for name, value in record.items() if name != key}, record[key]
 

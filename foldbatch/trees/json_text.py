@@ -90,7 +90,7 @@ def read_json_trees(path_or_lines: Source) -> Iterator[Tree]:
     """
     for line in _lines(path_or_lines):
         value = _decode(line, "tree on each line")
-        fix = "write trees with fb.trees.write_json"
+        fix = "write trees with fb.trees.write_json; records of other fields are of format jsonlines"
         expected = f"an object with the fields {', '.join(_FIELDS)}"
         if not isinstance(value, dict) or set(value) != set(_FIELDS):
             raise ReadError(line.where(0), expected, describe_value(value), fix)

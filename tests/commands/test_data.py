@@ -54,6 +54,23 @@ def test_parts_are_drawn_at_random_and_complete(bank, tmp_path, capsys):
     assert error.value.code == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "examples"),
+    [
+        ("bank.conllu", [f"# label = {i}\n1\tw{i}\t_\t_\t_\t_\t0\troot\t_\t_\n\n" for i in range(10)]),
+        ("bank.jsonl", [f'{{"big": {10**i}, "label": null}}\n' for i in range(15, 25)]),
+    ],
+)
+def test_parts_have_what_the_file_has_of_an_example(name, examples, tmp_path):
+    """Labels of sentences, which no tree has, and numbers of any size."""
+    path, more = tmp_path / name, ["--format", "jsonlines"] if name.endswith("jsonl") else []
+    path.write_text("\n# nothing follows\n\n" * (not more) + "".join(examples))
+    assert main(["data", "split", str(path), str(tmp_path / "parts"), *more]) == 0
+    parts = [file.read_text() for file in (tmp_path / "parts").glob(f"*{path.suffix}")]
+    assert len(parts) == 3 and sorted(examples) == sorted(e for e in examples for part in parts if e in part)
+    assert sum(map(len, parts)) == sum(map(len, examples))
+
+
 @pytest.mark.parametrize("options", [["--seed", "-1"], ["--shares", "0", "0", "0"]])
 def test_what_cannot_be_drawn_is_refused(bank, tmp_path, options, capsys):
     try:

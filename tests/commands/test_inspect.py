@@ -6,7 +6,7 @@ from foldbatch.cli import main
 
 
 def test_a_model_is_shown_with_its_options_parameters_and_schedule(run, capsys):
-    assert main(["inspect", str(run), str(run / "configuration.toml"), "--batch", "2"]) == 0
+    assert main(["inspect", str(run), str(run / "configuration.toml"), "--batch-size", "2"]) == 0
     out = capsys.readouterr().out
     for part in ('name = "tree_lstm"', "words.weight: float32[6,2]", "2 examples: ", "memory: "):
         assert part in out

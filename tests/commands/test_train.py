@@ -94,7 +94,16 @@ def test_the_help_lists_all_options(capsys):
 
 def test_ctrl_c_keeps_a_checkpoint(treebank, tmp_path, capsys, monkeypatch):
     """From which the run ends as it would have without a break."""
-    arguments = ["train", *TINY, "--data.folder", str(treebank), "--train.batch", "2", "--train.epochs", "2"]
+    arguments = [
+        "train",
+        *TINY,
+        "--data.folder",
+        str(treebank),
+        "--train.batch_size",
+        "2",
+        "--train.epochs",
+        "2",
+    ]
     assert main([*arguments, "--folder", str(tmp_path / "whole")]) == 0
 
     def interrupt(callback, trainer):
@@ -117,3 +126,26 @@ def test_several_seeds_that_were_interrupted_are_not_trained_over(tmp_path, tree
     given = ["--data.folder", str(treebank), "--folder", str(tmp_path / "run")]
     assert main(["train", *TINY, *given, "--seeds", "2"]) == 2
     assert "expected a folder without a run" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("always")
+def test_examples_without_a_label_are_counted(tmp_path, capsys):
+    data = tmp_path / "train.jsonl"
+    data.write_text("".join(f'{{"x": {i}, "label": {["0", "1", "null"][i % 3]}}}\n' for i in range(9)))
+    given = [
+        "train",
+        "--data.format",
+        "jsonlines",
+        "--data.train",
+        str(data),
+        "--train.epochs",
+        "1",
+        "--no-gain",
+    ]
+    assert main([*given, "--folder", str(tmp_path / "a"), "--train.batch", "4"]) == 0
+    out, err = capsys.readouterr()
+    assert "data.train: expected a label of each example, found 3 of 9 without" in err
+    assert "--train.batch is called --train.batch_size now" in err
+    assert "of all 6 are right" not in out  # nothing was tested
+    assert main([*given, "--folder", str(tmp_path / "b"), "--strict"]) == 2
+    assert not (tmp_path / "b").exists()

@@ -54,7 +54,7 @@ def test_it_prints_and_writes(tmp_path, capsys) -> None:
         "bench",
         "model.py:block",
         "model.py:examples",
-        "--batch",
+        "--batch-sizes",
         "2",
         "4",
         "--json",
@@ -74,7 +74,7 @@ def test_functions_are_called_or_are_walks(capsys) -> None:
     """A loss without parameters is nothing to train."""
     assert cli.main(["bench", "model.py:make", "model.py:generated", "--infer", *QUICK]) == 0
     assert "inference" in capsys.readouterr().out
-    assert cli.main(["bench", "model.py:walk", "model.py:examples", "--batch", "4", *QUICK]) == 0
+    assert cli.main(["bench", "model.py:walk", "model.py:examples", "--batch-sizes", "4", *QUICK]) == 0
     assert "4 examples, 12 calls of 3 cells" in capsys.readouterr().out
 
 
@@ -88,7 +88,7 @@ def test_functions_are_called_or_are_walks(capsys) -> None:
         ),
         (["model.py:examples", "model.py:block"], "expected a block, .*, found int 1"),
         (
-            ["model.py:block", "model.py:examples", "--batch", "9"],
+            ["model.py:block", "model.py:examples", "--batch-sizes", "9"],
             "expected 9 or more, .*, found 4; give more",
         ),
         (["model.py:block", "model.py:examples", "--train"], "bench: expected a block with losses"),
@@ -107,7 +107,7 @@ def test_a_mistake_is_one_line(arguments, message, capsys) -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        (["--batch", "0"], "argument --batch: expected a whole number of 1 or more, found 0"),
+        (["--batch-sizes", "0"], "argument --batch-sizes: expected a whole number of 1 or more, found 0"),
         (["--repeats", "x"], "argument --repeats: expected a whole number of 1 or more, found x"),
         (["--json", "/no/such/folder/x"], "expected a file in a folder that exists, found /no/such/folder/x"),
         (["--json", "."], "expected a file, found the folder ."),
@@ -126,7 +126,15 @@ def test_figures_are_printed_also_where_they_cannot_be_written(monkeypatch, caps
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(command, "write_whole", full)
-    arguments = ["model.py:block", "model.py:examples", "--batch", "2", "--json", "figures.json", *QUICK]
+    arguments = [
+        "model.py:block",
+        "model.py:examples",
+        "--batch-sizes",
+        "2",
+        "--json",
+        "figures.json",
+        *QUICK,
+    ]
     assert cli.main(["bench", *arguments]) == 2
     captured = capsys.readouterr()
     assert "What batching gains in inference" in captured.out

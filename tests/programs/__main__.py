@@ -8,6 +8,7 @@ is 1 if there was any.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -19,8 +20,8 @@ from threading import Thread
 from typing import TextIO
 
 import tests.backends  # noqa: F401 - enters an engine
-from foldbatch.engines.engine import ENGINES, choose_engine
-from foldbatch.errors import BackendError, NoLossWarning
+from foldbatch.engines.engine import ENGINES, LAUNCH_VARIABLE, choose_engine, choose_launch
+from foldbatch.errors import BackendError, NoLossWarning, UnknownNameError
 
 HANGS = 300.0  # seconds without a word from the process
 LOT = 100  # programs a process: compiled ones stay in memory
@@ -47,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"argument --seed: expected 0 or more, found {options.seed}")
     try:
         choose_engine(options.engine)
-    except BackendError as error:
+        if LAUNCH_VARIABLE in os.environ:
+            choose_launch("auto", options.engine)
+    except (BackendError, UnknownNameError) as error:
         parser.error(str(error))
     last = options.seed + options.count if options.count else sys.maxsize
     check = check_here if options.here else check_apart

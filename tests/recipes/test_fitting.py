@@ -22,7 +22,7 @@ from foldbatch.train.resuming import write_state
 from tests.recipes.test_data import configured
 from tests.serve.conftest import save_model
 
-TINY = {"data__format": "sst", "model__hidden": 2, "words__size": 2, "train__batch": 4}
+TINY = {"data__format": "sst", "model__hidden": 2, "words__size": 2, "train__batch_size": 4}
 
 
 def run(folder, treebank, *, resume=False, **options):

@@ -112,3 +112,20 @@ def test_precision_is_by_answers_and_recall_by_labels():
     figures = class_figures(CONFUSION, REPORTS_CLASSES)
     assert figures["bad"] == pytest.approx({"examples": 4, "precision": 3 / 5, "recall": 3 / 4, "f1": 2 / 3})
     assert figures["never seen"] == {"examples": 0, "precision": 0.0, "recall": 0.0, "f1": 0.0}
+
+
+def test_a_program_names_classes_of_its_notes(tmp_path):
+    """A model of one's own reads examples as they are; a result that is no score a class is refused."""
+    fb.compile(fb.Vector(2)).save(tmp_path / "own", notes={"classes": ["no", "yes"]})
+    program = fb.load(tmp_path / "own")
+    assert [told["label"] for told in program.predict([[0, 1], [2, 1]])] == ["yes", "no"]
+    for classes in (["a"], []):
+        program.notes = {"classes": classes}
+        with pytest.raises(fb.errors.ModelError, match="expected a result of shape"):
+            program.predict([[0, 1]])
+    program.notes = {}
+    with pytest.raises(fb.errors.ModelError, match="notes of the classes"):
+        program.predict([[0, 1]])
+    number = fb.compile(fb.Scalar())
+    number.notes = {"classes": []}
+    assert number.predict([3]) == [{"number": 3.0}]

@@ -95,7 +95,11 @@ def test_trees_are_given_out_while_reading():
 
 MALFORMED = [
     # text, place, what the message must hold
-    ("", "1:1", "expected a tree, found the end of the file; check the path, or pass allow_empty=True"),
+    (
+        "",
+        "1:1",
+        "expected a tree, found the end of the file; check the path; allow_empty=True takes such a file",
+    ),
     ("  \n\n ", "3:2", "expected a tree, found the end of the file"),
     (")", "1:1", "expected '(' to begin a tree, found ')'; remove it, or add the '(' that it closes"),
     ("(A b))", "1:6", "expected '(' to begin a tree, found ')'"),

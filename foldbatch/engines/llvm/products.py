@@ -17,7 +17,6 @@ All have two axes; columns of ``c`` are neighbours in memory. Importing this nee
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import sys
 from collections.abc import Callable
@@ -25,14 +24,11 @@ from functools import cache, partial
 from textwrap import indent
 from typing import Any
 
-import numpy as np
-
 from foldbatch.engines.launch import FIRST, STORES
 from foldbatch.engines.llvm import tiles
 from foldbatch.engines.llvm.compiling import Native, link, native
-from foldbatch.engines.llvm.tiles import BITS, NARROW, WIDE, Blocks, blocks, fetch
+from foldbatch.engines.llvm.tiles import BITS, NARROW, WIDE, Blocks, fetch
 from foldbatch.engines.llvm.vector_functions import stack
-from foldbatch.params.parameters import Array
 
 Text = Callable[[str, Any], str]  # of a product, for element types and `Blocks`, or None
 Stacks = tuple[tuple[str, int], ...]  # names and sizes
@@ -81,24 +77,6 @@ def _linked(kind: str, cut: Blocks, own: Stacks) -> tuple[Callable[[], dict[str,
     texts = inspect.getsource(tiles)
     link(f"{kind} {whole}\n{texts}", partial(tiles.library, kind=kind, cut=whole))
     return partial(functions, kind, cut, own), texts + inspect.getsource(sys.modules[__name__])
-
-
-@cache
-def by_arrays(kind: str) -> Callable[..., None] | None:
-    """Return ``product(a, b, c)`` for Python to call with arrays; None for processors that are not known."""
-    cut = blocks()
-    if cut is None:
-        return None
-    function = compiled(native_text, kind, cut)
-    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(function.address)
-
-    def product(a: Array, b: Array, c: Array) -> None:
-        strides = [step // x.itemsize for x in (a, b, c) for step in x.strides][:5]
-        numbers = np.array([1, *(x.ctypes.data for x in (a, b, c))], np.int64)
-        told = np.array([1, *a.shape, b.shape[1], 1, *strides, 0, 0, 0, 0], np.int64)
-        run(numbers.ctypes.data, told.ctypes.data)
-
-    return product
 
 
 def rows_text(kind: str, cut: Blocks) -> str:

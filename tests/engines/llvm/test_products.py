@@ -31,12 +31,6 @@ def matrix(rng: np.random.Generator, rows: int, columns: int, dtype: str, form: 
     return rng.standard_normal((rows, columns + 5)).astype(dtype)[:, 2 : 2 + columns]
 
 
-def product_of(kind: str):
-    from foldbatch.engines.llvm.products import by_arrays  # noqa: PLC0415 - it needs llvmlite
-
-    return by_arrays(kind)
-
-
 def native_product(kind: str, cut=None):
     """Return the product that instructions call, as a function of arrays; of no cut it is this processor's."""
     from foldbatch.engines.llvm import products, tiles  # noqa: PLC0415 - it needs llvmlite
@@ -79,7 +73,6 @@ def test_a_product_is_numpys(
     kind: str, extents: tuple[int, int, int], forms: tuple[str, str], seed: int
 ) -> None:
     check(native_product(kind), kind, extents, forms, seed)
-    check(product_of(kind), kind, extents, forms, seed)
 
 
 COUNTS = st.sampled_from([0, 1, 2, 3, 7, 8, 9, 31, 33, 95, 97, 127, 129, 200, 330])
