@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from foldbatch import blocks as blocks
     from foldbatch import communicators as communicators
     from foldbatch import errors, train, trees
+    from foldbatch import functions as functions
     from foldbatch import params as params
     from foldbatch import program as program
     from foldbatch import schema as schema
@@ -152,6 +153,7 @@ _ROOMS = (
     "errors",
     "estimators",
     "exporting",
+    "functions",
     "params",
     "program",
     "schema",

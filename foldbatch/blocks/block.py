@@ -23,7 +23,15 @@ from foldbatch.blocks.inference import UnknownTypeError, pattern, renewed, speci
 from foldbatch.blocks.settings import settings_of
 from foldbatch.blocks.values import Value, type_of
 from foldbatch.blocks.writer import enough, shown
-from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError, GraphError, lines_outside
+from foldbatch.errors import (
+    BlockTypeError,
+    BlockUseError,
+    BlockValueError,
+    GraphError,
+    WalkError,
+    lines_outside,
+)
+from foldbatch.operators import Hooks, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.types import BackendName, Type, describe_value
 
@@ -106,6 +114,23 @@ class Block(Generic[In_contra, Out_co]):
 
     def __rrshift__(self, other: BlockLike) -> Block[Any, Out_co]:
         return Pipe(other, self)
+
+    def __call__(self, *xs: Any) -> Any:
+        """Apply the block in a plain function that stands for a model: to objects of its example, or values.
+
+        Args:
+            xs: what the block is given; several are a tuple.
+
+        Raises:
+            WalkError: elsewhere.
+            BlockTypeError: when it cannot read what it is given.
+        """
+        if Hooks.layer is None or is_symbolic():
+            fix = "block.eval(example) shows what it makes of one example"
+            raise WalkError(
+                shown(self), "a call in a plain function given to foldbatch.compile", "one elsewhere", fix
+            )
+        return Hooks.layer(self, xs)
 
     # an array on the left of >> must leave the operator to us
     __array_ufunc__ = None

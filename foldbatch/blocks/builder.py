@@ -244,12 +244,16 @@ class Builder(Writer):
         self.materialise([x for value in wanted for x in leaves(value) if isinstance(x, Node)], sinks=True)
         self.collect()
 
+    def affect(self) -> None:
+        """Note that a visit of the present function does more than yield a result."""
+        assert self._function is not None
+        self._function.effects = True
+
     def collect(self) -> None:
         """Append the values that the region has collected to their lists."""
         collected, self.region.collected = self.region.collected, []
         if collected:
-            assert self._function is not None
-            self._function.effects = True
+            self.affect()
         for target, value in collected:
             slots = self.flatten(value)
             assert isinstance(target.expression, str), "a collection is held by a variable"

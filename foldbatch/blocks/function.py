@@ -42,9 +42,9 @@ class TensorBlock(Block[In_contra, Out_co]):
 
         In a plain function that stands for a model it is a call of a small cell.
         """
-        if Hooks.layer is not None and not is_symbolic():
-            return Hooks.layer(self, xs)
-        return self.apply(*xs)
+        if Hooks.layer is None or is_symbolic():
+            return self.apply(*xs)
+        return super().__call__(*xs)
 
     def build(self, builder: Builder, value: Value) -> Value:
         argument = self._symbolic(builder, value)

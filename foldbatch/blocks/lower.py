@@ -26,11 +26,11 @@ from foldbatch.blocks.printing import KINDS
 from foldbatch.blocks.pruning import pruned
 from foldbatch.blocks.purity import is_constant
 from foldbatch.blocks.tracer import TracingProgram
-from foldbatch.blocks.tracing import constants_of
+from foldbatch.blocks.tracing import InvokeWalk, constants_of, statements_of
 from foldbatch.blocks.values import Terminal, new_wires, run_time_terminals, type_of
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError
-from foldbatch.model.drafts import ASIDES
+from foldbatch.model.drafts import ASIDES, Draft
 from foldbatch.model.link import link
 from foldbatch.model.model import Model, asides_of
 from foldbatch.model.needed import needed
@@ -47,7 +47,7 @@ from foldbatch.static.stages import is_view
 from foldbatch.system.garbage import no_garbage
 from foldbatch.trees import Tree
 from foldbatch.trees.records import Records
-from foldbatch.types import OBJECT, VOID
+from foldbatch.types import OBJECT, VOID, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +183,79 @@ def lower(
     Raises:
         BlockTypeError: when the block is ill typed; the message tells where.
     """
-    builder = Builder(asides=asides)
-    root = builder.declare(block, "root", OBJECT, VOID)
-    with builder.define(root, "model") as argument:
+    return linked(block, built(block, asides), policy, kept_bytes, max_calls, arithmetic)
+
+
+def linked(
+    block: AnyBlock,
+    made: Built,
+    policy: Policy,
+    kept_bytes: int | None = None,
+    max_calls: int = MAX_CALLS,
+    arithmetic: Arithmetic = NUMPY,
+) -> Lowered:
+    """Return a block that has been built as it is ready to run; arguments are those of `lower`.
+
+    Raises:
+        BlockTypeError: when only a run of it tells which cells there are.
+    """
+    if made.walks:
+        fix = "give it to foldbatch.compile, which runs it as a walk"
+        raise BlockTypeError(shown(block), "a block whose cells are all known", "one that calls walks", fix)
+    model = link(made.drafts, made.type, made.results, made.parameters, kept_bytes)
+    tracer = TracingProgram(
+        made.functions, model, policy, made.globals, made.collections, made.memos, max_calls, arithmetic
+    )
+    return Lowered(block, model, tracer, find(made.functions, model), asides_of(model))
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a block is built to: the tracing program, and drafts of the cells that it calls.
+
+    Attributes:
+        functions: of the program, the root's first.
+        drafts: of the cells.
+        type: what the block yields.
+        results: the wires of that.
+        parameters: those that the cells read.
+        globals, collections, memos: as of `TracingProgram`.
+        walks: the functions of the user that note calls of their own.
+    """
+
+    functions: Sequence[Procedure]
+    drafts: list[Draft]
+    type: Type
+    results: list[Flow]
+    parameters: list[Parameter]
+    globals: dict[str, Any]
+    collections: tuple[str, ...]
+    memos: list[str]
+    walks: list[Any]
+
+
+def built(
+    block: AnyBlock, asides: frozenset[str] = ASIDES, given: Type = OBJECT, path: str = "model"
+) -> Built:
+    """Build a block.
+
+    Args:
+        block: the block.
+        asides: which of ``losses`` and ``metrics`` are wanted.
+        given: what the block reads.
+        path: how errors begin.
+
+    Raises:
+        BlockTypeError: when the block is ill typed; the message tells where.
+    """
+    builder = Builder(path, asides=asides)
+    root = builder.declare(block, "root", given, VOID)
+    with builder.define(root, path) as argument:
         try:
             result = build(block, builder, argument)
         except RecursionError:
             fix = "put parts into ForwardDeclarations; a block must not contain itself in any other way"
-            raise BlockValueError("model", "blocks that end", "too many inside each other", fix) from None
+            raise BlockValueError(path, "blocks that end", "too many inside each other", fix) from None
         type_ = type_of(result)
         root.results += [Terminal(f"r{i}", t, new_wires(t)) for i, t in enumerate(run_time_terminals(type_))]
         make_return(builder, root, result)
@@ -203,13 +268,19 @@ def lower(
         kept = needed(drafts, results)
         functions = pruned(functions, kept)
         drafts = [each.draft for each in kept.values()]
-    model = link(drafts, type_, results, list(builder.parameters), kept_bytes)
     memos = decide_memos(functions)
     constants = chain.from_iterable(constants_of(function.body) for function in functions)
-    names = {**{constant.name: constant.value for constant in constants}, KINDS: Kinds()}
-    collections = tuple(builder.collecting.values())
-    tracer = TracingProgram(functions, model, policy, names, collections, memos, max_calls, arithmetic)
-    return Lowered(block, model, tracer, find(functions, model), asides_of(model))
+    return Built(
+        functions,
+        drafts,
+        type_,
+        results,
+        list(builder.parameters),
+        {**{constant.name: constant.value for constant in constants}, KINDS: Kinds()},
+        tuple(builder.collecting.values()),
+        memos,
+        [s.function.value for f in functions for s in statements_of(f.body) if isinstance(s, InvokeWalk)],
+    )
 
 
 def _wires(nested: Any) -> Iterator[Flow]:

@@ -56,6 +56,7 @@ from foldbatch.blocks.tracing import (
     Expression,
     Filled,
     Invoke,
+    InvokeWalk,
     Limit,
     Listed,
     Loop,
@@ -271,6 +272,9 @@ class _Printer:
                 yield from self.call(statement)
             case Invoke(_, results, name, arguments):
                 call = f"{self.invoke(name, arguments)}, {LEFT} - 1)"
+                yield (f"{', '.join(results)}, = {call}" if results else call), blame
+            case InvokeWalk(_, results, function, arguments):
+                call = f"{function.name}({', '.join(map(self.text, arguments))})"
                 yield (f"{', '.join(results)}, = {call}" if results else call), blame
             case Return(_, values):
                 yield f"return {self.text(Tuple(values))}", blame

@@ -23,6 +23,7 @@ from foldbatch.blocks.interrupts import interrupted, is_accident
 from foldbatch.blocks.numbered import Numbered, fields_of, numbered, suits
 from foldbatch.blocks.printing import DEEPER, FIELDS, LEFT, TOOLS, ProgramText, program
 from foldbatch.blocks.recorder import Recorder, TooManyCallsError
+from foldbatch.blocks.tracing import Blame
 from foldbatch.errors import (
     ExampleError,
     ExampleIndexError,
@@ -215,8 +216,10 @@ class TracingProgram:
             try:
                 recorder.end(namespace[self.functions[0].name](example, _depth()))
             except Exception as error:
-                located = None if interrupted(error) else Located(self, namespace, error)
-                if located is None or not located.frames:
+                if interrupted(error):
+                    raise
+                located = Located(self.text.blames, self.functions, namespace, error)
+                if not located.frames:
                     raise
                 raise located from None
         recorder.record()
@@ -353,13 +356,18 @@ def frames_of(namespace: Mapping[str, Any], error: BaseException) -> list[Frame]
 class Located(Exception):  # noqa: N818 - carries an error, is none itself
     """An error with the lines at which the program's functions stood."""
 
-    def __init__(self, tracer: TracingProgram, namespace: Mapping[str, Any], cause: Exception) -> None:
+    def __init__(
+        self,
+        blames: Mapping[int, Blame],
+        functions: Sequence[Procedure],
+        namespace: Mapping[str, Any],
+        cause: Exception,
+    ) -> None:
         super().__init__()
         self.cause = cause
-        blames = tracer.text.blames
         frames = frames_of(namespace, cause)
         if isinstance(cause, EndlessError):
-            frames = frames[: cycle(frames, tracer.functions)]
+            frames = frames[: cycle(frames, functions)]
         self.frames = [(blames[line], scope) for _, line, scope in frames if line in blames]
         self.places = [part.format(**scope) for blame, scope in self.frames for part in blame.place]
         _shorten(namespace, cause)

@@ -325,6 +325,23 @@ class Invoke(Statement):
         return self.arguments
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class InvokeWalk(Statement):
+    """Calls a Python function that may note calls of cells; `foldbatch.functions` makes and runs it."""
+
+    results: tuple[str, ...]
+    function: Constant
+    arguments: tuple[Expression, ...]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self.results
+
+    @property
+    def reads(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+
 @dataclass(frozen=True, slots=True)
 class Case(Part):
     """Chooses by a key: the body whose number a table has for it, or the last one. `target` holds it."""

@@ -49,7 +49,7 @@ from foldbatch.types import describe_value
 # What the code of all cells finds among its globals; `notes` binds lists of a run.
 GLOBALS: Final[dict[str, Any]] = {"N": 0, "M": 0}
 _names: dict[Any, str] = {}
-_numbers = itertools.count()
+numbers = itertools.count()
 
 
 def name_of(thing: Any) -> str:
@@ -88,12 +88,12 @@ class Signature:
         specs: the structures of arguments, by name.
         operands: the values that it reads: their paths, inputs of the graph.
         sequences: the lists that it reads: path, axis, and per member its path in an element, and input.
-        feeds: the data that it reads: path, input and description.
+        feeds: the data that it reads: path, input and description; without a path, numbers of calls.
         labels: per metric with a label, the path of the label.
         outputs: its results as nodes of the graph, those that are no operands.
         result: the structure of the result; per leaf the number of an output, or the path of an operand.
         draft: the cell as it goes to the linker, without wires.
-        cell: the `Cell` whose function it is.
+        cell: the `Cell` whose function it is, or what says which block's it is.
     """
 
     name: str
@@ -184,13 +184,16 @@ class Signature:
                 (axis, [(node, flow()) for _, node in members]) for _, axis, members in self.sequences
             ],
             feeds=[
-                (node, replace(feed, where=feed.where.replace(self.name, name, 1)))
+                (node, replace(feed, where=f"{name}{feed.where.removeprefix(self.name)}"))
+                if feed.where.startswith(f"{self.name}(")
+                else (node, feed)
                 for node, feed in draft.feeds
             ],
             outputs={node: flow() for node in self.outputs},
             losses=list(draft.losses),
             metrics=list(draft.metrics),
             labels=list(draft.labels),
+            marks=list(draft.marks),
             keys=list(draft.keys),
             nodes=draft.nodes,
         )
@@ -268,7 +271,7 @@ class Cell:
 
     def __init__(self, function: Callable[..., Any], name: str, order: tuple[str, int] | None = None) -> None:
         self.function, self.name = function, name
-        self.order = ("", next(_numbers)) if order is None else order
+        self.order = ("", next(numbers)) if order is None else order
         self.signatures: list[Signature] = []
         self.origin: tuple[Any, ...] | None = None
         self.signature = inspect.signature(function)
@@ -281,7 +284,7 @@ class Cell:
         self.parameters = list(self.signature.parameters)
         names = getattr(inspect.unwrap(function), "__globals__", {})
         self.hints = {n: hint_of(p.annotation, names) for n, p in self.signature.parameters.items()}
-        self.slow = f"S{next(_numbers)}"
+        self.slow = f"S{next(numbers)}"
         GLOBALS[self.slow] = partial(_slow, weakref.ref(self))
         weakref.finalize(self, GLOBALS.pop, self.slow)
         self.call: FunctionType = FunctionType(_code("def f(): pass"), GLOBALS, name)
@@ -542,7 +545,7 @@ def _signature(
     return Signature(
         self.name,
         self.order,
-        next(_numbers),
+        next(numbers),
         specs,
         operands,
         sequences,

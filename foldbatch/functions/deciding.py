@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from foldbatch.errors import WalkError
 from foldbatch.functions.cells import GLOBALS, Signature
 from foldbatch.functions.notes import Lists, Notes, begin, noting, session
+from foldbatch.functions.results import joined_result
 from foldbatch.functions.rounds import LEAK, Computing, Noted, Rounds, Stretches
 from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
-from foldbatch.functions.tracer import FunctionTracer, integers, joined_result
+from foldbatch.functions.tracer import FunctionTracer, integers
 from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.extras import install
@@ -353,6 +354,8 @@ class UnderWay:
             elements.append(flat.take(index + np.arange(len(index)), axis=0).ravel())
         places = order.tolist()
         feeds = [[x for part in parts for x in part.feeds[i]] for i in range(len(signature.feeds))]
+        for _, i in signature.draft.marks:
+            feeds[i] = (moved.take(integers(feeds[i]) - self._start) + self._start).tolist()
         labels = self._labels.get(signature, [])
         return Lists(
             rows.take(order, axis=0).ravel(),  # type: ignore[arg-type] # integers as an array

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from foldbatch.functions import notes
-from foldbatch.functions.cells import Cell, Signature, Slow, go_slow
+from foldbatch.functions.cells import GLOBALS, Cell, Signature, Slow, go_slow
 from foldbatch.functions.learnt import with_own
+from foldbatch.functions.mixed import Eagerly, Part, Slots
 from foldbatch.functions.specs import rebuilt
 from foldbatch.functions.suspended import finished
 from foldbatch.functions.values import Value, released, typed_class, value_class
 from foldbatch.model.columns import BadDataError, column
+from foldbatch.model.drafts import Feed
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
@@ -76,6 +79,7 @@ class _Eager:
     seen: Seen
     dtype: str | None = None
     key: int = 0
+    visits: list[tuple[int, str, tuple[Any, Any]]]  # of metrics: when, name, and what is collected
     begin: Callable[[Parameter], None]
     own: Mapping[Parameter, Parameter]
 
@@ -102,6 +106,8 @@ def run(
     with _mode(dtype, begin, own) as seen:
         known = notes.note(lambda x: finished(partial(walk, x)), [example], [0], [], 1 << 60)
         seen.result = _arrays(known.results[0])
+        for _, name, visit in sorted(_Eager.visits, key=itemgetter(0)):
+            seen.metrics.setdefault(name, []).append(visit)
     return seen
 
 
@@ -111,6 +117,7 @@ def _mode(
 ) -> Iterator[Seen]:
     with notes.LOCK:
         first, _Eager.seen, _Eager.dtype, _Eager.key = Slow.call, Seen(), dtype, 0
+        _Eager.visits = []
         Slow.call, _Eager.begin, _Eager.own = _call, staticmethod(begin), own
         go_slow(on=True)
         try:
@@ -138,25 +145,107 @@ def _call(cell: Cell, arguments: dict[str, Any]) -> Any:
     signature = cell.find(arguments)
     if len(cell.signatures) > known:
         notes.unbind(signature)  # a batch may call it next
+    labels = [_at(arguments, path) for path in signature.labels]
+    number = GLOBALS["N"]
+    GLOBALS["N"] += 1
+    arrays = _computed(signature, _inputs(signature, arguments), labels, number)
+    made = [_real(array, node.type) for array, node in zip(arrays, signature.outputs, strict=True)]
+    held = [made[leaf] if isinstance(leaf, int) else _at(arguments, leaf) for leaf in signature.leaves]
+    return rebuilt(signature.result, iter(held))
+
+
+def _computed(
+    signature: Signature, given: dict[Any, Any], labels: list[Any], number: int, marks: Sequence[int] = ()
+) -> list[Any]:
+    """Compute a call, and return its outputs.
+
+    Args:
+        signature: the cell.
+        given: what its inputs are.
+        labels: of its metrics that have labels.
+        number: of the call.
+        marks: the numbers of visits, of metrics that have some.
+    """
+    draft = signature.draft
     for parameter in signature.parameters():
         _Eager.begin(_Eager.own.get(parameter, parameter))
-    given = _inputs(signature, arguments)
-    draft = signature.draft
     ends = [*signature.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
     ends = with_own(ends, _Eager.own)
     nodes, values = [*given], [*given.values()]
     graph = in_phase(Graph(tuple(nodes), tuple(ends)), training=False)
     found = iter(evaluate(graph, values, _Eager.dtype))
-    made = [_real(next(found), node.type) for node in signature.outputs]
+    made = [np.asarray(next(found)) for _ in signature.outputs]
     for name, _ in draft.losses:
         _Eager.seen.losses[name] = _Eager.seen.losses.get(name, 0.0) + float(next(found))
-    labels = dict(zip(draft.labels, signature.labels, strict=True))
-    for number, (name, _) in enumerate(draft.metrics):
-        label = _at(arguments, labels[number]) if number in labels else None
-        seen = np.asarray(next(found)), released(label)
-        _Eager.seen.metrics.setdefault(name, []).append(seen)
-    held = [made[leaf] if isinstance(leaf, int) else _at(arguments, leaf) for leaf in signature.leaves]
-    return rebuilt(signature.result, iter(held))
+    label_of = dict(zip(draft.labels, labels, strict=True))
+    visit_of = dict(zip([metric for metric, _ in draft.marks], marks, strict=True))
+    for place, (name, _) in enumerate(draft.metrics):
+        seen = np.asarray(next(found)), released(label_of.get(place))
+        _Eager.visits.append((visit_of.get(place, number), name, seen))
+    return made
+
+
+class _Block(Slots):
+    """A block that a walk calls: its calls are noted, and computed as soon as somebody looks at a value."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.arrays: dict[int, Any] = {}
+        self.lists = [notes.lists_of(signature) for signature in part.signatures]
+
+    def run(self, x: Any) -> Any:
+        """Return what the block makes of what it is given."""
+        part = self.part
+        lists = {s.number: own for s, own in zip(part.signatures, self.lists, strict=True)}
+        bindings = part.bindings(lambda kind, n, i=0: notes.appending(lists[n], kind, i))
+        found = part.run(self, bindings, self.slots(part.given, x, ""))
+        self.compute()
+        return self.values(part.yields, iter(found))
+
+    def value(self, type_: TensorType, number: int) -> Value:
+        self.compute()
+        return _real(self.arrays[number], type_)
+
+    def number(self, value: Any) -> int:
+        number = -1 - len(self.arrays)
+        self.arrays[number] = value.array
+        return number
+
+    def compute(self) -> None:
+        """Compute what is pending, in the order of calls."""
+        pending = []
+        for signature, lists in zip(self.part.signatures, self.lists, strict=True):
+            width, ends = signature.arguments, [0] * len(lists.elements)
+            for call in range(len(lists.rows) // width):
+                row = lists.rows[call * width : (call + 1) * width]
+                pending.append((row[0], signature, self._inputs(signature, lists, call, row, ends)))
+            for items in (lists.rows, *lists.elements, *lists.feeds, *lists.labels):
+                items.clear()
+        for number, signature, (reads, given, labels, marks) in sorted(pending, key=itemgetter(0)):
+            inputs = {node: self._held(numbers) for node, numbers in reads.items()} | given
+            for j, array in enumerate(_computed(signature, inputs, labels, number, marks)):
+                self.arrays[number + j] = array
+
+    def _held(self, numbers: Any) -> Any:
+        return [self.arrays[n] for n in numbers] if isinstance(numbers, list) else self.arrays[numbers]
+
+    def _inputs(
+        self, signature: Signature, lists: notes.Lists, call: int, row: list[int], ends: list[int]
+    ) -> tuple[dict[Any, Any], dict[Any, Any], list[Any], list[int]]:
+        """Return the numbers that a call reads, its data, labels and visits; `ends` are of lists so far."""
+        reads: dict[Any, Any] = {node: n for (_, node), n in zip(signature.operands, row[1:], strict=False)}
+        for s, (_, _, members) in enumerate(signature.sequences):
+            size = row[1 + len(signature.operands) + s] * len(members)
+            flat = lists.elements[s][ends[s] : ends[s] + size]
+            ends[s] += size
+            reads |= {node: flat[m :: len(members)] for m, (_, node) in enumerate(members)}
+        data = [items[call] for items in lists.feeds]
+        given = {
+            node: _datum(path, feed, bound, item)
+            for (path, node, feed), bound, item in zip(signature.feeds, signature.bounds, data, strict=True)
+        }
+        marks = [data[feed] for _, feed in signature.draft.marks]
+        return reads, given, [items[call] for items in lists.labels], marks
 
 
 def _real(array: Any, type_: TensorType) -> Value:
@@ -178,12 +267,19 @@ def _inputs(signature: Signature, arguments: dict[str, Any]) -> dict[Any, Any]:
         for inner, node in members:
             given[node] = [_at({"x": x}, f"x{inner}").array for x in elements]
     for (path, node, feed), bound in zip(signature.feeds, signature.bounds, strict=True):
-        if not path:
-            _Eager.key += 1  # another one for each call
-            given[node] = np.int64(_Eager.key)
-            continue
-        try:
-            given[node] = column([_at(arguments, path)], feed.type, bound, feed.declared)[0]
-        except BadDataError as error:
-            raise error.kind(feed.where, error.expected, error.found, error.fix) from None
+        given[node] = _datum(path, feed, bound, _at(arguments, path) if path else None)
     return given
+
+
+def _datum(path: str, feed: Feed, bound: int | None, item: Any) -> Any:
+    """Return what a cell reads of the example; without a path, another number for each call."""
+    if not path:
+        _Eager.key += 1
+        return np.int64(_Eager.key)
+    try:
+        return column([item], feed.type, bound, feed.declared)[0]
+    except BadDataError as error:
+        raise error.kind(feed.where, error.expected, error.found, error.fix) from None
+
+
+Eagerly.run = staticmethod(lambda part, x: _Block(part).run(x))

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from foldbatch.blocks.function import TensorBlock
 from foldbatch.errors import WalkError
-from foldbatch.functions import notes
+from foldbatch.functions import mixed, notes
 from foldbatch.functions.cells import Cell, body
 from foldbatch.functions.notes import running
 from foldbatch.functions.specs import read_as
@@ -134,8 +135,10 @@ def _cell(
 
 
 def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
-    """Note a call of a layer or of another block of tensors."""
-    return layer_cell(layer, len(xs)).call(*xs)
+    """Note a call of a layer or of another block."""
+    if isinstance(layer, TensorBlock) and type(layer).apply is not TensorBlock.apply:
+        return layer_cell(layer, len(xs)).call(*xs)
+    return mixed.call(layer, xs)
 
 
 def layer_cell(layer: Any, arguments: int) -> Cell:

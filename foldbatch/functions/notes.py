@@ -20,6 +20,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.blocks.writer import shown
 from foldbatch.errors import PACKAGE, ExampleError, WalkError
 from foldbatch.functions.cells import GLOBALS, Cell, Signature, Slow, name_of
 from foldbatch.functions.values import Reading, Value
@@ -58,12 +59,14 @@ class Notes:
         ends: after each example, the next number.
         results: what the walk returned, per example.
         lists: by signature, in the order of the first calls.
+        held: what programs of blocks that the walk calls find among their globals.
     """
 
     start: int
     ends: list[int] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     lists: dict[Signature, Lists] = field(default_factory=dict)
+    held: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
 
 class Forced(BaseException):
@@ -93,6 +96,12 @@ def running() -> bool:
     return _State.notes is not None and _State.thread == threading.get_ident()
 
 
+def lists_of(signature: Signature) -> Lists:
+    """Return empty lists for calls of a signature."""
+    of = signature
+    return Lists([], [[] for _ in of.sequences], [[] for _ in of.feeds], [[] for _ in of.labels])
+
+
 def bind(signature: Signature) -> Lists:
     """Give a signature lists in the present run.
 
@@ -103,21 +112,48 @@ def bind(signature: Signature) -> Lists:
     if notes is None or _State.thread != threading.get_ident():
         raise WalkError(signature.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
     k = signature.number
-    lists = Lists(
-        [], [[] for _ in signature.sequences], [[] for _ in signature.feeds], [[] for _ in signature.labels]
-    )
-    notes.lists[signature] = lists
-    GLOBALS[f"R{k}"] = lists.rows.extend
-    for i, elements in enumerate(lists.elements):
-        GLOBALS[f"E{k}_{i}"] = elements.extend
-    for i, (items, (where, _, feed)) in enumerate(zip(lists.feeds, signature.feeds, strict=True)):
-        append = items.append
+    lists = notes.lists[signature] = lists_of(signature)
+    GLOBALS[f"R{k}"] = appending(lists, "R")
+    for i in range(len(lists.elements)):
+        GLOBALS[f"E{k}_{i}"] = appending(lists, "E", i)
+    for i, (where, _, feed) in enumerate(signature.feeds):
+        append = appending(lists, "F", i)
         if _State.careful and where:
             append = _checking(append, feed.type, signature.bounds[i], feed)
         GLOBALS[f"F{k}_{i}"] = append
-    for i, labels in enumerate(lists.labels):
-        GLOBALS[f"L{k}_{i}"] = labels.append
+    for i in range(len(lists.labels)):
+        GLOBALS[f"L{k}_{i}"] = appending(lists, "L", i)
     return lists
+
+
+def appending(lists: Lists, kind: str, number: int = 0) -> Callable[[Any], None]:
+    """Return what notes rows (``R``), elements (``E``), data (``F``) or labels (``L``)."""
+    if kind == "R":
+        return lists.rows.extend
+    if kind == "E":
+        return lists.elements[number].extend
+    return (lists.feeds if kind == "F" else lists.labels)[number].append
+
+
+def held(part: Any, made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what a part of the walk keeps for the present run, made when it is first asked for."""
+    notes = _State.notes
+    assert notes is not None, "only a walk that runs has parts"
+    if part not in notes.held:
+        notes.held[part] = made()
+    return notes.held[part]
+
+
+def ensure(signature: Signature) -> None:
+    """Give a signature lists in the present run, if it has none."""
+    notes = _State.notes
+    if notes is None or signature not in notes.lists:
+        bind(signature)
+
+
+def example() -> int:
+    """Return the number of the present example in its batch."""
+    return _State.example
 
 
 def unbind(signature: Signature) -> None:
@@ -328,13 +364,15 @@ def noting(
 
 
 def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
-    if not running():  # another thread builds a block
+    if running():
+        return Layers.call(layer, xs)
+    if hasattr(layer, "apply"):  # another thread builds a block
         return layer.apply(*xs)
-    return Layers.call(layer, xs)
+    raise WalkError(shown(layer), "a call of a block in a walk", "one elsewhere", OUTSIDE)
 
 
 class Layers:
-    """What a call of a layer in a walk does; `loose` sets it."""
+    """What a call of a layer, or of another block, does in a walk; `loose` sets it."""
 
     call: Callable[[Any, tuple[Any, ...]], Any]
 

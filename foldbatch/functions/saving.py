@@ -21,14 +21,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from foldbatch.blocks.block import Block
 from foldbatch.blocks.data import from_data, refused, to_data
-from foldbatch.blocks.function import TensorBlock
 from foldbatch.blocks.layers.layer import Layer
 from foldbatch.blocks.paths import NOBODY, Trust, called, find, path_of, variable_of
+from foldbatch.blocks.writer import shown
 from foldbatch.errors import FoldbatchError, ModelError
 from foldbatch.functions import loose
 from foldbatch.functions.cells import Cell, Signature, all_cells
 from foldbatch.functions.learnt import Learnt, Output, Slot
+from foldbatch.functions.mixed import CalledBlock, part_of
 from foldbatch.functions.modules import Module
 from foldbatch.functions.notes import LOCK
 from foldbatch.functions.specs import (
@@ -134,7 +136,10 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     """
     sink = _Sink({*parameters})
     functions = [walk.func if isinstance(walk, partial) else walk]
-    functions += [signature.cell.function for signature in learnt.cells]
+    for signature in learnt.cells:
+        own = signature.cell
+        called = part_of(own.block, own.given).calls.values() if isinstance(own, CalledBlock) else [own]
+        functions += [each.function for each in called]
     modules = dict.fromkeys(getattr(f, "__module__", None) for f in functions)
     places = _Places([name for name in modules if name in sys.modules])
     found = _walk_data(walk, places, sink)
@@ -166,7 +171,7 @@ def _refused(where: str, what: str, fix: str = AT_TOP) -> ModelError:
 
 
 def _walk_data(walk: Any, places: _Places, sink: _Sink) -> Any:
-    if isinstance(walk, Module):
+    if isinstance(walk, Module | Block):
         return {"variable": places.of(walk, "the walk")}
     if isinstance(walk, MethodType) and isinstance(walk.__self__, Module):
         return {"method": [places.of(walk.__self__, "the walk"), walk.__name__]}
@@ -176,7 +181,9 @@ def _walk_data(walk: Any, places: _Places, sink: _Sink) -> Any:
     return data
 
 
-def _cell_data(cell: Cell, places: _Places, sink: _Sink) -> Any:
+def _cell_data(cell: Cell | CalledBlock, places: _Places, sink: _Sink) -> Any:
+    if isinstance(cell, CalledBlock):
+        return {"block": [places.of(cell.block, "a block"), to_data(cell.given, sink), cell.place]}
     where = f"the cell {cell.name}"
     match cell.origin:
         case None:
@@ -259,7 +266,7 @@ class _Places:
 
     def _add(self, value: Any, path: list[Any]) -> None:
         """Note where a part stands, and those in it; the first place counts."""
-        if isinstance(value, TensorBlock | Module | Parameter):
+        if isinstance(value, Block | Module | Parameter):
             if id(value) in self._paths:
                 return
             self._paths[id(value)] = path
@@ -376,7 +383,7 @@ def _walk_of(data: Any, source: _Source) -> Any:
     match data:
         case {"variable": path}:
             walk = _variable(path, source)
-            if isinstance(walk, Module) and callable(walk):
+            if isinstance(walk, Module | Block) and callable(walk):
                 return walk
         case {"method": [path, str(name)]}:
             walk = _method(path, name, source)
@@ -395,8 +402,8 @@ def _variable(path: Any, source: _Source) -> Any:
     value = variable_of(first, source.trust)
     for key in keys:
         value = dict(_inside(value)).get(key)
-    if not isinstance(value, TensorBlock | Module | Parameter):
-        expected = "a layer, a Parameter or a Module, as when the file was saved"
+    if not isinstance(value, Block | Module | Parameter):
+        expected = "a block, a Parameter or a Module, as when the file was saved"
         raise ModelError(".".join(map(str, path)), expected, describe_value(value), CHANGED)
     return value
 
@@ -502,13 +509,8 @@ def _read_cell(
     plain: WrittenCell, walk: WrittenWalk, source: _Source, learnt: Learnt, parameters: dict[str, Parameter]
 ) -> None:
     """Find a cell, and give the parameters that it reads the numbers of the file."""
-    cell = _cell_of(plain.found, source)
-    where = f"the cell {cell.name}"
-    names = [name for name, _ in plain.arguments]
-    if names != cell.parameters:
-        found = f"those of {cell.name}{cell.signature}"
-        raise ModelError(where, f"the arguments {', '.join(names) or 'of none'}", found, CHANGED)
-    signature = cell.of({name: _spec_of(spec, source) for name, spec in plain.arguments})
+    signature = _signature_of(plain, source)
+    where = f"the cell {signature.name}"
     read = list(signature.parameters())
     if [p.path for p in read] != [path for path, _ in plain.parameters] or signature in learnt.cells:
         expected = f"the parameters {', '.join(path for path, _ in plain.parameters) or 'of none'}"
@@ -528,6 +530,22 @@ def _read_cell(
             raise refused(f"two names of {parameter.path}")
         learnt.parameters[learnt.own[parameter]] = None
     learnt.cells[signature] = None
+
+
+def _signature_of(plain: WrittenCell, source: _Source) -> Signature:
+    match plain.found:
+        case {"block": [path, given, int(place)]}:
+            block = _variable(path, source)
+            signatures = part_of(block, _type_of(from_data(given, source))).signatures
+            if not 0 <= place < len(signatures):
+                raise ModelError(shown(block), f"{place + 1} cells or more", str(len(signatures)), CHANGED)
+            return signatures[place]
+    cell = _cell_of(plain.found, source)
+    names = [name for name, _ in plain.arguments]
+    if names != cell.parameters:
+        where, found = f"the cell {cell.name}", f"those of {cell.name}{cell.signature}"
+        raise ModelError(where, f"the arguments {', '.join(names) or 'of none'}", found, CHANGED)
+    return cell.of({name: _spec_of(spec, source) for name, spec in plain.arguments})
 
 
 def _read_wires(plain: WrittenWalk, learnt: Learnt) -> None:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,9 @@ from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, Slot, owned
 from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, line_of, note, refuse_iterators
 from foldbatch.functions.remarks import remarks
+from foldbatch.functions.results import joined_result, relative
 from foldbatch.functions.saving import written
-from foldbatch.functions.values import Value, released
+from foldbatch.functions.values import released
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Feed
 from foldbatch.model.link import StagedBefore, link
@@ -40,7 +41,7 @@ from foldbatch.scheduler.record import Batched, Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.system.garbage import no_garbage
 from foldbatch.trees.records import Records
-from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, Type, describe_value
+from foldbatch.types import VOID, TensorType
 
 Index = NDArray[np.int64]
 
@@ -305,7 +306,7 @@ class FunctionTracer:
         """Take over what is new in notes; return results as traces hold them, with numbers of the run."""
         owner, outputs = self._owners(notes, arrays, numbers)
         learnt, grown = self.learnt, False
-        new = [signature for signature in notes.lists if signature not in learnt.cells]
+        new = [s for s, rows in arrays.items() if len(rows) and s not in learnt.cells]
         if new:
             grown = True
             learnt.admit(new)
@@ -345,10 +346,10 @@ class FunctionTracer:
         look: Look | None,
     ) -> Batched:
         """Return notes as a batch for the model, without levels."""
-        results, owner, _ = learnt
+        results, _, _ = learnt
         start, model = notes.start, linked.model
         noted = np.array([start, *notes.ends], np.int64) - start
-        new = _renumbering(linked, arrays, len(owner))
+        new = _renumbering(linked, arrays, notes)
         offsets = noted if new is None else new[noted]
         lists = [notes.lists.get(signature) for signature, _ in linked.cells]
         data = [
@@ -363,10 +364,17 @@ class FunctionTracer:
         ]
         bounds, feeds, labels = model.bounds, [], []
         for k, (part, own) in enumerate(zip(parts, lists, strict=True)):
-            columns = []
+            columns: list[NDArray[Any]] = []
+            marks = {i for _, i in model.marks[k]}
             for i, feed in enumerate(model.feeds[k]):
-                key = i in model.keys[k]
-                columns.append(part.keys if key else bare_column(data[k][i], feed, bounds[k][i]))
+                if i in model.keys[k]:
+                    columns.append(part.keys)
+                elif i in marks:
+                    visits = integers(data[k][i]) - start
+                    visits = (visits if new is None else new[visits]) - np.repeat(offsets[:-1], part.counts)
+                    columns.append(_narrow(visits))
+                else:
+                    columns.append(bare_column(data[k][i], feed, bounds[k][i]))
             feeds.append(tuple(columns))
             labels.append(
                 tuple(
@@ -387,7 +395,7 @@ class FunctionTracer:
             np.array(sizes, np.int64).reshape(len(sizes), examples).T.copy(),
             np.diff(offsets),
             [
-                [_relative(held, begin, start, new) for held in result]
+                [relative(held, begin, start, new) for held in result]
                 for result, begin in zip(results, offsets[:-1].tolist(), strict=True)
             ],
         )
@@ -461,7 +469,7 @@ def link_learnt(
         if "losses" not in asides:
             draft.losses = []
         if "metrics" not in asides:
-            draft.metrics, draft.labels = [], []
+            draft.metrics, draft.labels, draft.marks = [], [], []
     results = []
     by_type: dict[TensorType, Flow] = {}
     for source in sorted(learnt.results, key=order):
@@ -565,7 +573,7 @@ def _narrow(numbers: Index) -> NDArray[np.int32]:
     return numbers.astype(np.int32, order="C")
 
 
-def _renumbering(linked: Linked, arrays: dict[Signature, Index], total: int) -> Index | None:
+def _renumbering(linked: Linked, arrays: dict[Signature, Index], notes: Notes) -> Index | None:
     """Return the new number of each value, and of what comes after the last one; None where none moves.
 
     Calls and outputs that the model has not take no numbers.
@@ -573,104 +581,18 @@ def _renumbering(linked: Linked, arrays: dict[Signature, Index], total: int) -> 
     left = {signature: kept for signature, kept in linked.cells if signature in arrays}
     if len(left) == len(arrays) and all(len(k.outputs) == len(s.outputs) for s, k in left.items()):
         return None
-    widths = np.zeros(total + 1, np.int64)
+    widths = np.zeros((notes.ends[-1] if notes.ends else notes.start) - notes.start + 1, np.int64)
     for signature, kept in left.items():
         widths[arrays[signature][:, 0]] = max(len(kept.outputs), 1)
+        for _, feed in signature.draft.marks:  # visits of metrics take numbers, too
+            if feed in kept.feeds:
+                widths[integers(notes.lists[signature].feeds[feed]) - notes.start] = 1
     numbers = np.cumsum(widths) - widths
     for signature, kept in left.items():
         base = arrays[signature][:, 0]
         for old, new in kept.outputs.items():
             numbers[base + old] = numbers[base] + new  # outputs keep their order: where old is 0, so is new
     return numbers
-
-
-def _relative(part: Any, begin: int, start: int, new: Index | None) -> Any:
-    """Return part of a result with numbers that count from the example's beginning."""
-    if isinstance(part, _Number):
-        number = part.n - start
-        return int(number if new is None else new[number]) - begin
-    if isinstance(part, _Several):
-        return [_relative(item, begin, start, new) for item in part.items]
-    if type(part) is tuple and part and isinstance(part[0], _Number | _Several | tuple):
-        return tuple([_relative(item, begin, start, new) for item in part])
-    return part
-
-
-@dataclass(frozen=True, slots=True)
-class _Number:
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Several:
-    items: list[Any]
-
-
-def joined_result(
-    known: Type | None, value: Any, start: int, held: list[Any], seen: set[int], example: int
-) -> Type:
-    """Return the type of results, those known and one more; put its terminals into `held`.
-
-    Raises:
-        WalkError: when it is of another structure, or holds what no result is.
-    """
-    type_ = _taken(value, start, held, seen, example)
-    found = _joined(known, type_)
-    if found is None:
-        expected, fix = f"a result of {known}, as of other examples", "return the same structure"
-        raise WalkError(f"walk at example {example}", expected, str(type_), fix)
-    return found
-
-
-def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) -> Type:
-    """Return the type of a result, and put its terminals into `held`."""
-    match x:
-        case Value():
-            if x.n < start:
-                found, fix = "one kept from another example or run", "return what this example's calls yield"
-                raise WalkError(f"walk at example {example}", "a value of the same example", found, fix)
-            seen.add(x.n)
-            held.append(_Number(x.n))
-            return x.type
-        case None:
-            return VOID
-        case tuple():
-            return TupleType(tuple([_taken(item, start, held, seen, example) for item in x]))
-        case list():
-            element: Type | None = None
-            items: list[Any] = []
-            for item in x:
-                parts: list[Any] = []
-                type_ = _taken(item, start, parts, seen, example)
-                joined = _joined(element, type_)
-                if joined is None:
-                    where = f"result of example {example}"
-                    raise WalkError(where, f"a list of {element}", f"a {type_} in it", "return a tuple")
-                element = joined
-                items.append(parts[0] if len(parts) == 1 else tuple(parts))
-            held.append(_Several(items))
-            return SequenceType(VOID if element is None else element)
-    if isinstance(x, dict) or (is_dataclass(x) and not isinstance(x, type)):
-        fix = "return a tuple of them"
-        raise WalkError(f"walk at example {example}", "values, tuples and lists", describe_value(x), fix)
-    held.append(x)
-    return OBJECT
-
-
-def _joined(a: Type | None, b: Type) -> Type | None:
-    """Return the type of both of two results; an empty list is one of any elements. None if there is none."""
-    if a is None or a == b:
-        return b
-    match a, b:
-        case SequenceType(x), SequenceType(y):
-            if VOID in (x, y):
-                return b if x == VOID else a
-            joined = _joined(x, y)
-            return None if joined is None else SequenceType(joined)
-        case TupleType(xs), TupleType(ys) if len(xs) == len(ys):
-            items = [_joined(x, y) for x, y in zip(xs, ys, strict=True)]
-            return None if None in items else TupleType(tuple(items))
-    return None
 
 
 def bare_column(items: list[Any], feed: Feed, bound: int | None) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import msgspec
 
 from foldbatch.blocks.block import as_block
-from foldbatch.blocks.lower import depth, lower
+from foldbatch.blocks.lower import built, depth, linked, lower
 from foldbatch.blocks.paths import Trusted, trust_in
 from foldbatch.blocks.plain import from_plain
 from foldbatch.blocks.values import refuse_no_count
@@ -209,9 +209,16 @@ def _prepare(
     grouping, most = find_policy(policy), chosen["max_calls"]
     if is_walk(block):
         refuse_no_walk(block)
-        tracer = FunctionTracer(block, grouping, kept_bytes, most, arithmetic=arithmetic, learnt=learnt)
-        return tracer, options
-    return lower(as_block(block), grouping, kept_bytes, most, arithmetic=arithmetic), options
+        return FunctionTracer(
+            block, grouping, kept_bytes, most, arithmetic=arithmetic, learnt=learnt
+        ), options
+    block = as_block(block)
+    made = built(block)
+    if made.walks:
+        return FunctionTracer(
+            block, grouping, kept_bytes, most, arithmetic=arithmetic, learnt=learnt
+        ), options
+    return linked(block, made, grouping, kept_bytes, most, arithmetic), options
 
 
 def load(
@@ -318,7 +325,11 @@ def evaluate(block: Any, example: Any, backend: str) -> Any:
     """Return what a block makes of one example; see `Block.eval`."""
     # for a single example no compiled loops are worth waiting for, nor are losses, which are not returned
     engine = choose_engine("numpy" if backend == "auto" else backend)
-    lowered = lower(as_block(block), find_policy("auto"), asides=frozenset({"metrics"}))
+    own, policy, asides = as_block(block), find_policy("auto"), frozenset({"metrics"})
+    made = built(own, asides)
+    lowered: Tracer = (
+        linked(own, made, policy) if not made.walks else FunctionTracer(own, policy, None, MAX_CALLS, asides)
+    )
     program = Program(
         lowered, Options(engine, "auto", "consumer", batched=True, threads=1, debug=False), seed=0
     )

@@ -42,7 +42,9 @@ from tests.oracle.values import (
     zero,
 )
 
-__all__ = ["Meaning", "meaning", "plain"]
+__all__ = ["WALKS", "Meaning", "apply", "meaning", "plain"]
+
+WALKS: list[Any] = []  # what walks that stand for blocks make of values; `tests.walks.exact` says it
 
 OVER_ALL = {fb.Sum: np.add, fb.Mean: np.add, fb.Min: np.minimum, fb.Max: np.maximum}
 
@@ -60,34 +62,37 @@ class Meaning:
 def meaning(block: Block, example: Any) -> Meaning:
     """Return what a block makes of an example."""
     found = Meaning()
-    found.result = plain(_apply(block, Given(example), found))
+    found.result = plain(apply(block, Given(example), found))
     return found
 
 
-def _apply(block: Block, value: Any, log: Meaning) -> Any:
+def apply(block: Block, value: Any, log: Meaning) -> Any:
+    """Return what a block makes of a value; losses, metrics and what is collected go into the log."""
     match block:
+        case fb.functions.Walk():
+            return WALKS[0](block, value)
         case fb.Pipe():
             for part in block.blocks:
-                value = _apply(part, value, log)
+                value = apply(part, value, log)
             return value
         case Reference():
             declaration = block.declaration
             assert declaration.block is not None
             value = as_object(value) if declaration.input_type == OBJECT else value
-            result = _apply(declaration.block, value, log)
+            result = apply(declaration.block, value, log)
             return as_object(result) if declaration.output_type == OBJECT else result
         case fb.Composition():
             return _composed(block, value, log)
         case fb.Record():
             items = [None if value is None else item_of(value, key) for key, _ in block.blocks]
-            return tuple(_apply(part, item, log) for (_, part), item in zip(block.blocks, items, strict=True))
+            return tuple(apply(part, item, log) for (_, part), item in zip(block.blocks, items, strict=True))
         case fb.AllOf():
-            return tuple(_apply(part, value, log) for part in block.blocks) or None
+            return tuple(apply(part, value, log) for part in block.blocks) or None
         case fb.OneOf():
             return _chosen(block, value, log)
         case fb.Optional():
             if as_object(value).value is not None:
-                return _apply(block.some, value, log)
+                return apply(block.some, value, log)
             return _default(block.none, output_type(block.some, OBJECT), log)
         case fb.Map():
             return _mapped(block.block, value, log)
@@ -104,9 +109,9 @@ def _apply(block: Block, value: Any, log: Meaning) -> Any:
                 return Given([tuple(plain(item) for item in gram) for gram in grams])
             return Listed(grams, TupleType((element,) * block.n))
         case fb.Fold():
-            state = _apply(block.start, None, log)
+            state = apply(block.start, None, log)
             for element in elements(value)[0]:
-                state = _apply(block.combine, (state, element), log)
+                state = apply(block.combine, (state, element), log)
             return state
         case fb.RNN():
             return _run(block, value, log)
@@ -186,7 +191,7 @@ def output_type(block: Block, input_type: Type) -> Type:
 
 def _default(block: Block | None, type_: Type, log: Meaning) -> Any:
     """Return what a block makes of nothing, by default zeros of a type."""
-    return zero(type_) if block is None else _apply(block, None, log)
+    return zero(type_) if block is None else apply(block, None, log)
 
 
 # -- blocks of blocks
@@ -194,14 +199,14 @@ def _default(block: Block | None, type_: Type, log: Meaning) -> Any:
 
 def _chosen(block: fb.OneOf, value: Any, log: Meaning) -> Any:
     if isinstance(block.key_fn, Block):
-        key = as_object(_apply(block.key_fn, value, log)).value
+        key = as_object(apply(block.key_fn, value, log)).value
     else:
         key = block.key_fn(as_object(value).value)
     if block.pre_block is not None:
-        value = _apply(block.pre_block, value, log)
+        value = apply(block.pre_block, value, log)
     if block.listed:
-        return _apply(block.cases[key][1], value, log)
-    return _apply(next(case for name, case in block.cases if name == key), value, log)
+        return apply(block.cases[key][1], value, log)
+    return apply(next(case for name, case in block.cases if name == key), value, log)
 
 
 def _composed(block: fb.Composition, value: Any, log: Meaning) -> Any:
@@ -214,11 +219,11 @@ def _composed(block: fb.Composition, value: Any, log: Meaning) -> Any:
             return tuple(map(result, source))
         if isinstance(source, Block):  # it stands for its only use; one that reads nothing needs none
             uses = [wire for wire in wires if wire.block is source]
-            return result(uses[0]) if uses else _apply(source, None, log)
+            return result(uses[0]) if uses else apply(source, None, log)
         if source not in results:
             read = [result(s) for s in source.sources]
             whole = read[0] if len(read) == 1 else tuple(read) or None
-            results[source] = whole if source.block is None else _apply(source.block, whole, log)
+            results[source] = whole if source.block is None else apply(source.block, whole, log)
         return results[source]
 
     for wire in wires:
@@ -229,9 +234,9 @@ def _composed(block: fb.Composition, value: Any, log: Meaning) -> Any:
 
 def _mapped(block: Block, value: Any, log: Meaning) -> Any:
     if isinstance(value, Repeated):
-        return Repeated(_apply(block, value.value, log))
+        return Repeated(apply(block, value.value, log))
     items, element = elements(value)
-    return listed([_apply(block, item, log) for item in items], output_type(block, element))
+    return listed([apply(block, item, log) for item in items], output_type(block, element))
 
 
 def _zipped(value: Any) -> Any:
@@ -263,7 +268,7 @@ def _run(block: fb.RNN, value: Any, log: Meaning) -> Any:
     out = output_type(block.cell, TupleType((element, type_of_value(state)))).items[0]
     outputs = []
     for item in items:
-        output, state = _apply(block.cell, (item, state), log)
+        output, state = apply(block.cell, (item, state), log)
         outputs.append(output)
     return listed(outputs, out), state
 
@@ -272,14 +277,14 @@ def _reduced(block: fb.Reduce, value: Any, log: Meaning) -> Any:
     level, element = elements(value)
     while len(level) > 1:
         pairs = [tuple(level[i : i + 2]) for i in range(0, len(level), 2)]
-        level = [_apply(block.combine, pair, log) if len(pair) == 2 else pair[0] for pair in pairs]
+        level = [apply(block.combine, pair, log) if len(pair) == 2 else pair[0] for pair in pairs]
     return level[0] if level else _default(block.default, element, log)
 
 
 def _collected(block: fb.blocks.Collected, value: Any, log: Meaning) -> Any:
     found = log.collected[block.name]
     before = len(found)
-    result = _apply(block.block, value, log)
+    result = apply(block.block, value, log)
     mine = found[before:]
     del found[before:]
     return result, Listed(mine, output_type(block, type_of_value(value)).items[1].element)

@@ -37,7 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--few-ways", action="store_true", help="run each in fewer ways: more programs an hour"
     )
-    parser.add_argument("--door", default="blocks", choices=["blocks", "functions"], help="of what kind")
+    parser.add_argument(
+        "--door", default="blocks", choices=["blocks", "functions", "both"], help="of what kind"
+    )
     parser.add_argument("--here", action="store_true", help="check in this very process")
     options = parser.parse_args(arguments)
     if not options.seconds > 0:

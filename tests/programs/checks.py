@@ -35,7 +35,7 @@ from tests.programs.comparing import (
     planned_by,
     run_with,
 )
-from tests.walks import WalkProgram, drawn_walk
+from tests.walks import WalkProgram, drawn_of_both, drawn_walk
 
 AnyProgram = BlockProgram | WalkProgram
 KEPT_BYTES = (None, 0, 8, 40)
@@ -43,7 +43,7 @@ SIZES = (15, 15, 30)  # the most blocks, where many programs are to be checked
 STEP = 5  # of training: what dropout draws
 
 
-DOORS = {"blocks": drawn, "functions": drawn_walk}  # what makes a random program
+DOORS = {"blocks": drawn, "functions": drawn_walk, "both": drawn_of_both}  # what makes a random program
 
 
 def check(number: int, engine: str, door: str = "blocks", *, many: bool = True) -> None:
@@ -285,4 +285,5 @@ def check_after_an_error(compiled: Program, program: WalkProgram) -> None:
 FURTHER: dict[str, Sequence[Any]] = {
     "blocks": (check_evaluation, check_kept, check_order),
     "functions": (check_eagerly, check_after_an_error, check_order),
+    "both": (check_eagerly, check_after_an_error, check_order),
 }

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+import foldbatch as fb
 from tests.oracle import Meaning
 from tests.programs.recipes import Source
 from tests.walks import exact
+from tests.walks.both import program_of
 from tests.walks.maker import Walks
 from tests.walks.ways import WAYS, walk_of
 
-__all__ = ["WalkProgram", "drawn_walk"]
+__all__ = ["WalkProgram", "drawn_of_both", "drawn_walk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class WalkProgram:
 
     def meant(self, example: Any) -> Meaning:
         """Return what the oracle makes of an example."""
-        return exact.meaning(self.block, example, self.known)
+        walk = exact.block(self.block) if isinstance(self.block, fb.Block) else self.block
+        return exact.meaning(walk, example, self.known)
 
     def __repr__(self) -> str:
         return f"WalkProgram(seed={self.seed})\nexamples\n  " + "\n  ".join(map(repr, self.examples))
@@ -40,10 +43,21 @@ def drawn_walk(
     seed: int, choices: int, *, size: int = 30, depth: int = 6, examples: int = 4, dropout: bool = False
 ) -> WalkProgram:
     """Return the random walk of a seed; after so many choices, all others are the simplest."""
-    maker = Walks(Random(seed), choices, size, WAYS, dropout)
-    part = walk_of(maker, depth)
+    part = walk_of(Walks(Random(seed), choices, size, WAYS, dropout), depth)
+    return _drawn(part, seed, examples, poisons=True)
+
+
+def drawn_of_both(
+    seed: int, choices: int, *, size: int = 30, depth: int = 6, examples: int = 4, dropout: bool = False
+) -> WalkProgram:
+    """Return the random program of a seed in which walks and blocks call each other."""
+    part = program_of(Random(seed), choices, size, depth, dropout=dropout)
+    return _drawn(part, seed, examples, poisons=False)  # programs of blocks in walks read all that they can
+
+
+def _drawn(part: Any, seed: int, examples: int, *, poisons: bool) -> WalkProgram:
     data = []
-    for poisoned in (False, True):
+    for poisoned in (False, poisons):
         source = Source(np.random.default_rng(seed), poisoned=poisoned)
         data.append([part.data(replace(source), 3) for _ in range(1 + source.number(examples))])
     return WalkProgram(part.run, data[0], seed, data[1])

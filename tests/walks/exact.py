@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -25,8 +26,10 @@ from foldbatch.static.graph import Graph, Node, input_node, lift, reachable
 from foldbatch.static.op import ragged
 from foldbatch.static.ops.random import KEY
 from foldbatch.static.passes.phase import in_phase
-from foldbatch.types import TensorType
-from tests.oracle import Meaning
+from foldbatch.types import VOID, TensorType
+from tests.oracle import WALKS, Meaning, apply
+from tests.oracle import plain as plain_of_block
+from tests.oracle.values import Given, Listed, as_object, type_of_value
 
 NUMBERS = {bool: "bool", int: "int32", float: "float32"}  # what Python's numbers are read as
 ARRAYS = {
@@ -422,6 +425,57 @@ def layer(of: Any, arguments: int) -> Callable[..., Any]:
 def ops() -> Any:
     """Return the ops that walks call on values."""
     return fb.ops if _Now.interpreter is None else EXACTLY
+
+
+def block(of: Any) -> Callable[..., Any]:
+    """Return a block as walks call it, with an object and values."""
+
+    def call(x: Any, *given: Any) -> Any:
+        now = _Now.interpreter
+        if now is None:
+            return of(x, *given)
+        read = (Given(x), *map(_to_block, given)) if given else Given(x)
+        outer, now.found.collected = now.found.collected, defaultdict(list)
+        found = apply(of, read, now.found)
+        now.found.collected = outer
+        return _to_walk(found)
+
+    return call
+
+
+def _walked(of: Any, value: Any) -> Any:
+    """Return what a walk that stands for a block makes of a value of blocks."""
+    value = as_object(value)
+    given = tuple(map(_to_walk, value)) if isinstance(value, tuple) else (_to_walk(value),)
+    return _to_block(of.function(*given), of.output_type)
+
+
+def _to_walk(value: Any) -> Any:
+    match value:
+        case np.ndarray() | np.generic():
+            return Exact(value, str(value.dtype))
+        case tuple():
+            return tuple(map(_to_walk, value))
+        case Listed():
+            return list(map(_to_walk, value.items))
+    return plain_of_block(value)
+
+
+def _to_block(x: Any, type_: Any = None) -> Any:
+    match x:
+        case Exact():
+            return x.array
+        case tuple():
+            types = [None] * len(x) if type_ is None else type_.items
+            return tuple(map(_to_block, x, types))
+        case list():
+            element = type_.element if type_ is not None else None
+            items = [_to_block(item, element) for item in x]
+            return Listed(items, element or type_of_value(items[0]) if items or element else VOID)
+    return x
+
+
+WALKS.append(_walked)
 
 
 def loss(value: Any, name: str = "loss", weight: float = 1.0) -> None:

@@ -1,0 +1,434 @@
+"""Both doors in one program: blocks called in walks, and walks that stand for blocks.
+
+A block that a walk calls is built for what it is given: its drafts are cells like any others, and its tracing
+program, statement by statement, notes calls of them where the walk does. `Walk` is the block that calls a
+plain function, whose values are numbers to the program around it. What wires lead in and out is learnt, as of
+all cells of walks, so a block in which a `Walk` stands is itself compiled as a walk.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from types import CoroutineType
+from typing import Any, Protocol
+
+from foldbatch.blocks.block import AnyBlock, Block, function_name
+from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.inference import specimen
+from foldbatch.blocks.interrupts import interrupted
+from foldbatch.blocks.lower import built
+from foldbatch.blocks.printing import TOOLS, program
+from foldbatch.blocks.tracer import Located
+from foldbatch.blocks.tracing import InvokeWalk
+from foldbatch.blocks.values import Object, Terminal, leaves, new_wires, run_time_terminals, type_of
+from foldbatch.blocks.values import Value as Built
+from foldbatch.blocks.writer import shown
+from foldbatch.errors import BlockTypeError, FoldbatchError, WalkError
+from foldbatch.functions import notes
+from foldbatch.functions.cells import GLOBALS, Signature, Slow, numbers
+from foldbatch.functions.specs import NestSpec, ValueSpec
+from foldbatch.functions.values import Value, value_class
+from foldbatch.model.drafts import Draft
+from foldbatch.types import (
+    OBJECT,
+    VOID,
+    BroadcastType,
+    SequenceType,
+    TensorType,
+    TupleType,
+    Type,
+    as_type,
+    describe_value,
+)
+
+DEEPEST = (
+    1 << 60
+)  # calls within calls of a program: Python's own limit holds, which the run of the walk raises
+_files = itertools.count()
+
+
+# -- walks that stand for blocks
+
+
+class Walk(Block[Any, Any]):
+    """A plain function that stands for a block; it is run once for each visit, as a walk is.
+
+    So a model of blocks may have parts that are written as functions, with all that these may do.
+
+    Args:
+        function: takes what the block is given, objects of the example and values; the items of a tuple are
+            its arguments.
+        output_type: what it returns, as of `ForwardDeclaration`.
+
+    Raises:
+        BlockTypeError: when the function is none, or its input or output is a broadcast.
+        WalkError: when the program runs, and the function returns something else.
+
+    >>> import foldbatch as fb
+    >>> def product(numbers):
+    ...     found = fb.tensor(1.0)
+    ...     for number in numbers:
+    ...         found = found * fb.tensor(number)
+    ...     return found
+    >>> block = fb.Map(fb.functions.Walk(product, "float32")) >> fb.Sum()
+    >>> float(block.eval([[2.0, 3.0], [], [4.0]]))
+    11.0
+    """
+
+    def __init__(self, function: Callable[..., Any], output_type: Any) -> None:
+        if isinstance(function, type | Block) or not callable(function):
+            fix = "for example Walk(tree, 150)"
+            raise BlockTypeError("Walk", "a function", describe_value(function), fix)
+        self.function = function
+        self.output_type_ = as_type(output_type, "Walk output_type")
+
+    @property
+    def input_type(self) -> None:
+        """The type it reads: any."""
+
+    @property
+    def output_type(self) -> Type | None:
+        return self.output_type_
+
+    def settings(self) -> dict[str, Any]:
+        return {"function": self.function, "output_type": self.output_type_}
+
+    def build(self, builder: Builder, value: Built) -> Built:
+        where, given = builder.where(self), type_of(value)
+        for type_ in (given, self.output_type_):
+            if _repeats(type_):
+                raise BlockTypeError(where, "values, objects and sequences", str(type_), "Zip it first")
+        if builder.inferring:
+            return specimen(builder, self.output_type_)
+        slots = builder.flatten(value)
+        builder.enter()
+        builder.affect()
+        subject = next((leaf for leaf in leaves(value) if isinstance(leaf, Object)), None)
+        place = subject.place if subject else ()
+        results = [
+            Terminal(builder.fresh(), t, new_wires(t), place) for t in run_time_terminals(self.output_type_)
+        ]
+        names = tuple([str(slot.expression) for slot in results])
+        called = builder.constant("walk", Called(self.function, given, self.output_type_))
+        blame = builder.blame(subject, calls=function_name(self.function))
+        builder.add(InvokeWalk(blame, names, called, tuple([slot.expression for slot in slots])))
+        return builder.unflatten(self.output_type_, iter(results))
+
+    def arguments(self) -> str:
+        return f"{function_name(self.function)}, {self.output_type_}"
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A function that a tracing program calls, with the types of what it is given and yields."""
+
+    function: Callable[..., Any]
+    given: Type
+    yields: Type
+
+    def __call__(self, own: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Call it with what variables of the program hold; return what the program goes on with."""
+        x = own.values(self.given, iter(slots))
+        result = self.function(*x) if isinstance(self.given, TupleType) else self.function(x)
+        where = f"Walk({function_name(self.function)})"
+        if isinstance(result, CoroutineType):
+            result.close()
+            fix = "write it with def: with the package greenlet it may ask for numbers all the same"
+            raise WalkError(where, "a function that returns", "an async def", fix)
+        return tuple(own.slots(self.yields, result, where))
+
+
+def _repeats(type_: Type) -> bool:
+    match type_:
+        case BroadcastType():
+            return True
+        case TupleType(items):
+            return any(map(_repeats, items))
+    return False
+
+
+# -- what variables of a program hold, and what walks have
+
+
+class Slots:
+    """Makes values of what variables of a tracing program hold, and the other way round."""
+
+    def value(self, type_: TensorType, number: int) -> Value:
+        """Return the value of a number."""
+        return value_class(type_)(number)
+
+    def number(self, value: Value) -> int:
+        """Return the number of a value."""
+        return value.n
+
+    def values(self, type_: Type, held: Iterator[Any]) -> Any:
+        """Return a value of a type, given what the variables of its terminals hold."""
+        match type_:
+            case TensorType():
+                return self.value(type_, next(held))
+            case TupleType(items):
+                return tuple([self.values(item, held) for item in items])
+            case SequenceType(element):
+                alone = len(run_time_terminals(element)) == 1
+                return [self.values(element, iter((x,) if alone else x)) for x in next(held)]
+        return None if type_ == VOID else next(held)
+
+    def slots(self, type_: Type, x: Any, where: str) -> Iterator[Any]:
+        """Yield what the variables of a type's terminals hold, given a value of the type.
+
+        Raises:
+            WalkError: when it is of another type.
+        """
+        match type_:
+            case TensorType() if isinstance(x, Value) and x.type == type_:
+                yield self.number(x)
+            case TupleType(items) if isinstance(x, tuple) and len(x) == len(items):
+                for item, part in zip(items, x, strict=True):
+                    yield from self.slots(item, part, where)
+            case SequenceType(element) if isinstance(x, list | tuple):
+                parts = [tuple(self.slots(element, item, where)) for item in x]
+                yield [part[0] if len(part) == 1 else part for part in parts]
+            case _ if type_ == OBJECT:
+                yield x
+            case _ if type_ != VOID or x is not None:
+                fix = "return what was declared; fb.tensor makes values of numbers"
+                found = f"a {x.type}" if isinstance(x, Value) else describe_value(x)
+                raise WalkError(where, f"a {type_}", found, fix)
+
+
+def given_type(x: Any) -> Type:
+    """Return the type of what a block is called with: what has no values in it is one object.
+
+    >>> given_type((1, "a")), str(given_type((value_class(TensorType((2,)))(0), [1])))
+    (ObjectType(), '(float32[2], object)')
+    """
+    match x:
+        case Value():
+            return x.type
+        case tuple():
+            items = tuple([VOID if item is None else given_type(item) for item in x])
+            return TupleType(items) if any(item not in (OBJECT, VOID) for item in items) else OBJECT
+        case list() if x:
+            element = given_type(x[0])
+            return OBJECT if element == OBJECT else SequenceType(element)
+    return OBJECT
+
+
+# -- blocks in walks
+
+
+class Running(Protocol):
+    """Runs a part of a walk that is a block."""
+
+    def __call__(self, part: Part, x: Any) -> Any:
+        """Return what the part makes of what it is given."""
+
+
+@dataclass(eq=False)
+class Part:
+    """A block as a walk calls it, for one type of what it is given.
+
+    Attributes:
+        block: the block.
+        given: the type.
+        yields: that of the result.
+        signatures: its cells.
+        width: how many numbers a call of one takes.
+        calls: the functions that its program calls, by name.
+    """
+
+    block: AnyBlock
+    given: Type
+    yields: Type = field(init=False)
+    signatures: list[Signature] = field(init=False)
+    width: int = field(init=False)
+    calls: dict[str, Called] = field(init=False)
+
+    def __post_init__(self) -> None:
+        made = built(self.block, given=self.given, path=shown(self.block))
+        self.yields, self._functions = made.type, made.functions
+        if _repeats(made.type):
+            raise BlockTypeError(
+                shown(self.block), "values, objects and sequences", str(made.type), "Zip it first"
+            )
+        text = program(made.functions, careful=True)
+        self._blames, file = text.blames, f"<foldbatch block {next(_files)}>"
+        linecache.cache[file] = (len(text.source), None, text.source.splitlines(keepends=True), file)
+        self._code, self._globals = compile(text.source, file, "exec"), made.globals | TOOLS
+        self._own = [*made.collections], [*made.memos]
+        self.calls = {name: value for name, value in made.globals.items() if isinstance(value, Called)}
+        self.signatures = [
+            _signature(draft, CalledBlock(self.block, self.given, k)) for k, draft in enumerate(made.drafts)
+        ]
+        self.width = max([1, *(len(signature.outputs) for signature in self.signatures)])
+        self._unused: list[dict[str, Any]] = []
+
+    def __call__(self, x: Any) -> Any:
+        """Note what the block does with what it is given; return its values."""
+        lists, slots = notes.held(self, self._bound), Slots()
+        return slots.values(
+            self.yields, iter(self.run(slots, lists, slots.slots(self.given, x, shown(self.block))))
+        )
+
+    def _bound(self) -> dict[str, Any]:
+        """Return what the program finds among its globals in the present run."""
+        for signature in self.signatures:
+            notes.ensure(signature)
+        return self.bindings(lambda kind, k, *i: GLOBALS["_".join([f"{kind}{k}", *map(str, i)])])
+
+    def bindings(self, append: Callable[..., Any]) -> dict[str, Any]:
+        """Return the functions that the program finds among its globals.
+
+        Args:
+            append: gives them, by kind and number of the signature; and for elements of lists (``E``), data
+                (``F``) and labels (``L``) by number of these.
+        """
+        found: dict[str, Any] = {}
+        for k, signature in enumerate(self.signatures):
+            n = signature.number
+            found[f"row{k}"] = append("R", n)
+            for i, (_, _, members) in enumerate(signature.sequences):
+                found[f"elements{k}_{i}"] = flattening(append("E", n, i), len(members))
+            for i in range(len(signature.feeds)):
+                found[f"feed{k}_{i}"] = append("F", n, i)
+            for i in range(len(signature.labels)):
+                found[f"label{k}_{i}"] = append("L", n, i)
+        return found
+
+    def run(self, slots: Slots, lists: dict[str, Any], given: Iterator[Any]) -> tuple[Any, ...]:
+        """Run the program on what variables hold; return what its root returns.
+
+        Args:
+            slots: makes values for functions of the user's.
+            lists: what the program finds among its globals.
+            given: what the root is given.
+        """
+        scope = self._unused.pop() if self._unused else self._fresh()
+        scope |= lists
+        scope |= {name: [] for name in self._own[0]} | {name: {} for name in self._own[1]}
+        scope["inside"], scope["slots"] = False, slots
+        self._count(scope)
+        try:
+            found: tuple[Any, ...] = scope[self._functions[0].name](*given, DEEPEST)
+        except (FoldbatchError, RecursionError):
+            raise
+        except Exception as error:
+            if scope["inside"] or interrupted(error):  # of a function of the user's, as in any walk
+                raise
+            located = Located(self._blames, self._functions, scope, error)
+            if not located.frames:
+                raise
+            refused = located.error(notes.example())
+            refused.__suppress_context__ = True  # it has a cause where a function of the user's failed
+            raise refused  # noqa: B904
+        finally:
+            if not scope["inside"]:
+                GLOBALS["N"] = max(GLOBALS["N"], next(scope["numbers"]))
+        self._unused.append(scope)
+        return found
+
+    def _count(self, scope: dict[str, Any]) -> None:
+        """Let the program count on from where the walk has come."""
+        first = GLOBALS["N"]
+        scope["numbers"] = itertools.chain(range(first, GLOBALS["M"] + 1, self.width), _too_many())
+        scope["call"] = scope["numbers"].__next__
+
+    def _fresh(self) -> dict[str, Any]:
+        scope = dict(self._globals)
+        exec(self._code, scope)  # noqa: S102 - the text is our own
+        for name, called in self.calls.items():
+            scope[name] = partial(self._call, scope, called)
+        return scope
+
+    def _call(self, scope: dict[str, Any], called: Called, *held: Any) -> tuple[Any, ...]:
+        """Call a function of the user's, which notes calls of its own."""
+        GLOBALS["N"] = next(scope["numbers"])
+        scope["inside"] = True
+        found = called(scope["slots"], held)
+        scope["inside"] = False
+        self._count(scope)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class CalledBlock:
+    """What stands for the `Cell` of a block's cell: which block it is of.
+
+    Attributes:
+        block: the block.
+        given: the type of what it is called with.
+        place: which of its cells.
+    """
+
+    block: AnyBlock
+    given: Type
+    place: int
+
+    is_decorated = True
+
+
+def _too_many() -> Iterator[int]:
+    notes.too_many()
+    yield
+
+
+def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], None]:
+    """Return a function that notes elements, single ones or tuples, number by number."""
+    if width == 1:
+        return extend
+    return lambda elements: extend(itertools.chain.from_iterable(elements))
+
+
+def _signature(draft: Draft, cell: CalledBlock) -> Signature:
+    outputs = list(draft.outputs)
+    numbered = {*draft.keys, *(feed for _, feed in draft.marks)}
+    made = Signature(
+        draft.name,
+        ("", next(numbers)),
+        next(numbers),
+        {},
+        [("", node) for node, _ in draft.operands],
+        [("", axis, [("", node) for node, _ in members]) for axis, members in draft.sequences],
+        [("" if i in numbered else "x", node, feed) for i, (node, feed) in enumerate(draft.feeds)],
+        [""] * len(draft.labels),
+        outputs,
+        NestSpec(tuple, tuple(range(len(outputs))), tuple([ValueSpec(node.type) for node in outputs])),
+        [],
+        draft,
+        cell,
+    )
+    notes.unbind(made)
+    return made
+
+
+def part_of(block: AnyBlock, given: Type) -> Part:
+    """Return a block as a walk calls it, for a type of what it is given; made once."""
+    parts: dict[Any, Part] = block.__dict__.setdefault("_called", {})  # lives as long as the block
+    if given not in parts:
+        parts[given] = Part(block, given)
+    return parts[given]
+
+
+def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
+    """Note a call of a block in a walk.
+
+    Raises:
+        WalkError: when no walk runs.
+        BlockTypeError: when the block cannot read what it is given.
+    """
+    x = xs[0] if len(xs) == 1 else xs
+    known = block.__dict__.setdefault("_called", {})
+    if "reads" not in known:
+        known["reads"] = block.input_type
+    part = part_of(block, OBJECT if known["reads"] == OBJECT else given_type(x))
+    return Eagerly.run(part, x) if Slow.on else part(x)
+
+
+class Eagerly:
+    """What a call of a block does in eager mode; `eager` sets it."""
+
+    run: Running
