@@ -17,9 +17,10 @@ from foldbatch import Program
 from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.sums import segment_sum, total
-from foldbatch.engines.threads import available_cores, in_threads, single_threaded_blas
+from foldbatch.engines.threads import in_threads, single_threaded_blas
 from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Node
+from foldbatch.system.cores import available_cores
 
 __all__ = [
     "Node",

@@ -8,7 +8,6 @@ but the weights, and their gradients are added in the order of the batch.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,13 +26,6 @@ R = TypeVar("R")
 # get thin, and the threads wait for memory and for each other.
 CALLS_PER_PART = 300
 MULTIPLICATIONS_PER_PART = 80_000_000
-
-
-def available_cores() -> int:
-    """Return the cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @cache

@@ -27,7 +27,6 @@ from foldbatch.engines.engine import (
     planning_arithmetic,
 )
 from foldbatch.engines.runner import Options
-from foldbatch.engines.threads import available_cores
 from foldbatch.errors import (
     BackendError,
     BlockTypeError,
@@ -47,6 +46,7 @@ from foldbatch.program.saving import ANEW, IN_A_SCRIPT, WHAT, read, with_paths
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
+from foldbatch.system.cores import available_cores
 from foldbatch.types import BackendName, describe_value
 
 # Options of `compile` that few programs set, with their defaults.
