@@ -48,7 +48,7 @@ Next = TypeVar("Next")
 BlockLike: TypeAlias = "Mapping[Any, Any] | list[Any] | tuple[Any, ...] | Array | np.generic | Parameter"
 
 
-class Scope(Protocol):
+class OpenScope(Protocol):
     """Where blocks are wired; see `foldbatch.blocks.composition`."""
 
     def add(self, block: Any, sources: tuple[Any, ...]) -> Any:
@@ -60,13 +60,13 @@ class Scope(Protocol):
 
 class _Open(threading.local):
     def __init__(self) -> None:
-        self.scopes: list[Scope] = []
+        self.scopes: list[OpenScope] = []
 
 
 opened = _Open()  # the scopes that are open, the innermost last
 
 
-def _innermost(block: AnyBlock, what: str) -> Scope:
+def _innermost(block: AnyBlock, what: str) -> OpenScope:
     if not opened.scopes:
         fix = "write `with composition.scope():` around it"
         raise BlockUseError(f"{shown(block)}{what}", "to be inside a composition's scope", "none open", fix)

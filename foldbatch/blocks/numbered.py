@@ -46,7 +46,7 @@ class Numbered:
         """Return the tables for a run; None where functions mean something else now: read nodes instead."""
         if not all(map(_is_pure, self.beside)) or not all(map(_reads_arity, self.functions.values())):
             return None
-        return {name: _Results(function) for name, function in self.functions.items()}
+        return {name: _ByArity(function) for name, function in self.functions.items()}
 
 
 def suits(example: Any) -> bool:
@@ -88,7 +88,7 @@ def numbered(functions: Sequence[Procedure], globals_: Mapping[str, Any]) -> Num
     return Numbered(code, root, tables, [] if alone else beside or [])
 
 
-class _Results(dict[int, Any]):
+class _ByArity(dict[int, Any]):
     """The results of a function of the user, by the number of a node's children."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:

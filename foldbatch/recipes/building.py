@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from foldbatch.blocks.block import Block
 from foldbatch.errors import TrainingError, UnknownNameError, with_nearest
 from foldbatch.recipes.configuration import (
-    RNTN,
-    BiLSTM,
-    ChildSum,
+    BiLSTMModel,
+    ChildSumModel,
     Configuration,
-    Json,
+    JsonModel,
     OptimizerOptions,
+    RNTNModel,
     ScheduleOptions,
     TaskOptions,
     WordOptions,
@@ -83,21 +83,21 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
         OSError: when it cannot be read.
     """
     options, task = configuration.model, _task(configuration.task, dataset)
-    if isinstance(options, Json):
+    if isinstance(options, JsonModel):
         block = schema_of(dataset).block(options.size, pooling=options.list_pooling)
         return json(block, task, hidden=options.hidden)
     words = _words(configuration, dataset)
     match options:
-        case ChildSum():
+        case ChildSumModel():
             kinds = None if task.reads_tree else _kinds(dataset)
             given: dict[str, Any] = {"kinds": kinds, "hidden": options.hidden, "counts": options.counts}
             given |= {"dropout": options.dropout}
             if options.features:
                 given |= {"features": _features(dataset, options.features)}
                 given |= {"features_dropout": options.features_dropout}
-        case RNTN():
+        case RNTNModel():
             given = {"hidden": options.hidden or None}
-        case BiLSTM():
+        case BiLSTMModel():
             given = {"hidden": options.hidden, "pooling": options.pooling}
         case _:
             given = {"hidden": options.hidden}
@@ -142,7 +142,7 @@ def _task(options: TaskOptions, dataset: Dataset) -> Task:
 
 
 def _words(configuration: Configuration, dataset: Dataset) -> Words:
-    options, every_node = configuration.words, isinstance(configuration.model, ChildSum)
+    options, every_node = configuration.words, isinstance(configuration.model, ChildSumModel)
     parts: list[Iterable[Any]] = [dataset.train]
     if options.vectors:
         parts += [

@@ -96,13 +96,13 @@ class WordOptions(Section, frozen=True):
     spread: Annotated[float, _option("deviation of random vectors; 0: the usual one", ge=0)] = 0.0
 
 
-class TreeLSTM(Section, frozen=True, tag_field="name", tag="tree_lstm"):
+class TreeLSTMModel(Section, frozen=True, tag_field="name", tag="tree_lstm"):
     """See `foldbatch.zoo.models`."""
 
     hidden: Annotated[Count, _option("extent of a node's state")] = 150
 
 
-class ChildSum(Section, frozen=True, tag_field="name", tag="child_sum"):
+class ChildSumModel(Section, frozen=True, tag_field="name", tag="child_sum"):
     """See `foldbatch.zoo.child_sum`."""
 
     hidden: Annotated[Count, _option("extent of a node's state")] = 150
@@ -115,20 +115,20 @@ class ChildSum(Section, frozen=True, tag_field="name", tag="child_sum"):
     features_dropout: Annotated[Share, _option("of those votes")] = 0.0
 
 
-class RNTN(Section, frozen=True, tag_field="name", tag="rntn"):
+class RNTNModel(Section, frozen=True, tag_field="name", tag="rntn"):
     """See `foldbatch.zoo.models`."""
 
     hidden: Annotated[int, _option("extent of a node's vector; 0: that of the words", ge=0)] = 0
 
 
-class BiLSTM(Section, frozen=True, tag_field="name", tag="bilstm"):
+class BiLSTMModel(Section, frozen=True, tag_field="name", tag="bilstm"):
     """See `foldbatch.zoo.models`."""
 
     hidden: Annotated[Count, _option("extent of the state of each direction")] = 150
     pooling: Annotated[Literal["last", "mean"], _option("which outputs are classified")] = "last"
 
 
-class Json(Section, frozen=True, tag_field="name", tag="json"):
+class JsonModel(Section, frozen=True, tag_field="name", tag="json"):
     """See `foldbatch.zoo.json`."""
 
     hidden: Annotated[Count, _option("extent of the layer before the scores")] = 64
@@ -138,7 +138,7 @@ class Json(Section, frozen=True, tag_field="name", tag="json"):
     ] = field(default_factory=lambda: ["mean", "max"])
 
 
-Model: TypeAlias = TreeLSTM | ChildSum | RNTN | BiLSTM | Json
+Model: TypeAlias = TreeLSTMModel | ChildSumModel | RNTNModel | BiLSTMModel | JsonModel
 
 
 class TaskOptions(Section, frozen=True):
@@ -225,7 +225,7 @@ class Configuration(Section, frozen=True):
 
     data: Data = field(default_factory=Data)
     words: WordOptions = field(default_factory=WordOptions)
-    model: Model = field(default_factory=ChildSum)
+    model: Model = field(default_factory=ChildSumModel)
     task: TaskOptions = field(default_factory=TaskOptions)
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
@@ -299,7 +299,7 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
         OSError: when the file cannot be read.
 
     >>> read_configuration(None, {"model.name": "rntn", "model.hidden": "30"}).model
-    RNTN(hidden=30)
+    RNTNModel(hidden=30)
     """
     raw: Raw = {}
     if path is not None:
@@ -320,7 +320,7 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
     if isinstance(data, dict) and isinstance(model, dict):
         model.setdefault("name", usual_model(data.get("format", Data().format)))
     configuration = _checked(raw, "" if path is None else str(path), overrides)
-    format_, of_records = configuration.data.format, isinstance(configuration.model, Json)
+    format_, of_records = configuration.data.format, isinstance(configuration.model, JsonModel)
     for option in overrides:
         section, _, key = option.partition(".")
         readers = [name for name, one in FORMATS.items() if section == "data" and key in one.options]

@@ -41,7 +41,7 @@ from foldbatch.recipes.building import (
     metrics_of,
     schema_of,
 )
-from foldbatch.recipes.configuration import Configuration, Json, checked, plain, to_toml
+from foldbatch.recipes.configuration import Configuration, JsonModel, checked, plain, to_toml
 from foldbatch.recipes.data import Dataset
 from foldbatch.system.locks import locked
 from foldbatch.system.output import remove_partial, write_whole
@@ -180,7 +180,7 @@ def fit(
         }
         notes: dict[str, Any] = {"task": dataset.kind, "classes": list(dataset.classes)}
         notes |= {"configuration": plain(configuration)}
-        if isinstance(configuration.model, Json):
+        if isinstance(configuration.model, JsonModel):
             notes["schema"] = schema_of(dataset).to_plain()
         if parallel.is_first:
             program.save(folder / MODEL, notes=notes)

@@ -10,8 +10,8 @@ import pytest
 from foldbatch.errors import FoldbatchError, ReadError, UnknownNameError
 from foldbatch.recipes import configuration as settings
 from foldbatch.recipes.configuration import (
-    BiLSTM,
-    ChildSum,
+    BiLSTMModel,
+    ChildSumModel,
     check_model,
     checked,
     describe_options,
@@ -38,13 +38,15 @@ def read(tmp_path, text, **overrides):
 def test_the_command_line_counts(tmp_path):
     text = '[model]\nname = "child_sum"\nhidden = 10\n[data]\nformat = "conllu"\nlabel = "kind"\n'
     found = read(tmp_path, text, model__hidden="20", model__counts="true", data__label="5")
-    assert found.model == ChildSum(hidden=20, counts=True)
+    assert found.model == ChildSumModel(hidden=20, counts=True)
     assert found.data.label == "5"  # text stays text
     assert read(tmp_path, "", task__weights="[1, 5]").task.weights == [1.0, 5.0]
 
 
 def test_a_model_has_its_own_options(tmp_path):
-    assert read(tmp_path, "", model__name="bilstm", model__pooling="mean").model == BiLSTM(pooling="mean")
+    assert read(tmp_path, "", model__name="bilstm", model__pooling="mean").model == BiLSTMModel(
+        pooling="mean"
+    )
 
 
 def test_what_is_written_is_read_again(tmp_path):

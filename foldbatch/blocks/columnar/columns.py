@@ -14,7 +14,7 @@ from foldbatch.blocks.columnar.joining import Bounds, differences, join, number
 from foldbatch.blocks.columnar.kinds import Column, ObjectColumn, Refused, StoredColumn
 from foldbatch.blocks.columnar.reading import planted
 from foldbatch.blocks.columnar.scope import CallLog, Scope
-from foldbatch.blocks.columnar.statements import Functions
+from foldbatch.blocks.columnar.statements import Interpreter
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.model.model import Model
 from foldbatch.model.wires import components
@@ -41,7 +41,7 @@ class Refusals:
 class Columns:
     """A tracing program whose functions are applied to all their visits at once."""
 
-    functions: Functions  # the functions of the program, the root's first
+    functions: Interpreter  # the functions of the program, the root's first
     model: Model  # the model that traces fit
     bounds: Bounds  # per cell and feed, the number that ids must be below, or None
     width: int  # how many value numbers each call reserves
@@ -135,10 +135,10 @@ def _width(model: Model) -> int:
     return max([1, *(len(signature.outputs) for signature in model.signatures)])
 
 
-def _functions(functions: Sequence[Procedure]) -> Functions:
+def _functions(functions: Sequence[Procedure]) -> Interpreter:
     calls = {function.name: function.calls for function in functions}
     component = components(list(calls), calls)
     recursive = {
         name for name, called in calls.items() for each in called if component[each] == component[name]
     }
-    return Functions({function.name: function for function in functions}, frozenset(recursive))
+    return Interpreter({function.name: function for function in functions}, frozenset(recursive))

@@ -106,14 +106,14 @@ class Forest:
         try:  # most often they are small ints
             return np.frombuffer(b"".join(map(_bytes, labels)), np.uint8), range(256)
         except (TypeError, ValueError):
-            numbers = _Numbers()
+            numbers = _Numbering()
             codes = numbers.of(chain.from_iterable(labels), self.size)
             return codes, list(numbers)
 
     @cached_property
-    def _words(self) -> tuple[_Numbers, Array]:
+    def _words(self) -> tuple[_Numbering, Array]:
         """The tokens met so far, and per node the token's number, -1 where nobody has asked for it."""
-        return _Numbers(), np.full(self.size, -1, np.int32)
+        return _Numbering(), np.full(self.size, -1, np.int32)
 
     def tokens(self, nodes: Array) -> tuple[Array, Sequence[Any]]:
         """Return codes of some nodes' tokens, and the tokens that they stand for."""
@@ -135,7 +135,7 @@ class Forest:
         return TreeNode(tree, number - int(self.roots[place]) + len(tree.labels) - 1)
 
 
-class _Numbers(dict[Any, int]):
+class _Numbering(dict[Any, int]):
     """Objects, numbered as they come; they are such that equal ones are the same to everybody."""
 
     def __missing__(self, key: Any) -> int:

@@ -21,7 +21,7 @@ from foldbatch.blocks.columnar.kinds import (
     unstored,
 )
 from foldbatch.blocks.columnar.reading import are_immutable
-from foldbatch.blocks.columnar.scope import CallLog, CellCalls
+from foldbatch.blocks.columnar.scope import CallColumns, CallLog
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
@@ -31,7 +31,7 @@ Bounds: TypeAlias = "Sequence[Sequence[int | None]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class ValueNumbers:
     """When calls are made, and what numbers their values have."""
 
     times: Array  # ``[calls]``: the place of each call among those of all examples
@@ -50,7 +50,7 @@ class Numbers:
         return self.values.take(references)
 
 
-def number(run: CallLog, frame: Frame) -> Numbers:
+def number(run: CallLog, frame: Frame) -> ValueNumbers:
     """Return the numbers of all values; the lanes of the frame are the examples."""
     calls = frame.count()
     ends = np.cumsum(calls, dtype=np.int32)
@@ -64,10 +64,12 @@ def number(run: CallLog, frame: Frame) -> Numbers:
     values: Array = numbers.take(times)
     if run.width > 1:
         values = (values[:, None] + np.arange(run.width, dtype=np.int32)).ravel()
-    return Numbers(times, ends, values, run.follow())
+    return ValueNumbers(times, ends, values, run.follow())
 
 
-def join(model: Model, bounds: Bounds, run: CallLog, numbers: Numbers, results: list[Column]) -> TraceColumns:
+def join(
+    model: Model, bounds: Bounds, run: CallLog, numbers: ValueNumbers, results: list[Column]
+) -> TraceColumns:
     """Return the record of all examples.
 
     Args:
@@ -108,7 +110,7 @@ def join(model: Model, bounds: Bounds, run: CallLog, numbers: Numbers, results: 
 class _Joined:
     """The calls of one cell, in the order of time."""
 
-    def __init__(self, parts: list[CellCalls], numbers: Numbers) -> None:
+    def __init__(self, parts: list[CallColumns], numbers: ValueNumbers) -> None:
         self.parts, self.numbers = parts, numbers
         self.size = sum(part.size for part in parts)
         times = [numbers.times[part.first : part.first + part.size] for part in parts]
@@ -237,14 +239,14 @@ def _references(column: Column) -> Array:
     return column
 
 
-def _results(results: list[Column], numbers: Numbers, examples: int) -> list[tuple[Any, ...]]:
+def _results(results: list[Column], numbers: ValueNumbers, examples: int) -> list[tuple[Any, ...]]:
     """Return, per example, the tuple that the root function returns."""
     if not results:
         return [()] * examples
     return list(zip(*(_result(result, numbers) for result in results), strict=True))
 
 
-def _result(result: Column, numbers: Numbers) -> list[Any]:
+def _result(result: Column, numbers: ValueNumbers) -> list[Any]:
     match unstored(result):
         case np.ndarray() as references:
             return list(numbers.of(references).tolist())

@@ -22,7 +22,7 @@ MOST = 2**31 - 1
 
 
 @dataclass(slots=True)
-class CellCalls:
+class CallColumns:
     """Calls of a cell, by one statement.
 
     Attributes:
@@ -54,7 +54,7 @@ class CallLog:
     def __init__(self, cells: int, width: int) -> None:
         self.width = width
         self.calls = 0
-        self.parts: list[list[CellCalls]] = [[] for _ in range(cells)]
+        self.parts: list[list[CallColumns]] = [[] for _ in range(cells)]
         self.links: list[Array] = []
         self.linked = 0
         self.recursions: list[Recursion] = []

@@ -34,7 +34,7 @@ from foldbatch.blocks.columnar.reading import (
     of_numbers,
     take_item,
 )
-from foldbatch.blocks.columnar.scope import CellCalls, Scope
+from foldbatch.blocks.columnar.scope import CallColumns, Scope
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.purity import ATOMS
 from foldbatch.blocks.tracing import (
@@ -65,7 +65,7 @@ MOST_NODES = 2_000_000  # of a tree; the program refuses what is deeper
 
 
 @dataclass(frozen=True, slots=True)
-class Functions:
+class Interpreter:
     """The functions of the program by name, and the names of those that call themselves."""
 
     procedures: Mapping[str, Procedure]
@@ -258,7 +258,7 @@ def _call(call: Call, scope: Scope) -> None:
     if call.draft is None:
         return
     counts = [Count(datum.value) for datum in call.lists]
-    part = CellCalls(first, scope.size, [_numbers(_value(x, scope)) for x in (*call.arguments, *counts)])
+    part = CallColumns(first, scope.size, [_numbers(_value(x, scope)) for x in (*call.arguments, *counts)])
     scope.run.parts[call.draft.number].append(part)
     for place, datum in enumerate(call.lists):
         part.elements[place] = _checked(_value(datum.value, scope), ListColumn)

@@ -56,7 +56,7 @@ def over_children(parts: list[Node]) -> Node:
     return ops.add(*parts)
 
 
-class _TreeLSTM(Layer[TupleType, TupleType]):
+class _NodeLSTM(Layer[TupleType, TupleType]):
     def __init__(self, size: int, init: Initializer, name: str | None) -> None:
         super().__init__(name)
         self.size = positive(size, type(self).__name__)
@@ -77,7 +77,7 @@ class _TreeLSTM(Layer[TupleType, TupleType]):
         return lstm_output(ops.tanh(gates[:n]), i, o, None)
 
 
-class TreeLSTM(_TreeLSTM):
+class TreeLSTM(_NodeLSTM):
     """An N-ary Tree-LSTM: children have places, and weights and a forget gate of their own.
 
     Takes ``(x, (state_1, ..., state_arity))``, yields ``(h, c)``. An inner node may have no x (void),
@@ -137,7 +137,7 @@ class TreeLSTM(_TreeLSTM):
         return lstm_output(ops.tanh(gates[:n]), rest[:n], rest[n : 2 * n], ops.sum(f * c, axis=0))
 
 
-class ChildSumTreeLSTM(_TreeLSTM):
+class ChildSumTreeLSTM(_NodeLSTM):
     """A Tree-LSTM for any number of unordered children, in one call per node.
 
     Takes ``(x, states)``, with a sequence (or tuple) of states ``(h, c)``, yields ``(h, c)``. A node may

@@ -26,7 +26,7 @@ def text_of(routine: Routine) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _RowNames:
+class _RowRange:
     """How the text names the rows of a level along an axis: from `start` to `stop`, `count` of them."""
 
     start: str
@@ -39,7 +39,7 @@ class _RowNames:
         return f"[{self.start}:{self.stop}]"
 
 
-_CALLS = _RowNames("start", "stop", "n")
+_CALLS = _RowRange("start", "stop", "n")
 _BY_KEY = {"operand": "x", "cotangent": "g", "feed": "f", "kept": "k", "store": "d", "segments": "offsets"}
 _BY_ORDER = {"parameter": "p", "constant": "c", "scratch": "s"}
 
@@ -109,11 +109,11 @@ class _TextWriter:
         self.used.add(f"{prefix}{number}")
         return f"{prefix}{number}"
 
-    def _rows(self, axis: Axis) -> _RowNames:
+    def _rows(self, axis: Axis) -> _RowRange:
         if axis.rank < 2:
             return _CALLS
         number = self.names[self.routine.segments[axis]].removeprefix("offsets")
-        return _RowNames(f"first{number}", f"end{number}", f"m{number}")
+        return _RowRange(f"first{number}", f"end{number}", f"m{number}")
 
     # -- slots
 
