@@ -78,11 +78,34 @@ def share(
 def leaves(
     trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints], arithmetic: Arithmetic = NUMPY
 ) -> list[Sharing | None]:
-    """Share calls that read no value and whose data are a few integers. Shapes: as for `subtrees`."""
-    return [
-        share(trace.feeds[k], len(trace.calls[k]), arithmetic) if cell.shareable else None
-        for k, cell in enumerate(cells)
-    ]
+    """Share calls that read no value and whose data are a few integers. Shapes: as for `subtrees`.
+
+    Such are all calls of a `shareable` cell, and of a `repeatable` one that reads sequences alone those whose
+    sequences are empty: leaves of trees whose nodes have any number of children.
+    """
+    shared: list[Sharing | None] = []
+    for k, cell in enumerate(cells):
+        if cell.shareable:
+            shared.append(share(trace.feeds[k], len(trace.calls[k]), arithmetic))
+        elif cell.repeatable and cell.sequences and not cell.arguments:
+            shared.append(_childless(trace, k, groups[k], arithmetic))
+        else:
+            shared.append(None)
+    return shared
+
+
+def _childless(trace: Trace, k: int, groups: Ints, arithmetic: Arithmetic) -> Sharing | None:
+    """Share calls whose sequences are empty. Shapes: ``groups: [n]``, the group of each call."""
+    rows, feeds = trace.calls[k], trace.feeds[k]
+    empty = np.flatnonzero(~rows[:, 1:].any(1))
+    if len(empty) < 2 or any(feed.ndim > 1 for feed in feeds):
+        return None
+    alike = share([feed[empty] for feed in feeds], len(empty), arithmetic)
+    if alike is None:
+        return None
+    same = np.arange(len(rows))
+    same[empty[alike.order]] = np.repeat(empty[alike.representatives], np.diff(alike.copies))
+    return _runs(same, groups)
 
 
 def nothing(

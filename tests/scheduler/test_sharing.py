@@ -133,15 +133,20 @@ def test_a_schedule_of_shared_subtrees_is_legal(setting: Setting, layout: Any) -
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(programs(dropout=True), st.sampled_from(list(POLICIES)), st.sampled_from(list(LAYOUTS)))
+@given(
+    programs(dropout=True),
+    st.sampled_from(list(POLICIES)),
+    st.sampled_from(list(LAYOUTS)),
+    st.sampled_from(["leaves", "subtrees"]),
+)
 def test_sharing_changes_no_result_metric_loss_or_gradient(
-    program: BlockProgram, policy: str, layout: str
+    program: BlockProgram, policy: str, layout: str, share: str
 ) -> None:
     """Random programs on batches in which every example stands twice."""
     plain = fb.compile(
         program.block, "numpy", threads=1, options={"policy": policy, "layout": layout, "share": None}
     )
-    shared = Program(plain.lowered, replace(plain.options, share="subtrees", debug=True), 0)
+    shared = Program(plain.lowered, replace(plain.options, share=share, debug=True), 0)
     batch = program.examples * 2
     found, right = (p.run(batch, losses=True, metrics=True) for p in (shared, plain))
     assert_same(list(found), list(right))
@@ -200,6 +205,28 @@ def test_only_leaves_are_shared_unless_asked_for_and_nothing_with_none() -> None
     report = program.describe([[1, 1], [1]])
     assert report.distinct == report.calls
     assert fb.compile(table).describe([[1, 1], [1]]).distinct == report.calls - 2
+
+
+def test_leaves_of_a_cell_that_sums_over_children_are_shared() -> None:
+    """Of a node's cell those calls have no children; equal kinds run once at each level where leaves stand."""
+    tree = fb.ForwardDeclaration(output_type=([4, "float64"], [4, "float64"]), name="tree", memo=False)
+    kind = fb.GetItem(0) >> fb.Scalar("int32") >> fb.Embedding(3, 4, dtype="float64")
+    tree.resolve_to(fb.AllOf(kind, fb.GetItem(1) >> fb.Map(tree())) >> fb.ChildSumTreeLSTM(4))
+    model = tree() >> fb.GetItem(0) >> fb.AllOf(fb.Function(fb.ops.sum) >> fb.Loss(), fb.Identity())
+    one, two = (1, []), (2, [])
+    batch = [(0, [one, (0, [one, two, one])]), one, (0, [])]
+    shared, plain = (
+        fb.compile(model, "numpy", debug=True, threads=1, options={"share": share})
+        for share in ("leaves", None)
+    )
+    cells = {cell.name: cell for cell in shared.describe(batch).cells}
+    assert (cells["tree"].calls, cells["tree"].distinct) == (8, 5)
+    assert_same(list(shared.run(batch)), list(plain.run(batch)))
+    (loss, gradients), (right, expected) = (gradients_of(p, batch, 3) for p in (shared, plain))
+    assert loss == pytest.approx(right, rel=1e-12)
+    assert gradients.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert_same(gradients[name], gradient)
 
 
 def test_shared_subtrees_need_no_gathering() -> None:

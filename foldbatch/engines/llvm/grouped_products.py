@@ -12,11 +12,11 @@ from textwrap import indent
 
 import numpy as np
 
-from foldbatch.engines.llvm import products
+from foldbatch.engines.llvm import products, tiles
 from foldbatch.engines.llvm.coder import Coder
 from foldbatch.engines.llvm.loop_texts import KINDS
 from foldbatch.engines.llvm.products import nothing_lines, outer_lines, product_lines
-from foldbatch.engines.llvm.tiles import BITS, Blocks, blocks
+from foldbatch.engines.llvm.tiles import BITS, Blocks
 from foldbatch.engines.nests import Strides, merged, parts
 from foldbatch.static.places import Place
 
@@ -146,7 +146,7 @@ def append(
     """
     x, y = rows
     plain = text is sums_text and (x.strides[-1] != 1 or y.strides[-1] != 1)
-    cut = None if plain else blocks()
+    cut = None if plain else tiles.blocks()
     cut = cut and replace(cut, rows=min(ROWS, cut.rows))
     function = products.compiled(text, KINDS[coder.dtype(table)], cut, STACKS)
     # of ids of 8 bytes the lower half is read, which comes first; a check refuses what does not fit there

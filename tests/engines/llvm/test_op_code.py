@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foldbatch.engines.llvm import products
+from foldbatch.engines.llvm import tiles
 from foldbatch.engines.llvm.loop_texts import TARGET
 from foldbatch.engines.llvm.op_code import ENCODERS
 from foldbatch.static import ops
@@ -73,7 +73,7 @@ def test_products_over_axes_that_do_not_follow_each_other() -> None:
 def test_processors_that_are_not_known_multiply_in_plain_loops(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(products, "blocks", lambda: None)
+    monkeypatch.setattr(tiles, "blocks", lambda: None)
     test_operands_may_lie_anyhow(name, monkeypatch)
     test_products_over_axes_that_do_not_follow_each_other()
     test_products_of_nothing_are_zero(((2, 0), (0, 3)))
