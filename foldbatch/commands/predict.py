@@ -18,7 +18,7 @@ from foldbatch.commands.options import add
 from foldbatch.errors import ReadError, counted, shortened
 from foldbatch.program.predicting import predictions
 from foldbatch.recipes.configuration import Configuration, Data, check_arity
-from foldbatch.recipes.data import without
+from foldbatch.recipes.data import unlike
 from foldbatch.recipes.fitting import load_models
 from foldbatch.recipes.predicting import drawing
 from foldbatch.schema import Schema
@@ -92,14 +92,12 @@ def _looked_at(
     named: Iterable[Named], schema: Schema, odd: Odd, where: str, data: Data, *, strict: bool
 ) -> Iterator[Named]:
     """Yield records, counting those that are unlike training's, which left out the label and other keys."""
-    left_out = (data.label, *data.leave_out)
     for place, (label, record) in enumerate(named, 1):
-        known, unknown = schema.fields_of(*without([record], left_out))
-        if unknown or not known:
+        found, known, unknown = unlike(schema, record, data)
+        if found:
             odd.records, odd.empty = odd.records + 1, odd.empty + (not known)
             odd.fields |= dict.fromkeys(unknown)
             if strict:
-                found = f"the fields {shortened(unknown)}" if unknown else "nothing that is known"
                 fix = "look at the names, or leave --strict out"
                 raise ReadError(
                     f"{'standard input' if where == STANDARD_INPUT else where}, record {place}",
