@@ -8,7 +8,6 @@ from argparse import ArgumentParser
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from io import TextIOWrapper
 from typing import IO, Any
 
@@ -51,7 +50,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     options = parser.parse_intermixed_args(arguments)
     programs, notes, configuration = load_models(options.model, options.backend, options.trust)
     schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
-    odd = Odd()
+    odd: list[tuple[int, list[str]]] = []  # fields that training had, and others, of records unlike its own
     nodes = options.nodes or (options.draw and notes["task"] == "nodes")
     for name in options.files:
         waiting: deque[Named] = deque()  # what is read and not yet told
@@ -65,46 +64,27 @@ def main(arguments: Sequence[str], prog: str) -> int:
                 print(*([label] if label else []), drawing(structure, told), sep="\n")
             else:
                 print(msgspec.json.encode(({"name": label} if label else {}) | told).decode())
-    if odd.records:
-        nothing = f"; in {odd.empty} nothing was known" if odd.empty else ""
-        fields = f" (fields that training had not: {shortened(odd.fields)})" if odd.fields else ""
-        message = f"{counted(odd.records, 'record')} unlike those of training{fields}{nothing}"
+    if odd:
+        empty, fields = sum(not known for known, _ in odd), dict.fromkeys(f for _, more in odd for f in more)
+        nothing = f"; in {empty} nothing was known" if empty else ""
+        unknown = f" (fields that training had not: {shortened(fields)})" if fields else ""
+        message = f"{counted(len(odd), 'record')} unlike those of training{unknown}{nothing}"
         print(f"warning: {message}; --strict refuses them", file=sys.stderr)
     return 0
 
 
-@dataclass(slots=True)
-class Odd:
-    """Records that are unlike those of training.
-
-    Attributes:
-        records: how many.
-        empty: how many have no field that training had.
-        fields: those that training had not.
-    """
-
-    records: int = 0
-    empty: int = 0
-    fields: dict[str, None] = field(default_factory=dict)
-
-
 def _looked_at(
-    named: Iterable[Named], schema: Schema, odd: Odd, where: str, data: Data, *, strict: bool
+    named: Iterable[Named], schema: Schema, odd: list[Any], where: str, data: Data, *, strict: bool
 ) -> Iterator[Named]:
-    """Yield records, counting those that are unlike training's, which left out the label and other keys."""
+    """Yield records; note those that are unlike training's."""
     for place, (label, record) in enumerate(named, 1):
         found, known, unknown = unlike(schema, record, data)
+        if found and strict:
+            name = f"{'standard input' if where == STANDARD_INPUT else where}, record {place}"
+            fix = "look at the names, or leave --strict out"
+            raise ReadError(name, "fields that training had", found, fix)
         if found:
-            odd.records, odd.empty = odd.records + 1, odd.empty + (not known)
-            odd.fields |= dict.fromkeys(unknown)
-            if strict:
-                fix = "look at the names, or leave --strict out"
-                raise ReadError(
-                    f"{'standard input' if where == STANDARD_INPUT else where}, record {place}",
-                    "fields that training had",
-                    found,
-                    fix,
-                )
+            odd.append((known, unknown))
         yield label, record
 
 
