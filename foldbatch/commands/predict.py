@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 from argparse import ArgumentParser
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from io import TextIOWrapper
@@ -50,13 +50,13 @@ def main(arguments: Sequence[str], prog: str) -> int:
     options = parser.parse_intermixed_args(arguments)
     programs, notes, configuration = load_models(options.model, options.backend, options.trust)
     schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
-    odd: list[tuple[int, list[str]]] = []  # fields that training had, and others, of records unlike its own
+    counts, fields = Counter[str](), dict[str, None]()  # of records unlike those of training
     nodes = options.nodes or (options.draw and notes["task"] == "nodes")
     for name in options.files:
         waiting: deque[Named] = deque()  # what is read and not yet told
         read = _structures(name, configuration)
         if schema is not None:
-            read = _looked_at(read, schema, odd, name, configuration.data, strict=options.strict)
+            read = _looked_at(read, schema, counts, fields, name, configuration.data, strict=options.strict)
         structures = _remembered(read, waiting)
         for told in predictions(programs, notes, structures, nodes=nodes):
             label, structure = waiting.popleft()
@@ -64,19 +64,25 @@ def main(arguments: Sequence[str], prog: str) -> int:
                 print(*([label] if label else []), drawing(structure, told), sep="\n")
             else:
                 print(msgspec.json.encode(({"name": label} if label else {}) | told).decode())
-    if odd:
-        empty, fields = sum(not known for known, _ in odd), dict.fromkeys(f for _, more in odd for f in more)
-        nothing = f"; in {empty} nothing was known" if empty else ""
+    if counts:
+        nothing = f"; in {counts['empty']} nothing was known" if counts["empty"] else ""
         unknown = f" (fields that training had not: {shortened(fields)})" if fields else ""
-        message = f"{counted(len(odd), 'record')} unlike those of training{unknown}{nothing}"
+        message = f"{counted(counts['odd'], 'record')} unlike those of training{unknown}{nothing}"
         print(f"warning: {message}; --strict refuses them", file=sys.stderr)
     return 0
 
 
 def _looked_at(
-    named: Iterable[Named], schema: Schema, odd: list[Any], where: str, data: Data, *, strict: bool
+    named: Iterable[Named],
+    schema: Schema,
+    counts: Counter[str],
+    fields: dict[str, None],
+    where: str,
+    data: Data,
+    *,
+    strict: bool,
 ) -> Iterator[Named]:
-    """Yield records; note those that are unlike training's."""
+    """Yield records; count those that are unlike training's, and note fields that it had not."""
     for place, (label, record) in enumerate(named, 1):
         found, known, unknown = unlike(schema, record, data)
         if found and strict:
@@ -84,7 +90,8 @@ def _looked_at(
             fix = "look at the names, or leave --strict out"
             raise ReadError(name, "fields that training had", found, fix)
         if found:
-            odd.append((known, unknown))
+            counts.update(odd=1, empty=not known)
+            fields |= dict.fromkeys(unknown)
         yield label, record
 
 
