@@ -222,7 +222,9 @@ if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
             place = f"foldbatch.{_MOVED[name]}"
             warn(f"foldbatch.{name} is {place}.{name} now", DeprecationWarning, stacklevel=2)
             return getattr(import_module(place), name)
-        raise AttributeError(f"module 'foldbatch' has no attribute {name!r}")
+        looked = () if name.startswith("_") else ("train", "trees", "blocks", "types", "views")
+        homes = (f"; it is foldbatch.{room}.{name}" for room in looked if hasattr(__getattr__(room), name))
+        raise AttributeError(f"module 'foldbatch' has no attribute {name!r}{next(homes, '')}")
 
 
 def __dir__() -> list[str]:

@@ -243,8 +243,9 @@ def _outside(error: BaseException, traceback: TracebackType | None) -> Traceback
     while part is not None:
         name = part.tb_frame.f_code.co_filename
         entered = entered or name.startswith(OURS)
-        called = name.startswith(PYTHONS) and INSTALLED not in name
-        if not (entered and (called or name.startswith(OURS))):
+        library = INSTALLED in name or name.startswith((PYTHONS, "<frozen"))
+        ours = entered and (name.startswith(OURS) or (library and INSTALLED not in name))
+        if not ours and (kept or not library):  # what runs the user's lines, such as a notebook, is not shown
             kept.append(part)
         part = part.tb_next
     users = kept and kept[-1].tb_next is None and INSTALLED not in name

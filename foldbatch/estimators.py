@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from foldbatch.errors import BackendError, BlockValueError, NumberedNamesWarning, TrainingError
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
+from foldbatch.program.traced import listed
 from foldbatch.schema import infer
 from foldbatch.system.extras import install
 from foldbatch.train.optimizers import AdamW
@@ -154,7 +155,7 @@ class StructureEstimator(BaseEstimator):
     def _results(self, structures: Iterable[Any]) -> list[Any]:
         """Return the program's result for each structure."""
         check_is_fitted(self)
-        pairs = [(structure, None) for structure in structures]
+        pairs = [(structure, None) for structure in listed(structures)]
         parts = (pairs[i : i + CHUNK] for i in range(0, len(pairs), CHUNK))
         return [result for part in parts for result in self.program_.run(part)]
 
@@ -271,6 +272,6 @@ def _places(node: TreeNode) -> slice:
 def _nodes(structures: Sequence[Any]) -> Sequence[TreeNode]:
     for number, structure in enumerate(structures):
         if not isinstance(structure, TreeNode):
-            where, fix = f"X[{number}]", "see foldbatch.trees, or take model='bilstm' for sentences"
+            where, fix = f"X[{number}]", "model='json' reads records, model='bilstm' sentences"
             raise TrainingError(where, "a foldbatch.trees.Tree", describe_value(structure), fix)
     return structures

@@ -49,6 +49,13 @@ def test_dir_of_the_package_lists_what_is_public():
     assert len(dir(foldbatch)) <= 65
 
 
+def test_names_of_rooms_are_told():
+    with pytest.raises(AttributeError, match="has no attribute 'Trainer'; it is foldbatch.train.Trainer"):
+        _ = foldbatch.Trainer
+    with pytest.raises(AttributeError, match="has no attribute 'Trainor'$"):
+        _ = foldbatch.Trainor
+
+
 def test_names_that_moved_are_found_with_a_warning():
     for name, room in foldbatch._MOVED.items():
         if room != "torch":

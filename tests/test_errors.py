@@ -170,6 +170,9 @@ def test_what_nobody_catches_shows_the_users_lines_alone(
         sys.excepthook(type(error), error, whole)
         text = capsys.readouterr().err
         assert __file__ in text and (errors.PACKAGE in text) == full, text
+        if isinstance(error, FoldbatchError):  # as a notebook shows it
+            shown = "".join(error._render_traceback_())
+            assert __file__ in shown and (errors.PACKAGE in shown) == full
         assert error.__traceback__ is whole
     if made == "joint":
         assert f"{__file__}:{joined.__code__.co_firstlineno + 4}, in joined" in text

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 def _stats(options: Namespace) -> int:
     """Print figures of the trees of all files together."""
-    figures = tree_statistics(tree for path in options.files for tree in _trees(path, options.format))
+    figures = tree_statistics(tree for path in options.files for tree in _read(path, options.format))
     print(msgspec.json.encode(figures.to_plain()).decode() if options.json else figures)
     return 0
 
@@ -80,7 +80,7 @@ def _check(options: Namespace) -> int:
 
 def _convert(options: Namespace) -> int:
     """Write the trees of a file in another format."""
-    _write(options.output, _trees(options.file, options.format), _writer(options.output, options.to))
+    _write(options.output, _read(options.file, options.format), _writer(options.output, options.to))
     return 0
 
 
@@ -159,12 +159,9 @@ def _texts(path: Path, end: str) -> list[str]:
     return [text.strip("\n") + end[1:] for text in texts if re.search("(?m)^[^#\n]", text)]
 
 
-def _read(path: Path, name: str) -> Iterable[Any]:
+def _read(path: Path, format_: str | None) -> Iterable[Any]:
+    name = format_ or format_of(path)
     return read_jsonlines(path) if name in RECORDS else READERS[name](path)
-
-
-def _trees(path: Path, format_: str | None) -> Iterable[Tree]:
-    return READERS[format_ or format_of(path)](path)
 
 
 def _writer(path: Path, format_: str | None) -> Callable[[Tree], str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import gzip
 import sys
 from argparse import ArgumentParser
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from io import TextIOWrapper
 from typing import IO, Any
 
@@ -18,7 +17,7 @@ from foldbatch.commands.options import add
 from foldbatch.errors import ReadError, counted, shortened
 from foldbatch.program.predicting import predictions
 from foldbatch.recipes.configuration import Configuration, Data, check_arity
-from foldbatch.recipes.data import without
+from foldbatch.recipes.data import unlike
 from foldbatch.recipes.fitting import load_models
 from foldbatch.recipes.predicting import drawing
 from foldbatch.schema import Schema
@@ -51,13 +50,13 @@ def main(arguments: Sequence[str], prog: str) -> int:
     options = parser.parse_intermixed_args(arguments)
     programs, notes, configuration = load_models(options.model, options.backend, options.trust)
     schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
-    odd = Odd()
+    counts, fields = Counter[str](), dict[str, None]()  # of records unlike those of training
     nodes = options.nodes or (options.draw and notes["task"] == "nodes")
     for name in options.files:
         waiting: deque[Named] = deque()  # what is read and not yet told
         read = _structures(name, configuration)
         if schema is not None:
-            read = _looked_at(read, schema, odd, name, configuration.data, strict=options.strict)
+            read = _looked_at(read, schema, counts, fields, name, configuration.data, strict=options.strict)
         structures = _remembered(read, waiting)
         for told in predictions(programs, notes, structures, nodes=nodes):
             label, structure = waiting.popleft()
@@ -65,48 +64,34 @@ def main(arguments: Sequence[str], prog: str) -> int:
                 print(*([label] if label else []), drawing(structure, told), sep="\n")
             else:
                 print(msgspec.json.encode(({"name": label} if label else {}) | told).decode())
-    if odd.records:
-        nothing = f"; in {odd.empty} nothing was known" if odd.empty else ""
-        fields = f" (fields that training had not: {shortened(odd.fields)})" if odd.fields else ""
-        message = f"{counted(odd.records, 'record')} unlike those of training{fields}{nothing}"
+    if counts:
+        nothing = f"; in {counts['empty']} nothing was known" if counts["empty"] else ""
+        unknown = f" (fields that training had not: {shortened(fields)})" if fields else ""
+        message = f"{counted(counts['odd'], 'record')} unlike those of training{unknown}{nothing}"
         print(f"warning: {message}; --strict refuses them", file=sys.stderr)
     return 0
 
 
-@dataclass(slots=True)
-class Odd:
-    """Records that are unlike those of training.
-
-    Attributes:
-        records: how many.
-        empty: how many have no field that training had.
-        fields: those that training had not.
-    """
-
-    records: int = 0
-    empty: int = 0
-    fields: dict[str, None] = field(default_factory=dict)
-
-
 def _looked_at(
-    named: Iterable[Named], schema: Schema, odd: Odd, where: str, data: Data, *, strict: bool
+    named: Iterable[Named],
+    schema: Schema,
+    counts: Counter[str],
+    fields: dict[str, None],
+    where: str,
+    data: Data,
+    *,
+    strict: bool,
 ) -> Iterator[Named]:
-    """Yield records, counting those that are unlike training's, which left out the label and other keys."""
-    left_out = (data.label, *data.leave_out)
+    """Yield records; count those that are unlike training's, and note fields that it had not."""
     for place, (label, record) in enumerate(named, 1):
-        known, unknown = schema.fields_of(*without([record], left_out))
-        if unknown or not known:
-            odd.records, odd.empty = odd.records + 1, odd.empty + (not known)
-            odd.fields |= dict.fromkeys(unknown)
-            if strict:
-                found = f"the fields {shortened(unknown)}" if unknown else "nothing that is known"
-                fix = "look at the names, or leave --strict out"
-                raise ReadError(
-                    f"{'standard input' if where == STANDARD_INPUT else where}, record {place}",
-                    "fields that training had",
-                    found,
-                    fix,
-                )
+        found, known, unknown = unlike(schema, record, data)
+        if found and strict:
+            name = f"{'standard input' if where == STANDARD_INPUT else where}, record {place}"
+            fix = "look at the names, or leave --strict out"
+            raise ReadError(name, "fields that training had", found, fix)
+        if found:
+            counts.update(odd=1, empty=not known)
+            fields |= dict.fromkeys(unknown)
         yield label, record
 
 

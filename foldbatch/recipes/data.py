@@ -19,6 +19,7 @@ from foldbatch.recipes.configuration import (
     check_model,
     read_configuration,
 )
+from foldbatch.schema import Schema
 from foldbatch.trees.formats import FORMATS, Sample
 from foldbatch.trees.functions import VERBS, Corpus, standard_library_functions
 from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
@@ -162,6 +163,16 @@ def without(records: Iterable[Any], keys: Sequence[str]) -> Iterator[Any]:
     for record in records:
         kept = isinstance(record, dict)
         yield {key: value for key, value in record.items() if key not in keys} if kept else record
+
+
+def unlike(schema: Schema, record: Any, data: Data) -> tuple[str, int, list[str]]:
+    """Return how a record is unlike those of training, how many fields are known, and the unknown ones.
+
+    The words are empty where it is like them. The label and keys that training left out are passed over.
+    """
+    known, unknown = schema.fields_of(*without([record], (data.label, *data.leave_out)))
+    words = f"the fields {shortened(unknown)}" if unknown else "" if known else "nothing that is known"
+    return words, known, unknown
 
 
 @cache

@@ -27,9 +27,14 @@ PREDICTION = {
                 "label": {"type": "string"},
                 "probabilities": {"type": "object", "additionalProperties": {"type": "number"}},
                 "nodes": {"type": "array", "items": {"type": "object"}},
+                "warning": {"type": "string"},
             },
         },
-        {"type": "object", "required": ["number"], "properties": {"number": {"type": "number"}}},
+        {
+            "type": "object",
+            "required": ["number"],
+            "properties": {"number": {"type": "number"}, "warning": {"type": "string"}},
+        },
         ERROR,
     ],
 }

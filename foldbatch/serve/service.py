@@ -17,7 +17,9 @@ from foldbatch.errors import ExampleError, FoldbatchError, ReadError
 from foldbatch.program.predicting import predictions
 from foldbatch.program.program import Program
 from foldbatch.recipes.configuration import Configuration
+from foldbatch.recipes.data import unlike
 from foldbatch.recipes.fitting import load_models, model_files
+from foldbatch.schema import Schema
 from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.types import BackendName
 
@@ -81,10 +83,18 @@ class ServedModel:
     programs: Sequence[Program]  # one, or those of several seeds, whose mean is the answer
     notes: dict[str, Any]  # that were saved with it: ``task`` and ``classes``
     configuration: Configuration  # what it was trained by
+    schema: Schema | None = None  # of the records that it was trained on
 
     def predict(self, structures: Sequence[Any], *, nodes: bool) -> list[dict[str, Any]]:
-        """Return the predictions of structures, as `foldbatch.program.predicting.predictions` does."""
-        return list(predictions(self.programs, self.notes, structures, nodes=nodes))
+        """Return the predictions of structures, as `foldbatch.program.predicting.predictions` does.
+
+        That of a record unlike those of training has a ``warning``, too.
+        """
+        told = list(predictions(self.programs, self.notes, structures, nodes=nodes))
+        for record, one in zip(structures, told, strict=True):
+            if self.schema and (found := unlike(self.schema, record, self.configuration.data)[0]):
+                one["warning"] = f"expected fields that training had, found {found}"
+        return told
 
 
 def load(path: Path, backend: BackendName, trust: Iterable[str] = ()) -> ServedModel:
@@ -98,7 +108,9 @@ def load(path: Path, backend: BackendName, trust: Iterable[str] = ()) -> ServedM
         if file.exists() and not file.is_file():  # reading a pipe may never end
             raise ReadError(str(file), "a file", "a pipe or a device", "give a model.safetensors")
     try:
-        model = ServedModel(*load_models(path, backend, trust))
+        programs, notes, configuration = load_models(path, backend, trust)
+        schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
+        model = ServedModel(programs, notes, configuration, schema)
         every_node = model.notes["task"] == "nodes"
         for program in model.programs:
             program.run([], metrics=every_node)

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
+from foldbatch.errors import BlockValueError
+
 
 def output_file(text: str) -> Path:
     """Read the name of a file to write; what it is for takes long, so a wrong one is refused before.
@@ -58,6 +60,20 @@ def write_whole(path: Path, content: bytes) -> None:
         os.fsync(folder)  # so that the name, too, is there after a crash of the machine
     finally:
         os.close(folder)
+
+
+def write_picture(path: str | os.PathLike[str], text: str, ending: str = ".svg") -> None:
+    """Write a picture that is text whole, to a name that says what it is.
+
+    Raises:
+        BlockValueError: when the name has another ending.
+        OSError: when it cannot be written.
+    """
+    if Path(path).suffix != ending:
+        raise BlockValueError(
+            "path", f"a name that ends in {ending}", repr(str(path)), "browsers show such files"
+        )
+    write_whole(Path(path), text.encode())
 
 
 def remove_partial(folder: Path, names: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from foldbatch.system.output import write_whole
+from foldbatch.system.output import write_picture, write_whole
 from foldbatch.system.svg import element, page, text
 from foldbatch.system.tables import table
 
@@ -198,9 +198,9 @@ class Timeline:
         """Write a picture (SVG): a lane for each row, a box for each span.
 
         Args:
-            path: of the file, which is replaced.
+            path: of the file `.svg`, which is replaced.
 
         Raises:
             OSError: when the file cannot be written.
         """
-        write_whole(Path(path), svg(self.spans, self.note).encode())
+        write_picture(path, svg(self.spans, self.note))

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from foldbatch.engines.numpy import TARGET
@@ -20,6 +19,7 @@ from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Node
 from foldbatch.static.printer import expression
 from foldbatch.static.routine_printer import result_name
 from foldbatch.static.stages import AFTER
+from foldbatch.system.output import write_picture
 from foldbatch.system.tables import table
 from foldbatch.views.drawing import Box, as_svg, as_text
 from foldbatch.views.explain import BACKWARD, FORWARD, CellExplanation, explain_cell, ops_in
@@ -118,13 +118,13 @@ class Explanation:
         """Return the graphs drawn as one SVG, coloured by stage, and write it to `path` if there is one.
 
         Args:
-            path: of a file, which is replaced.
+            path: of a file `.svg`, which is replaced.
             backward: draw what computes the gradients, instead of what runs forward.
         """
         side = "backward" if backward else "forward"
         text = as_svg({f"{cell.name}, {side}": boxes(cell, backward=backward) for cell in self.cells})
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_picture(path, text)
         return text
 
     def text(self, *, backward: bool = False) -> str:

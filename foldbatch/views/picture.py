@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program, schedule
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, arguments_of, lengths_of
+from foldbatch.system.output import write_picture
 from foldbatch.system.showing import Drawing
 from foldbatch.system.svg import INK, PAPER, element, page, text
 
@@ -142,7 +142,7 @@ def draw_schedule(
     Args:
         program: whose schedule is drawn; a block, or what stands for one, is compiled first.
         examples: a few examples; what they hold must fit the program.
-        path: of a file, which is replaced.
+        path: of a file, which is replaced: `.svg`, or `.html` where it is animated.
         animate: return an HTML page in which the steps light up one after the other, instead of SVG.
             Both need nothing but themselves.
 
@@ -151,6 +151,7 @@ def draw_schedule(
 
     Raises:
         ExampleError: when the examples make more calls than a picture can show, or do not fit.
+        BlockValueError: when the path has another ending.
 
     >>> import foldbatch as fb
     >>> total = fb.Map(fb.Scalar()) >> fb.Reduce(fb.Function(lambda a, b: a + b))
@@ -161,7 +162,7 @@ def draw_schedule(
     drawn = picture(program, examples)
     shown = Drawing(html(drawn) if animate else svg(drawn))
     if path is not None:
-        Path(path).write_text(shown, encoding="utf-8")
+        write_picture(path, shown, ".html" if animate else ".svg")
     return shown
 
 

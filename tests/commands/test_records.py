@@ -7,6 +7,7 @@ import json
 import pytest
 
 from foldbatch.cli import main
+from foldbatch.serve import service
 
 
 @pytest.fixture
@@ -80,5 +81,7 @@ def test_odd_records_are_counted_and_refused_on_demand(orders, capsys):
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 3
     assert "2 records unlike those of training (fields that training had not: aeg, tags[].j)" in shown.err
+    served = service.load(orders / "run", "numpy").predict([5, {"aeg": 1}, {"age": 3}], nodes=False)
+    assert ["warning" in told for told in served] == [True, True, False]
     assert main(["predict", "run", "new.jsonl", "--strict"]) == 2
     assert "new.jsonl, record 1: expected fields that training had, found nothing" in capsys.readouterr().err

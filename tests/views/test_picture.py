@@ -64,6 +64,10 @@ def test_calls_that_do_not_run_are_rings_and_the_legend_counts_them():
 
 
 def test_it_is_written_and_runs_as_a_page(tmp_path):
+    with pytest.raises(
+        fb.errors.BlockValueError, match=r"expected a name that ends in \.html, found '.*svg'"
+    ):
+        draw_schedule(fb.compile(tree_model()), TREES, tmp_path / "batch.svg", animate=True)
     page = draw_schedule(fb.compile(tree_model()), TREES, tmp_path / "batch.html", animate=True)
     assert (tmp_path / "batch.html").read_text(encoding="utf-8") == page
     names = json.loads(re.search(r"const names = (\[.*?\]),", page)[1])
