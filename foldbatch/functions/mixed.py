@@ -177,7 +177,7 @@ class Slots:
                 return [self.values(element, iter((x,) if alone else x)) for x in next(held)]
         return None if type_ == VOID else next(held)
 
-    def slots(self, type_: Type, x: Any, where: str) -> Iterator[Any]:
+    def slots(self, type_: Type, x: Any, where: object) -> Iterator[Any]:
         """Yield what the variables of a type's terminals hold, given a value of the type.
 
         Raises:
@@ -197,24 +197,25 @@ class Slots:
             case _ if type_ != VOID or x is not None:
                 fix = "return what was declared; fb.tensor makes values of numbers"
                 found = f"a {x.type}" if isinstance(x, Value) else describe_value(x)
-                raise WalkError(where, f"a {type_}", found, fix)
+                raise WalkError(str(where), f"a {type_}", found, fix)
 
 
-def given_type(x: Any) -> Type:
+def given_type(x: Any, levels: int = 3) -> Type:
     """Return the type of what a block is called with: what has no values in it is one object.
+
+    Values are looked for in tuples inside each other on so many levels, and in the first items of lists.
 
     >>> given_type((1, "a")), str(given_type((value_class(TensorType((2,)))(0), [1])))
     (ObjectType(), '(float32[2], object)')
     """
-    match x:
-        case Value():
-            return x.type
-        case tuple():
-            items = tuple([VOID if item is None else given_type(item) for item in x])
-            return TupleType(items) if any(item not in (OBJECT, VOID) for item in items) else OBJECT
-        case list() if x:
-            element = given_type(x[0])
-            return OBJECT if element == OBJECT else SequenceType(element)
+    if isinstance(x, Value):
+        return x.type
+    if levels and isinstance(x, tuple):
+        items = tuple([VOID if item is None else given_type(item, levels - 1) for item in x])
+        return TupleType(items) if any(item not in (OBJECT, VOID) for item in items) else OBJECT
+    if levels and isinstance(x, list) and x:
+        element = given_type(x[0], levels - 1)
+        return OBJECT if element == OBJECT else SequenceType(element)
     return OBJECT
 
 
@@ -258,21 +259,23 @@ class Part:
         text = program(made.functions, careful=True)
         self._blames, file = text.blames, f"<foldbatch block {next(_files)}>"
         linecache.cache[file] = (len(text.source), None, text.source.splitlines(keepends=True), file)
-        self._code, self._globals = compile(text.source, file, "exec"), made.globals | TOOLS
+        self._scope: dict[str, Any] = made.globals | TOOLS
+        exec(compile(text.source, file, "exec"), self._scope)  # noqa: S102 - the text is our own
         self._own = [*made.collections], [*made.memos]
         self.calls = {name: value for name, value in made.globals.items() if isinstance(value, Called)}
         self.signatures = [
             _signature(draft, CalledBlock(self.block, self.given, k)) for k, draft in enumerate(made.drafts)
         ]
         self.width = max([1, *(len(signature.outputs) for signature in self.signatures)])
-        self._unused: list[dict[str, Any]] = []
+        self._scope |= {name: partial(self._call, called) for name, called in self.calls.items()}
+
+    def __str__(self) -> str:
+        return shown(self.block)
 
     def __call__(self, x: Any) -> Any:
         """Note what the block does with what it is given; return its values."""
         lists, slots = notes.held(self, self._bound), Slots()
-        return slots.values(
-            self.yields, iter(self.run(slots, lists, slots.slots(self.given, x, shown(self.block))))
-        )
+        return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.given, x, self))))
 
     def _bound(self) -> dict[str, Any]:
         """Return what the program finds among its globals in the present run."""
@@ -307,17 +310,15 @@ class Part:
             lists: what the program finds among its globals.
             given: what the root is given.
         """
-        scope = self._unused.pop() if self._unused else self._fresh()
-        scope |= lists
-        scope |= {name: [] for name in self._own[0]} | {name: {} for name in self._own[1]}
-        scope["inside"], scope["slots"] = False, slots
-        self._count(scope)
+        scope, run = self._scope, _Run(lists, slots)
+        run.own = {name: [] for name in self._own[0]} | {name: {} for name in self._own[1]}
+        self._enter(run)
         try:
             found: tuple[Any, ...] = scope[self._functions[0].name](*given, DEEPEST)
         except (FoldbatchError, RecursionError):
             raise
         except Exception as error:
-            if scope["inside"] or interrupted(error):  # of a function of the user's, as in any walk
+            if run.outside or interrupted(error):  # of a function of the user's, as in any walk
                 raise
             located = Located(self._blames, self._functions, scope, error)
             if not located.frames:
@@ -326,32 +327,46 @@ class Part:
             refused.__suppress_context__ = True  # it has a cause where a function of the user's failed
             raise refused  # noqa: B904
         finally:
-            if not scope["inside"]:
+            if not run.outside:
                 GLOBALS["N"] = max(GLOBALS["N"], next(scope["numbers"]))
-        self._unused.append(scope)
         return found
 
-    def _count(self, scope: dict[str, Any]) -> None:
-        """Let the program count on from where the walk has come."""
-        first = GLOBALS["N"]
+    def _enter(self, run: _Run) -> None:
+        """Let the program go on with a run, and count on from where the walk has come."""
+        scope, first = self._scope, GLOBALS["N"]
+        if scope.get("lists") is not run.lists:
+            scope |= run.lists
+        scope |= run.own
+        scope["lists"], scope["run"] = run.lists, run
         scope["numbers"] = itertools.chain(range(first, GLOBALS["M"] + 1, self.width), _too_many())
         scope["call"] = scope["numbers"].__next__
 
-    def _fresh(self) -> dict[str, Any]:
-        scope = dict(self._globals)
-        exec(self._code, scope)  # noqa: S102 - the text is our own
-        for name, called in self.calls.items():
-            scope[name] = partial(self._call, scope, called)
-        return scope
-
-    def _call(self, scope: dict[str, Any], called: Called, *held: Any) -> tuple[Any, ...]:
-        """Call a function of the user's, which notes calls of its own."""
-        GLOBALS["N"] = next(scope["numbers"])
-        scope["inside"] = True
-        found = called(scope["slots"], held)
-        scope["inside"] = False
-        self._count(scope)
+    def _call(self, called: Called, *held: Any) -> tuple[Any, ...]:
+        """Call a function of the user's, which notes calls of its own; it may run the program again."""
+        scope = self._scope
+        run: _Run = scope["run"]
+        GLOBALS["N"], run.outside = next(scope["numbers"]), True
+        found = called(run.slots, held)
+        run.outside = False
+        self._enter(run)
         return found
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run of a part's program.
+
+    Attributes:
+        lists: what it notes in.
+        slots: makes values.
+        own: its lists of collected values, and its memos.
+        outside: whether a function of the user's runs.
+    """
+
+    lists: dict[str, Any]
+    slots: Slots
+    own: dict[str, Any] = field(default_factory=dict)
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,7 +439,8 @@ def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
     known = block.__dict__.setdefault("_called", {})
     if "reads" not in known:
         known["reads"] = block.input_type
-    part = part_of(block, OBJECT if known["reads"] == OBJECT else given_type(x))
+    alone = known["reads"] == OBJECT and not isinstance(x, Value)
+    part = part_of(block, OBJECT if alone else given_type(x))
     return Eagerly.run(part, x) if Slow.on else part(x)
 
 
