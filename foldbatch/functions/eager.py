@@ -35,7 +35,7 @@ class Real(Value, gc=False, eq=False):
         array: the numbers.
     """
 
-    array: Any
+    array: Any = None
 
     def __repr__(self) -> str:
         return f"{self.array!r}"
@@ -249,7 +249,7 @@ class _Block(Slots):
 
 
 def _real(array: Any, type_: TensorType) -> Value:
-    made: Value = _real_class(type_)(-1, np.asarray(array))
+    made: Value = _real_class(type_)(-1, array=np.asarray(array))
     return made
 
 
