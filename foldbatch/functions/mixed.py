@@ -211,8 +211,8 @@ def given_type(x: Any, levels: int = 3) -> Type:
     if isinstance(x, Value):
         return x.type
     if levels and isinstance(x, tuple):
-        items = tuple([VOID if item is None else given_type(item, levels - 1) for item in x])
-        return TupleType(items) if any(item not in (OBJECT, VOID) for item in items) else OBJECT
+        items = tuple([given_type(item, levels - 1) for item in x])
+        return TupleType(items) if any(item != OBJECT for item in items) else OBJECT
     if levels and isinstance(x, list) and x:
         element = given_type(x[0], levels - 1)
         return OBJECT if element == OBJECT else SequenceType(element)
