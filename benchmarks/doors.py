@@ -114,7 +114,7 @@ def spinn(size: int) -> Model:
     def reduce(left: Any, right: Any, h: Any) -> Any:
         return compose(ops.concat([left, right, h]))
 
-    zero, root = [0.0] * size, judged(out)
+    zero, root = np.zeros(size, np.float32), judged(out)
 
     def walk(x: Any) -> Any:
         nothing = fb.tensor(zero)
@@ -214,7 +214,7 @@ def sequences(size: int) -> Model:
         fb.loss(ops.cross_entropy(logits, label))
         return memory, logits
 
-    zero = [0.0] * size
+    zero = np.zeros(size, np.float32)
 
     def walk(x: Any) -> Any:
         nothing = fb.tensor(zero)

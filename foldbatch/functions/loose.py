@@ -49,7 +49,7 @@ TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belo
 Given: TypeAlias = tuple[Any, bool, TensorType | None]
 
 _of_ops: dict[Any, Cell] = {}
-_of_data: dict[TensorType, Cell] = {}
+_of_data: dict[tuple[tuple[int, ...], str], Cell] = {}  # by shape and dtype
 
 
 def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -282,11 +282,14 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
     if isinstance(values, Value | Node):
         operand: Any = values
         return values if dtype is None or dtype == values.dtype else ops.cast(operand, dtype)
-    try:
-        array = values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values)
-    except ValueError:
-        array = np.asarray(None)
-    kind = np.dtype(str(array.dtype).removeprefix("torch.")).kind if str(array.dtype) != "object" else "O"
+    array = values
+    if not (isinstance(values, np.ndarray) or (hasattr(values, "shape") and hasattr(values, "dtype"))):
+        try:
+            array = np.asarray(values)
+        except ValueError:
+            array = np.asarray(None)
+    known = array.dtype if isinstance(array.dtype, np.dtype) else str(array.dtype).removeprefix("torch.")
+    kind = np.dtype(known).kind
     if kind not in "fiub":
         fix = "give numbers, in rows of one length; values are stacked by ops.stack"
         raise WalkError("fb.tensor", "numbers", describe_value(values), fix)
@@ -294,15 +297,18 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
         dtype = {"f": "float32", "b": "bool"}.get(kind, "int32")
     elif dtype is None:
         dtype = read_as(array)
-    return data_cell(TensorType(tuple(array.shape), dtype)).call(array)
+    shape = tuple(array.shape)
+    cell = _of_data.get((shape, dtype)) or data_cell(TensorType(shape, dtype))
+    return cell.call(array)
 
 
 def data_cell(type_: TensorType) -> Cell:
     """Return the cell that brings numbers in, read as a type."""
-    if type_ not in _of_data:
-        _of_data[type_] = _cell("tensor", _same, [type_])
-        _of_data[type_].origin = ("tensor", type_)
-    return _of_data[type_]
+    key = type_.shape, type_.dtype
+    if key not in _of_data:
+        _of_data[key] = _cell("tensor", _same, [type_])
+        _of_data[key].origin = ("tensor", type_)
+    return _of_data[key]
 
 
 def _same(x: Any) -> Any:
