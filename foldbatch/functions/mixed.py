@@ -12,7 +12,6 @@ import itertools
 import linecache
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from types import CoroutineType
 from typing import Any, Protocol
 
@@ -130,7 +129,7 @@ class Called:
     given: Type
     yields: Type
 
-    def __call__(self, own: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
+    def result(self, own: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
         """Call it with what variables of the program hold; return what the program goes on with."""
         x = own.values(self.given, iter(slots))
         result = self.function(*x) if isinstance(self.given, TupleType) else self.function(x)
@@ -267,12 +266,12 @@ class Part:
             _signature(draft, CalledBlock(self.block, self.given, k)) for k, draft in enumerate(made.drafts)
         ]
         self.width = max([1, *(len(signature.outputs) for signature in self.signatures)])
-        self._scope |= {name: partial(self._call, called) for name, called in self.calls.items()}
+        self._scope |= {name: self._function(called) for name, called in self.calls.items()}
 
     def __str__(self) -> str:
         return shown(self.block)
 
-    def __call__(self, x: Any) -> Any:
+    def note(self, x: Any) -> Any:
         """Note what the block does with what it is given; return its values."""
         lists, slots = notes.held(self, self._bound), Slots()
         return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.given, x, self))))
@@ -341,15 +340,22 @@ class Part:
         scope["numbers"] = itertools.chain(range(first, GLOBALS["M"] + 1, self.width), _too_many())
         scope["call"] = scope["numbers"].__next__
 
-    def _call(self, called: Called, *held: Any) -> tuple[Any, ...]:
-        """Call a function of the user's, which notes calls of its own; it may run the program again."""
+    def _function(self, called: Called) -> Callable[..., tuple[Any, ...]]:
+        """Return what calls a function of the user's, and may run the program again.
+
+        It is a plain function, as all are here: calls of other objects take some of the machine's stack.
+        """
         scope = self._scope
-        run: _Run = scope["run"]
-        GLOBALS["N"], run.outside = next(scope["numbers"]), True
-        found = called(run.slots, held)
-        run.outside = False
-        self._enter(run)
-        return found
+
+        def call(*held: Any) -> tuple[Any, ...]:
+            run: _Run = scope["run"]
+            GLOBALS["N"], run.outside = next(scope["numbers"]), True
+            found = called.result(run.slots, held)
+            run.outside = False
+            self._enter(run)
+            return found
+
+        return call
 
 
 @dataclass(slots=True)
@@ -441,7 +447,7 @@ def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
         known["reads"] = block.input_type
     alone = known["reads"] == OBJECT and not isinstance(x, Value)
     part = part_of(block, OBJECT if alone else given_type(x))
-    return Eagerly.run(part, x) if Slow.on else part(x)
+    return Eagerly.run(part, x) if Slow.on else part.note(x)
 
 
 class Eagerly:
