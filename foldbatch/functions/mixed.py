@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CoroutineType
@@ -224,12 +225,12 @@ def given_type(x: Any, levels: int = 3) -> Type:
 class Running(Protocol):
     """Runs a part of a walk that is a block."""
 
-    def __call__(self, part: Part, x: Any) -> Any:
+    def __call__(self, part: BlockInWalk, x: Any) -> Any:
         """Return what the part makes of what it is given."""
 
 
 @dataclass(eq=False)
-class Part:
+class BlockInWalk:
     """A block as a walk calls it, for one type of what it is given.
 
     Attributes:
@@ -258,12 +259,13 @@ class Part:
         text = program(made.functions, careful=True)
         self._blames, file = text.blames, f"<foldbatch block {next(_files)}>"
         linecache.cache[file] = (len(text.source), None, text.source.splitlines(keepends=True), file)
+        weakref.finalize(self, linecache.cache.pop, file, None).atexit = False
         self._scope: dict[str, Any] = made.globals | TOOLS
         exec(compile(text.source, file, "exec"), self._scope)  # noqa: S102 - the text is our own
         self._own = [*made.collections], [*made.memos]
         self.calls = {name: value for name, value in made.globals.items() if isinstance(value, Called)}
         self.signatures = [
-            _signature(draft, CalledBlock(self.block, self.given, k)) for k, draft in enumerate(made.drafts)
+            _signature(draft, BlockCell(self.block, self.given, k)) for k, draft in enumerate(made.drafts)
         ]
         self.width = max([1, *(len(signature.outputs) for signature in self.signatures)])
         self._scope |= {name: self._function(called) for name, called in self.calls.items()}
@@ -376,8 +378,8 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class CalledBlock:
-    """What stands for the `Cell` of a block's cell: which block it is of.
+class BlockCell:
+    """What stands for the `CellFunction` of a block's cell: which block it is of.
 
     Attributes:
         block: the block.
@@ -404,7 +406,7 @@ def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], Non
     return lambda elements: extend(itertools.chain.from_iterable(elements))
 
 
-def _signature(draft: Draft, cell: CalledBlock) -> Signature:
+def _signature(draft: Draft, cell: BlockCell) -> Signature:
     outputs = list(draft.outputs)
     numbered = {*draft.keys, *(feed for _, feed in draft.marks)}
     made = Signature(
@@ -426,11 +428,11 @@ def _signature(draft: Draft, cell: CalledBlock) -> Signature:
     return made
 
 
-def part_of(block: AnyBlock, given: Type) -> Part:
+def part_of(block: AnyBlock, given: Type) -> BlockInWalk:
     """Return a block as a walk calls it, for a type of what it is given; made once."""
-    parts: dict[Any, Part] = block.__dict__.setdefault("_called", {})  # lives as long as the block
+    parts: dict[Any, BlockInWalk] = block.__dict__.setdefault("_called", {})  # lives as long as the block
     if given not in parts:
-        parts[given] = Part(block, given)
+        parts[given] = BlockInWalk(block, given)
     return parts[given]
 
 

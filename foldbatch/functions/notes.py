@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import PACKAGE, ExampleError, WalkError
-from foldbatch.functions.cells import GLOBALS, Cell, Signature, Slow, name_of
+from foldbatch.functions.cells import GLOBALS, CellFunction, Signature, Slow, name_of
 from foldbatch.functions.values import Reading, Value
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
@@ -120,7 +120,7 @@ def bind(signature: Signature) -> Lists:
     for i, (where, _, feed) in enumerate(signature.feeds):
         append = appending(lists, "F", i)
         if _State.careful and where:
-            told = isinstance(signature.cell, Cell)  # else the program of a block tells
+            told = isinstance(signature.cell, CellFunction)  # else the program of a block tells
             append = _checking(append, feed, signature.bounds[i], told=told)
         GLOBALS[f"F{k}_{i}"] = append
     for i in range(len(lists.labels)):
@@ -381,7 +381,7 @@ class Layers:
     call: Callable[[Any, tuple[Any, ...]], Any]
 
 
-def _first_call(cell: Cell, arguments: dict[str, Any]) -> Any:
+def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
     """Do a call whose structure is new."""
     if not running():
         raise WalkError(cell.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)

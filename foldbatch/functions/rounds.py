@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.functions.cells import Cell, Signature
+from foldbatch.functions.cells import CellFunction, Signature
 from foldbatch.functions.learnt import Learnt
 from foldbatch.functions.noted import Noted, Owners, refuse_leaks
 from foldbatch.functions.store import Store
@@ -35,7 +35,7 @@ KEPT = 1024  # schedules of rounds
 NONE: Final = np.zeros(0, np.int64)
 
 
-class Scheduled(Protocol):
+class RoundSchedule(Protocol):
     """A round made ready."""
 
     @property
@@ -53,7 +53,7 @@ class Computing(Protocol):
     policy: Policy
     training: bool
 
-    def ready(self, model: Model, trace: Trace) -> Scheduled:
+    def ready(self, model: Model, trace: Trace) -> RoundSchedule:
         """Return a round's schedule and launch table."""
 
     def run(
@@ -101,7 +101,7 @@ _EARLIER: dict[type[Value], Signature] = {}
 def earlier(kind: type[Value]) -> Signature:
     """Return the import cell of a class of values."""
     if kind not in _EARLIER:
-        cell = Cell(_same, "earlier")
+        cell = CellFunction(_same, "earlier")
         cell.hints["x"] = kind.type
         _EARLIER[kind] = cell.find({"x": 0})
     return _EARLIER[kind]
@@ -183,7 +183,7 @@ class _Part:
 class _Table:
     """A round made ready; per arena the class of its values, their numbers, and places in what was noted."""
 
-    ready: Scheduled
+    ready: RoundSchedule
     arenas: list[tuple[int, type[Value], Index, Index]]
 
 
