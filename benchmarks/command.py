@@ -12,6 +12,7 @@ from rich.console import Console
 from benchmarks import (
     compiler_tables,
     deciding,
+    doors,
     figures,
     fold_paper_tables,
     functions,
@@ -41,6 +42,7 @@ CASES: tuple[Case, ...] = (
     deciding.CASE,
     schedule.CASE,
     functions.CASE,
+    doors.CASE,
 )
 
 

@@ -21,7 +21,7 @@ from benchmarks.case import Case
 from benchmarks.deciding_walks import ours, walks, weights
 from benchmarks.figures import Figure, new_figure
 from benchmarks.options import add_backend, add_batch, add_data, add_repeats, trees_of
-from foldbatch.program.deciding import Computing
+from foldbatch.program.deciding import RoundEngine
 from foldbatch.types import BackendName
 
 WORDS = 500
@@ -59,7 +59,7 @@ def measured(task: str, own: Callable[[], Any], peers: dict[str, Callable[[], An
             spent[name].append(time.process_time() - start)
     mine = spent.pop("")
     ratios = {name: median(np.divide(theirs, mine).tolist()) for name, theirs in spent.items()}
-    with mock.patch.object(Computing, "run", autospec=True, side_effect=Computing.run) as rounds:
+    with mock.patch.object(RoundEngine, "run", autospec=True, side_effect=RoundEngine.run) as rounds:
         own()
     return Row(task, rounds.call_count, 1e3 * median(mine), ratios, agree)
 

@@ -69,6 +69,12 @@ class Body:
     metrics: list[tuple[str, Node, Label | None]] = field(default_factory=list)
 
 
+def _forget(names: Sequence[str]) -> None:
+    """Take names from the globals of cells' code; what they stood for is gone."""
+    for name in names:
+        GLOBALS.pop(name, None)
+
+
 _bodies: list[Body] = []
 
 
@@ -93,7 +99,7 @@ class Signature:
         outputs: its results as nodes of the graph, those that are no operands.
         result: the structure of the result; per leaf the number of an output, or the path of an operand.
         draft: the cell as it goes to the linker, without wires.
-        cell: the `Cell` whose function it is, or what says which block's it is.
+        cell: the `CellFunction` whose function it is, or what says which block's it is.
     """
 
     name: str
@@ -109,6 +115,12 @@ class Signature:
     leaves: list[int | str]
     draft: Draft
     cell: Any = None
+
+    def __post_init__(self) -> None:
+        several = ("E", self.sequences), ("F", self.feeds), ("L", self.labels)
+        names = [f"R{self.number}"]
+        names += [f"{kind}{self.number}_{i}" for kind, some in several for i in range(len(some))]
+        weakref.finalize(self, _forget, names).atexit = False
 
     @cached_property
     def bounds(self) -> list[int | None]:
@@ -255,7 +267,7 @@ class Signature:
         return text(self.result)
 
 
-class Cell:
+class CellFunction:
     """A user's function of tensors, and its signatures.
 
     Args:
@@ -360,13 +372,13 @@ class Slow:
     """Whether every call of a cell goes the slow way, and what that is, given cell and arguments."""
 
     on: bool = False
-    call: Callable[[Cell, dict[str, Any]], Any]
+    call: Callable[[CellFunction, dict[str, Any]], Any]
 
 
-_cells: weakref.WeakSet[Cell] = weakref.WeakSet()
+_cells: weakref.WeakSet[CellFunction] = weakref.WeakSet()
 
 
-def all_cells() -> list[Cell]:
+def all_cells() -> list[CellFunction]:
     """Return the cells of the process."""
     return list(_cells)
 
@@ -385,7 +397,7 @@ def _code(text: str) -> Any:
     return scope["f"].__code__
 
 
-def _slow(held: weakref.ref[Cell], *args: Any, **options: Any) -> Any:
+def _slow(held: weakref.ref[CellFunction], *args: Any, **options: Any) -> Any:
     """Do a call that the code of a cell does not know: of another structure, in another cell, or nowhere."""
     self = held()
     assert self is not None, "the code of a cell runs without it"
@@ -414,7 +426,7 @@ def _refuse_text(spec: Spec, value: Any, where: str) -> None:
         raise WalkError(where, "values, numbers or arrays", describe_value(value), fix)
 
 
-def _made(self: Cell, specs: dict[str, Spec]) -> Signature:
+def _made(self: CellFunction, specs: dict[str, Spec]) -> Signature:
     """Run a cell's function on symbolic tensors, and return what comes of it."""
     operands: list[tuple[str, Node]] = []
     sequences: list[tuple[str, Any, list[tuple[str, Node]]]] = []
@@ -453,7 +465,7 @@ def _made(self: Cell, specs: dict[str, Spec]) -> Signature:
     return _signature(self, specs, operands, sequences, feeds, objects, result, found)
 
 
-def _run(self: Cell, specs: dict[str, Spec], given: dict[str, Any], found: Body) -> Any:
+def _run(self: CellFunction, specs: dict[str, Spec], given: dict[str, Any], found: Body) -> Any:
     _bodies.append(found)
     try:
         with in_function():
@@ -479,7 +491,7 @@ def _called(specs: dict[str, Spec]) -> str:
 
 
 def _signature(
-    self: Cell,
+    self: CellFunction,
     specs: dict[str, Spec],
     operands: list[tuple[str, Node]],
     sequences: list[tuple[str, Any, list[tuple[str, Node]]]],
@@ -598,7 +610,7 @@ def cell(function: Callable[..., Any]) -> Any:
     parameters = list(inspect.signature(function).parameters)
     if parameters[:1] == ["self"]:
         return MethodCell(function)
-    return Cell(function, getattr(function, "__name__", "cell")).call
+    return CellFunction(function, getattr(function, "__name__", "cell")).call
 
 
 class MethodCell:
@@ -619,7 +631,7 @@ class MethodCell:
             name = self.function.__qualname__
         made = instance.__dict__.get(name)
         if made is None:
-            made = Cell(self.function.__get__(instance), self.function.__name__).call
+            made = CellFunction(self.function.__get__(instance), self.function.__name__).call
             made.__dict__["cell"].origin = ("method", instance, name)
             instance.__dict__[name] = made  # found before this the next time
         return made

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import WalkError
 from foldbatch.functions.cells import GLOBALS, Signature
-from foldbatch.functions.notes import Lists, Notes, begin, noting, session
+from foldbatch.functions.noted import Noted, leak, noted_of
+from foldbatch.functions.notes import Notes, begin, noting, session
 from foldbatch.functions.results import joined_result
-from foldbatch.functions.rounds import LEAK, Computing, Noted, Rounds, Stretches
+from foldbatch.functions.rounds import Computing, Rounds, Stretches
 from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
-from foldbatch.functions.tracer import FunctionTracer, integers
+from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.extras import install
@@ -33,8 +34,8 @@ def decide(
     numbers: Sequence[int],
     *,
     careful: bool = False,
-) -> Notes:
-    """Run a walk on examples in rounds, and return their complete notes, example by example.
+) -> tuple[Notes, dict[Signature, Noted]]:
+    """Run a walk on examples in rounds, and return what they noted, example by example.
 
     Args:
         rounds: what was learnt of its rounds.
@@ -45,7 +46,7 @@ def decide(
         careful: whether each datum is checked when it is read.
     """
 
-    def run() -> Notes:
+    def run() -> tuple[Notes, dict[Signature, Noted]]:
         batch = UnderWay(rounds, computing, tracer, traced=True)
         with no_garbage(), batch.noting(careful=careful):
             batch.join(examples, numbers)
@@ -133,7 +134,6 @@ class UnderWay:
         self._failures = False
         self._result = tracer.learnt.result
         self._parts: dict[Signature, list[Noted]] = {}
-        self._labels: dict[Signature, list[list[Any]]] = {}
         self._numbers: list[int] = []
         self.walked: list[Walked] = []
         self.over: list[Walked] = []
@@ -250,10 +250,7 @@ class UnderWay:
             return self._hub.switch(value) if self._fiber.stops else self._switched(value, what)
         number, walked = value.n - self._start, self._fiber.walked
         if number < 0 or self.store.example[number] != walked.place:
-            where = f"{what} at example {walked.number}"
-            raise WalkError(
-                where, "a value of the same example", "one kept from another example or run", LEAK
-            )
+            raise leak(what, walked.number)
         return self.store.row(value.__class__, number)
 
     def _switched(self, thing: Value | Fork, what: str) -> Any:
@@ -290,27 +287,17 @@ class UnderWay:
         for signature, lists in self._notes.lists.items():
             if not lists.rows:
                 continue
-            rows = integers(lists.rows).reshape(-1, signature.arguments)
-            rows[:, : 1 + len(signature.operands)] -= self._start
-            widths = [len(members) for _, _, members in signature.sequences]
-            elements = [
-                integers(flat).reshape(-1, max(width, 1)) - self._start
-                for flat, width in zip(lists.elements, widths, strict=True)
-            ]
-            noted = Noted(rows, elements, [[*items] for items in lists.feeds])
-            found[signature] = noted
+            noted = found[signature] = noted_of(signature, lists, self._start)
+            noted.feeds = [[*items] for items in noted.feeds]  # these lists go on
+            noted.labels = [[*items] for items in noted.labels]
             if self._traced:
                 self._parts.setdefault(signature, []).append(noted)
-            if self._traced and lists.labels:
-                own = self._labels.setdefault(signature, [[] for _ in lists.labels])
-                for kept, labels in zip(own, lists.labels, strict=True):
-                    kept.extend(labels)
             for items in (lists.rows, *lists.elements, *lists.feeds, *lists.labels):
                 items.clear()
         return found
 
-    def complete(self) -> Notes:
-        """Return what was noted, example by example, as if each had run alone."""
+    def complete(self) -> tuple[Notes, dict[Signature, Noted]]:
+        """Return notes, and what was noted, example by example, as if each had run alone."""
         self._collected()
         self._next()
         examples, sizes, before = np.array(self._stretches, np.int64).reshape(-1, 3).T
@@ -319,10 +306,7 @@ class UnderWay:
         ahead = (ends - totals)[examples] + before - (np.cumsum(sizes) - sizes)
         moved = np.arange(int(sizes.sum())) + np.repeat(ahead, sizes)
         whose = np.repeat(examples, sizes)
-        lists = {
-            signature: self._ordered(signature, parts, moved, whose)
-            for signature, parts in self._parts.items()
-        }
+        noted = {s: self._ordered(s, parts, moved, whose) for s, parts in self._parts.items()}
 
         def renumbered(walked: Walked, value: Value) -> Value:
             n = value.n - self._start
@@ -331,38 +315,32 @@ class UnderWay:
             return value.__class__(int(moved[n]) + self._start)
 
         found = [_replaced(walked.result, partial(renumbered, walked)) for walked in self.walked]
-        return Notes(self._start, (ends + self._start).tolist(), found, lists)
+        return Notes(self._start, (ends + self._start).tolist(), found), noted
 
-    def _ordered(self, signature: Signature, parts: list[Noted], moved: Index, whose: Index) -> Lists:
+    def _ordered(self, signature: Signature, parts: list[Noted], moved: Index, whose: Index) -> Noted:
         """Return the calls of a cell in their complete order, given each number's new place and example."""
         rows = np.concatenate([part.rows for part in parts])
         values = 1 + len(signature.operands)
         read = rows[:, :values]
         if read.min(initial=0) < 0:
-            number = self._numbers[int(whose[read[(read < 0).any(axis=1)][0, 0]])]
-            where, found = f"{signature.name} at example {number}", "one kept from another run"
-            raise WalkError(where, "values of the same example", found, LEAK)
-        rows[:, :values] = moved.take(read) + self._start
+            raise leak(signature.name, self._numbers[int(whose[read[(read < 0).any(axis=1)][0, 0]])])
+        rows[:, :values] = moved.take(read)
         order = np.argsort(rows[:, 0], kind="stable")
         elements = []
         for s in range(len(signature.sequences)):
-            flat = moved.take(np.concatenate([part.elements[s] for part in parts])) + self._start
+            flat = moved.take(np.concatenate([part.elements[s] for part in parts]))
             lengths = rows[:, values + s]
             begins = np.cumsum(lengths) - lengths
             sizes = lengths.take(order)
             index = np.repeat(begins.take(order) - (np.cumsum(sizes) - sizes), sizes)
-            elements.append(flat.take(index + np.arange(len(index)), axis=0).ravel())
-        places = order.tolist()
+            elements.append(flat.take(index + np.arange(len(index)), axis=0))
         feeds = [[x for part in parts for x in part.feeds[i]] for i in range(len(signature.feeds))]
+        labels = [[x for part in parts for x in part.labels[i]] for i in range(len(signature.labels))]
         for _, i in signature.draft.marks:
-            feeds[i] = (moved.take(integers(feeds[i]) - self._start) + self._start).tolist()
-        labels = self._labels.get(signature, [])
-        return Lists(
-            rows.take(order, axis=0).ravel(),  # type: ignore[arg-type] # integers as an array
-            elements,
-            [[items[i] for i in places] for items in feeds],
-            [[items[i] for i in places] for items in labels],
-        )
+            feeds[i] = moved.take(np.array(feeds[i], np.int64)).tolist()
+        places = order.tolist()
+        in_order = [[[items[i] for i in places] for items in several] for several in (feeds, labels)]
+        return Noted(signature, rows.take(order, axis=0), elements, *in_order)
 
     def results(self) -> list[Any]:
         """Return what walks returned, with arrays in the place of values, or the errors that they raised."""

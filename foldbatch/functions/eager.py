@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from foldbatch.functions import notes
-from foldbatch.functions.cells import GLOBALS, Cell, Signature, Slow, go_slow
+from foldbatch.functions.cells import GLOBALS, CellFunction, Signature, Slow, go_slow
 from foldbatch.functions.learnt import with_own
-from foldbatch.functions.mixed import Eagerly, Part, Slots
+from foldbatch.functions.mixed import BlockInWalk, Eagerly, Slots
 from foldbatch.functions.specs import rebuilt
 from foldbatch.functions.suspended import finished
 from foldbatch.functions.values import Value, released, typed_class, value_class
@@ -35,7 +35,7 @@ class Real(Value, gc=False, eq=False):
         array: the numbers.
     """
 
-    array: Any
+    array: Any = None
 
     def __repr__(self) -> str:
         return f"{self.array!r}"
@@ -140,7 +140,7 @@ def _arrays(x: Any) -> Any:
     return x
 
 
-def _call(cell: Cell, arguments: dict[str, Any]) -> Any:
+def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
     known = len(cell.signatures)
     signature = cell.find(arguments)
     if len(cell.signatures) > known:
@@ -188,7 +188,7 @@ def _computed(
 class _Block(Slots):
     """A block that a walk calls: its calls are noted, and computed as soon as somebody looks at a value."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: BlockInWalk) -> None:
         self.part = part
         self.arrays: dict[int, Any] = {}
         self.lists = [notes.lists_of(signature) for signature in part.signatures]
@@ -249,7 +249,7 @@ class _Block(Slots):
 
 
 def _real(array: Any, type_: TensorType) -> Value:
-    made: Value = _real_class(type_)(-1, np.asarray(array))
+    made: Value = _real_class(type_)(-1, array=np.asarray(array))
     return made
 
 

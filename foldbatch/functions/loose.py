@@ -12,7 +12,7 @@ import numpy as np
 from foldbatch.blocks.function import TensorBlock
 from foldbatch.errors import WalkError
 from foldbatch.functions import mixed, notes
-from foldbatch.functions.cells import Cell, body
+from foldbatch.functions.cells import CellFunction, body
 from foldbatch.functions.notes import running
 from foldbatch.functions.specs import read_as
 from foldbatch.functions.values import Held, Label, Value
@@ -48,8 +48,8 @@ TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belo
 # An operand; whether it is data of the call, else it belongs to the cell; and what data are read as.
 Given: TypeAlias = tuple[Any, bool, TensorType | None]
 
-_of_ops: dict[Any, Cell] = {}
-_of_data: dict[TensorType, Cell] = {}
+_of_ops: dict[Any, CellFunction] = {}
+_of_data: dict[tuple[tuple[int, ...], str], CellFunction] = {}  # by shape and dtype
 
 
 def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -66,7 +66,7 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     return cell.call(*[x for x, dynamic, _ in given if dynamic])
 
 
-def op_cell(function: Callable[..., Any], given: Sequence[Given], options: dict[str, Any]) -> Cell:
+def op_cell(function: Callable[..., Any], given: Sequence[Given], options: dict[str, Any]) -> CellFunction:
     """Return the cell of a function of tensors.
 
     Args:
@@ -125,13 +125,13 @@ def _cell(
     function: Callable[..., Any],
     hints: Sequence[TensorType | None],
     order: tuple[str, int] = ("", 0),
-) -> Cell:
+) -> CellFunction:
     """Return a cell of arguments that are read as their hints say, where these are not None."""
     names = [f"x{i}" for i in range(len(hints))]
     text = f"lambda {', '.join(names)}: function({', '.join(names)})"
     made = eval(text, {"function": function})  # noqa: S307 - the text is our own
     made.__annotations__ = {n: hint for n, hint in zip(names, hints, strict=True) if hint is not None}
-    return Cell(made, name, order)
+    return CellFunction(made, name, order)
 
 
 def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
@@ -141,9 +141,9 @@ def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
     return mixed.call(layer, xs)
 
 
-def layer_cell(layer: Any, arguments: int) -> Cell:
+def layer_cell(layer: Any, arguments: int) -> CellFunction:
     """Return the cell of a layer that is called with so many arguments."""
-    cells: dict[int, Cell] = layer.__dict__.setdefault("_called", {})  # lives as long as the layer
+    cells: dict[int, CellFunction] = layer.__dict__.setdefault("_called", {})  # lives as long as the layer
     if arguments not in cells:
         function, kind = layer.called()
         hints, order = [None] * arguments, ("", layer.owner.number if hasattr(layer, "owner") else 0)
@@ -243,12 +243,12 @@ def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
     aside_cell(kind, name, weight).call(value, Held(label) if label is not None else None)
 
 
-def aside_cell(kind: str, name: str, weight: float) -> Cell:
+def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
     """Return the cell of a loss or a metric that stands in a walk."""
     key = (kind, name, weight)
     if key not in _of_ops:
         adds = {"loss": _adds_loss, "metric": _adds_metric}[kind]
-        _of_ops[key] = Cell(partial(adds, name, weight), kind if name == kind else f"{kind} {name}")
+        _of_ops[key] = CellFunction(partial(adds, name, weight), kind if name == kind else f"{kind} {name}")
         _of_ops[key].origin = ("aside", kind, name, weight)
     return _of_ops[key]
 
@@ -282,11 +282,14 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
     if isinstance(values, Value | Node):
         operand: Any = values
         return values if dtype is None or dtype == values.dtype else ops.cast(operand, dtype)
-    try:
-        array = values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values)
-    except ValueError:
-        array = np.asarray(None)
-    kind = np.dtype(str(array.dtype).removeprefix("torch.")).kind if str(array.dtype) != "object" else "O"
+    array = values
+    if not (isinstance(values, np.ndarray) or (hasattr(values, "shape") and hasattr(values, "dtype"))):
+        try:
+            array = np.asarray(values)
+        except ValueError:
+            array = np.asarray(None)
+    known = array.dtype if isinstance(array.dtype, np.dtype) else str(array.dtype).removeprefix("torch.")
+    kind = np.dtype(known).kind
     if kind not in "fiub":
         fix = "give numbers, in rows of one length; values are stacked by ops.stack"
         raise WalkError("fb.tensor", "numbers", describe_value(values), fix)
@@ -294,15 +297,18 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
         dtype = {"f": "float32", "b": "bool"}.get(kind, "int32")
     elif dtype is None:
         dtype = read_as(array)
-    return data_cell(TensorType(tuple(array.shape), dtype)).call(array)
+    shape = tuple(array.shape)
+    cell = _of_data.get((shape, dtype)) or data_cell(TensorType(shape, dtype))
+    return cell.call(array)
 
 
-def data_cell(type_: TensorType) -> Cell:
+def data_cell(type_: TensorType) -> CellFunction:
     """Return the cell that brings numbers in, read as a type."""
-    if type_ not in _of_data:
-        _of_data[type_] = _cell("tensor", _same, [type_])
-        _of_data[type_].origin = ("tensor", type_)
-    return _of_data[type_]
+    key = type_.shape, type_.dtype
+    if key not in _of_data:
+        _of_data[key] = _cell("tensor", _same, [type_])
+        _of_data[key].origin = ("tensor", type_)
+    return _of_data[key]
 
 
 def _same(x: Any) -> Any:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from types import CoroutineType
 from typing import Any, Protocol
 
@@ -130,7 +130,7 @@ class Called:
     given: Type
     yields: Type
 
-    def __call__(self, own: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
+    def result(self, own: Slots, slots: tuple[Any, ...]) -> tuple[Any, ...]:
         """Call it with what variables of the program hold; return what the program goes on with."""
         x = own.values(self.given, iter(slots))
         result = self.function(*x) if isinstance(self.given, TupleType) else self.function(x)
@@ -177,7 +177,7 @@ class Slots:
                 return [self.values(element, iter((x,) if alone else x)) for x in next(held)]
         return None if type_ == VOID else next(held)
 
-    def slots(self, type_: Type, x: Any, where: str) -> Iterator[Any]:
+    def slots(self, type_: Type, x: Any, where: object) -> Iterator[Any]:
         """Yield what the variables of a type's terminals hold, given a value of the type.
 
         Raises:
@@ -197,24 +197,25 @@ class Slots:
             case _ if type_ != VOID or x is not None:
                 fix = "return what was declared; fb.tensor makes values of numbers"
                 found = f"a {x.type}" if isinstance(x, Value) else describe_value(x)
-                raise WalkError(where, f"a {type_}", found, fix)
+                raise WalkError(str(where), f"a {type_}", found, fix)
 
 
-def given_type(x: Any) -> Type:
+def given_type(x: Any, levels: int = 3) -> Type:
     """Return the type of what a block is called with: what has no values in it is one object.
+
+    Values are looked for in tuples inside each other on so many levels, and in the first items of lists.
 
     >>> given_type((1, "a")), str(given_type((value_class(TensorType((2,)))(0), [1])))
     (ObjectType(), '(float32[2], object)')
     """
-    match x:
-        case Value():
-            return x.type
-        case tuple():
-            items = tuple([VOID if item is None else given_type(item) for item in x])
-            return TupleType(items) if any(item not in (OBJECT, VOID) for item in items) else OBJECT
-        case list() if x:
-            element = given_type(x[0])
-            return OBJECT if element == OBJECT else SequenceType(element)
+    if isinstance(x, Value):
+        return x.type
+    if levels and isinstance(x, tuple):
+        items = tuple([given_type(item, levels - 1) for item in x])
+        return TupleType(items) if any(item != OBJECT for item in items) else OBJECT
+    if levels and isinstance(x, list) and x:
+        element = given_type(x[0], levels - 1)
+        return OBJECT if element == OBJECT else SequenceType(element)
     return OBJECT
 
 
@@ -224,12 +225,12 @@ def given_type(x: Any) -> Type:
 class Running(Protocol):
     """Runs a part of a walk that is a block."""
 
-    def __call__(self, part: Part, x: Any) -> Any:
+    def __call__(self, part: BlockInWalk, x: Any) -> Any:
         """Return what the part makes of what it is given."""
 
 
 @dataclass(eq=False)
-class Part:
+class BlockInWalk:
     """A block as a walk calls it, for one type of what it is given.
 
     Attributes:
@@ -258,21 +259,24 @@ class Part:
         text = program(made.functions, careful=True)
         self._blames, file = text.blames, f"<foldbatch block {next(_files)}>"
         linecache.cache[file] = (len(text.source), None, text.source.splitlines(keepends=True), file)
-        self._code, self._globals = compile(text.source, file, "exec"), made.globals | TOOLS
+        weakref.finalize(self, linecache.cache.pop, file, None).atexit = False
+        self._scope: dict[str, Any] = made.globals | TOOLS
+        exec(compile(text.source, file, "exec"), self._scope)  # noqa: S102 - the text is our own
         self._own = [*made.collections], [*made.memos]
         self.calls = {name: value for name, value in made.globals.items() if isinstance(value, Called)}
         self.signatures = [
-            _signature(draft, CalledBlock(self.block, self.given, k)) for k, draft in enumerate(made.drafts)
+            _signature(draft, BlockCell(self.block, self.given, k)) for k, draft in enumerate(made.drafts)
         ]
         self.width = max([1, *(len(signature.outputs) for signature in self.signatures)])
-        self._unused: list[dict[str, Any]] = []
+        self._scope |= {name: self._function(called) for name, called in self.calls.items()}
 
-    def __call__(self, x: Any) -> Any:
+    def __str__(self) -> str:
+        return shown(self.block)
+
+    def note(self, x: Any) -> Any:
         """Note what the block does with what it is given; return its values."""
         lists, slots = notes.held(self, self._bound), Slots()
-        return slots.values(
-            self.yields, iter(self.run(slots, lists, slots.slots(self.given, x, shown(self.block))))
-        )
+        return slots.values(self.yields, iter(self.run(slots, lists, slots.slots(self.given, x, self))))
 
     def _bound(self) -> dict[str, Any]:
         """Return what the program finds among its globals in the present run."""
@@ -307,17 +311,15 @@ class Part:
             lists: what the program finds among its globals.
             given: what the root is given.
         """
-        scope = self._unused.pop() if self._unused else self._fresh()
-        scope |= lists
-        scope |= {name: [] for name in self._own[0]} | {name: {} for name in self._own[1]}
-        scope["inside"], scope["slots"] = False, slots
-        self._count(scope)
+        scope, run = self._scope, _Run(lists, slots)
+        run.own = {name: [] for name in self._own[0]} | {name: {} for name in self._own[1]}
+        self._enter(run)
         try:
             found: tuple[Any, ...] = scope[self._functions[0].name](*given, DEEPEST)
         except (FoldbatchError, RecursionError):
             raise
         except Exception as error:
-            if scope["inside"] or interrupted(error):  # of a function of the user's, as in any walk
+            if run.outside or interrupted(error):  # of a function of the user's, as in any walk
                 raise
             located = Located(self._blames, self._functions, scope, error)
             if not located.frames:
@@ -326,37 +328,58 @@ class Part:
             refused.__suppress_context__ = True  # it has a cause where a function of the user's failed
             raise refused  # noqa: B904
         finally:
-            if not scope["inside"]:
+            if not run.outside:
                 GLOBALS["N"] = max(GLOBALS["N"], next(scope["numbers"]))
-        self._unused.append(scope)
         return found
 
-    def _count(self, scope: dict[str, Any]) -> None:
-        """Let the program count on from where the walk has come."""
-        first = GLOBALS["N"]
+    def _enter(self, run: _Run) -> None:
+        """Let the program go on with a run, and count on from where the walk has come."""
+        scope, first = self._scope, GLOBALS["N"]
+        if scope.get("lists") is not run.lists:
+            scope |= run.lists
+        scope |= run.own
+        scope["lists"], scope["run"] = run.lists, run
         scope["numbers"] = itertools.chain(range(first, GLOBALS["M"] + 1, self.width), _too_many())
         scope["call"] = scope["numbers"].__next__
 
-    def _fresh(self) -> dict[str, Any]:
-        scope = dict(self._globals)
-        exec(self._code, scope)  # noqa: S102 - the text is our own
-        for name, called in self.calls.items():
-            scope[name] = partial(self._call, scope, called)
-        return scope
+    def _function(self, called: Called) -> Callable[..., tuple[Any, ...]]:
+        """Return what calls a function of the user's, and may run the program again.
 
-    def _call(self, scope: dict[str, Any], called: Called, *held: Any) -> tuple[Any, ...]:
-        """Call a function of the user's, which notes calls of its own."""
-        GLOBALS["N"] = next(scope["numbers"])
-        scope["inside"] = True
-        found = called(scope["slots"], held)
-        scope["inside"] = False
-        self._count(scope)
-        return found
+        It is a plain function, as all are here: calls of other objects take some of the machine's stack.
+        """
+        scope = self._scope
+
+        def call(*held: Any) -> tuple[Any, ...]:
+            run: _Run = scope["run"]
+            GLOBALS["N"], run.outside = next(scope["numbers"]), True
+            found = called.result(run.slots, held)
+            run.outside = False
+            self._enter(run)
+            return found
+
+        return call
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run of a part's program.
+
+    Attributes:
+        lists: what it notes in.
+        slots: makes values.
+        own: its lists of collected values, and its memos.
+        outside: whether a function of the user's runs.
+    """
+
+    lists: dict[str, Any]
+    slots: Slots
+    own: dict[str, Any] = field(default_factory=dict)
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class CalledBlock:
-    """What stands for the `Cell` of a block's cell: which block it is of.
+class BlockCell:
+    """What stands for the `CellFunction` of a block's cell: which block it is of.
 
     Attributes:
         block: the block.
@@ -383,7 +406,7 @@ def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], Non
     return lambda elements: extend(itertools.chain.from_iterable(elements))
 
 
-def _signature(draft: Draft, cell: CalledBlock) -> Signature:
+def _signature(draft: Draft, cell: BlockCell) -> Signature:
     outputs = list(draft.outputs)
     numbered = {*draft.keys, *(feed for _, feed in draft.marks)}
     made = Signature(
@@ -405,11 +428,11 @@ def _signature(draft: Draft, cell: CalledBlock) -> Signature:
     return made
 
 
-def part_of(block: AnyBlock, given: Type) -> Part:
+def part_of(block: AnyBlock, given: Type) -> BlockInWalk:
     """Return a block as a walk calls it, for a type of what it is given; made once."""
-    parts: dict[Any, Part] = block.__dict__.setdefault("_called", {})  # lives as long as the block
+    parts: dict[Any, BlockInWalk] = block.__dict__.setdefault("_called", {})  # lives as long as the block
     if given not in parts:
-        parts[given] = Part(block, given)
+        parts[given] = BlockInWalk(block, given)
     return parts[given]
 
 
@@ -424,8 +447,9 @@ def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
     known = block.__dict__.setdefault("_called", {})
     if "reads" not in known:
         known["reads"] = block.input_type
-    part = part_of(block, OBJECT if known["reads"] == OBJECT else given_type(x))
-    return Eagerly.run(part, x) if Slow.on else part(x)
+    alone = known["reads"] == OBJECT and not isinstance(x, Value)
+    part = part_of(block, OBJECT if alone else given_type(x))
+    return Eagerly.run(part, x) if Slow.on else part.note(x)
 
 
 class Eagerly:

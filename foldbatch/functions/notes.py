@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import PACKAGE, ExampleError, WalkError
-from foldbatch.functions.cells import GLOBALS, Cell, Signature, Slow, name_of
+from foldbatch.functions.cells import GLOBALS, CellFunction, Signature, Slow, name_of
 from foldbatch.functions.values import Reading, Value
 from foldbatch.model.columns import BadDataError, column
+from foldbatch.model.drafts import Feed
 from foldbatch.operators import Hooks
 from foldbatch.system.depth import in_depth
-from foldbatch.types import TensorType, describe_value
+from foldbatch.types import describe_value
 
 Index = NDArray[np.int64]
 T = TypeVar("T")
@@ -119,7 +120,8 @@ def bind(signature: Signature) -> Lists:
     for i, (where, _, feed) in enumerate(signature.feeds):
         append = appending(lists, "F", i)
         if _State.careful and where:
-            append = _checking(append, feed.type, signature.bounds[i], feed)
+            told = isinstance(signature.cell, CellFunction)  # else the program of a block tells
+            append = _checking(append, feed, signature.bounds[i], told=told)
         GLOBALS[f"F{k}_{i}"] = append
     for i in range(len(lists.labels)):
         GLOBALS[f"L{k}_{i}"] = appending(lists, "L", i)
@@ -177,12 +179,14 @@ def _nowhere(_: Any) -> NoReturn:
 
 
 def _checking(
-    append: Callable[[Any], None], type_: TensorType, bound: int | None, feed: Any
+    append: Callable[[Any], None], feed: Feed, bound: int | None, *, told: bool
 ) -> Callable[[Any], None]:
     def check(item: Any) -> None:
         try:
-            column([item], type_, bound, feed.declared)
+            column([item], feed.type, bound, feed.declared)
         except BadDataError as error:
+            if not told:
+                raise
             where = f"{feed.where} at example {_State.example}"
             raise error.kind(where, error.expected, error.found, error.fix) from None
         append(item)
@@ -377,7 +381,7 @@ class Layers:
     call: Callable[[Any, tuple[Any, ...]], Any]
 
 
-def _first_call(cell: Cell, arguments: dict[str, Any]) -> Any:
+def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
     """Do a call whose structure is new."""
     if not running():
         raise WalkError(cell.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)

@@ -21,6 +21,13 @@ class _Single:
 
 
 @dataclass(frozen=True, slots=True)
+class _ListOfValues:
+    """A list of values of one type, by number."""
+
+    numbers: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class _Several:
     items: list[Any]
 
@@ -30,9 +37,13 @@ def relative(part: Any, begin: int, start: int, new: Index | None) -> Any:
     if isinstance(part, _Single):
         number = part.n - start
         return int(number if new is None else new[number]) - begin
+    if isinstance(part, _ListOfValues):
+        found = np.array(part.numbers, np.int64) - start
+        counted: list[int] = ((found if new is None else new[found]) - begin).tolist()
+        return counted
     if isinstance(part, _Several):
         return [relative(item, begin, start, new) for item in part.items]
-    if type(part) is tuple and part and isinstance(part[0], _Single | _Several | tuple):
+    if type(part) is tuple and part and isinstance(part[0], _Single | _ListOfValues | _Several | tuple):
         return tuple([relative(item, begin, start, new) for item in part])
     return part
 
@@ -68,6 +79,13 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
         case tuple():
             return TupleType(tuple([_taken(item, start, held, seen, example) for item in x]))
         case list():
+            kinds = {item.__class__ for item in x}
+            if len(kinds) == 1 and issubclass(kind := kinds.pop(), Value):
+                numbers = [item.n for item in x]
+                if min(numbers) >= start:  # else the first that is not is told of below
+                    seen.update(numbers)
+                    held.append(_ListOfValues(numbers))
+                    return SequenceType(kind.type)
             element: Type | None = None
             items: list[Any] = []
             for item in x:

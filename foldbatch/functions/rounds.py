@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import WalkError
-from foldbatch.functions.cells import Cell, Signature
-from foldbatch.functions.learnt import Learnt, Output
+from foldbatch.functions.cells import CellFunction, Signature
+from foldbatch.functions.learnt import Learnt
+from foldbatch.functions.noted import Noted, Owners, refuse_leaks
 from foldbatch.functions.store import Store
-from foldbatch.functions.tracer import Linked, bare_column, learn_wire, link_learnt
+from foldbatch.functions.tracer import Linked, bare_column, link_learnt
 from foldbatch.functions.values import Value, value_class
 from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
@@ -33,10 +33,9 @@ from foldbatch.scheduler.trace import Index, Trace
 
 KEPT = 1024  # schedules of rounds
 NONE: Final = np.zeros(0, np.int64)
-LEAK = "compute it in the walk of each example that uses it"
 
 
-class Scheduled(Protocol):
+class RoundSchedule(Protocol):
     """A round made ready."""
 
     @property
@@ -54,7 +53,7 @@ class Computing(Protocol):
     policy: Policy
     training: bool
 
-    def ready(self, model: Model, trace: Trace) -> Scheduled:
+    def ready(self, model: Model, trace: Trace) -> RoundSchedule:
         """Return a round's schedule and launch table."""
 
     def run(
@@ -70,15 +69,6 @@ class Computing(Protocol):
 
     def keys(self, examples: Index, calls: Index) -> NDArray[np.int64]:
         """Return keys of random numbers ``[n]`` of examples and calls, given by their numbers."""
-
-
-@dataclass(eq=False, slots=True)
-class Noted:
-    """What was noted of a cell: rows ``[n, arguments]``, elements per list ``[m, width]``, and data."""
-
-    rows: Index
-    elements: list[Index]
-    feeds: list[list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +101,7 @@ _EARLIER: dict[type[Value], Signature] = {}
 def earlier(kind: type[Value]) -> Signature:
     """Return the import cell of a class of values."""
     if kind not in _EARLIER:
-        cell = Cell(_same, "earlier")
+        cell = CellFunction(_same, "earlier")
         cell.hints["x"] = kind.type
         _EARLIER[kind] = cell.find({"x": 0})
     return _EARLIER[kind]
@@ -193,7 +183,7 @@ class _Part:
 class _Table:
     """A round made ready; per arena the class of its values, their numbers, and places in what was noted."""
 
-    ready: Scheduled
+    ready: RoundSchedule
     arenas: list[tuple[int, type[Value], Index, Index]]
 
 
@@ -322,7 +312,8 @@ class Rounds:
             return [NONE] * len(self._imports)
         read = np.concatenate(reads)
         if read.min() < 0 or (store.example.take(read) != store.example.take(np.concatenate(owners))).any():
-            _leak(parts, stretches, store, numbers)
+            refuse_leaks([part.noted for part in parts], store.example, numbers)
+            raise AssertionError("a call reads what it must not")
         for part in parts:
             for array in part.arrays:
                 array += len(read)  # noqa: PLW2901 - in place
@@ -354,23 +345,19 @@ class Rounds:
         elements: list[Any] = [
             tuple([np.zeros((0, w), np.int32) for w in c.sequences]) for c in model.signatures
         ]
-        owner = np.full(total, -1, np.int32)
-        outputs: list[Output] = []
+        owners = Owners(total)
         first = 0
         for (kind, k), taken in zip(self._imports.items(), imported, strict=True):
             own = np.arange(first, first + len(taken))
             calls[k] = own.astype(np.int32)[:, None]
-            owner[own] = len(outputs)
-            outputs.append((earlier(kind), 0))
+            owners.add(earlier(kind), own)
             first += len(taken)
         for part in parts:
             k, signature = part.reader.number, part.reader.signature
             row = part.arrays[0] if part.lengths is None else np.append(part.arrays[0], part.lengths, axis=1)
             calls[k] = row.astype(np.int32)
             elements[k] = tuple([flat.astype(np.int32) for flat in part.arrays[1:]])
-            for j in range(len(signature.outputs)):
-                owner[part.arrays[0][:, 0] + j] = len(outputs)
-                outputs.append((signature, j))
+            owners.add(signature, part.arrays[0][:, 0])
         grown = False
         for part in parts:
             for number, (array, kinds) in enumerate(zip(part.arrays, part.reader.kinds, strict=True)):
@@ -380,12 +367,13 @@ class Rounds:
                     inner = read >= count
                     of, by = read[inner] - count + stretches.first, bases[inner]
                     if (of >= by).any() or (store.example.take(of) != store.example.take(by)).any():
-                        _leak(parts, stretches, store, numbers)
+                        refuse_leaks([part.noted for part in parts], store.example, numbers)
+                        raise AssertionError("a call reads what it must not")
                     place = (
                         (part.reader.operands[c], -1) if not number else (c, part.reader.lists[number - 1])
                     )
                     slot = (part.reader.signature, *place)
-                    grown |= learn_wire(self._learnt, slot, owner.take(read), outputs, kind.type)
+                    grown |= owners.learn(self._learnt, slot, read, kind.type)
         if grown:
             self._linked = None
             return None
@@ -419,20 +407,3 @@ def _part(reader: _Reader, noted: Noted, first: int) -> _Part:
     rows = noted.rows if reader.columns is None else noted.rows.take(reader.columns, axis=1)
     arrays = [rows - first, *[noted.elements[s] - first for s in reader.lists]]
     return _Part(reader, noted, arrays, noted.rows[:, reader.lengths] if reader.lengths else None)
-
-
-def _leak(parts: Sequence[_Part], stretches: Stretches, store: Store, numbers: Sequence[int]) -> NoReturn:
-    """Refuse the call that reads a value of another example or run."""
-    for part in parts:
-        noted, reader = part.noted, part.reader
-        for number, kinds in enumerate(reader.kinds):
-            array = noted.rows if number == 0 else noted.elements[reader.lists[number - 1]]
-            for c in reader.operands if number == 0 else range(len(kinds)):
-                read, by = array[:, c + (not number)], part.bases(number)
-                wrong = (read < 0) | (read >= by)
-                wrong |= store.example.take(np.where(wrong, by, read)) != store.example.take(by)
-                if wrong.any():
-                    where = f"{reader.signature.name} at example {numbers[int(store.example[by[wrong][0]])]}"
-                    found = "one kept from another example or run"
-                    raise WalkError(where, "values of the same example", found, LEAK)
-    raise AssertionError("a call reads what it must not")

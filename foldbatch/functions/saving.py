@@ -28,9 +28,9 @@ from foldbatch.blocks.paths import NOBODY, Trust, called, find, path_of, variabl
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import FoldbatchError, ModelError
 from foldbatch.functions import loose
-from foldbatch.functions.cells import Cell, Signature, all_cells
+from foldbatch.functions.cells import CellFunction, Signature, all_cells
 from foldbatch.functions.learnt import Learnt, Output, Slot
-from foldbatch.functions.mixed import CalledBlock, part_of
+from foldbatch.functions.mixed import BlockCell, part_of
 from foldbatch.functions.modules import Module
 from foldbatch.functions.notes import LOCK
 from foldbatch.functions.specs import (
@@ -138,7 +138,7 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     functions = [walk.func if isinstance(walk, partial) else walk]
     for signature in learnt.cells:
         own = signature.cell
-        called = part_of(own.block, own.given).calls.values() if isinstance(own, CalledBlock) else [own]
+        called = part_of(own.block, own.given).calls.values() if isinstance(own, BlockCell) else [own]
         functions += [each.function for each in called]
     modules = dict.fromkeys(getattr(f, "__module__", None) for f in functions)
     places = _Places([name for name in modules if name in sys.modules])
@@ -181,8 +181,8 @@ def _walk_data(walk: Any, places: _Places, sink: _Sink) -> Any:
     return data
 
 
-def _cell_data(cell: Cell | CalledBlock, places: _Places, sink: _Sink) -> Any:
-    if isinstance(cell, CalledBlock):
+def _cell_data(cell: CellFunction | BlockCell, places: _Places, sink: _Sink) -> Any:
+    if isinstance(cell, BlockCell):
         return {"block": [places.of(cell.block, "a block"), to_data(cell.given, sink), cell.place]}
     where = f"the cell {cell.name}"
     match cell.origin:
@@ -417,7 +417,7 @@ def _method(path: Any, name: str, source: _Source) -> Any:
     return getattr(owner, name)
 
 
-def _cell_of(data: Any, source: _Source) -> Cell:
+def _cell_of(data: Any, source: _Source) -> CellFunction:
     ((kind, content),) = data.items()
     match kind, content:
         case "function", path:
@@ -437,7 +437,7 @@ def _cell_of(data: Any, source: _Source) -> Cell:
         case _:
             raise refused(f"the cell {data!r}")
     cell = getattr(function, "__dict__", {}).get("cell")
-    if not isinstance(cell, Cell):
+    if not isinstance(cell, CellFunction):
         raise ModelError(str(content), "a function with @fb.cell", describe_value(function), CHANGED)
     return cell
 

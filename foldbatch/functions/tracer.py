@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from foldbatch.errors import DecidingError, ExampleError, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
-from foldbatch.functions.learnt import Learnt, Output, Slot, owned
-from foldbatch.functions.notes import LOCK, Forced, Lists, Notes, line_of, note, refuse_iterators
+from foldbatch.functions.learnt import Learnt, Output, owned
+from foldbatch.functions.noted import Noted, Owners, noted_of, refuse_leaks
+from foldbatch.functions.notes import LOCK, Forced, Notes, line_of, lists_of, note, refuse_iterators
 from foldbatch.functions.remarks import remarks
 from foldbatch.functions.results import joined_result, relative
 from foldbatch.functions.saving import written
@@ -184,8 +185,8 @@ class FunctionTracer:
                 while done < len(examples):
                     left = numbers[done:]
                     with no_garbage():
-                        notes, arrays = self._note(examples[done:], left, decide)
-                    parts.append((notes, arrays, self._learn(notes, arrays, left)))
+                        notes, noted = self._note(examples[done:], left, decide)
+                    parts.append((notes, noted, self._learn(notes, noted, left)))
                     done += len(notes.ends)
                 # of all parts: no example is walked twice because a later one brings a cell
                 linked = self.linked()
@@ -202,7 +203,7 @@ class FunctionTracer:
 
     def _note(
         self, examples: Sequence[Any], numbers: Sequence[int], decide: Decide | None, *, careful: bool = False
-    ) -> tuple[Notes, dict[Signature, Index]]:
+    ) -> tuple[Notes, dict[Signature, Noted]]:
         """Run the walk on examples: alone, or, once it has asked for a number, in rounds."""
         if not self.decides or decide is None:
             try:
@@ -219,10 +220,9 @@ class FunctionTracer:
                 refuse_iterators(examples, numbers, "the first walk to ask for a number begins anew")
                 self.learnt.decides = True
         if self.decides and decide is not None:
-            notes = decide(self, examples, numbers, careful=careful)
-        return notes, {
-            signature: _rows(signature, lists, notes.start) for signature, lists in notes.lists.items()
-        }
+            found: tuple[Notes, dict[Signature, Noted]] = decide(self, examples, numbers, careful=careful)
+            return found
+        return notes, {s: noted_of(s, lists, notes.start) for s, lists in notes.lists.items()}
 
     def _leveled(self, linked: Linked, batched: Batched) -> list[Trace]:
         """Return the traces of a batch that has no levels yet."""
@@ -257,68 +257,34 @@ class FunctionTracer:
         """Run examples again with every datum checked: the error comes from the call that it is for."""
         for example, number in zip(examples, numbers, strict=True):
             try:
-                notes, arrays = self._note([example], [number], decide, careful=True)
-                self._owners(notes, arrays, [number])
+                self._owners(*self._note([example], [number], decide, careful=True), [number])
             except ExampleError as found:
                 return found
         if isinstance(error, BadDataError):
             return error.kind("walk", error.expected, error.found, error.fix)
         return error
 
-    def _owners(
-        self, notes: Notes, arrays: dict[Signature, Index], numbers: Sequence[int]
-    ) -> tuple[NDArray[np.int32], list[Output]]:
+    def _owners(self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]) -> Owners:
         """Return which output made each number; refuse calls that read values of other examples or runs."""
-        total = (notes.ends[-1] if notes.ends else notes.start) - notes.start
-        owner = np.full(total, -1, np.int32)
-        outputs: list[Output] = []
-        for signature, rows in arrays.items():
-            for j in range(len(signature.outputs)):
-                owner[rows[:, 0] + j] = len(outputs)
-                outputs.append((signature, j))
-        starts = np.array([notes.start, *notes.ends[:-1]], np.int64) - notes.start
-        for signature, rows in arrays.items():
-            base = rows[:, 0]
-            if not len(base):
-                continue
-            example = np.searchsorted(starts, base, "right") - 1
-            first = starts[example]
-            columns = [rows[:, 1 + i] for i in range(len(signature.operands))]
-            places = [(base, first, example)] * len(columns)
-            for i, (_, _, members) in enumerate(signature.sequences):
-                lengths = rows[:, 1 + len(signature.operands) + i]
-                flat = _elements(notes.lists[signature].elements[i], len(members), notes.start)
-                spread = np.repeat(base, lengths), np.repeat(first, lengths), np.repeat(example, lengths)
-                columns += [flat[:, m] for m in range(len(members))]
-                places += [spread] * len(members)
-            for read, (own, low, of) in zip(columns, places, strict=True):
-                wrong = (read < low) | (read >= own)
-                if wrong.any():
-                    number = numbers[int(of[int(wrong.argmax())])]
-                    expected, found = "values of the same example", "one kept from another example or run"
-                    fix = "compute it in the walk of each example that uses it"
-                    raise WalkError(f"{signature.name} at example {number}", expected, found, fix)
-        return owner, outputs
+        ends = np.array([notes.start, *notes.ends], np.int64)
+        sizes: Index = ends[1:] - ends[:-1]
+        owners = Owners(int(sizes.sum()))
+        for signature, calls in noted.items():
+            owners.add(signature, calls.bases)
+        refuse_leaks(noted.values(), np.repeat(np.arange(len(sizes)), sizes), numbers)
+        return owners
 
-    def _learn(
-        self, notes: Notes, arrays: dict[Signature, Index], numbers: Sequence[int]
-    ) -> tuple[list[Any], NDArray[np.int32], list[Output]]:
+    def _learn(self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]) -> list[Any]:
         """Take over what is new in notes; return results as traces hold them, with numbers of the run."""
-        owner, outputs = self._owners(notes, arrays, numbers)
+        owners = self._owners(notes, noted, numbers)
         learnt, grown = self.learnt, False
-        new = [s for s, rows in arrays.items() if len(rows) and s not in learnt.cells]
+        new = [s for s, calls in noted.items() if len(calls.rows) and s not in learnt.cells]
         if new:
             grown = True
             learnt.admit(new)
-        for signature, rows in arrays.items():
-            for i in range(len(signature.operands)):
-                single = signature.operands[i][1].type
-                grown |= learn_wire(learnt, (signature, i, -1), owner[rows[:, 1 + i]], outputs, single)
-            for s, (_, _, members) in enumerate(signature.sequences):
-                flat = _elements(notes.lists[signature].elements[s], len(members), notes.start)
-                for m in range(len(members)):
-                    member = members[m][1].type
-                    grown |= learn_wire(learnt, (signature, m, s), owner[flat[:, m]], outputs, member)
+        for calls in noted.values():
+            for slot, type_, read, _ in calls.reads():
+                grown |= owners.learn(learnt, slot, read, type_)
         kept, result = [], learnt.result
         starts = [notes.start, *notes.ends[:-1]]
         seen: set[int] = set()
@@ -326,64 +292,54 @@ class FunctionTracer:
             held: list[Any] = []
             result = joined_result(result, value, start, held, seen, number)
             kept.append(held)
-        sources = (
-            {outputs[o] for o in np.unique(owner[np.array([*seen], np.int64) - notes.start])}
-            if seen
-            else set()
-        )
+        sources = owners.among(np.fromiter(seen, np.int64, len(seen)) - notes.start)
         if result != learnt.result or not sources <= learnt.results:
             learnt.result, grown = result, True
             learnt.results = learnt.results | sources
         learnt.version += grown
-        return kept, owner, outputs
+        return kept
 
     def _batched(
         self,
         linked: Linked,
         notes: Notes,
-        arrays: dict[Signature, Index],
-        learnt: tuple[list[Any], NDArray[np.int32], list[Output]],
+        noted: dict[Signature, Noted],
+        results: list[Any],
         look: Look | None,
     ) -> Batched:
         """Return notes as a batch for the model, without levels."""
-        results, _, _ = learnt
         start, model = notes.start, linked.model
-        noted = np.array([start, *notes.ends], np.int64) - start
-        new = _renumbering(linked, arrays, notes)
-        offsets = noted if new is None else new[noted]
-        lists = [notes.lists.get(signature) for signature, _ in linked.cells]
+        ends = np.array([start, *notes.ends], np.int64) - start
+        new = _renumbering(linked, noted, int(ends[-1]))
+        offsets = ends if new is None else new[ends]
+        cells = [
+            noted[signature] if signature in noted else noted_of(signature, lists_of(signature), start)
+            for signature, _ in linked.cells
+        ]
         data = [
-            [[] if own is None else own.feeds[i] for i in kept.feeds]
-            for own, (_, kept) in zip(lists, linked.cells, strict=True)
+            [calls.feeds[i] for i in kept.feeds] for calls, (_, kept) in zip(cells, linked.cells, strict=True)
         ]
         if look is not None:
             look(model, data)
         parts = [
-            _of_cell(signature, kept, arrays.get(signature), own, (noted, offsets), start, new)
-            for own, (signature, kept) in zip(lists, linked.cells, strict=True)
+            _of_cell(calls, kept, (ends, offsets), new)
+            for calls, (_, kept) in zip(cells, linked.cells, strict=True)
         ]
         bounds, feeds, labels = model.bounds, [], []
-        for k, (part, own) in enumerate(zip(parts, lists, strict=True)):
+        for k, (part, calls) in enumerate(zip(parts, cells, strict=True)):
             columns: list[NDArray[Any]] = []
             marks = {i for _, i in model.marks[k]}
             for i, feed in enumerate(model.feeds[k]):
                 if i in model.keys[k]:
                     columns.append(part.keys)
                 elif i in marks:
-                    visits = integers(data[k][i]) - start
+                    visits = np.array(data[k][i], np.int64)
                     visits = (visits if new is None else new[visits]) - np.repeat(offsets[:-1], part.counts)
                     columns.append(_narrow(visits))
                 else:
                     columns.append(bare_column(data[k][i], feed, bounds[k][i]))
             feeds.append(tuple(columns))
-            labels.append(
-                tuple(
-                    [
-                        [] if own is None else [*map(released, own.labels[n])]
-                        for n in range(len(model.labels[k]))
-                    ]
-                )
-            )
+            labels.append(tuple([[*map(released, calls.labels[n])] for n in range(len(model.labels[k]))]))
         examples = len(notes.ends)
         counts, sizes = [part.counts for part in parts], [size for part in parts for size in part.sizes]
         record = TraceColumns(
@@ -421,21 +377,6 @@ class FunctionTracer:
 
     def _link(self) -> Linked:
         return link_learnt(self.learnt, self.asides, self.kept_bytes, self._known)
-
-
-def learn_wire(
-    learnt: Learnt, slot: Slot, owners: NDArray[np.int32], outputs: list[Output], type_: TensorType
-) -> bool:
-    """Take over the wires to a slot; return whether one is new."""
-    known = learnt.wires.get(slot, set())
-    found = {outputs[o] for o in np.flatnonzero(np.bincount(owners)).tolist()} - known
-    for signature, j in found:
-        if signature.outputs[j].type != type_:
-            expected, given = f"elements of {type_}", f"one of {signature.outputs[j].type}"
-            raise WalkError(slot[0].name, expected, given, "elements of a list have one shape and dtype")
-    if found:
-        learnt.wires[slot] = known | found  # a new set: the old one may come back
-    return bool(found)
 
 
 def link_learnt(
@@ -484,22 +425,6 @@ def link_learnt(
     return Linked(learnt.version, model, tuple((cells[old], each) for old, each in kept.items()), model.form)
 
 
-def _rows(signature: Signature, lists: Lists, start: int) -> Index:
-    """Return the rows of calls, with numbers that count from the beginning of the run."""
-    rows = integers(lists.rows).reshape(-1, signature.arguments)
-    rows[:, : 1 + len(signature.operands)] -= start
-    return rows
-
-
-def _elements(numbers: list[int], width: int, start: int) -> Index:
-    return integers(numbers).reshape(-1, max(width, 1)) - start
-
-
-def integers(numbers: list[int] | Index) -> Index:
-    """Return integers as an array; one that is an array already may be changed then."""
-    return numbers if isinstance(numbers, np.ndarray) else np.fromiter(numbers, np.int64, len(numbers))
-
-
 @dataclass(frozen=True, slots=True)
 class _OfCell:
     """What was noted of a cell; attributes are as in `Batched` and `TraceColumns`, for one cell.
@@ -520,31 +445,20 @@ class _OfCell:
     sizes: list[Index]
 
 
-def _of_cell(
-    signature: Signature,
-    kept: PrunedDraft,
-    noted: Index | None,
-    lists: Lists | None,
-    ends: tuple[Index, Index],
-    start: int,
-    new: Index | None,
-) -> _OfCell:
+def _of_cell(noted: Noted, kept: PrunedDraft, ends: tuple[Index, Index], new: Index | None) -> _OfCell:
     """Return what was noted of a cell, as far as the model reads it.
 
     Args:
-        signature: the cell.
-        kept: what is left of it.
-        noted: the rows of calls; None where there are none.
-        lists: what was noted beside them.
+        noted: what was noted.
+        kept: what is left of the cell.
         ends: where examples begin and end, by noted and by new numbers.
-        start: the first number of the run.
         new: the new number of each value; None where these are the noted ones.
     """
-    rows = np.zeros((0, signature.arguments), np.int64) if noted is None else noted
+    rows = noted.rows
     before, offsets = ends
     cuts = np.searchsorted(rows[:, 0], before)
     counts = np.diff(cuts)
-    operands = len(signature.operands)
+    operands = len(noted.signature.operands)
     numbers = rows[:, [0, *(1 + i for i in kept.arguments if i < operands)]]
     lengths = rows[:, [1 + i for i in kept.arguments if i >= operands]]
     keys = numbers[:, 0] - np.repeat(before[:-1], counts)
@@ -552,9 +466,7 @@ def _of_cell(
     shift = np.repeat(offsets[:-1], counts)[:, None]
     sizes, elements, relative = [], [], []
     for number, s in enumerate(i - operands for i in kept.arguments if i >= operands):
-        width = len(signature.sequences[s][2])
-        flat = _elements([] if lists is None else lists.elements[s], width, start)
-        flat = flat if new is None else new[flat]
+        flat = noted.elements[s] if new is None else new[noted.elements[s]]
         sizes.append(np.diff(np.append(0, np.cumsum(lengths[:, number]))[cuts]))
         elements.append(_narrow(flat))
         relative.append(_narrow(flat - np.repeat(offsets[:-1], sizes[-1])[:, None]))
@@ -573,23 +485,24 @@ def _narrow(numbers: Index) -> NDArray[np.int32]:
     return numbers.astype(np.int32, order="C")
 
 
-def _renumbering(linked: Linked, arrays: dict[Signature, Index], notes: Notes) -> Index | None:
+def _renumbering(linked: Linked, noted: dict[Signature, Noted], total: int) -> Index | None:
     """Return the new number of each value, and of what comes after the last one; None where none moves.
 
     Calls and outputs that the model has not take no numbers.
     """
-    left = {signature: kept for signature, kept in linked.cells if signature in arrays}
-    if len(left) == len(arrays) and all(len(k.outputs) == len(s.outputs) for s, k in left.items()):
+    left = {signature: kept for signature, kept in linked.cells if signature in noted}
+    if len(left) == len(noted) and all(len(k.outputs) == len(s.outputs) for s, k in left.items()):
         return None
-    widths = np.zeros((notes.ends[-1] if notes.ends else notes.start) - notes.start + 1, np.int64)
+    widths = np.zeros(total + 1, np.int64)
     for signature, kept in left.items():
-        widths[arrays[signature][:, 0]] = max(len(kept.outputs), 1)
+        calls = noted[signature]
+        widths[calls.bases] = max(len(kept.outputs), 1)
         for _, feed in signature.draft.marks:  # visits of metrics take numbers, too
             if feed in kept.feeds:
-                widths[integers(notes.lists[signature].feeds[feed]) - notes.start] = 1
+                widths[np.array(calls.feeds[feed], np.int64)] = 1
     numbers = np.cumsum(widths) - widths
     for signature, kept in left.items():
-        base = arrays[signature][:, 0]
+        base = noted[signature].bases
         for old, new in kept.outputs.items():
             numbers[base + old] = numbers[base] + new  # outputs keep their order: where old is 0, so is new
     return numbers

@@ -16,6 +16,12 @@ from foldbatch.types import TensorType
 WHOLE: Final = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"])
 
 
+class ValueOfAWalk:
+    """What no encoder of msgspec takes, so that none writes the number of a value for the value."""
+
+    __slots__ = ()
+
+
 class Value(Deferred, msgspec.Struct, gc=False, eq=False):
     """A tensor that a call in a walk yields; each type has a class of its own.
 
@@ -25,10 +31,12 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
 
     Attributes:
         n: its number; numbers run on through a process, so none is there twice.
+        unknown: stands for its numbers.
         type: its shape and dtype.
     """
 
     n: int
+    unknown: ValueOfAWalk = ValueOfAWalk()
     type: ClassVar[TensorType]  # type: ignore[misc]  # each type has a class of its own
     several: ClassVar[bool]  # whether it has axes, or numbers of its own
 

@@ -36,8 +36,8 @@ from foldbatch.static.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
-class Scheduled:
-    """A round made ready; `orders` and `arenas` are those of `foldbatch.functions.rounds.Scheduled`."""
+class ReadyRound:
+    """A round made ready; `orders` and `arenas` are those of `foldbatch.functions.rounds.RoundSchedule`."""
 
     orders: list[Index]
     arenas: Index
@@ -77,9 +77,9 @@ class Deciding:
             self.phased = any(node.op.name == "when_training" for graph in built for node in graph.nodes)
         return self._engine
 
-    def computing(self, step: int, numbers: Sequence[int] = (), *, training: bool) -> Computing:
+    def computing(self, step: int, numbers: Sequence[int] = (), *, training: bool) -> RoundEngine:
         """Return what computes rounds of a phase, and draws the random numbers of a step."""
-        return Computing(self, step, numbers, training)
+        return RoundEngine(self, step, numbers, training)
 
     def decide(self, step: int, numbers: Sequence[int] = (), *, training: bool) -> Decide:
         """Return what runs walks for `Tracer.trace_all`; arguments are those of `computing`."""
@@ -131,12 +131,12 @@ class Deciding:
             raise BlockTypeError("Continuous", "a program of a plain function", "one of a block", fix)
         return UnderWay(self.rounds, self.computing(0, training=False), tracer, keep_going=True)
 
-    def _decide(self, computing: Computing, *given: Any, careful: bool) -> Any:
+    def _decide(self, computing: RoundEngine, *given: Any, careful: bool) -> Any:
         with single_threaded_blas():
             return decide(self.rounds, computing, *given, careful=careful)
 
 
-class Computing:
+class RoundEngine:
     """What computes rounds: `foldbatch.functions.rounds.Computing`.
 
     Args:
@@ -150,7 +150,7 @@ class Computing:
         self._deciding, self._step, self._numbers = deciding, step, numbers
         self.policy, self.training = deciding.policy, training
 
-    def ready(self, model: Model, trace: Trace) -> Scheduled:
+    def ready(self, model: Model, trace: Trace) -> ReadyRound:
         """Return a round's schedule and launch table."""
         own, engine = self._deciding, self._deciding.engine(model)
         counts = tuple([np.array([len(rows)], np.int64) for rows in trace.calls])
@@ -162,10 +162,10 @@ class Computing:
             verify(schedule, tuple([cell.outputs for cell in cells]))
         batch = ScheduledBatch(merged, schedule, (), (), {})
         ready = engine.ready(batch, training=self.training and own.phased)
-        return Scheduled([table.order for table in schedule.cells], arenas_of(batch, cells), ready)
+        return ReadyRound([table.order for table in schedule.cells], arenas_of(batch, cells), ready)
 
     def run(
-        self, ready: Scheduled, feeds: Sequence[Sequence[Array]], example: Callable[[int, int], int]
+        self, ready: ReadyRound, feeds: Sequence[Sequence[Array]], example: Callable[[int, int], int]
     ) -> Callable[[int, Index], Array]:
         """Compute a round; see `foldbatch.functions.rounds.Computing.run`."""
         own = self._deciding

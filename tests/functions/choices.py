@@ -111,6 +111,7 @@ def choice_program(seed: int) -> ChoiceProgram:  # noqa: PLR0915 - a table of ch
     losses = draw.choice(("each", "end"))
     metrics = draw.random() < 0.3
     dropout = fb.Dropout(0.3)
+    in_blocks = draw.random() < 0.4
 
     @fb.cell
     def start(word):
@@ -202,6 +203,10 @@ def choice_program(seed: int) -> ChoiceProgram:  # noqa: PLR0915 - a table of ch
         return pool(items)
 
     table = {"loop": loop, "greedy": greedy, "tree": tree, "stack": stack, "back": back, "pool": pooled}
+
+    if in_blocks:  # each in a block that the walk calls with an object and a value
+        same = fb.Function(lambda h: h * 1.0)
+        table = {name: fb.functions.Walk(part, size) >> same for name, part in table.items()}
 
     def walk(e):
         h = start(e.word)

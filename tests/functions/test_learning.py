@@ -13,6 +13,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.numpy import TARGET
 from foldbatch.engines.numpy.kernel import load
+from foldbatch.functions.cells import GLOBALS
 from foldbatch.static.routines import routine_of
 
 ORDER = ["first", "second", "third"]
@@ -98,11 +99,16 @@ def test_what_is_kept_computes_as_what_is_staged_anew() -> None:
 def test_a_walk_that_is_gone_leaves_no_layer_and_no_cell_behind():
     def held() -> list[weakref.ref[Any]]:
         layer, own = fb.Linear(2), fb.cell(lambda x: ops.tanh(x))
-        compiled = fb.compile(lambda x: fb.loss(ops.sum(own(layer(fb.tensor(x))))), "numpy")
+        block = fb.Vector(2) >> fb.Function(lambda x: x * 2)
+        compiled = fb.compile(lambda x: fb.loss(ops.sum(own(layer(fb.tensor(x))) + block(x))), "numpy")
         compiled.value_and_grad([[1.0, 2.0]])
+        names.extend(f"F{cell.number}_0" for cell in compiled.lowered.learnt.cells if cell.feeds)
+        assert {*names} <= GLOBALS.keys()
         assert "_called" not in copy.deepcopy(layer).__dict__  # its cells would be those of the first
-        return [weakref.ref(x) for x in (layer, own, *layer.parameters.values())]
+        return [weakref.ref(x) for x in (layer, own, block, *layer.parameters.values())]
 
+    names: list[str] = []
     found = held()
     gc.collect()
     assert [x() for x in found] == [None] * len(found)
+    assert len({*names} & GLOBALS.keys()) == 1  # the cell that brings numbers in is everybody's
