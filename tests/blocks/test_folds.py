@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockTypeError
 from tests.blocks.results import yields
 
 ONE = fb.Scalar()
 NUMBERS = fb.Map(ONE)
 NOTHING = fb.Zeros([])
 ADD = fb.Function(lambda a, b: a + b)
-LESS = fb.Function(lambda a, b: a - b)
 SUMS = fb.Function(lambda x, state: (x * state, x + state))
-LISTS = [[], [1], [1, 2], [1, 2, 3], [3, 1, 2, 5], [2, 7, 1, 8, 2], [1] * 8]
 
 
 def test_a_tuple_of_blocks_is_a_default_of_that_type():
@@ -61,12 +57,3 @@ def test_an_rnn_finds_its_first_state_where_the_cells_type_tells_it():
 def test_reduce_of_nothing_is_zero_or_the_default():
     yields(NUMBERS >> fb.Reduce(ADD, np.float32(7)), ([], 7.0), ([1], 1.0), ([1, 2], 3.0))
     yields(fb.Map(NUMBERS) >> fb.Reduce(fb.GetItem(1)), ([], []), ([[1], [2, 3]], [2.0, 3.0]))
-
-
-def test_a_state_that_changes_its_type_is_refused_with_both_types():
-    with pytest.raises(BlockTypeError) as caught:
-        NUMBERS >> fb.Fold(fb.AllOf(fb.GetItem(0)), NOTHING)
-    assert (caught.value.expected, caught.value.found) == (
-        "a state of float32, as the start is",
-        "(float32,)",
-    )

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockValueError, UnknownNameError
+from foldbatch.errors import UnknownNameError
 from tests.knobs import knobs
 
 ONE = fb.Scalar()
 ADD = fb.Function(lambda a, b: a + b)
-
-
-def test_the_weight_of_a_loss_is_a_finite_number():
-    assert repr(fb.Loss("a", 2)) == "Loss('a', 2)"
-    for weight in (math.nan, math.inf, "much", None, True):
-        with pytest.raises(BlockValueError, match="^Loss weight: expected a finite number, found "):
-            fb.Loss(weight=weight)
 
 
 def test_labels_are_any_objects_and_stay_with_their_values():
@@ -46,8 +37,6 @@ def test_several_blocks_may_share_a_name_labelled_or_not(options):
     assert metric.labels == [1, None, None, 2, None]
 
 
-KEPT = fb.AllOf(fb.Identity(), fb.Metric("m")) >> fb.GetItem(0)
-NESTED = fb.GetItem(1) >> fb.Map(ONE >> fb.Metric("m"))
 OPTIONS = [
     {},
     {"policy": "by_depth"},

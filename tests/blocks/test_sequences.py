@@ -11,15 +11,7 @@ from tests.blocks.results import yields
 
 ONE = fb.Scalar()
 TWICE = fb.Function(lambda x: x * 2)
-TOTAL = fb.Function(ops.segment_sum)
 NUMBERS = fb.Map(ONE)
-
-
-def numbers(value):
-    """A result with arrays as floats or lists of them."""
-    if isinstance(value, tuple | list):
-        return type(value)(map(numbers, value))
-    return value.tolist() if hasattr(value, "dtype") else value
 
 
 # -- sequences of sequences

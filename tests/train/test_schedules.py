@@ -12,7 +12,6 @@ from foldbatch.train import schedules
 from foldbatch.train.schedules import chained, cosine, exponential, one_cycle, piecewise, stepwise, warm_up
 
 N = 40
-COUNTS = np.arange(N)
 
 
 def factors(schedule):

@@ -53,7 +53,6 @@ def row(function=lambda x: x):
     return fb.InputTransform(function) >> fb.Scalar("int32") >> fb.Embedding(9, 2)
 
 
-TOTAL = fb.Map(fb.Identity()) >> fb.Sum()
 ADD = fb.Function(lambda a, b: a + b)
 
 

@@ -110,11 +110,3 @@ def check_training(
         stepper.step()
         for name, value in program.params.items():
             np.testing.assert_allclose(value, theirs[name].detach().numpy(), rtol=1e-7, atol=1e-9)
-
-
-def refused(make: Callable[[], fb.Block], expected: str, layer: str) -> None:
-    """When composed or compiled, naming the layer."""
-    with pytest.raises(fb.errors.BlockTypeError) as caught:
-        fb.compile(make())
-    assert expected in str(caught.value)
-    assert layer in str(caught.value)

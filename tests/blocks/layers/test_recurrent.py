@@ -9,9 +9,8 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.errors import BlockValueError
 from foldbatch.types import TensorType, as_type
-from tests.blocks.layers.checks import OPTIMIZERS, check_layer, check_training, refused, sigmoid, with_loss
+from tests.blocks.layers.checks import OPTIMIZERS, check_layer, check_training, sigmoid, with_loss
 
 SIZE, WIDTH = 3, 4
 ZERO = np.zeros(SIZE)
@@ -55,18 +54,6 @@ def along(cell: fb.Block, start: Any) -> fb.Block:
     before = fb.InputTransform(lambda xs: xs[1:]) >> rest()
     rest.resolve_to(fb.OneOf(bool, {False: begin, True: fb.AllOf(x, before) >> cell >> fb.GetItem(1)}))
     return rest()
-
-
-def walked(step: Any, start: Any) -> Any:
-    """The reference of `along`."""
-
-    def reference(xs: Any, p: Any) -> Any:
-        state = start
-        for x in reversed(xs):
-            state = step(x, state, p)
-        return state
-
-    return reference
 
 
 def test_cells_yield_output_and_state_and_gradients_reach_both_inputs() -> None:
@@ -161,31 +148,6 @@ def test_a_state_has_the_dtype_of_the_first_float_of_the_input(element: Any, dty
 
 
 V, PAIR = fb.Vector(2), fb.Record((fb.Vector(2), fb.Vector(2)))
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (lambda: fb.Vector(3) >> fb.LSTMCell(2), "a pair (x, (h, c)), found float32[3]"),
-        (lambda: fb.Record((V, V)) >> fb.LSTMCell(2), "a state (h, c) of two vectors of 2, found float32[2]"),
-        (lambda: fb.Record((V, PAIR)) >> fb.LSTMCell(3), "a state (h, c) of two vectors of 3"),
-        (lambda: fb.Record((fb.Tensor([2, 2]), PAIR)) >> fb.LSTMCell(2), "a float vector as input x"),
-        (lambda: fb.Record((fb.Vector(2, "int32"), PAIR)) >> fb.LSTMCell(2), "a float vector as input x"),
-        (lambda: fb.Record((fb.Vector(2, "float64"), PAIR)) >> fb.LSTMCell(2), "float tensors of one dtype"),
-        (lambda: fb.Vector(3) >> fb.GRUCell(2), "a pair (x, h), found float32[3]"),
-        (lambda: fb.Record((V, PAIR)) >> fb.GRUCell(2), "a state of one vector of 2"),
-        (lambda: fb.Record((V, V)) >> fb.GRUCell(3), "a state of one vector of 3, found float32[2]"),
-        (lambda: fb.Record((fb.Scalar(), V)) >> fb.GRUCell(2), "a float vector as input x, found float32"),
-    ],
-)
-def test_other_inputs_are_refused(make: Any, expected: str) -> None:
-    refused(make, expected, "Cell(")
-
-
-@pytest.mark.parametrize("bias", [np.nan, np.inf, "1", None])
-def test_a_forget_bias_is_a_finite_number(bias: Any) -> None:
-    with pytest.raises(BlockValueError, match="LSTMCell forget_bias: expected a finite number"):
-        fb.LSTMCell(2, forget_bias=bias)
 
 
 def test_a_cell_can_be_called_on_tensors_inside_a_function() -> None:

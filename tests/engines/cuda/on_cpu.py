@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 from unittest import mock
 
 from foldbatch.engines.cuda.captured import Captured, InClass, Key
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.engine import CudaEngine
-from foldbatch.engines.engine import DEFAULTS, LAUNCH_VARIABLE, LAUNCHES, Backend, EngineSettings
-from foldbatch.model.model import Model
 from tests.engines.cuda.emulator import load_driver
 
 DRIVER = load_driver
@@ -39,21 +35,7 @@ def always_captured() -> Iterator[None]:
         yield
 
 
-def as_asked() -> AbstractContextManager[None]:
-    """Return `always_captured` where the environment asks for captured batches; else what changes nothing."""
-    return always_captured() if os.environ.get(LAUNCH_VARIABLE) == "captured" else nullcontext()
-
-
 @cache
 def device() -> Device:
     """Return the device, the same for all programs of a process."""
     return Device(DRIVER())
-
-
-def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
-    """Return the engine for a model; ``auto`` is straight, for fewer launches are no gain here."""
-    way = "straight" if settings.launch == "auto" else settings.launch
-    return CudaEngine("cuda-on-cpu", model, device(), launch=way, debug=settings.debug)
-
-
-BACKEND = Backend(load, launches=LAUNCHES)

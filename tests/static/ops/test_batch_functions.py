@@ -13,8 +13,6 @@ from foldbatch.static.graph import Node, input_node
 from foldbatch.static.op import CALL, ragged
 from foldbatch.types import TensorType
 
-X = input_node(TensorType((3,), "float64"), ragged())
-
 
 @pytest.mark.parametrize("name", ["sum", "max", "min", "mean", "softmax"])
 def test_only_elements_of_a_sequence_are_reduced(name: str) -> None:
