@@ -10,12 +10,11 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.types import TensorType, as_type
-from tests.blocks.layers.checks import OPTIMIZERS, check_layer, check_training, sigmoid, with_loss
+from tests.blocks.layers.checks import check_layer, sigmoid
 
 SIZE, WIDTH = 3, 4
 ZERO = np.zeros(SIZE)
 RNG = np.random.default_rng(0)
-SEQUENCES = [RNG.normal(size=(length, WIDTH)).tolist() for length in (3, 0, 5, 1, 3)]
 X = fb.Vector(WIDTH, "float64")
 
 
@@ -79,41 +78,6 @@ def test_cells_yield_output_and_state_and_gradients_reach_both_inputs() -> None:
 
     before = fb.Record((scaled, fb.GetItem(0) >> scaled))
     check_layer(before >> fb.GRUCell(SIZE), gru_reference, examples)
-
-
-def gates(torch: Any, weight: Any, order: str, theirs: str) -> Any:
-    """Return a weight with its gates, along the last axis, in torch's order, as torch wants it."""
-    parts = dict(zip(order, torch.chunk(weight, len(order), dim=-1), strict=True))
-    return torch.cat([parts[gate] for gate in theirs], dim=-1).T.contiguous()
-
-
-def total(states: Any) -> Any:
-    """The loss of `with_loss`."""
-    return sum((state + state * state).sum() for state in states)
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer[1])
-def test_training_a_gru_that_resets_after_is_torchs(optimizer: Any) -> None:
-    torch = pytest.importorskip("torch")
-    cell = torch.nn.GRUCell(WIDTH, SIZE, dtype=torch.float64)
-
-    def loss(p: Any) -> Any:
-        none = torch.zeros(SIZE, dtype=torch.float64)
-        weights = {
-            "weight_ih": gates(torch, p["gru.weight"], "nrz", "rzn"),
-            "weight_hh": gates(torch, p["gru.recurrent"], "nrz", "rzn"),
-            "bias_ih": gates(torch, p["gru.bias"][None], "nrz", "rzn")[:, 0],
-            "bias_hh": torch.cat([none, none, p["gru.recurrent_bias"]]),
-        }
-        found = 0
-        for xs in SEQUENCES:
-            h = torch.zeros(SIZE, dtype=torch.float64)
-            for x in reversed(xs):
-                h = torch.func.functional_call(cell, weights, (torch.tensor(x, dtype=torch.float64), h))
-            found = found + total([h])
-        return found
-
-    check_training(with_loss(along(fb.GRUCell(SIZE), ZERO)), loss, SEQUENCES, optimizer)
 
 
 def test_parameters_have_the_names_shapes_and_starts_that_the_docstrings_give() -> None:

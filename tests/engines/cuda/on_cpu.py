@@ -10,6 +10,9 @@ from unittest import mock
 
 from foldbatch.engines.cuda.captured import Captured, InClass, Key
 from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.engine import CudaEngine
+from foldbatch.engines.engine import DEFAULTS, LAUNCHES, Backend, EngineSettings
+from foldbatch.model.model import Model
 from tests.engines.cuda.emulator import load_driver
 
 DRIVER = load_driver
@@ -39,3 +42,12 @@ def always_captured() -> Iterator[None]:
 def device() -> Device:
     """Return the device, the same for all programs of a process."""
     return Device(DRIVER())
+
+
+def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
+    """Return the engine for a model; ``auto`` is straight, for fewer launches are no gain here."""
+    way = "straight" if settings.launch == "auto" else settings.launch
+    return CudaEngine("cuda-on-cpu", model, device(), launch=way, debug=settings.debug)
+
+
+BACKEND = Backend(load, launches=LAUNCHES)
