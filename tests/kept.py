@@ -6,15 +6,12 @@ import copy
 import operator
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 
 import foldbatch as fb
-from foldbatch.program.saving import KIND
-from foldbatch.system import files
 
 WORDS = fb.trees.Vocabulary(["good", "bad"])
 
@@ -88,12 +85,6 @@ def places(data: Any) -> Iterator[tuple[Any, Any]]:
         yield data, key
         if isinstance(part, dict | list):
             yield from places(part)
-
-
-def rewritten(path: Path, header: dict[str, Any]) -> None:
-    """Write a model's file with another header and a digest that is right."""
-    arrays, _ = files.read(path, KIND, "")
-    files.write(path, KIND, arrays, header)
 
 
 BESIDE = fb.Linear(2, name="beside")

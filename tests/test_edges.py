@@ -23,7 +23,7 @@ from foldbatch.engines.engine import ENGINES
 from foldbatch.static.graph import Node, input_node, reachable
 from foldbatch.static.op import OPS, ragged
 from foldbatch.types import TensorType
-from tests.engines.cuda.emulated import needs_compiler
+from tests.backends import lacking
 
 FLOATS, WHOLE, BOOL = ("float32", "float64"), ("int32", "int64"), ("bool",)
 NUMBERS, ALL = (*FLOATS, *WHOLE), (*FLOATS, *WHOLE, *BOOL)
@@ -329,11 +329,11 @@ def wrong(engine: str, dtype: str) -> Iterator[str]:
             yield from differences(case, np.asarray(value), elements, engine=engine)
 
 
-NEEDED = {"llvm": "llvmlite", "unfused": "llvmlite", "onnx": "onnxruntime"}
+NEEDED = {"onnx": "onnxruntime"}
 ON_ALL = [
     *("numpy", "reference", "onnx"),
     *(pytest.param(name, marks=pytest.mark.llvm) for name in ("llvm", "unfused")),
-    pytest.param("cuda-on-cpu", marks=needs_compiler),
+    *("cuda-on-cpu", "cuda-on-ptx"),
 ]
 
 
@@ -342,6 +342,8 @@ ON_ALL = [
 def test_numbers_at_the_edges_are_numpys(engine: str, dtype: str) -> None:
     if engine in NEEDED:
         pytest.importorskip(NEEDED[engine], reason=f"{NEEDED[engine]} is not installed")
+    if missing := lacking(engine):
+        pytest.skip(missing)
     if engine == "reference" and dtype == "float32":
         pytest.skip("the reference computes in float64")
     assert list(wrong(engine, dtype)) == []

@@ -71,12 +71,16 @@ def names() -> dict[str, Any]:
     own = {name: value for name, value in locals().items() if name not in ("pair", "i")}
     state, numbers = fb.Record((fb.Vector(2), fb.Vector(2))), fb.Map(fb.Scalar())
     repeated = fb.Scalar() >> fb.Broadcast()
-    more = {"state": state, "numbers": numbers, "repeated": repeated, "shared": fb.Linear(3)}
+    weight = fb.Parameter([], init=0.0, name="w")
+    error = fb.Scalar() >> fb.Function(lambda x: (weight - x) ** 2) >> fb.Loss()
+    more = {"state": state, "numbers": numbers, "repeated": repeated, "shared": fb.Linear(3), "error": error}
+    rooms = {name: getattr(fb, name) for name in ("params", "schema", "zoo")}
     return {
         **vars(fb.blocks),
         **PUBLIC,
         **own,
         **more,
+        **rooms,
         "np": np,
         "ops": ops,
         "add": fb.Function(lambda a, b: a + b),

@@ -29,10 +29,6 @@ from tests.attacks.models import LABELS, models
 
 MEMORY = 6 * 2**30
 SLOW = 20  # seconds
-TEXTS = (
-    "<foldbatch",
-    "<string>",
-)  # the names of texts that we compile; NumPy's and inspect's are looked at below
 ARGUMENTS: tuple[Any, ...] = (
     *(
         1,

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.flat import level_order
-from benchmarks.jax_peer import JaxByLevel, common_shape, jax_version, padded
+from benchmarks.jax_peer import common_shape, padded
 from tests.benchmarks.flat_trees import (
     batch_loss,
-    node_logits,
     random_parameters,
     random_trees,
     sigmoid,
@@ -53,21 +52,3 @@ def test_a_padded_batch_computes_what_the_batch_does(seed, sizes) -> None:
         assert [len(leaf) for leaf in found["leaves"]] == list(shape.leaves)
         assert (found["words"][len(order.words) :] == 9).all()
         assert _loss(found, parameters, 2) / len(batch) == pytest.approx(batch_loss(batch, parameters, 2))
-
-
-@pytest.mark.parametrize("sizes", [[5, 1, 2, 9, 7], [1], [6]], ids=str)
-def test_loss_and_scores_are_those_of_plain_recursion_and_it_learns(sizes) -> None:
-    pytest.importorskip("jax", reason="needs JAX")
-    assert jax_version()
-    trees, parameters = random_trees(0, sizes), random_parameters(1, 3, 9, "float32")
-    others = random_trees(1, [n + 3 for n in sizes])  # so that there is padding
-    model = JaxByLevel(3, parameters, [trees, others])
-    loss = batch_loss(trees, parameters, 3)
-    assert model.loss(trees) == pytest.approx(loss, rel=1e-5)
-    roots = [node_logits(tree, parameters, 3)[-1] for tree in trees]
-    np.testing.assert_allclose(model.infer(trees), roots, atol=1e-5)
-    assert model.step(trees) == pytest.approx(loss, rel=1e-5)
-    assert model.loss(trees) < loss
-    moved = np.flatnonzero((np.asarray(model._state[0]["embedding"]) != parameters["embedding"]).any(1))
-    words = np.unique(np.concatenate([tree.words for tree in trees]))
-    assert moved.tolist() == words[words >= 0].tolist()

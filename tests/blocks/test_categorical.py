@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockIndexError, BlockUseError, ExampleKeyError
+from foldbatch.errors import ExampleKeyError
 from tests.blocks.results import yields
 
 
@@ -24,12 +24,6 @@ def test_the_ints_are_those_of_a_range(start, stop):
     for outside in (numbers.start - 1, numbers.stop):
         with pytest.raises(ExampleKeyError, match="at example 1: expected an int from"):
             program.run([numbers.start, outside])
-
-
-def test_a_range_without_an_int_is_refused():
-    for bounds in ((0,), (-1,), (3, 3), (3, 0), (0, 0)):
-        with pytest.raises(BlockIndexError, match="expected one int or more"):
-            fb.OneHot(*bounds)
 
 
 def test_numbers_that_equal_an_int_are_that_int():
@@ -59,12 +53,6 @@ def test_what_is_not_in_the_list_is_an_error_or_zeros():
         with pytest.raises(ExampleKeyError, match="at example 0: expected one of 'a', 'b'"):
             strict.eval(unknown)
         yields(tolerant, (unknown, [0.0, 0.0]), ("b", [0.0, 1.0]))
-
-
-def test_equal_elements_are_refused():
-    for elements in (["a", "b", "a"], [1, True], [0, 0.0]):
-        with pytest.raises(BlockUseError, match="expected distinct elements"):
-            fb.OneHotFromList(elements)
 
 
 def test_the_list_is_copied():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExampleKeyError
+from foldbatch.errors import BlockTypeError, ExampleError, ExampleKeyError
 from foldbatch.types import TensorType
 from tests.blocks.results import slopes, yields
 
@@ -23,31 +23,8 @@ def test_cases_in_a_list_are_numbered_from_either_end(key, right):
         assert float(fb.OneOf(lambda x: x[0], listed, pre_block=fb.GetItem(1)).eval([key, 3])) == right
 
 
-@pytest.mark.parametrize("key", [3, -4, "0", None, 0.5])
-def test_a_key_without_a_case_is_an_error(key):
-    block = fb.OneOf(lambda x: x, (fb.Void(), fb.Void(), fb.Void()))
-    with pytest.raises(ExampleKeyError, match="expected a key of 0, 1, 2, found"):
-        block.eval(key)
-
-
 def test_classes_and_attributes_may_be_keys():
     assert fb.OneOf(type, {int: fb.FromTensor(1), str: fb.FromTensor(2)}).eval("text") == 2
-
-
-def test_cases_of_several_types_are_refused_with_both():
-    with pytest.raises(BlockTypeError) as caught:
-        fb.OneOf(len, {"a": (ONE, ONE), "b": (ONE, fb.Vector(2))})
-    assert caught.value.where == "OneOf(...).case('b')"
-    assert caught.value.expected == "(float32, float32), as case 'a' yields"
-    assert caught.value.found == "(float32, float32[2])"
-
-
-def test_no_case_and_a_case_twice_are_refused():
-    for cases in ({}, [], ()):
-        with pytest.raises(BlockValueError, match="at least one case"):
-            fb.OneOf(len, cases)
-    with pytest.raises(BlockValueError, match=r"OneOf.case: expected every key once"):
-        fb.OneOf(len, [(1, ONE), (1, ONE)])
 
 
 def test_a_parameter_may_stand_for_what_is_missing():
@@ -75,16 +52,6 @@ def test_optional_of_a_tuple_asks_that_every_object_in_it_be_there():
         fb.AllOf(ONE, ONE) >> fb.Optional(fb.Sum())
     with pytest.raises(BlockTypeError, match="expected a Python object, found float32"):
         ONE >> fb.Optional(ONE)
-
-
-def test_what_is_missing_must_be_of_the_type_of_what_is_there():
-    with pytest.raises(BlockTypeError) as caught:
-        fb.Optional(ONE, fb.Zeros("float64"))
-    assert (caught.value.expected, caught.value.found) == ("float32, as the other block yields", "float64")
-    with pytest.raises(
-        BlockTypeError, match=r"Optional\(Identity\(\)\).none: expected a type that has a zero"
-    ):
-        fb.Optional(fb.Identity())
 
 
 def test_a_choice_of_2_000_cases_is_built_and_made_in_a_dozen_comparisons():

@@ -182,39 +182,6 @@ def test_a_result_that_nobody_reads_is_refused_unless_it_is_nothing():
     assert quiet.eval([3, 4]) == (3, {"m": [3.0, 4.0]})
 
 
-def test_the_output_is_said_once_and_never_read():
-    with pytest.raises(BlockUseError, match="expected one call, found a second one"):
-        wired(lambda c: [c.output.reads(c.input), c.output.reads(c.input)])
-    for read in (lambda c: c.output[0], lambda c: fb.Identity().reads(c.output)):
-        with pytest.raises(BlockUseError, match="its own output"):
-            wired(lambda c: [c.output.reads(c.input), read(c)])
-    silent = wired(lambda c: ONE.reads(c.input))
-    with pytest.raises(
-        BlockTypeError, match="expected an output, found none; end its scope with c.output.reads"
-    ):
-        fb.compile(silent)
-
-
-def test_wires_of_another_composition_are_refused():
-    outer, inner = fb.Composition("outer"), fb.Composition("inner")
-    with outer.scope():
-        a = ONE.reads(outer.input)
-        with inner.scope():
-            for wire in (a, outer.input):
-                with pytest.raises(
-                    BlockUseError, match="inner: expected wires of this scope, found .* of another"
-                ):
-                    TWICE.reads(wire)
-                with pytest.raises(BlockUseError, match="inner: expected wires of this scope"):
-                    inner.output.reads(wire)
-            with pytest.raises(
-                BlockUseError, match="outer: expected wires of this scope, found inner.input of another"
-            ):
-                inner.connect(inner.input, outer.output)
-            with pytest.raises(BlockUseError, match="found outer.output of another"):
-                TWICE.reads(outer.output)
-
-
 def test_nothing_is_wired_outside_of_a_scope():
     c = wired(lambda c: c.output.reads(c.input))
     for use in (lambda: ONE.reads(c.input), lambda: ONE.reads(), lambda: ONE[0], lambda: c.input >> ONE):
@@ -224,14 +191,3 @@ def test_nothing_is_wired_outside_of_a_scope():
             use()
     with pytest.raises(BlockUseError, match="expected a block, found the input or a result"):
         wired(lambda c: c.input.reads(c.input))
-
-
-def test_the_path_of_an_error_names_the_composition():
-    def wire(c):
-        c.output.reads(
-            fb.Function(lambda a, b: a @ b).reads(V.reads(c.input[0]), fb.Vector(3).reads(c.input[1]))
-        )
-
-    with pytest.raises(BlockTypeError) as caught:
-        fb.compile(fb.Map(wired(wire, "product")))
-    assert caught.value.where == "model.map.product Function(<lambda>) in ops.matmul"

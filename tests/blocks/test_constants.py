@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks.constants import FromTensor, zeros
-from foldbatch.errors import BlockTypeError
-from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, as_type
+from foldbatch.blocks.constants import FromTensor
+from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, as_type
 from tests.blocks.results import yields
 
 FLOAT = TensorType(())
@@ -48,15 +47,6 @@ def test_every_type_but_objects_and_broadcasts_has_a_zero():
         yields(fb.Zeros(type_), ("whatever", right), (None, right))
         assert fb.Zeros(type_).output_type == as_type(type_)
         assert fb.Zeros(type_).max_depth("whatever") == 0
-
-
-@pytest.mark.parametrize("part", [OBJECT, BroadcastType(FLOAT)])
-def test_what_has_no_zero_is_refused_wherever_it_stands(part):
-    for type_ in (part, (2, part), (2, (part, None))):
-        with pytest.raises(BlockTypeError, match="Zeros: expected a type that has a zero"):
-            fb.Zeros(type_)
-    with pytest.raises(BlockTypeError, match=r"here: expected a type that has a zero, found \(object,\)"):
-        zeros(TupleType((OBJECT,)), "here")
 
 
 def test_zeros_have_the_dtype_asked_for():

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockTypeError
 from tests.blocks.results import yields
 
 ONE = fb.Scalar()
 NUMBERS = fb.Map(ONE)
 NOTHING = fb.Zeros([])
-ADD = fb.Function(lambda a, b: a + b)
-LESS = fb.Function(lambda a, b: a - b)
 SUMS = fb.Function(lambda x, state: (x * state, x + state))
-LISTS = [[], [1], [1, 2], [1, 2, 3], [3, 1, 2, 5], [2, 7, 1, 8, 2], [1] * 8]
 
 
 def test_a_tuple_of_blocks_is_a_default_of_that_type():
@@ -35,17 +30,6 @@ def test_an_lstm_starts_from_a_trained_state():
     assert h.shape == c.shape == (2,)
 
 
-def test_an_rnn_may_be_given_its_first_state():
-    block = fb.Record((NUMBERS, ONE)) >> fb.RNN(SUMS, initial_state_from_input=True)
-    yields(block, (([2, 3], 4), ([8.0, 18.0], 9.0)), (([], 4), ([], 4.0)))
-    forth_and_back = (
-        fb.AllOf(NUMBERS, NUMBERS >> fb.Slice(step=-1) >> fb.RNN(SUMS, NOTHING) >> fb.GetItem(1))
-        >> fb.RNN(SUMS, initial_state_from_input=True)
-        >> fb.GetItem(1)
-    )
-    yields(forth_and_back, ([1, 2, 3], 12.0), ([], 0.0))
-
-
 def test_an_rnn_finds_its_first_state_where_the_cells_type_tells_it():
     for size, dtype in ((2, "float32"), (3, "float64")):
         rows = fb.Map(fb.Vector(2, dtype))
@@ -56,17 +40,3 @@ def test_an_rnn_finds_its_first_state_where_the_cells_type_tells_it():
     step = fb.ForwardDeclaration(("float32", "float32"), ("float32", "float32"), "step")
     step.resolve_to(SUMS)
     yields(NUMBERS >> fb.RNN(step()), ([2, 3], ([0.0, 6.0], 5.0)))
-
-
-def test_reduce_of_nothing_is_zero_or_the_default():
-    yields(NUMBERS >> fb.Reduce(ADD, np.float32(7)), ([], 7.0), ([1], 1.0), ([1, 2], 3.0))
-    yields(fb.Map(NUMBERS) >> fb.Reduce(fb.GetItem(1)), ([], []), ([[1], [2, 3]], [2.0, 3.0]))
-
-
-def test_a_state_that_changes_its_type_is_refused_with_both_types():
-    with pytest.raises(BlockTypeError) as caught:
-        NUMBERS >> fb.Fold(fb.AllOf(fb.GetItem(0)), NOTHING)
-    assert (caught.value.expected, caught.value.found) == (
-        "a state of float32, as the start is",
-        "(float32,)",
-    )

@@ -8,7 +8,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.errors import BlockTypeError
 
 ONE = fb.Scalar()
 ADD = fb.Function(lambda a, b: a + b)
@@ -51,32 +51,6 @@ def test_a_declaration_without_end_is_found_when_compiling():
     assert float(guarded().eval([[], [[], []]])) == 0.0
 
 
-def test_a_declaration_is_resolved_once():
-    loop = fb.ForwardDeclaration(output_type="float32", name="loop")
-    loop.resolve_to(ONE)
-    with pytest.raises(BlockValueError, match="loop.resolve_to"):
-        loop.resolve_to(ONE)
-    assert float(loop().eval(1)) == 1.0
-
-
-def test_an_unresolved_declaration_an_undeclared_and_a_wrong_type_are_refused():
-    unresolved = fb.ForwardDeclaration(output_type="float32", name="loop")
-    with pytest.raises(TypeError, match=r"model loop\(\): expected a resolved declaration"):
-        fb.compile(unresolved())
-    undeclared = fb.ForwardDeclaration(name="loop")
-    undeclared.resolve_to(ONE)
-    with pytest.raises(TypeError, match="expected a declared output type"):
-        fb.compile(undeclared())
-    wrong = fb.ForwardDeclaration(output_type="float64", name="loop")
-    wrong.resolve_to(ONE)
-    with pytest.raises(TypeError, match="loop: expected the declared float64, found float32"):
-        fb.compile(wrong())
-    given = fb.ForwardDeclaration("float32", "float32", name="loop")
-    given.resolve_to(fb.Identity())
-    with pytest.raises(TypeError, match="expected the declared float32, found object"):
-        fb.compile(given())
-
-
 def test_none_declares_that_nothing_is_yielded():
     nothing = fb.ForwardDeclaration(output_type=None, name="nothing")
     assert nothing().output_type == fb.types.VOID
@@ -114,10 +88,3 @@ def test_a_declaration_inside_many_sequences_counts_its_own():
     for _ in range(26):
         data = [data]
     assert float(block.eval([data[0], data[0]])) == 4.0
-
-
-def test_one_type_alone_is_no_input():
-    with pytest.raises(
-        BlockTypeError, match=r"the type that it yields, found input_type=8 alone; write .*output_type=8"
-    ):
-        fb.ForwardDeclaration(8)

@@ -5,31 +5,12 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.errors import BlockTypeError
-from foldbatch.static.graph import Node
 from foldbatch.types import TensorType
 
 V = fb.Vector(2)
-
-
-def given(block, example):
-    """What a function behind a block is called with."""
-    seen = []
-
-    def fn(*xs):
-        seen.append(xs)
-        return ops.batched(0.0)
-
-    (block >> fb.Function(fn)).eval(example)
-    return seen[0]
-
-
-def structure(x):
-    return tuple(map(structure, x)) if isinstance(x, tuple) else str(x.type) if isinstance(x, Node) else x
 
 
 def test_arrays_parameters_numbers_and_layers_may_be_used_inside():
@@ -61,26 +42,6 @@ def test_a_function_is_called_once_to_learn_its_type_and_once_for_each_place_and
     assert len(calls) == 1
     fb.compile(pair).run([{"a": [1, 2]}] * 5)
     assert len(calls) == 3
-
-
-@pytest.mark.parametrize(
-    ("fn", "match"),
-    [
-        (lambda x, y: x, "a function of 1 argument, found <lambda>"),
-        (lambda: 0, "a function of 1 argument, found <lambda>"),
-        (lambda x: None, "found None; return"),
-        (lambda x: {"a": x}, "found dict"),
-        (lambda x: (x, "text"), "found str 'text'"),
-        (lambda x: 1.5, "found float 1.5"),
-        (np.arctan, "in np.arctan: expected arrays of numbers, found a symbolic tensor"),
-        (lambda x: x @ np.zeros((3, 3)), "in ops.matmul"),
-        (lambda x: 1 / 0, "ZeroDivisionError: division by zero"),
-    ],
-)
-def test_a_function_that_does_not_fit_is_refused(fn, match):
-    with pytest.raises(BlockTypeError, match=match) as caught:
-        fb.Record({"x": V >> fb.Function(fn)})
-    assert caught.value.where.startswith("Vector(2, 'float32') >> Function(")
 
 
 def test_concat_flattens_nested_tuples_when_asked():

@@ -11,21 +11,8 @@ from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.inference import UnknownTypeError
 from foldbatch.blocks.values import Object
 from foldbatch.errors import BlockTypeError
-from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType
 
-FLOAT, ROW = TensorType(()), TensorType((2,))
 ONE = fb.Scalar()
-TYPES = [
-    VOID,
-    OBJECT,
-    ROW,
-    TensorType((), "int64"),
-    TupleType(()),
-    TupleType((ROW, TupleType((OBJECT, VOID)))),
-    SequenceType(TupleType((ROW, OBJECT))),
-    BroadcastType(TupleType((ROW, VOID))),
-    TupleType((SequenceType(SequenceType(ROW)), BroadcastType(OBJECT))),
-]
 
 
 def test_an_ill_typed_block_stays_ill_typed():

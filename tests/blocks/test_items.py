@@ -88,20 +88,6 @@ def test_a_default_stands_for_what_an_object_lacks():
     assert repr(fb.GetItem("a")) == "GetItem('a')"
 
 
-def test_a_default_is_for_what_is_missing_in_an_object_alone():
-    tree = fb.trees.Tree.leaf("S")
-    for example, error in ((None, ExampleTypeError), (3, ExampleTypeError), (tree, ExampleKeyError)):
-        with pytest.raises(error, match="at example 0: expected (an item 'lable'|a field of 'label', )"):
-            fb.GetItem("lable", default=0).eval(example)
-    for before in (fb.Record((ONE, ONE)), NUMBERS):
-        with pytest.raises(BlockTypeError, match="expected an object, where there is a default"):
-            before >> fb.GetItem(2, default=0)
-    with pytest.raises(ExampleKeyError, match=r"or write GetItem\(key, default=\.\.\.\)$"):
-        fb.GetItem("a").eval({})
-    with pytest.raises(ExampleIndexError, match=r"or write GetItem\(index, default=\.\.\.\)$"):
-        fb.GetItem(0).eval([])
-
-
 def test_a_wire_without_a_default_is_not_the_one_with_it():
     both = fb.Composition("both")
     with both.scope():

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import foldbatch as fb
-from foldbatch import ops
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExampleTypeError
 from tests.blocks.results import BACKENDS
 
@@ -38,14 +37,6 @@ def doubled(levels: int, at_the_end: Any) -> Any:
 def unfolded(data: Any) -> Any:
     """Equal lists, none of which is in two places."""
     return [unfolded(part) for part in data] if is_list(data) else data
-
-
-def net(memo: bool | None) -> fb.Block:
-    tree = fb.ForwardDeclaration(output_type=3, name="tree", memo=memo)
-    pair = fb.Record((tree(), tree())) >> fb.Concat() >> fb.Linear(3, "tanh", name="pair")
-    words = fb.Scalar("int32") >> fb.Embedding(9, 3, name="words")
-    tree.resolve_to(fb.OneOf(is_list, {False: words, True: pair}))
-    return tree() >> fb.Function(lambda x: ops.sum(x * x)) >> fb.Loss()
 
 
 @pytest.mark.parametrize("backend", ["numpy", *BACKENDS])

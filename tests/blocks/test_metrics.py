@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockValueError, UnknownNameError
-from tests.knobs import knobs
+from foldbatch.errors import UnknownNameError
 
 ONE = fb.Scalar()
-ADD = fb.Function(lambda a, b: a + b)
-
-
-def test_the_weight_of_a_loss_is_a_finite_number():
-    assert repr(fb.Loss("a", 2)) == "Loss('a', 2)"
-    for weight in (math.nan, math.inf, "much", None, True):
-        with pytest.raises(BlockValueError, match="^Loss weight: expected a finite number, found "):
-            fb.Loss(weight=weight)
 
 
 def test_labels_are_any_objects_and_stay_with_their_values():
@@ -28,48 +17,6 @@ def test_labels_are_any_objects_and_stay_with_their_values():
     )
     metric = results.metrics["m"]
     assert (metric.values.tolist(), metric.labels) == ([1.0, 2.0, 3.0], ["one", None, ["l"]])
-
-
-@pytest.mark.parametrize("options", [{}, {"batched": False}, {"backend": "reference"}])
-def test_several_blocks_may_share_a_name_labelled_or_not(options):
-    """Within an example the order is that of the blocks."""
-    labelled = fb.AllOf(ONE, fb.Identity()) >> fb.Metric("m")
-    twice = ONE >> fb.Function(lambda x: 2 * x) >> fb.Metric("m")
-    block = fb.OneOf(
-        lambda x: x > 2,
-        {False: fb.AllOf(labelled, twice), True: fb.AllOf(twice) >> fb.AllOf(fb.GetItem(0), fb.GetItem(0))},
-    )
-    metric = fb.compile(block, **knobs(options)).run([1, 3, 2], metrics=True).metrics["m"]
-    assert metric.values.tolist() == [1.0, 2.0, 6.0, 2.0, 4.0]
-    assert metric.examples.tolist() == [0, 0, 1, 2, 2]
-    assert metric.nodes.tolist() == [0, 1, 0, 0, 1]
-    assert metric.labels == [1, None, None, 2, None]
-
-
-KEPT = fb.AllOf(fb.Identity(), fb.Metric("m")) >> fb.GetItem(0)
-NESTED = fb.GetItem(1) >> fb.Map(ONE >> fb.Metric("m"))
-OPTIONS = [
-    {},
-    {"policy": "by_depth"},
-    {"policy": "by_agenda", "layout": "producer"},
-    {"batched": False},
-    {"threads": 2},
-    {"share": "subtrees"},
-    {"backend": "reference"},
-]
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_metric_before_the_children_has_parents_first_with_their_labels(options):
-    tree = fb.ForwardDeclaration(output_type="float32", name="tree")
-    own = fb.AllOf(fb.GetItem("x") >> ONE, fb.GetItem("x")) >> fb.AllOf(fb.Metric("m"), fb.GetItem(0))
-    kids = fb.GetItem("kids") >> fb.Map(tree()) >> fb.Sum()
-    tree.resolve_to(fb.AllOf(own >> fb.GetItem(1), kids) >> ADD)
-    leaf = [{"x": k, "kids": []} for k in (1, 2, 3)]
-    example = {"x": 10, "kids": [{"x": 20, "kids": leaf[:2]}, leaf[2]]}
-    metric = fb.compile(tree(), **knobs(options)).run([example, leaf[0], example], metrics=True).metrics["m"]
-    assert metric.values.tolist() == [10, 20, 1, 2, 3, 1, 10, 20, 1, 2, 3]
-    assert metric.labels == metric.values.tolist()
 
 
 def test_a_metric_that_is_never_visited_is_there_and_empty():

@@ -21,7 +21,6 @@ from tests.blocks.columnar.laws import assert_same, lowered
 from tests.blocks.columnar.test_columns import OF_BINARY_TREES, OF_TREES, declared, row, summed
 
 FEW = settings(max_examples=4)
-WORD = fb.GetItem("label") >> row(lambda label: 1)
 
 
 @contextmanager

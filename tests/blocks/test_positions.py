@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExampleIndexError
+from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
 from foldbatch.trees import Tree
 from tests.blocks.results import yields
 
@@ -88,15 +88,3 @@ def test_what_is_read_by_key_or_has_no_order_is_not_counted():
     yields(PAIR, ({0: 1, 1: 2, "more": 3}, (1.0, 2.0)), (Halves(), (0.0, 1.0)), (Words(), (0.0, 1.0)))
     yields(fb.Record(()), ([1, 2, 3], ()))
     yields(fb.AllOf(fb.GetItem(0) >> ONE, fb.GetItem(1) >> ONE), ([1, 2, 3], (1.0, 2.0)))
-
-
-def test_fewer_items_are_refused_where_one_is_read():
-    with pytest.raises(
-        ExampleIndexError, match=r"model\[1\] at example 0: expected an item 1, found list of 1"
-    ):
-        PAIR.eval([1])
-
-
-def test_a_pair_for_nth_has_no_third_item():
-    with pytest.raises(ExampleError, match="at example 0: expected 2 items, found 3"):
-        fb.Nth().eval(([5, 6], 1, 0))

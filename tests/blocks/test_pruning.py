@@ -12,7 +12,6 @@ from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.pruning import pruned
 from foldbatch.blocks.tracing import (
-    Apply,
     Blame,
     Constant,
     Expression,
@@ -23,7 +22,6 @@ from foldbatch.blocks.tracing import (
 from foldbatch.blocks.values import Terminal
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.types import OBJECT
-from tests.blocks.printed import lines_of
 
 ADD = fb.Function(lambda a, b: a + b)
 LOSS = fb.Scalar() >> fb.Loss()
@@ -44,10 +42,6 @@ def left(block: fb.Block, *asides: str) -> str:
 NOBODY = Blame("")
 
 
-def fn(name: str, target: str | None, *arguments: Expression, changed: str | None = None) -> Apply:
-    return Apply(NOBODY, target, Constant(name, len), arguments, changed)
-
-
 def item(target: str, source: str, key: Any) -> Read:
     return Read(NOBODY, target, source, Constant("", key))
 
@@ -58,12 +52,6 @@ def function(name: str, parameters: str, *body: Statement) -> Procedure:
     assert isinstance(last, Return)
     slots = [Terminal(x, OBJECT) for x in parameters.split()]
     return Procedure(name, name, OBJECT, OBJECT, slots, [Terminal("r", OBJECT)] * len(last.values), body)
-
-
-def written(*functions: Procedure) -> dict[str, list[str]]:
-    """Return the lines that are left of a program without cells, by function."""
-    found = pruned(functions, {})
-    return {f.name: lines_of(f.body, {f.name: f for f in found}) for f in found}
 
 
 def result(*values: Expression) -> Return:

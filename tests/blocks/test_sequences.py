@@ -11,27 +11,10 @@ from tests.blocks.results import yields
 
 ONE = fb.Scalar()
 TWICE = fb.Function(lambda x: x * 2)
-TOTAL = fb.Function(ops.segment_sum)
 NUMBERS = fb.Map(ONE)
 
 
-def numbers(value):
-    """A result with arrays as floats or lists of them."""
-    if isinstance(value, tuple | list):
-        return type(value)(map(numbers, value))
-    return value.tolist() if hasattr(value, "dtype") else value
-
-
 # -- sequences of sequences
-
-
-def test_a_broadcast_is_zipped_with_as_many_as_there_are():
-    scaled = fb.Record((NUMBERS, ONE >> fb.Broadcast())) >> fb.ZipWith(fb.Function(lambda x, y: x * y))
-    yields(scaled, (([1, 2, 3], 2), [2.0, 4.0, 6.0]), (([], 2), []))
-    tagged = fb.Record((fb.Broadcast(), NUMBERS)) >> fb.Zip()
-    yields(tagged, (("x", [1, 2]), [("x", 1.0), ("x", 2.0)]))
-    both = fb.Record((ONE, ONE)) >> fb.Broadcast()
-    yields(fb.Record((both, NUMBERS)) >> fb.Zip(), (([1, 2], [3]), [((1.0, 2.0), 3.0)]))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
@@ -50,16 +33,6 @@ def test_ngrams_are_all_neighbours_and_none_where_there_are_fewer(n):
 
 def test_ngrams_of_an_iterator_are_its_neighbours():
     assert fb.NGrams(2).eval(iter("abc")) == [("a", "b"), ("b", "c")]
-
-
-def test_length_counts_what_python_counts():
-    both = fb.AllOf(fb.Length(), NUMBERS >> fb.Length("int32"))
-    yields(both, ([], (0.0, 0)), ([5], (1.0, 1)), ([5, 6, 7], (3.0, 3)))
-    yields(fb.Length("int64"), ({"a": 1, "b": 2}, 2), ("abc", 3))
-    yields(fb.Record((ONE, fb.Void())) >> fb.Length(), ([1, 2], 2.0))
-    yields(
-        fb.AllOf(fb.Map(fb.Void()) >> fb.Length(), fb.Map((ONE, ONE)) >> fb.Length()), ([(1, 2)], (1.0, 1.0))
-    )
 
 
 def test_sequences_are_wiring_and_cost_no_level_beyond_their_blocks():

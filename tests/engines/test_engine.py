@@ -174,12 +174,6 @@ def test_an_unknown_name_in_the_environment_is_told_with_the_variable(
     assert str(error.value) == f"FOLDBATCH_BACKEND: expected one of {names}, found 'cdua'"
 
 
-@pytest.mark.parametrize("precision", ["fp16", "FP32", "", None, 32, ["tf32"]])
-def test_an_unknown_precision_lists_what_there_is(precision: Any) -> None:
-    with pytest.raises(UnknownNameError, match=r"precision: expected one of fp32, tf32, bf16, found"):
-        fb.compile(fb.Vector(2), "numpy", options={"precision": precision})
-
-
 @pytest.mark.parametrize("name", ["reference", "numpy", "cuda-on-cpu"])
 def test_an_engine_of_one_precision_refuses_others(name: str) -> None:
     check_precision("fp32", name)
@@ -246,17 +240,6 @@ def test_the_old_name_holds_for_a_release() -> None:
     pytest.importorskip("llvmlite", reason="llvmlite is not installed")
     with pytest.warns(DeprecationWarning, match="backend: numba is called llvm now"):
         assert fb.compile(fb.Scalar(), "numba")._runner.engine.name == "llvm"
-
-
-@pytest.mark.parametrize("name", ["nunpy", "", None, 3, ["numpy"]])
-def test_an_unknown_name_lists_what_there_is(name: Any) -> None:
-    with pytest.raises(
-        UnknownNameError,
-        match=r"backend: expected one of auto, cuda, llvm, numpy, reference, cuda-on-cpu, cuda-on-ptx, found",
-    ):
-        choose_engine(name)
-    with pytest.raises(UnknownNameError):
-        fb.compile(fb.Vector(2), name)
 
 
 def test_only_the_reference_takes_one_example_at_a_time() -> None:

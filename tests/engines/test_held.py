@@ -9,15 +9,10 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import ops
 from foldbatch.engines import threads
 from foldbatch.engines.runner import Runner
 from tests.backends import BACKENDS
 from tests.knobs import knobs
-
-
-def squared(h):
-    return ops.sum(h * h)
 
 
 def program_of(backend, **options):

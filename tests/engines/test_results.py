@@ -15,10 +15,6 @@ from foldbatch.engines.results import (
 )
 from foldbatch.engines.visits import InputGradients
 from foldbatch.errors import UnknownNameError
-from foldbatch.types import OBJECT, TensorType, TupleType
-
-T = TensorType((2,))
-ROW = TupleType((T, OBJECT))
 
 
 def _results(items: list[int], values: list[float], examples: list[int], labels: list[str] | None) -> Results:

@@ -108,13 +108,6 @@ def test_what_cannot_be_measured_is_refused(examples, options, error, message) -
         fb.bench(summed(), examples, **{"backend": "numpy", "repeats": 1, **options})
 
 
-@pytest.mark.parametrize("options", [{"backend": "reference"}, {"batched": False}])
-def test_a_program_that_does_not_batch_is_refused(options) -> None:
-    """Its steps would be those of another."""
-    with pytest.raises(BlockValueError, match="program: expected one that batches, found one that runs"):
-        fb.bench(fb.compile(summed(), **knobs(options)), LISTS)
-
-
 def test_a_program_has_its_own_backend_and_traces_examples_itself() -> None:
     program = fb.compile(summed(), "numpy")
     with pytest.raises(BlockValueError, match="backend: expected none beside a program, .*, found 'llvm'"):

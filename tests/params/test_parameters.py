@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockTypeError, ParameterError, UnknownNameError
+from foldbatch.errors import BlockTypeError, ParameterError
 from foldbatch.params.parameters import INITIALIZERS, Parameter, SparseRows
 
 
@@ -51,34 +51,6 @@ def test_assigning_checks_and_copies_into_the_same_array() -> None:
         with pytest.raises(ParameterError, match="bias"):
             parameter.assign(wrong)
     assert held.tolist() == [1, 2]
-
-
-def test_unknown_initialisers_and_types_are_refused() -> None:
-    """With the names there are."""
-    with pytest.raises(UnknownNameError, match="glorot_uniform"):
-        Parameter([2], "magic")
-    with pytest.raises(BlockTypeError, match="the type of a tensor"):
-        Parameter((2, 3))  # a tuple stands for a TupleType
-
-
-def test_a_number_that_the_dtype_cannot_hold_is_refused() -> None:
-    """Too large for float32, or broken for integers: nothing is lost silently."""
-    with pytest.raises(
-        ParameterError, match=r"w: expected numbers that float32 can hold, found 1e\+39 at \(1,\)"
-    ):
-        Parameter([2], [0.0, 1e39], "w")
-    with pytest.raises(ParameterError, match="int32 can hold, found 1.5"):
-        Parameter([2, "int32"], [0.0, 1.5], "w")
-    with pytest.raises(ParameterError, match="int32 can hold"):
-        Parameter([1, "int32"], [2**40], "w")
-
-
-def test_errors_name_the_layer_of_the_parameter() -> None:
-    """A table of another shape than its embedding says which embedding."""
-    with pytest.raises(
-        ParameterError, match=r"^words\.weight: expected float32\[3,2\], found float64\[3,4\]"
-    ):
-        fb.Embedding(3, 2, init=np.zeros((3, 4)), name="words")
 
 
 def test_sparse_rows_become_a_dense_table() -> None:

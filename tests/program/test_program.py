@@ -358,22 +358,6 @@ def test_a_program_prints_in_a_line() -> None:
     assert repr(made) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("seed", "a"),
-        ("seed", -1),
-        ("threads", 0),
-        ("threads", 1.5),
-        ("kept_bytes", "all"),
-        ("kept_bytes", True),
-    ],
-)
-def test_options_that_are_no_counts_are_refused(name, wrong) -> None:
-    with pytest.raises(BlockValueError, match=f"{name}: expected a whole number"):
-        fb.compile(fb.Scalar(), **knobs({name: wrong}))
-
-
 def test_a_step_that_is_no_number_is_refused_and_changes_nothing() -> None:
     program = fb.compile(fb.Vector(20) >> fb.Dropout(0.5) >> fb.Function(ops.sum) >> fb.Loss())
     first = fb.compile(program.lowered.block).value_and_grad([np.ones(20)])[0]

@@ -6,7 +6,6 @@ Where FOLDBATCH_BACKEND is cuda-on-ptx there are more: 300 random programs, ever
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 from unittest import mock
@@ -24,7 +23,6 @@ from foldbatch.trees import Vocabulary
 from tests.backends import TESTED
 from tests.engines.cuda import test_parts as parts
 from tests.engines.cuda import walking
-from tests.engines.cuda.on_cpu import always_captured
 from tests.engines.cuda.test_parts import (  # noqa: F401 - the same tests
     test_an_op_on_all_rows_is_the_op_on_each,
     test_an_op_that_takes_integers_computes_them_exactly,
@@ -46,7 +44,6 @@ from tests.static import run_kernel
 
 pytestmark = [needs_ptx, pytest.mark.slow]
 MANY = TESTED == NAME
-WAYS = ("straight", "captured")
 WORDS = Vocabulary(["not", "very", "good"])
 TREES = [
     fb.trees.parse_brackets(text, labels=int)
@@ -81,11 +78,6 @@ def on(architecture: str, seed: int = 0) -> Any:
     """Return what lets programs be compiled for an architecture, with blocks and warps in an order of a seed."""
     device = cache(lambda: Device(PtxDriver(architecture, seed)))
     return mock.patch.object(driver, "device", device)
-
-
-def launched(way: str) -> AbstractContextManager[None]:
-    """Return what lets batches be captured where they are to be."""
-    return always_captured() if way == "captured" else nullcontext()
 
 
 def trained(

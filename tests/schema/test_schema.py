@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldbatch as fb
-from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ModelError
+from foldbatch.errors import BlockValueError, ExampleError, ModelError
 from foldbatch.schema import Schema, infer, kinds, reading
 from foldbatch.schema.kinds import Counts, NumberCounts, Thresholds
 from foldbatch.trees import Vocabulary
@@ -220,30 +220,6 @@ def test_any_samples_have_a_schema_that_is_plain_data(samples, categories, field
     schema = Schema.from_plain(json.loads(text))
     assert schema == infer(samples, categories=categories, fields=fields)
     assert len(str(schema).splitlines()) >= 1
-
-
-@pytest.mark.parametrize("samples", [{"a": 1}, "text", b"x", 5, None])
-def test_one_sample_in_place_of_several_is_refused(samples):
-    with pytest.raises(
-        ExampleTypeError, match=r"infer: expected a list of samples, found .*; write \[sample\]"
-    ):
-        infer(samples)
-
-
-@pytest.mark.parametrize(
-    ("sample", "message"),
-    [
-        (
-            {"a": [1, {"b": {1, 2}}]},
-            r"samples\[1\]\['a'\]\[1\]\['b'\]: expected a value of JSON, found set of 2",
-        ),
-        ([{1: 2}], r"samples\[1\]\[0\]: expected keys of str, found dict with keys \[1\]"),
-        (b"x", r"samples\[1\]: expected a value of JSON, found bytes b'x'; give samples as read_json"),
-    ],
-)
-def test_what_is_no_json_is_refused_with_its_place(sample, message):
-    with pytest.raises(ExampleTypeError, match=message):
-        infer([None, sample])
 
 
 def test_great_depth_and_no_samples_are_refused():

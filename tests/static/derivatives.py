@@ -29,12 +29,6 @@ def samples_of(module: Any) -> list[tuple[Op, Sample]]:
     ]
 
 
-def name_of(op_and_sample: tuple[Op, Sample]) -> str:
-    """Return how a test calls a sample."""
-    op, sample = op_and_sample
-    return f"{op.name}({', '.join(map(str, sample.types))})"
-
-
 def sampled(op: Op, sample: Sample, rng: np.random.Generator) -> tuple[tuple[Node, ...], Node, Values]:
     """Return inputs, the op's node on them, and values; a last input tells the length of a new axis."""
     axes = sample.axes or tuple(CALL for _ in sample.types)

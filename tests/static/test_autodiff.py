@@ -18,8 +18,6 @@ from foldbatch.types import TensorType
 from tests.static.derivatives import check_derivatives, inner
 from tests.strategies import Problem, problems, random_value
 
-SCALAR, VECTOR = TensorType((), "float64"), TensorType((3,), "float64")
-
 
 @settings(max_examples=27, deadline=None)
 @given(problems())
@@ -47,6 +45,9 @@ def test_with_kinks_forward_and_reverse_mode_still_agree(problem: Problem, seed:
     reverse = inner(evaluate(backward, [*problem.values, *u]), reached)
     ahead = inner(evaluate(forward, [*problem.values, *v]), moved)
     assert reverse == pytest.approx(ahead, rel=1e-9, abs=1e-9)
+
+
+VECTOR = TensorType((3,), "float64")
 
 
 def _gradient(y: Node, x: Node, values: dict[Node, Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import pytest
 
@@ -10,46 +10,20 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.cell import stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds
-from foldbatch.static.graph import Node, input_node
+from foldbatch.static.graph import input_node
 from foldbatch.static.routines import Stage, routine_of
-from foldbatch.static.statements import Routine
 from foldbatch.types import TensorType
 from tests.static.run_kernel import TARGET
 
 # -- the law: staged, both ways = interpreted
 
 
-def _parts(graph: CellGraph) -> tuple[tuple[Node, ...], ...]:
-    return graph.outputs, graph.losses, graph.metrics
-
-
 # -- a Tree-LSTM written naively: every node classifies its h and adds a loss
-
-H = 4
-
-
-def _gates(x: Node, weight: Parameter, bias: Parameter) -> Node:
-    return x @ weight + bias
-
-
-def _routines(stages: Mapping[str, Stage]) -> dict[str, Routine]:
-    return {name: routine_of(stage, TARGET) for name, stage in stages.items()}
 
 
 def _ops(stages: Iterable[Stage]) -> list[str]:
     """Return the names of all statements."""
     return [s.op for stage in stages for s in routine_of(stage, TARGET).statements]
-
-
-def _results(stages: Mapping[str, Stage]) -> dict[str, list[str]]:
-    """Return what each stage yields; cotangents that are computed where they belong are ``stored``."""
-    found: dict[str, list[str]] = {}
-    for name, routine in _routines(stages).items():
-        ends = [result.binding for result in routine.results]
-        found[name] = [f"{what} {key.name if isinstance(key, Parameter) else key}" for what, key in ends]
-        stores = [slot.binding for slot in routine.slots if slot.binding.kind == "store"]
-        found[name] += [f"stored {binding.key}" for binding in stores]
-    return found
 
 
 def test_feed_bounds_see_through_casts_and_take_the_smallest() -> None:

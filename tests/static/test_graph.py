@@ -35,6 +35,8 @@ NAMES = {
     "i": input_node(TensorType((3,), "int32")),
     "b": input_node(TensorType((3,), "bool")),
     "w": input_node(TensorType((3, 2)), UNBATCHED),
+    "t": input_node(TensorType((4, 3, 5)), UNBATCHED),
+    "k": input_node(TensorType((), "int32")),
     "e": input_node(VECTOR, ragged()),
     "d": input_node(VECTOR, ragged()),
 }

@@ -188,12 +188,6 @@ def test_a_forked_process_is_told_that_the_thread_is_not_there(program):
     plans.close()
 
 
-@pytest.mark.parametrize("ahead", [0, -1, 1.5, None])
-def test_ahead_is_a_whole_number_of_one_or_more(program, ahead):
-    with pytest.raises(TrainingError, match="prefetched ahead: expected a whole number of 1 or more, found"):
-        prefetched(program, [], ahead)
-
-
 ROWS = [[1.0] * n for n in (5, 1, 2, 2, 4)]
 BATCHES = [[4, 0, 1], [2, 3]]
 SUM = fb.Map(fb.Scalar()) >> fb.Sum()

@@ -40,44 +40,6 @@ def test_arguments_are_looked_at_first(options, error, message):
         Trainer(options.pop("program"), options.pop("optimizer"), **options)
 
 
-def small_trainer(**options):
-    w = fb.Parameter([], init=0.0, name="w")
-    error = fb.Scalar() >> fb.Function(lambda x: (w - x) ** 2) >> fb.Loss()
-    return fb.train.Trainer(fb.compile(error, "numpy"), fb.SGD(0.1), **options)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: small_trainer(callbacks=fb.train.NaNGuard()),
-        lambda: small_trainer(metrics=fb.train.Accuracy("root")),
-        lambda: small_trainer(metrics="root"),
-        lambda: small_trainer().step(3),
-        lambda: small_trainer().fit([1.0], epochs=1, resume=3),
-        lambda: fb.train.Checkpoints("runs", every="often"),
-        lambda: fb.train.Checkpoints("runs", every=1.5),
-        lambda: fb.train.Checkpoints("runs", seconds=float("nan")),
-        lambda: fb.train.Checkpoints("runs", monitor=3),
-        lambda: fb.train.ClipGradients("5"),
-        lambda: fb.train.TimeLimit(None),
-        lambda: fb.train.AverageWeights("0.9"),
-        lambda: fb.train.AverageWeights(start=1.5),
-        lambda: fb.train.JSONLinesLog("figures.jsonl", every="epoch"),
-        lambda: fb.train.Schedule(0.5),
-        lambda: fb.train.Schedule(fb.train.schedules.constant(), lr="0.1"),
-        lambda: fb.train.LambdaCallback(on_epoch_end=3),
-        lambda: fb.train.schedules.one_cycle("100"),
-        lambda: fb.train.schedules.exponential("0.5"),
-        lambda: fb.Adam(lr_factors=["words"]),
-        lambda: fb.Adam().load_state(None),
-        lambda: fb.Adam().load_state({"lr": "fast"}),
-    ],
-)
-def test_settings_of_the_wrong_type_are_errors_of_ours(wrong):
-    with pytest.raises(fb.errors.FoldbatchError, match="expected .*, found "):
-        wrong()
-
-
 def test_examples_to_fit_have_a_length_and_the_first_one_is_tried():
     program = fb.compile(fb.Vector(2) >> fb.Linear(1), "numpy")
     assert fitting_examples(program, "dev", iter([[1, 2], "wrong"])) == [[1, 2], "wrong"]

@@ -86,41 +86,6 @@ def test_a_gradient_that_a_factor_makes_infinite_is_an_error():
         fit("w", np.zeros(2, "float32"), np.array([0, 1e30], "float32"), 1e30)
 
 
-@pytest.mark.parametrize(
-    ("gradient", "message"),
-    [
-        (
-            np.zeros((2, 3)),
-            r"w gradient: expected float32 of shape \(3, 2\), found float64 of shape \(2, 3\)",
-        ),
-        (np.zeros((3, 2, 1)), r"found float64 of shape \(3, 2, 1\)"),
-        (np.zeros((3, 2), "complex64"), "found complex64"),
-        ("text", "found <U4"),
-        (np.array([[0, 0], [0, 0], [0, np.inf]]), r"expected finite numbers, found inf at \(2, 1\)"),
-        (np.full((3, 2), 1e300), r"expected finite numbers, found inf at \(0, 0\)"),  # too large for float32
-        (SparseRows(np.array([2]), np.array([[0, np.nan]]), (3, 2)), r"found nan at \(2, 1\)"),
-        (SparseRows(np.array([0]), np.zeros((1, 2)), (4, 2)), r"found float64 of shape \(4, 2\)"),
-        (SparseRows(np.array([0]), np.zeros((1, 3)), (3, 2)), r"values of shape \(1, 3\)"),
-        (SparseRows(np.array([0, 1]), np.zeros((1, 2)), (3, 2)), r"values of shape \(1, 2\)"),
-        (
-            SparseRows(np.array([1, 0]), np.zeros((2, 2)), (3, 2)),
-            "expected ascending, distinct rows of the 3",
-        ),
-        (
-            SparseRows(np.array([1, 1]), np.zeros((2, 2)), (3, 2)),
-            "expected ascending, distinct rows of the 3",
-        ),
-        (SparseRows(np.array([-1]), np.zeros((1, 2)), (3, 2)), "expected ascending, distinct rows of the 3"),
-        (SparseRows(np.array([3]), np.zeros((1, 2)), (3, 2)), "expected ascending, distinct rows of the 3"),
-        (SparseRows(np.array([1.0]), np.zeros((1, 2)), (3, 2)), "expected ascending, distinct rows of the 3"),
-        (SparseRows(np.array([[1]]), np.zeros((1, 2)), (3, 2)), "expected ascending, distinct rows of the 3"),
-    ],
-)
-def test_a_gradient_that_does_not_fit_is_an_error(gradient, message):
-    with pytest.raises(ParameterError, match=message):
-        fit("w", np.zeros((3, 2), "float32"), gradient)
-
-
 def test_a_parameter_that_cannot_be_updated_is_an_error():
     fixed = np.zeros(2)
     fixed.flags.writeable = False

@@ -18,7 +18,6 @@ from foldbatch.train.metrics import (
     Perplexity,
     Tally,
     TopK,
-    classified,
     labelled,
 )
 
@@ -26,23 +25,6 @@ from foldbatch.train.metrics import (
 def test_values_without_a_label_are_left_out():
     values, labels = labelled("here", np.arange(8).reshape(4, 2), [None, 1, None, 0])
     assert (values.tolist(), labels) == ([[2, 3], [6, 7]], [1, 0])
-
-
-def test_a_block_that_labels_nothing_is_named():
-    with pytest.raises(TrainingError, match=r"MeanSquaredError: expected 2 labels, one a value, found 0"):
-        MeanSquaredError("score").compute(np.zeros(2), [])
-
-
-@pytest.mark.parametrize("label", [-1, 2, 0.0, "good"])
-def test_a_label_is_the_number_of_a_score(label):
-    with pytest.raises(TrainingError, match=r"expected labels from 0 to 1, or None"):
-        classified("here", np.zeros((2, 2)), [0, label])
-
-
-@pytest.mark.parametrize("shape", [(2,), (2, 1), (2, 2, 2)])
-def test_a_value_is_a_row_of_scores(shape):
-    with pytest.raises(TrainingError, match="two scores or more"):
-        classified("here", np.zeros(shape), [0, 0])
 
 
 def test_what_is_counted_is_one_of_two():
@@ -63,21 +45,6 @@ def test_no_values_have_no_figure():
     assert all(math.isnan(kind("root").compute(nothing, [])) for kind in (Accuracy, TopK, F1))
     assert Confusion("root").compute(nothing, []) == [[0, 0], [0, 0]]
     assert math.isnan(Accuracy("root").compute(np.zeros((2, 2)), [None, None]))
-
-
-def test_figures_equal_plain_loops():
-    pairs = [(LABELS[place], ANSWERS[place]) for place in KEPT]
-    assert Accuracy("x").compute(SCORES, LABELS) == sum(a == b for a, b in pairs) / len(pairs)
-    top = [LABELS[place] in sorted(range(5), key=lambda c: -SCORES[place, c])[:2] for place in KEPT]
-    assert TopK("x", 2).compute(SCORES, LABELS) == sum(top) / len(top)
-    table = [[sum(pair == (row, column) for pair in pairs) for column in range(5)] for row in range(5)]
-    assert Confusion("x").compute(SCORES, LABELS) == table
-    by_class = {}
-    for c in range(5):
-        right, chosen = pairs.count((c, c)), sum(b == c for _, b in pairs)
-        present = sum(a == c for a, _ in pairs)
-        by_class[str(c)] = 2 * right / (chosen + present)
-    assert F1("x", average=None).compute(SCORES, LABELS) == pytest.approx(by_class)
 
 
 @pytest.mark.parametrize("average", ["macro", "micro", None])
@@ -129,12 +96,6 @@ def test_perplexity_equals_a_plain_loop_on_logits_and_on_log_probabilities():
     assert Perplexity("x").compute(logits, labels) == pytest.approx(expected)
     assert Perplexity("x").compute(np.array(log_probabilities), labels) == pytest.approx(expected)
     assert Perplexity("x").compute(np.array([[0.0, 5000.0]], "float32"), [0]) == math.inf
-
-
-@pytest.mark.parametrize("labels", [[1, [1, 2]], [[1, 2], [1, 2]], ["a", "b"]])
-def test_labels_of_another_shape_are_refused(labels):
-    with pytest.raises(TrainingError, match=r"MeanSquaredError: expected labels of shape \[\]"):
-        MeanSquaredError("x").compute(np.zeros(2), labels)
 
 
 def program() -> fb.Program:

@@ -134,13 +134,6 @@ def test_every_optimizer_is_tried():
     assert lazy == {kind for kind in public if "Lazy" in kind.__name__}
 
 
-def stepped(optimizer, *gradients, start=1.0):
-    params = {"w": np.array([start])}
-    for gradient in gradients:
-        optimizer.update(params, {"w": np.array([gradient])})
-    return float(params["w"][0])
-
-
 def test_adam_moves_a_row_whose_gradient_has_ceased_and_lazy_adam_does_not():
     moved = []
     for optimizer in (Adam(0.5), LazyAdam(0.5)):

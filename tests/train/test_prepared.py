@@ -216,10 +216,6 @@ def test_other_files_and_other_versions_are_read_errors(tmp_path):
         load_prepared(program, tmp_path / "nowhere")
 
 
-def text(value: Any) -> Any:
-    return prepared._text(value)
-
-
 @pytest.mark.parametrize("backend", ["numpy", pytest.param("llvm", marks=[pytest.mark.llvm, LLVM])])
 def test_edited_numbers_are_refused_or_run_as_a_valid_trace_does(tmp_path, backend):
     """Any integer may be changed, with a digest that is right: never a crash, nor a result of the oracle's alone."""

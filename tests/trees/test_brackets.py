@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.errors import ExampleError, ReadError
+from foldbatch.errors import ReadError
 from foldbatch.trees import Tree, parse_brackets, read_brackets, read_sst, text, write_brackets
 from foldbatch.trees.brackets import unescape
 
@@ -93,123 +93,6 @@ def test_trees_are_given_out_while_reading():
     assert [next(trees).words() for _ in range(3)] == [("w0",), ("w1",), ("w2",)]
 
 
-MALFORMED = [
-    # text, place, what the message must hold
-    (
-        "",
-        "1:1",
-        "expected a tree, found the end of the file; check the path; allow_empty=True takes such a file",
-    ),
-    ("  \n\n ", "3:2", "expected a tree, found the end of the file"),
-    (")", "1:1", "expected '(' to begin a tree, found ')'; remove it, or add the '(' that it closes"),
-    ("(A b))", "1:6", "expected '(' to begin a tree, found ')'"),
-    ("(A b)\n )", "2:2", "expected '(' to begin a tree, found ')'"),
-    ("word", "1:1", "expected '(' to begin a tree, found 'word'; put text in brackets: (LABEL word)"),
-    ("(A b) c (D e)", "1:7", "expected '(' to begin a tree, found 'c'"),
-    ("(A b)\r\nc", "2:1", "found 'c'"),
-    ("()", "1:2", "expected a label after '(', found ')'; remove the empty node, or write (LABEL word)"),
-    ("(A ())", "1:5", "expected a label after '(', found ')'"),
-    ("(A (B c)\n   ( ))", "2:6", "expected a label after '(', found ')'"),
-    (
-        "(A ((B c)))",
-        "1:5",
-        "expected a label after '(', found '('; only the outermost bracket of a tree may lack one",
-    ),
-    ("(((A b)))", "1:3", "expected a label after '(', found '('"),
-    ("(A b c)", "1:6", "expected ')' after the node's word, found 'c'; wrap each word in a node of its own"),
-    ("(A b (C d))", "1:6", "expected ')' after the node's word, found '('"),
-    ("(A (B c) d)", "1:10", "expected '(' or ')' after a child, found 'd'; wrap each word"),
-    ("( (A b) c)", "1:9", "expected '(' or ')' after a child, found 'c'"),
-    (
-        "(A",
-        "1:3",
-        "expected 1 more ')' to close the tree that begins at text:1:1, found the end of the file; close it",
-    ),
-    ("(A b)\n (C (D e)\n", "3:1", "expected 1 more ')' to close the tree that begins at text:2:2"),
-    ("(A (B (C", "1:9", "expected 3 more ')' to close the tree that begins at text:1:1"),
-    ("(", "1:2", "expected 1 more ')'"),
-    ("(A b", "1:5", "expected 1 more ')'"),
-    ("(A b\0)", "1:5", "expected text, found a NUL byte"),
-    ("\0", "1:1", "expected text, found a NUL byte"),
-    ("(A b) (C d)", "1:7", "expected one tree, found a second one; read several with read_brackets"),
-    ("(A b)\n\n((C d) (E f))", "3:1", "expected one tree, found a second one"),
-    ("(A " + "x" * 100 + " y)", "1:105", "found 'y'"),
-    ("(A b " + "x" * 100 + ")", "1:6", f"found '{'x' * 37}'..."),
-    ("(\u00e4 \U0001d11e \u00a0)", "1:6", "found '\\xa0'"),
-    ("(A\tb\tc)", "1:6", "found 'c'"),
-    ("\ufeff\ufeff(A b)", "1:1", "expected '(' to begin a tree, found '\\ufeff'"),
-]
-
-
-def test_malformed_text_is_refused_with_its_place():
-    for malformed, place, message in MALFORMED:
-        with pytest.raises(ReadError) as caught:
-            parse_brackets(malformed)
-        assert caught.value.where == f"text:{place}"
-        assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("malformed", "labels", "place", "message"),
-    [
-        ("(3 (2 a) (x b))", int, "1:11", "expected a label that int accepts, found 'x'; correct the label"),
-        ("(3 (2.5 a))", int, "1:5", "expected a label that int accepts, found '2.5'"),
-        (
-            "( (3 a) (2 b))",
-            int,
-            "1:14",
-            "expected a label that int accepts, found none at the tree's outermost bracket",
-        ),
-        ("(a (b c))", {"a": 1}.__getitem__, "1:5", "expected a label that __getitem__ accepts, found 'b'"),
-        ("(3 a)", float, "1:2", "expected a str or an int from the function labels, found float 3.0 for it"),
-        (
-            "(3 a)",
-            lambda word: None,
-            "1:2",
-            "expected a str or an int from the function labels, found None for it",
-        ),
-    ],
-)
-def test_labels_that_the_function_refuses_are_placed(malformed, labels, place, message):
-    with pytest.raises(ReadError) as caught:
-        parse_brackets(malformed, labels)
-    assert caught.value.where == f"text:{place}"
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("malformed", "place", "message"),
-    [
-        ("(3 (2 a) (5 b))", "1:11", "expected a label from 0 to 4, found '5'"),
-        ("(3 a)\n(-1 b)", "2:2", "expected a label from 0 to 4, found '-1'"),
-        ("(+3 a)", "1:2", "expected a label from 0 to 4, found '+3'"),
-        ("(\u0663 a)", "1:2", "expected a label from 0 to 4, found '\u0663'"),
-        ("(S a)", "1:2", "expected a label from 0 to 4, found 'S'"),
-        (
-            "(3 (2) (1 b))",
-            "1:6",
-            "expected a word or children after the label, found ')'; write (LABEL word)",
-        ),
-        ("(3", "1:3", "expected 1 more ')'"),
-        ("", "1:1", "expected a tree"),
-    ],
-)
-def test_sst_needs_labels_from_0_to_4_and_words_in_leaves(tmp_path, malformed, place, message):
-    path = tmp_path / "sst.txt"
-    path.write_text(malformed, encoding="utf-8")
-    with pytest.raises(ReadError) as caught:
-        list(read_sst(path))
-    assert caught.value.where == f"{path}:{place}"
-    assert message in str(caught.value)
-
-
-def test_a_string_of_brackets_is_not_taken_for_a_path():
-    with pytest.raises(
-        ReadError, match=r"expected a path or lines, found the text '\(A b\)'; read a string with parse"
-    ):
-        read_brackets("(A b)")
-
-
 BOUNDARIES = [
     "( (S\u00a0 (\u00e4 \U0001d11e\u20ac)\r\n\t(N film) ))\r\n(VP slept)(X)".encode(),
     "\ufeff(S (A \u00e4\u00a0b) (B c))".encode(),
@@ -231,33 +114,6 @@ def test_blocks_may_end_anywhere(tmp_path, monkeypatch, data):
     for block in range(1, len(data) + 1):
         monkeypatch.setattr(text, "BLOCK_BYTES", block)
         assert outcome(path) == whole, block
-
-
-@pytest.mark.parametrize(
-    ("tree", "message"),
-    [
-        (Tree([-1]), "node 0: expected a label without blanks and brackets, found None"),
-        (Tree([-1], ["a b"]), "node 0: expected a label without blanks and brackets, found str 'a b'"),
-        (Tree([1, -1], ["a(", "b"]), "node 0: expected a label"),
-        (Tree([1, -1], ["a", ""]), "node 1: expected a label"),
-        (Tree([1, -1], ["", "a"]), "node 0: expected a label"),
-        (Tree([-1], [""], ["w"]), "node 0: expected a label"),
-        (Tree([-1], ["a"], [""]), "node 0: expected a word without blanks and brackets, found str ''"),
-        (
-            Tree([-1], ["a"], ["("]),
-            "node 0: expected a word without blanks and brackets, found str '('; brackets need",
-        ),
-        (Tree([-1], ["a"], ["x\0"]), "node 0: expected a word"),
-        (
-            Tree([1, -1], ["a", "b"], ["w", "v"]),
-            "node 1: expected a word or children, found the word 'v' beside",
-        ),
-    ],
-)
-def test_a_tree_that_brackets_cannot_hold_is_not_written(tree, message):
-    with pytest.raises(ExampleError) as caught:
-        write_brackets(tree)
-    assert str(caught.value).startswith(message)
 
 
 def test_a_quarter_of_a_million_levels_are_read_and_written():

@@ -69,29 +69,6 @@ def test_a_tree_of_great_depth_is_one_flat_line():
     assert next(read_json_trees([write_json(deep)])) == deep
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (
-            "[1]",
-            "expected an object with the fields parents, labels, tokens, found list of 1; write trees with",
-        ),
-        ('{"parents": [-1], "labels": [1]}', "found dict with keys"),
-        ('{"parents": [-1], "labels": 1, "tokens": [null]}', "expected labels as a list, found int 1"),
-        ('{"parents": [[0]], "labels": [1], "tokens": [null]}', "expected integers as parents"),
-        ('{"parents": [99999999999999999999], "labels": [1], "tokens": [null]}', "lines:2:1 Tree.parents"),
-        ('{"parents": [5], "labels": [1], "tokens": [null]}', "lines:2:1 Tree.parents[0]: expected -1"),
-        (
-            '{"parents": [-1], "labels": [1.5], "tokens": [null]}',
-            "Tree.labels[0]: expected a str, an int or None",
-        ),
-    ],
-)
-def test_lines_that_hold_no_tree_are_refused(line, message):
-    with pytest.raises(ReadError, match=re.escape(message)):
-        list(read_json_trees(["", line]))
-
-
 @given(st.binary(max_size=30), st.integers(0, 60))
 @settings(max_examples=30)
 def test_damaged_lines_are_read_or_refused(tmp_path_factory, damage, at):

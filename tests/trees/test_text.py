@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.errors import ReadError
-from foldbatch.trees import parse_brackets, read_brackets, read_sst, text
+from foldbatch.trees import text
 from foldbatch.trees.text import TextPiece, read_pieces, text_pieces, whole_pieces
 
 SAMPLE = "one two\r\n\u00a0drei ß\n\n€𝄞 end"
@@ -109,17 +109,6 @@ def test_a_missing_file_and_a_folder_are_errors(tmp_path):
         list(read_pieces(tmp_path))
     with pytest.raises(ReadError, match="expected a readable file"):
         list(read_pieces("a\0b"))
-
-
-@pytest.mark.parametrize("wrong", [None, 5, b"(1 a)"])
-def test_what_is_no_text_is_refused_at_once(wrong):
-    """By readers, too, before anything is read."""
-    for read in (read_pieces, read_sst, read_brackets):
-        with pytest.raises(ReadError, match="text: expected a path or lines, found "):
-            read(wrong)
-    for parse in (text_pieces, parse_brackets):
-        with pytest.raises(ReadError, match="text: expected a str, found .*; read a file with read_brackets"):
-            parse(wrong)
 
 
 def test_a_text_in_place_of_a_path_is_refused(tmp_path):

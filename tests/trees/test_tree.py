@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.errors import ExampleError, ExampleIndexError, ExampleKeyError, ExampleTypeError
 from foldbatch.trees import Tree, TreeNode
 
 DRAWN = Tree.from_nested(("S", ("NP", ("D", "the"), ("N", "film")), ("VP", ("V", "slept"))))
@@ -100,25 +99,6 @@ def test_a_node_shows_what_a_tree_of_its_subtree_would_show(tree):
         assert node.parent is None or node in list(node.parent)
 
 
-@pytest.mark.parametrize(
-    ("key", "error", "message"),
-    [
-        (3, ExampleIndexError, "node 5: expected a child's number below 3, found 3"),
-        (-4, ExampleIndexError, "node 5: expected a child's number below 3, found -4"),
-        ("lable", ExampleKeyError, "node 5: expected a field of 'label', 'token', 'children', 'is_leaf', "),
-        (
-            0.5,
-            ExampleTypeError,
-            "node 5: expected a child's number, a slice or a field's name, found float 0.5",
-        ),
-    ],
-)
-def test_a_key_that_a_node_lacks_is_named(key, error, message):
-    with pytest.raises(error) as caught:
-        SENTENCE[key]
-    assert str(caught.value).startswith(message)
-
-
 DEPTH = 250_000
 
 
@@ -190,46 +170,6 @@ def test_a_tree_cannot_be_changed():
     tree = Tree(parents)
     parents[0] = 7
     assert tree.parents[0] == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        (([1, -1], ["a"]), ExampleError, "Tree.labels: expected 2 entries, as many as parents, found 1"),
-        (([-1], ["a"], []), ExampleError, "Tree.tokens: expected 1 entries"),
-        (
-            ([1, -1], ["a", 0.5]),
-            ExampleTypeError,
-            "Tree.labels[1]: expected a str, an int or None, found float 0.5",
-        ),
-        (([-1], [True]), ExampleTypeError, "Tree.labels[0]: expected a str, an int or None"),
-        (([-1], ["a"], [3]), ExampleTypeError, "Tree.tokens[0]: expected a str or None, found int 3"),
-        (([2, 3, 4, 4, -1],), ExampleError, "Tree.parents[0]: expected post-order"),
-    ],
-)
-def test_the_constructor_refuses_arrays_that_are_no_tree(arguments, error, message):
-    with pytest.raises(error) as caught:
-        Tree(*arguments)
-    assert str(caught.value).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("part", "message"),
-    [
-        ("word", "nested: expected a node, found str 'word'"),
-        (("S", ("NP", "a"), "b"), "nested[2]: expected a node, found str 'b' beside other children"),
-        (("S", ("NP", ("D", "the"), 3)), "nested[1][2]: expected a tuple or list, found int 3"),
-        (("S", ()), "nested[1]: expected a label first, found an empty tuple"),
-        (("S", [("NP", "a")]), "nested[1]: expected a label of str, int or None first, found tuple of 2"),
-        ((0.5, "a"), "nested: expected a label of str, int or None first, found float 0.5"),
-        (None, "nested: expected a tuple or list, found None"),
-    ],
-)
-def test_from_nested_names_the_part_that_is_no_node(part, message):
-    with pytest.raises(ExampleError) as caught:
-        Tree.from_nested(part)
-    assert str(caught.value).startswith(message)
-    assert str(caught.value).endswith("write (label, child, child) or (label, 'token')")
 
 
 def test_a_chain_of_a_quarter_of_a_million_levels_works_everywhere():

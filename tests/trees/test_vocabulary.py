@@ -3,11 +3,9 @@
 import pickle
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldbatch.errors import BlockValueError
 from foldbatch.trees import Vocabulary
 
 
@@ -42,18 +40,3 @@ def test_vocabularies_compare_hash_and_pickle_by_their_words():
     assert vocabulary != Vocabulary(["b", "a"])
     assert vocabulary != ("<unk>", "a", "b")
     assert repr(vocabulary) == "Vocabulary(3 words, unknown='<unk>')"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("film", "Vocabulary: expected an iterable of words, found str 'film'; write [word]"),
-        (["a", "b", "b"], "Vocabulary: expected distinct words, found 'b' twice"),
-        (["a", "b", "a"], "Vocabulary: expected distinct words, found 'a' twice"),
-        (["a", None], "Vocabulary: expected words of str, found None; leave out nodes without a token"),
-    ],
-)
-def test_words_that_make_no_vocabulary_are_refused(words, message):
-    with pytest.raises(BlockValueError) as caught:
-        Vocabulary(words)
-    assert str(caught.value).startswith(message)

@@ -14,9 +14,8 @@ from foldbatch.static.cell import Cell, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import Graph, input_node
 from foldbatch.static.printer import expression, print_graph
-from foldbatch.static.routines import Target
 from foldbatch.types import TensorType
-from foldbatch.views.explain import StagedNode, Weight, joined, name_nodes, parts_of, place, weights
+from foldbatch.views.explain import Weight, joined, name_nodes, parts_of, weights
 from tests.programs import BlockProgram, programs
 from tests.views.explained import explained, tree_node
 
@@ -76,18 +75,6 @@ def test_a_gradient_comes_from_routines_or_is_a_sum_of_rows() -> None:
     assert ids == "f0"
     assert values in {placed.name for placed in explained(cell).stages if placed.direction == "backward"}
     assert f"gradient sparse, rows of {values} summed by f0\n" in f"{explained(cell)}\n"
-
-
-def placed_in(cell: Cell) -> list[StagedNode]:
-    """Return the nodes of what trains a cell, whatever engine runs it."""
-    return list(place(cell, parts_of(cell.training, Target()), name_nodes(cell, [], {})))
-
-
-def reasons(cell: Cell, direction: str) -> dict[str, tuple[str, str]]:
-    """Return stage and reason by the op's name; of several nodes with one op, of the last."""
-    return {
-        p.expression.split("(")[0]: (p.stage, p.reason) for p in placed_in(cell) if p.direction == direction
-    }
 
 
 def test_ends_are_called_as_in_kernels_and_the_rest_is_numbered():

@@ -8,7 +8,6 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import ExampleError, UnknownNameError
-from foldbatch.types import TensorType
 from foldbatch.views.explanation import boxes
 from tests.views.explained import explained, textbook
 
@@ -125,9 +124,6 @@ def test_the_picture_is_written_where_asked_and_holds_every_cell(program, tmp_pa
         assert {cell.names[x] for x in cell.graph_after.inputs} <= keys
         assert {weight.name for weight in cell.parameters} <= keys
         assert {f"result {i}" for i in range(len(cell.graph_after.outputs))} <= keys
-
-
-V = TensorType((3,))
 
 
 def test_the_drawing_is_as_it_has_been_read() -> None:

@@ -6,7 +6,6 @@ import foldbatch as fb
 from foldbatch.engines.numpy import TARGET
 from foldbatch.static import ops
 from foldbatch.static.cell import Cell
-from foldbatch.types import TensorType
 from foldbatch.views.explain import (
     NamedBuffer,
     StageParts,
@@ -17,8 +16,6 @@ from foldbatch.views.explain import (
     unplanned,
 )
 from tests.views.explained import textbook, tree_node
-
-V = TensorType((3,))
 
 
 def staged(cell: Cell, *, training: bool = True) -> StageParts:

@@ -38,13 +38,6 @@ def test_a_record_is_classified_by_one_more_layer():
     np.testing.assert_allclose(program.run([({"sizes": [1, 2]}, None)])[0], expected, rtol=1e-5)
 
 
-def test_trees_are_refused():
-    with pytest.raises(
-        fb.errors.BlockValueError, match="expected a task whose examples are pairs, found root"
-    ):
-        json(fb.Vector(2), Task("root", 2))
-
-
 def outputs(words, p, name):
     """h after each word; gates stand in the order u, i, o, f."""
     h, c, all_h = np.zeros(3), np.zeros(3), []
@@ -188,10 +181,3 @@ def test_every_node_of_a_labelled_tree_is_told():
     scores = [state(node, p, kinds=False)[0] @ p["classify.weight"] + p["classify.bias"] for node in nodes]
     expected = sum(cross_entropy(s, node.label) for s, node in zip(scores, nodes, strict=True))
     assert results.loss == pytest.approx(expected, rel=1e-5)
-
-
-def test_labels_are_kinds_or_classes():
-    with pytest.raises(
-        fb.errors.BlockValueError, match="expected labels that are kinds or classes, found both"
-    ):
-        child_sum(Words(WORDS, 4), Task("nodes", 5), kinds=KINDS)

@@ -69,18 +69,3 @@ def test_a_wrong_class_is_an_error():
     program = fb.compile(model(Task(classes=2)))
     with pytest.raises(fb.errors.ExampleError, match="from 0 to 1"):
         float(program.value_and_grad([([1, 2], 2)])[0])  # a GPU says so to who looks
-
-
-@pytest.mark.parametrize(
-    "settings, message",
-    [
-        ({"kind": "parse"}, "expected a kind of nodes, root, class, number, found 'parse'"),
-        ({"classes": 0}, "expected 1 class or more, found 0"),
-        ({"classes": 3, "weights": (1.0, 2.0)}, "expected a weight for each of 3 classes, found 2"),
-        ({"weights": (1.0, -1.0)}, "expected weights of 0 or more"),
-        ({"weights": (0.0, 0.0)}, "expected weights of 0 or more"),
-    ],
-)
-def test_wrong_settings_are_refused(settings, message):
-    with pytest.raises(fb.errors.BlockValueError, match=message):
-        Task(**settings)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from benchmarks.workload import tree_lstm as benchmark_model
 from foldbatch import zoo
+from foldbatch.blocks.columnar import scope
 from foldbatch.blocks.columnar.columns import Columns, Refusals
 from foldbatch.blocks.columnar.kinds import Refused
 from foldbatch.blocks.purity import pure
@@ -53,7 +54,6 @@ def row(function=lambda x: x):
     return fb.InputTransform(function) >> fb.Scalar("int32") >> fb.Embedding(9, 2)
 
 
-TOTAL = fb.Map(fb.Identity()) >> fb.Sum()
 ADD = fb.Function(lambda a, b: a + b)
 
 
@@ -205,8 +205,10 @@ def test_examples_that_do_not_fit_are_left_to_the_program(block, examples, reaso
     assert reason in refusal(block, examples)
 
 
-def test_an_example_of_too_many_calls_is_left_to_the_program():
+def test_an_example_of_too_many_calls_is_left_to_the_program(monkeypatch):
     assert "more calls" in refusal(declared(summed), [TREE], max_calls=3)
+    monkeypatch.setattr(scope, "MOST", 5)
+    assert "too many calls" in refusal(declared(summed), [TREE])
 
 
 def test_few_nodes_are_left_to_the_program():

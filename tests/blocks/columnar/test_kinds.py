@@ -6,26 +6,10 @@ import numpy as np
 import pytest
 
 from foldbatch.blocks.columnar.forest import Forest
-from foldbatch.blocks.columnar.kinds import ListColumn, NodeColumn, ObjectColumn, Refused, merge, take
+from foldbatch.blocks.columnar.kinds import NodeColumn, ObjectColumn, Refused, merge
 from foldbatch.trees import Tree
 
 FOREST = Forest([Tree([2, 2, -1])])
-
-
-def test_some_lanes_of_lists_are_taken():
-    lists = ListColumn(np.array([2, 0, 1]), (np.array([1, 2, 3]),))
-    assert take(lists, np.array([2, 0])).items[0].tolist() == [3, 1, 2]
-
-
-def test_objects_are_merged_by_their_codes():
-    data = merge(
-        [
-            (np.array([1]), ObjectColumn(np.array([0]), ["a"])),
-            (np.array([0]), ObjectColumn(np.array([1]), "bc")),
-        ],
-        2,
-    )
-    assert [data.objects[code] for code in data.codes] == ["c", "a"]
 
 
 def test_objects_of_several_kinds_are_no_column():

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 
 import foldbatch as fb
 from foldbatch import ops
@@ -15,11 +14,6 @@ Parameters = dict[str, np.ndarray]
 Reference = Callable[[Any, Parameters], Any]
 
 BACKENDS = ("auto", "reference")
-OPTIMIZERS = [
-    (fb.SGD, "SGD", {"lr": 0.1, "momentum": 0.9}),
-    (fb.Adam, "Adam", {"lr": 0.1}),
-    (fb.train.AdaGrad, "Adagrad", {"lr": 0.1}),
-]
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -82,39 +76,3 @@ def _check_slope(value: np.ndarray, gradient: Any, losses: Callable[[], float], 
     value[...] = original
     slope = (sides[0] - sides[1]) / (2 * eps)
     assert np.isclose(slope, np.vdot(gradient, direction), rtol=1e-6, atol=1e-7), name
-
-
-def check_training(
-    block: fb.Block, loss: Callable[[Any], Any], examples: Sequence[Any], optimizer: tuple[Any, str, Any]
-) -> None:
-    """Four steps of training with an optimizer of `OPTIMIZERS`: losses, gradients, parameters are torch's.
-
-    `loss` computes the batch's loss from torch tensors that stand for the parameters, by name.
-    """
-    torch = pytest.importorskip("torch")
-    program = fb.compile(block)
-    shaken(program)
-    theirs = {n: torch.tensor(value.copy(), requires_grad=True) for n, value in program.params.items()}
-    make, peer, settings = optimizer
-    ours, stepper = make(**settings), getattr(torch.optim, peer)(list(theirs.values()), **settings)
-    for _ in range(4):
-        found, gradients = program.value_and_grad(examples)
-        stepper.zero_grad()
-        right = loss(theirs)
-        right.backward()
-        np.testing.assert_allclose(found, right.item(), rtol=1e-9)
-        for name, gradient in gradients.items():
-            dense = gradient.dense() if isinstance(gradient, fb.params.SparseRows) else gradient
-            np.testing.assert_allclose(dense, theirs[name].grad.numpy(), rtol=1e-8, atol=1e-11)
-        ours.update(program.params, gradients)
-        stepper.step()
-        for name, value in program.params.items():
-            np.testing.assert_allclose(value, theirs[name].detach().numpy(), rtol=1e-7, atol=1e-9)
-
-
-def refused(make: Callable[[], fb.Block], expected: str, layer: str) -> None:
-    """When composed or compiled, naming the layer."""
-    with pytest.raises(fb.errors.BlockTypeError) as caught:
-        fb.compile(make())
-    assert expected in str(caught.value)
-    assert layer in str(caught.value)

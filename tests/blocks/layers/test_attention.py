@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockValueError, UnknownNameError
-from tests.blocks.layers.checks import check_layer, refused
+from tests.blocks.layers.checks import check_layer
 
 QUERY, ITEM, SIZE = 3, 4, 5
 RNG = np.random.default_rng(0)
@@ -76,42 +75,3 @@ def test_parameters_have_the_names_and_shapes_that_the_docstring_gives() -> None
     }
     given = fb.Record((fb.Vector(ITEM), fb.Map(fb.Vector(ITEM))))
     assert not fb.compile(given >> fb.blocks.Attention(ITEM, "dot")).params
-
-
-V = fb.Vector(2)
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (lambda: V >> fb.blocks.Attention(3), "a pair (query, items), found float32[2]"),
-        (lambda: fb.Record((V, V)) >> fb.blocks.Attention(3), "a sequence or tuple of vectors as items"),
-        (
-            lambda: fb.Record((V, fb.Record(()))) >> fb.blocks.Attention(3),
-            "a sequence or tuple of vectors as items",
-        ),
-        (lambda: fb.Record((V, fb.Map(fb.Scalar()))) >> fb.blocks.Attention(3), "a float vector as item"),
-        (
-            lambda: fb.Record((fb.Tensor([2, 2]), fb.Map(V))) >> fb.blocks.Attention(3),
-            "a float vector as query",
-        ),
-        (lambda: fb.Record((fb.Map(V), fb.Map(V))) >> fb.blocks.Attention(3), "one vector as query"),
-        (
-            lambda: fb.Record((V, fb.Map(fb.Vector(3)))) >> fb.blocks.Attention(score="dot"),
-            "query and items of extent 2, found 2 and 3",
-        ),
-        (lambda: fb.Record((V, fb.Map(V))) >> fb.blocks.Attention(3, "dot"), "of extent 3, found 2 and 2"),
-        (lambda: fb.Record((V, fb.Record((V, fb.Vector(3))))) >> fb.blocks.Attention(3), "stack"),
-    ],
-)
-def test_other_inputs_are_refused(make: Any, expected: str) -> None:
-    refused(make, expected, "Attention(")
-
-
-def test_settings_are_checked_at_once() -> None:
-    with pytest.raises(UnknownNameError, match="Attention score: expected one of additive, dot, found 'sum'"):
-        fb.blocks.Attention(3, score="sum")
-    with pytest.raises(BlockValueError, match="expected a size for the additive score, found None"):
-        fb.blocks.Attention()
-    with pytest.raises(BlockValueError, match="Attention: expected a positive int as size"):
-        fb.blocks.Attention(0, "dot")

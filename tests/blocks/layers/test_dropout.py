@@ -9,8 +9,6 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.errors import BlockTypeError, BlockValueError
-from tests.blocks.layers.checks import refused
 from tests.blocks.results import dense, yields
 from tests.knobs import knobs
 
@@ -130,17 +128,3 @@ def test_a_batch_drops_what_its_examples_would_drop_however_it_is_run(options: d
         assert found == pytest.approx(loss, rel=1e-10)
         for name, gradient in dense(gradients).items():
             np.testing.assert_allclose(dense(theirs)[name], gradient, rtol=1e-9, atol=1e-12, err_msg=name)
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1, 1.5, float("nan"), "0.5", None, True])
-def test_a_rate_is_a_number_from_0_up_to_1(rate: Any) -> None:
-    with pytest.raises(BlockValueError, match="Dropout: expected a rate from 0 up to 1"):
-        fb.Dropout(rate)
-
-
-def test_other_inputs_are_refused() -> None:
-    layer = fb.Dropout(0.5)
-    refused(lambda: fb.Scalar("int32") >> layer, "expected a float tensor, found int32", "Dropout(0.5)")
-    refused(lambda: fb.AllOf(fb.Scalar(), fb.Scalar()) >> layer, "one tensor", "Dropout(0.5)")
-    with pytest.raises(BlockTypeError, match=r"drop in the elements instead, as in Map\(Dropout\(0.5\)\)"):
-        fb.Map(fb.Scalar()) >> layer

@@ -13,16 +13,13 @@ from foldbatch.blocks.layers.layer import (
     ACTIVATIONS,
     Layer,
     find_activation,
-    find_initializer,
     flat,
     hidden,
     pair,
-    positive,
     single,
     vector,
 )
-from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError
-from foldbatch.params.parameters import INITIALIZERS
+from foldbatch.errors import BlockTypeError, GraphError
 from foldbatch.static.graph import Node, input_node
 from foldbatch.types import TensorType
 
@@ -48,11 +45,6 @@ def test_a_layer_of_ones_own_is_a_block_with_parameters():
     }
     assert program.run([[1, 2]])[0].tolist() == [8.0, 16.0]
     assert repr(scale) == "Scale()"
-
-
-def test_an_empty_name_is_refused():
-    with pytest.raises(fb.errors.BlockTypeError, match=r"^Linear: expected a string as name, found str ''; "):
-        fb.Linear(2, name="")
 
 
 def test_a_parameter_is_made_once_and_keeps_its_type():
@@ -89,21 +81,6 @@ def test_an_activation_may_be_a_function_or_none():
     for wrong in ("swish", 3, ["tanh"]):
         with pytest.raises(BlockTypeError, match="here: expected an activation of gelu"):
             find_activation(wrong, "here")
-
-
-def test_an_initialiser_is_known_or_given():
-    assert all(find_initializer(name, "here") == name for name in INITIALIZERS)
-    assert find_initializer(0.5, "here") == 0.5
-    for layer in (fb.Linear, fb.TreeLSTM, fb.ChildSumTreeLSTM):
-        with pytest.raises(UnknownNameError, match=f"{layer.__name__}: expected an initialiser of zeros"):
-            layer(2, init="glorot")
-    with pytest.raises(UnknownNameError, match="Embedding"):
-        fb.Embedding(2, 2, init="glorot")
-
-
-def test_a_name_is_a_string():
-    with pytest.raises(BlockTypeError, match="Scale: expected a string as name, found int 3"):
-        Scale(3)
 
 
 class Power(Layer):
@@ -167,13 +144,6 @@ def test_a_layer_prints_as_the_expression_that_builds_it():
 )
 def test_arrays_are_not_printed_and_functions_by_their_names(layer, text):
     assert repr(layer) == text
-
-
-@pytest.mark.parametrize("size", [0, -1, 1.0, "1", None, True])
-def test_what_is_no_positive_int_is_refused_as_a_size(size):
-    with pytest.raises(BlockValueError, match="here: expected a positive int as size"):
-        positive(size, "here")
-    assert positive(np.int64(3), "here") == 3
 
 
 def test_what_a_layer_takes_is_checked_by_name():

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockValueError
-from tests.blocks.layers.checks import check_layer, refused
+from tests.blocks.layers.checks import check_layer
 
 RNG = np.random.default_rng(0)
 
@@ -34,22 +33,3 @@ def test_layer_norm_starts_from_weight_1_and_bias_0_and_bears_equal_elements() -
     assert program.params["layer_norm.weight"].tolist() == [1, 1, 1]
     assert program.params["layer_norm.bias"].tolist() == [0, 0, 0]
     assert program.run([[7, 7, 7]])[0].tolist() == [0, 0, 0]
-
-
-@pytest.mark.parametrize("epsilon", [0, -1, np.nan, np.inf, "1", None, True])
-def test_epsilon_is_a_number_above_0(epsilon: Any) -> None:
-    with pytest.raises(BlockValueError, match="LayerNorm epsilon: expected a finite number above 0"):
-        fb.blocks.LayerNorm(epsilon)
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (lambda: fb.Scalar() >> fb.blocks.LayerNorm(), "a float vector as input, found float32"),
-        (lambda: fb.Vector(3, "int32") >> fb.blocks.LayerNorm(), "a float vector as input, found int32[3]"),
-        (lambda: fb.Record((fb.Vector(3), fb.Vector(3))) >> fb.blocks.LayerNorm(), "one tensor"),
-        (lambda: fb.Vector(0) >> fb.blocks.LayerNorm(), "at least one element"),
-    ],
-)
-def test_other_inputs_are_refused(make: Any, expected: str) -> None:
-    refused(make, expected, "LayerNorm()")

@@ -9,14 +9,12 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.errors import BlockValueError
 from foldbatch.types import TensorType, as_type
-from tests.blocks.layers.checks import OPTIMIZERS, check_layer, check_training, refused, sigmoid, with_loss
+from tests.blocks.layers.checks import check_layer, sigmoid
 
 SIZE, WIDTH = 3, 4
 ZERO = np.zeros(SIZE)
 RNG = np.random.default_rng(0)
-SEQUENCES = [RNG.normal(size=(length, WIDTH)).tolist() for length in (3, 0, 5, 1, 3)]
 X = fb.Vector(WIDTH, "float64")
 
 
@@ -57,18 +55,6 @@ def along(cell: fb.Block, start: Any) -> fb.Block:
     return rest()
 
 
-def walked(step: Any, start: Any) -> Any:
-    """The reference of `along`."""
-
-    def reference(xs: Any, p: Any) -> Any:
-        state = start
-        for x in reversed(xs):
-            state = step(x, state, p)
-        return state
-
-    return reference
-
-
 def test_cells_yield_output_and_state_and_gradients_reach_both_inputs() -> None:
     vector = fb.Vector(SIZE, "float64")
     scaled = fb.Vector(SIZE, "float64") >> fb.Linear(SIZE, name="before", bias=False)
@@ -92,41 +78,6 @@ def test_cells_yield_output_and_state_and_gradients_reach_both_inputs() -> None:
 
     before = fb.Record((scaled, fb.GetItem(0) >> scaled))
     check_layer(before >> fb.GRUCell(SIZE), gru_reference, examples)
-
-
-def gates(torch: Any, weight: Any, order: str, theirs: str) -> Any:
-    """Return a weight with its gates, along the last axis, in torch's order, as torch wants it."""
-    parts = dict(zip(order, torch.chunk(weight, len(order), dim=-1), strict=True))
-    return torch.cat([parts[gate] for gate in theirs], dim=-1).T.contiguous()
-
-
-def total(states: Any) -> Any:
-    """The loss of `with_loss`."""
-    return sum((state + state * state).sum() for state in states)
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer[1])
-def test_training_a_gru_that_resets_after_is_torchs(optimizer: Any) -> None:
-    torch = pytest.importorskip("torch")
-    cell = torch.nn.GRUCell(WIDTH, SIZE, dtype=torch.float64)
-
-    def loss(p: Any) -> Any:
-        none = torch.zeros(SIZE, dtype=torch.float64)
-        weights = {
-            "weight_ih": gates(torch, p["gru.weight"], "nrz", "rzn"),
-            "weight_hh": gates(torch, p["gru.recurrent"], "nrz", "rzn"),
-            "bias_ih": gates(torch, p["gru.bias"][None], "nrz", "rzn")[:, 0],
-            "bias_hh": torch.cat([none, none, p["gru.recurrent_bias"]]),
-        }
-        found = 0
-        for xs in SEQUENCES:
-            h = torch.zeros(SIZE, dtype=torch.float64)
-            for x in reversed(xs):
-                h = torch.func.functional_call(cell, weights, (torch.tensor(x, dtype=torch.float64), h))
-            found = found + total([h])
-        return found
-
-    check_training(with_loss(along(fb.GRUCell(SIZE), ZERO)), loss, SEQUENCES, optimizer)
 
 
 def test_parameters_have_the_names_shapes_and_starts_that_the_docstrings_give() -> None:
@@ -161,31 +112,6 @@ def test_a_state_has_the_dtype_of_the_first_float_of_the_input(element: Any, dty
 
 
 V, PAIR = fb.Vector(2), fb.Record((fb.Vector(2), fb.Vector(2)))
-
-
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (lambda: fb.Vector(3) >> fb.LSTMCell(2), "a pair (x, (h, c)), found float32[3]"),
-        (lambda: fb.Record((V, V)) >> fb.LSTMCell(2), "a state (h, c) of two vectors of 2, found float32[2]"),
-        (lambda: fb.Record((V, PAIR)) >> fb.LSTMCell(3), "a state (h, c) of two vectors of 3"),
-        (lambda: fb.Record((fb.Tensor([2, 2]), PAIR)) >> fb.LSTMCell(2), "a float vector as input x"),
-        (lambda: fb.Record((fb.Vector(2, "int32"), PAIR)) >> fb.LSTMCell(2), "a float vector as input x"),
-        (lambda: fb.Record((fb.Vector(2, "float64"), PAIR)) >> fb.LSTMCell(2), "float tensors of one dtype"),
-        (lambda: fb.Vector(3) >> fb.GRUCell(2), "a pair (x, h), found float32[3]"),
-        (lambda: fb.Record((V, PAIR)) >> fb.GRUCell(2), "a state of one vector of 2"),
-        (lambda: fb.Record((V, V)) >> fb.GRUCell(3), "a state of one vector of 3, found float32[2]"),
-        (lambda: fb.Record((fb.Scalar(), V)) >> fb.GRUCell(2), "a float vector as input x, found float32"),
-    ],
-)
-def test_other_inputs_are_refused(make: Any, expected: str) -> None:
-    refused(make, expected, "Cell(")
-
-
-@pytest.mark.parametrize("bias", [np.nan, np.inf, "1", None])
-def test_a_forget_bias_is_a_finite_number(bias: Any) -> None:
-    with pytest.raises(BlockValueError, match="LSTMCell forget_bias: expected a finite number"):
-        fb.LSTMCell(2, forget_bias=bias)
 
 
 def test_a_cell_can_be_called_on_tensors_inside_a_function() -> None:

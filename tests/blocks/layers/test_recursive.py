@@ -5,15 +5,13 @@ A tree here is ``(x or None, [children])``; a child may be None, which stands fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockTypeError, BlockValueError
-from tests.blocks.layers.checks import check_layer, refused, sigmoid
+from tests.blocks.layers.checks import check_layer, sigmoid
 
 SIZE, WIDTH = 3, 4
 STATE = fb.types.as_type([SIZE, "float64"])
@@ -114,69 +112,3 @@ def test_parameters_have_the_names_and_shapes_that_the_docstrings_give(cell, cou
     children = fb.Record(tuple(fb.Vector(SIZE, "float64") for _ in range(count)))
     params = fb.compile(fb.Record((X, children)) >> cell).params
     assert {name: value.shape for name, value in params.items()} == {f"c.{n}": s for n, s in shapes.items()}
-
-
-V = fb.Vector(2)
-
-
-def given(*children: fb.Block, x: fb.Block = V) -> fb.Block:
-    return fb.Record((x, fb.Record(children)))
-
-
-@pytest.mark.parametrize(
-    ("make", "expected", "layer"),
-    [
-        (lambda: V >> fb.blocks.TreeRNN(2), "a pair (x, children), found float32[2]", "TreeRNN(2)"),
-        (
-            lambda: fb.Record((V, V)) >> fb.blocks.TreeRNN(2),
-            "a tuple of up to 2 states as children",
-            "TreeRNN(2)",
-        ),
-        (lambda: given(V, V, V) >> fb.blocks.TreeRNN(2), "raise arity, or use TreeGRU", "TreeRNN(2)"),
-        (lambda: given(V, V, V) >> fb.blocks.RNTN(2), "binarise the tree, or use TreeGRU", "RNTN(2)"),
-        (lambda: given(V, V) >> fb.blocks.RNTN(3), "a state of one vector of 3, found float32[2]", "RNTN(3)"),
-        (
-            lambda: given(x=fb.Void()) >> fb.blocks.TreeRNN(2),
-            "an input x or children, found neither",
-            "TreeRNN(2)",
-        ),
-        (lambda: given(fb.Void(), x=fb.Void()) >> fb.blocks.RNTN(2), "an input x or children", "RNTN(2)"),
-        (lambda: given(x=fb.Scalar()) >> fb.blocks.TreeRNN(2), "a float vector as input x", "TreeRNN(2)"),
-        (
-            lambda: given(V, x=fb.Tensor([2, 2])) >> fb.blocks.TreeRNN(2),
-            "a float vector as input x",
-            "TreeRNN(2)",
-        ),
-        (lambda: given(x=fb.Void()) >> fb.blocks.TreeGRU(2), "an input x or children", "TreeGRU(2)"),
-        (
-            lambda: given(fb.Void(), x=fb.Void()) >> fb.blocks.TreeGRU(2),
-            "an input x or children",
-            "TreeGRU(2)",
-        ),
-        (
-            lambda: fb.Record((V, V)) >> fb.blocks.TreeGRU(2),
-            "a sequence or tuple of vectors of 2",
-            "TreeGRU(2)",
-        ),
-        (
-            lambda: fb.Record((V, fb.Map(V))) >> fb.blocks.TreeGRU(3),
-            "a state of one vector of 3",
-            "TreeGRU(3)",
-        ),
-    ],
-)
-def test_other_inputs_are_refused(make: Callable[[], fb.Block], expected: str, layer: str) -> None:
-    refused(make, expected, layer)
-
-
-def test_settings_are_checked_at_once() -> None:
-    for make in (
-        fb.blocks.TreeRNN,
-        fb.blocks.RNTN,
-        fb.blocks.TreeGRU,
-        lambda size: fb.blocks.TreeRNN(2, size),
-    ):
-        with pytest.raises(BlockValueError, match="expected a positive int as size"):
-            make(0)
-    with pytest.raises(BlockTypeError, match="TreeRNN: expected an activation of gelu"):
-        fb.blocks.TreeRNN(2, activation="swish")

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 import foldbatch as fb
-from tests.blocks.layers.checks import refused, sigmoid
+from tests.blocks.layers.checks import sigmoid
 
 SIZE, WIDTH = 3, 4
 STATE = fb.types.as_type(([SIZE, "float64"], [SIZE, "float64"]))
@@ -48,23 +47,6 @@ def n_ary(node: Any, p: Parameters, arity: int) -> State:
     return o * np.tanh(cell), cell  # (14)
 
 
-def child_sum(node: Any, p: Parameters) -> State:
-    """One node of a child-sum Tree-LSTM, after its children."""
-    x, children = node
-    states = [child_sum(child, p) for child in children]
-    w_u, w_i, w_o, w_f = np.split(p["weight"], 4, axis=1)
-    b_u, b_i, b_o, b_f = np.split(p["bias"], 4)
-    x = np.zeros(WIDTH) if x is None else np.array(x)
-    total = sum((h for h, _ in states), np.zeros(SIZE))  # (2)
-    u_u, u_i, u_o = np.split(p["recurrent"], 3, axis=1)
-    i = sigmoid(x @ w_i + total @ u_i + b_i)  # (3)
-    f = [sigmoid(x @ w_f + h @ p["recurrent_forget"] + b_f) for h, _ in states]  # (4)
-    o = sigmoid(x @ w_o + total @ u_o + b_o)  # (5)
-    u = np.tanh(x @ w_u + total @ u_u + b_u)  # (6)
-    cell = i * u + sum((f_k * c for f_k, (_, c) in zip(f, states, strict=True)), np.zeros(SIZE))  # (7)
-    return o * np.tanh(cell), cell  # (8)
-
-
 def model(cell: fb.Block, children: Any) -> fb.Block:
     """A recursive block over ``(x, children)``, yielding the root's state; its loss is sum(h) + sum(c c)."""
     tree = fb.ForwardDeclaration(output_type=STATE, name="tree")
@@ -84,42 +66,6 @@ def fixed_children(tree: fb.ForwardDeclaration, count: int) -> fb.Block:
     """A tuple of states; None in the data stands for a missing child."""
     one = fb.OneOf(lambda t: t is None, {False: tree()})
     return fb.Record(tuple(one for _ in range(count)))
-
-
-def random_tree(rng: np.random.Generator, arity: int, depth: int = 0) -> Any:
-    count = 0 if depth == 4 else int(rng.integers(0, arity + 1))
-    x = rng.normal(size=WIDTH).tolist() if count == 0 or rng.random() < 0.5 else None
-    return x, [random_tree(rng, arity, depth + 1) for _ in range(count)]
-
-
-def check(block: fb.Block, cell: fb.Block, reference: Any, trees: list[Any]) -> None:
-    """Values and, by finite differences of the reference, the gradient of every parameter."""
-    program = fb.compile(block, debug=True)
-    rng = np.random.default_rng(1)
-    parameters = {name.partition(".")[2]: value for name, value in program.params.items()}
-    for value in parameters.values():
-        value += 0.3 * rng.normal(size=value.shape)
-
-    def losses() -> float:
-        states = [reference(tree, parameters) for tree in trees]
-        return float(sum(h.sum() + (c * c).sum() for h, c in states))
-
-    for (h, c), tree in zip(program.run(trees), trees, strict=True):
-        expected = reference(tree, parameters)
-        np.testing.assert_allclose(h, expected[0], rtol=1e-12)
-        np.testing.assert_allclose(c, expected[1], rtol=1e-12)
-    loss, gradients = program.value_and_grad(trees)
-    assert np.isclose(loss, losses(), rtol=1e-12)
-    for name, gradient in gradients.items():
-        value = program.params[name]
-        direction = rng.normal(size=value.shape)
-        original, eps = value.copy(), 1e-6
-        value[...] = original + eps * direction
-        up = losses()
-        value[...] = original - eps * direction
-        down = losses()
-        value[...] = original
-        assert np.isclose((up - down) / (2 * eps), np.vdot(gradient, direction), rtol=1e-6, atol=1e-7), name
 
 
 def test_a_missing_child_counts_as_a_state_of_zeros() -> None:
@@ -145,18 +91,3 @@ def test_parameters_have_the_names_and_shapes_that_the_docstrings_give() -> None
         "tree_lstm.recurrent": (3 * SIZE, 6 * SIZE),
     }
     assert program.params["tree_lstm.bias"].tolist() == [0.0] * 9 + [1.0] * 3
-
-
-@pytest.mark.parametrize(
-    ("x", "children", "cell", "expected"),
-    [
-        (fb.Vector(2), fb.Vector(2), fb.TreeLSTM(2), "a tuple of up to 2 states as children"),
-        (fb.Void(), fb.Record(()), fb.TreeLSTM(2), "an input x or children"),
-        (fb.Scalar(), fb.Record(()), fb.TreeLSTM(2), "a float vector"),
-        (fb.Tensor([2, 2]), fb.Record(()), fb.TreeLSTM(2), "a float vector as input x, found float32[2,2]"),
-        (fb.Void(), fb.Record((fb.Vector(2),)), fb.TreeLSTM(2), "a state (h, c) of two vectors of 2"),
-        (fb.Void(), fb.Record(()), fb.ChildSumTreeLSTM(2), "an input x or children"),
-    ],
-)
-def test_other_inputs_are_refused(x: fb.Block, children: fb.Block, cell: fb.Block, expected: str) -> None:
-    refused(lambda: fb.Record((x, children)) >> cell, expected, repr(cell))

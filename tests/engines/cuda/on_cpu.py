@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 from unittest import mock
@@ -12,7 +11,7 @@ from unittest import mock
 from foldbatch.engines.cuda.captured import Captured, InClass, Key
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.engine import CudaEngine
-from foldbatch.engines.engine import DEFAULTS, LAUNCH_VARIABLE, LAUNCHES, Backend, EngineSettings
+from foldbatch.engines.engine import DEFAULTS, LAUNCHES, Backend, EngineSettings
 from foldbatch.model.model import Model
 from tests.engines.cuda.emulator import load_driver
 
@@ -37,11 +36,6 @@ def always_captured() -> Iterator[None]:
 
     with mock.patch.multiple(Captured, arranged=learned, run=at_once):
         yield
-
-
-def as_asked() -> AbstractContextManager[None]:
-    """Return `always_captured` where the environment asks for captured batches; else what changes nothing."""
-    return always_captured() if os.environ.get(LAUNCH_VARIABLE) == "captured" else nullcontext()
 
 
 @cache

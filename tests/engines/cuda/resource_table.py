@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import argparse
 import re
-import runpy
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import cache
-from pathlib import Path
-from unittest import mock
 
 import foldbatch as fb
 from benchmarks.fold_model import fold_model
@@ -30,7 +26,6 @@ from foldbatch.trees import Vocabulary
 from tests.engines.cuda.nvrtc import compiled, nvrtc
 from tests.engines.cuda.resources import Resources, resources
 
-ROOT = Path(__file__).resolve().parents[3]
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 SIZE = 32  # of states in the models of the zoo; only numbers in texts depend on it
 WORDS = Vocabulary([f"word{i}" for i in range(100)])
@@ -43,43 +38,6 @@ def main_models() -> dict[str, fb.Block]:
     found = {f"SST Tree-LSTM {size}": tree_lstm(size, WORDS) for size in (150, 300, 1024)}
     found["Fold's model 300"] = fold_model(300, 100)
     return found | {name: model.block(model.size or SIZE, WORDS) for name, model in MODELS.items()}
-
-
-class Stopped(Exception):  # noqa: N818 - it is no error
-    """Ends a program where it compiles a block."""
-
-
-def recipes() -> dict[str, fb.Block]:
-    """Return the first block that each recipe of the cookbook compiles, by its title; no recipe trains."""
-    text = (ROOT / "docs" / "cookbook.md").read_text(encoding="utf-8")
-    programs = re.findall(r"^## (.*?)\n.*?^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    found: dict[str, fb.Block] = {}
-    for title, program in programs:
-
-        def compiled_here(block: fb.Block, *_: object, title: str = title, **__: object) -> None:
-            found[title] = block
-            raise Stopped
-
-        if "import torch" not in program:
-            with mock.patch.object(fb, "compile", compiled_here), suppress(Stopped):
-                exec(compile(program, title, "exec"), {"__name__": "recipe"})
-    return found
-
-
-def examples() -> dict[str, fb.Block]:
-    """Return the blocks of the example programs."""
-    arguments = {
-        "records/json_records": (SIZE,),
-        "sequences/language_id": (WORDS, 4, SIZE),
-        "sequences/ngrams": ((2, 3), SIZE),
-        "trees/calculator": (SIZE,),
-        "trees/function_names": (WORDS, WORDS, WORDS, 5, SIZE),
-        "trees/sentiment": (WORDS, None, SIZE),
-    }
-    return {
-        name: runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="example")["model"](*given)
-        for name, given in arguments.items()
-    }
 
 
 def model_of(block: fb.Block) -> Model:

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-import foldbatch as fb
 from foldbatch.engines.cuda.watching import TimingDriver
-
-EXAMPLES = [[[1, 2], [3, 4]], [[0, 1]]]
-
-
-def _program():
-    block = (
-        fb.Map(fb.Vector(2)) >> fb.RNN(fb.GRUCell(2)) >> fb.GetItem(1) >> fb.Function(fb.ops.sum) >> fb.Loss()
-    )
-    return fb.compile(block, "cuda-on-cpu", seed=1)
 
 
 class Driver:

@@ -75,10 +75,6 @@ def test_a_product_is_numpys(
     check(native_product(kind), kind, extents, forms, seed)
 
 
-COUNTS = st.sampled_from([0, 1, 2, 3, 7, 8, 9, 31, 33, 95, 97, 127, 129, 200, 330])
-SIZES = st.sampled_from([1, 2, 5, 16, 49, 64, 97, 150])
-
-
 def test_nothing_is_made_of_what_is_not_finite_elsewhere() -> None:
     """Columns beyond the last are not read, and rows keep to themselves."""
     a, b = np.ones((9, 70), "float32"), np.ones((70, 50), "float32")

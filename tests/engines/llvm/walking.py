@@ -43,13 +43,6 @@ def call_native(function: Any, rows: int, places: Sequence[Array], statics: Sequ
     CALLED(function.address)(told.ctypes.data, numbers.ctypes.data)
 
 
-def instructions_of(text: str) -> str:
-    """Return what LLVM makes of a text."""
-    from foldbatch.engines.llvm import machine, translation, vector_functions  # noqa: PLC0415 - they need llvmlite
-
-    return str(machine.optimized(translation.translate("f", text, vector_functions.SCOPE)))
-
-
 @pytest.fixture(autouse=True)
 def by_llvm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let launches be run by the walker."""

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.errors import GraphError
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, input_node
 from foldbatch.static.op import CALL, UNBATCHED
@@ -79,20 +78,3 @@ def test_the_bilinear_form_of_a_tensor_network_and_its_gradient():
     )
     right = np.multiply.outer(np.outer(a, b) + np.outer(b, a), np.ones(2))
     np.testing.assert_allclose(gradients["w"], right, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("subscripts", "shapes", "match"),
-    [
-        ("ij,jk->ik", [(2, 3)], "letters for 1 operand"),
-        (3, [(2, 3)], "a string of letters, found int"),
-        ("ij->i", [(2,)], "1 letters for float32"),
-        ("i,i->", [(2,), (3,)], "one extent for 'i', found 2 and 3"),
-        ("ii->", [(2, 2)], "each letter once in an operand"),
-        ("i->j", [(2,)], "a result of letters that operands have"),
-        ("...i->i", [(2,)], "without dots"),
-    ],
-)
-def test_letters_that_do_not_fit_are_refused(subscripts, shapes, match):
-    with pytest.raises(GraphError, match=match):
-        ops.einsum(subscripts, *(input_node(TensorType(shape)) for shape in shapes))

@@ -15,7 +15,7 @@ from foldbatch.static import ops
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node
-from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis
+from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.verify import verify
 from foldbatch.types import TensorType
 from tests.static.derivatives import check_derivatives
@@ -122,16 +122,6 @@ def test_the_second_derivative_of_abs_is_zero() -> None:
     (slope,) = vjp([ops.abs(x)], [constant(1.0, "float64")], [x])
     assert slope is not None
     assert vjp([slope], [constant(1.0, "float64")], [x]) == [None]
-
-
-BINARY = [name for name, op in OPS.items() if op.elementwise and len(op.samples[0].types) == 2]
-
-
-def test_operands_of_two_dtypes_are_refused() -> None:
-    for name in BINARY:
-        x, y = input_node(TensorType((3,))), input_node(TensorType((3,), "float64"))
-        with pytest.raises(GraphError, match="operands of one dtype"):
-            apply(name, x, y)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])

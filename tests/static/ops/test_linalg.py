@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import ExampleError, GraphError
+from foldbatch.errors import ExampleError
 from foldbatch.program.derivatives import dense
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import Graph, Node, apply, input_node, reachable
+from foldbatch.static.graph import Graph, Node, input_node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.types import TensorType
 from tests.backends import BACKENDS
@@ -107,30 +106,6 @@ def test_of_a_table_of_many_matrices_only_those_that_are_read_have_gradients() -
     few, many = (_vector(3) @ ops.gather(_table(n), _ids()) for n in (256, 257))
     assert few.op.name == "linear_by"
     assert "gather" in {node.op.name for node in reachable([many])}
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (
-            lambda: apply("linear_by", _vector(3, UNBATCHED), _table(), _ids()),
-            "rows and ids of one batch axis",
-        ),
-        (
-            lambda: apply("linear_by", _vector(3), input_node(TensorType((4, 3, 5))), _ids()),
-            "a table that is",
-        ),
-        (lambda: apply("linear_by", _vector(3), _table(), _vector(3)), "one integer id for each row"),
-        (lambda: apply("linear_by", _vector(4), _table(), _ids()), "matching inner extents"),
-        (
-            lambda: apply("sum_outer_by", _vector(3), _vector(2, ELEMENTS), _ids(), size=2),
-            "rows and ids of one",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_refused(build: Callable[[], Node], message: str) -> None:
-    with pytest.raises(GraphError, match=message):
-        build()
 
 
 # -- one layer for each label

@@ -7,11 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from foldbatch.errors import BlockTypeError, GraphError
 from foldbatch.static import ops
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import Graph, apply, constant, input_node
+from foldbatch.static.graph import Graph, constant, input_node
 from foldbatch.static.op import CALL
 from foldbatch.static.ops.random import BITS, KEY, random_bits
 from foldbatch.types import TensorType
@@ -111,17 +110,3 @@ def test_no_gradient_reaches_a_key() -> None:
 def test_all_samples_are_of_the_op() -> None:
     """The function of the same name must not hide the module."""
     assert {op.name for op, _ in samples_of(sys.modules["foldbatch.static.ops.random"])} == {"random"}
-
-
-@pytest.mark.parametrize("key", [TensorType(()), TensorType((), "int32"), TensorType((1,), "int64")])
-def test_a_key_is_one_large_integer(key: TensorType) -> None:
-    with pytest.raises(GraphError, match=r"ops.random: expected a key of int64, found"):
-        apply("random", input_node(key), shape=(), site=0, dtype="float32")
-
-
-def test_what_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(GraphError, match="ops.random: expected a float dtype, found int32"):
-        ops.random((3,), "int32")
-    for shape in (-1, 2.5, (3, "x")):
-        with pytest.raises(BlockTypeError, match="whole numbers of 0 or more as extents"):
-            ops.random(shape)  # type: ignore[arg-type]

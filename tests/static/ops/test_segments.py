@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
-from foldbatch.errors import GraphError
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node
-from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
+from foldbatch.static.op import CALL, ragged
 from foldbatch.types import TensorType
 from tests.static.run_kernel import Rows, run_graph
 
 ELEMENTS = ragged()
-NAMES = ["segment_max", "segment_is_max", "segment_softmax"]
 X = input_node(TensorType((2,), "float64"), ELEMENTS)
 
 
@@ -55,16 +52,3 @@ def test_softmax_of_large_numbers_does_not_overflow() -> None:
     with np.errstate(over="raise", invalid="raise"):
         found = _run(apply("segment_softmax", X), X, [[[1e4, -1e4], [1e4, 1e4]], [[-1e4, 0]]])
     assert found == [[0.5, 0], [0.5, 1], [1, 1]]
-
-
-@pytest.mark.parametrize("axis", [CALL, UNBATCHED])
-@pytest.mark.parametrize("name", NAMES)
-def test_only_elements_of_a_sequence_have_segments(name: str, axis: Axis) -> None:
-    with pytest.raises(GraphError, match=rf"{name}: expected a tensor of a sequence's elements.*use ops\."):
-        apply(name, input_node(TensorType((3,)), axis))
-
-
-@pytest.mark.parametrize(("name", "dtype"), [*((n, "bool") for n in NAMES), ("segment_softmax", "int32")])
-def test_a_dtype_that_is_not_ordered_or_not_divisible_is_refused(name: str, dtype: str) -> None:
-    with pytest.raises(GraphError, match=rf"{name}: expected .* found {dtype}\[3\]; cast"):
-        apply(name, input_node(TensorType((3,), dtype), ELEMENTS))
