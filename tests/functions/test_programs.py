@@ -51,25 +51,3 @@ def test_a_program_runs_and_is_read_again(number: int, tmp_path: Any, monkeypatc
 
 def test_the_page_begins_with_a_list_of_its_programs() -> None:
     assert re.findall(r"^- \[(.*)\]\(#", PAGE, re.MULTILINE) == list(PROGRAMS)
-
-
-def test_the_same_tree_lstm_in_pytorch_learns_the_same_trees() -> None:
-    """The text that stands beside ours in docs/functions.md."""
-    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
-    page = (DOCS / "functions.md").read_text(encoding="utf-8")
-    (text,) = [
-        code for code in re.findall(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if "torch" in code
-    ]
-    names: dict[str, Any] = {}
-    exec(text, names)
-    tree = {"left": {"word": 3, "label": 1}, "right": {"word": 7, "label": 4}, "label": 2}
-    model = names["TreeLSTM"]()
-    optimizer = torch.optim.Adam(model.parameters(), 0.02)
-    losses = []
-    for _ in range(20):
-        optimizer.zero_grad()
-        loss = names["loss_of"](model, [tree, tree["left"]])
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0] / 2
