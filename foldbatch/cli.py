@@ -59,7 +59,7 @@ MODULES = {
     "export": ("write a saved model as an ONNX graph", "foldbatch.commands.export"),
     "inspect": ("a model, its parameters, and how examples run", "foldbatch.commands.inspect"),
     "data": ("count, check, convert and split files of examples", "foldbatch.commands.data"),
-    "bench": ("measure what batching gains on a block and examples of yours", "foldbatch.gain.command"),
+    "bench": ("measure what batching gains on a block and examples of yours", "foldbatch.commands.bench"),
 }
 COMMANDS: dict[str, tuple[str, Command]] = {
     **{name: (what, _of(module, name)) for name, (what, module) in MODULES.items()},

@@ -41,16 +41,7 @@ WRITERS = {name: format_.write for name, format_ in FORMATS.items() if format_.w
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
-    """Run one of the five tasks; return the exit status: 1 where a check failed.
-
-    Args:
-        arguments: of the command.
-        prog: what help and errors call it.
-
-    Raises:
-        FoldbatchError: for what the user can mend.
-        OSError: when a file cannot be read or written.
-    """
+    """Run one of the five tasks; return the exit status: 1 where a check failed."""
     options = _parser(prog).parse_args(arguments)
     tasks = {"stats": _stats, "check": _check, "convert": _convert, "split": _split, "schema": _schema}
     return tasks[options.task](options)

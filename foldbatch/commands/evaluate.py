@@ -18,16 +18,7 @@ from foldbatch.recipes.predicting import class_figures, class_table, evaluate
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
-    """Print figures; return the exit status: 1 where one is below what `--least` asks for.
-
-    Args:
-        arguments: of the command.
-        prog: what help and errors call it.
-
-    Raises:
-        FoldbatchError: for what the user can mend.
-        OSError: when a file cannot be read.
-    """
+    """Print figures; return the exit status: 1 where one is below what `--least` asks for."""
     parser = ArgumentParser(prog=prog, description="Print the figures of a saved model on labelled data.")
     add(parser, "model")
     what = "of the format that it was trained on, or the CONFIG.toml that names the test part"

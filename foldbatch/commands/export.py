@@ -23,16 +23,7 @@ TOLERANCE = 1e-5  # above which --check fails
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
-    """Write an ONNX file; return the exit status: 1 where `--check` finds too large a difference.
-
-    Args:
-        arguments: of the command.
-        prog: what help and errors call it.
-
-    Raises:
-        FoldbatchError: for what the user can mend.
-        OSError: when a file cannot be read or written.
-    """
+    """Write an ONNX file; return the exit status: 1 where `--check` finds too large a difference."""
     what = "Write a saved model as one ONNX graph for examples of every shape."
     parser = ArgumentParser(prog=prog, description=what)
     add(parser, "model", help="a model.safetensors, or the folder of a run")

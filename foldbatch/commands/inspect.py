@@ -18,16 +18,7 @@ from foldbatch.system.output import output_file
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
-    """Print what there is to know of a model; return the exit status.
-
-    Args:
-        arguments: of the command.
-        prog: what help and errors call it.
-
-    Raises:
-        FoldbatchError: for what the user can mend.
-        OSError: when a file cannot be read.
-    """
+    """Print what there is to know of a model; return the exit status."""
     what = "Print a model's configuration, block, parameters, and how examples run: calls, steps, memory."
     parser = ArgumentParser(prog=prog, description=what)
     what = "a model.safetensors, the folder of a run, or a CONFIG.toml of a model to be trained"

@@ -27,16 +27,7 @@ STANDARD_INPUT = "-"
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
-    """Print a line of JSON for each example; return the exit status.
-
-    Args:
-        arguments: of the command.
-        prog: what help and errors call it.
-
-    Raises:
-        FoldbatchError: for what the user can mend.
-        OSError: when a file cannot be read.
-    """
+    """Print a line of JSON for each example; return the exit status."""
     what = "Print a line of JSON for each example of files or of the standard input: label and probabilities."
     parser = ArgumentParser(prog=prog, description=what)
     add(parser, "model")

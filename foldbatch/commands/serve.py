@@ -32,16 +32,7 @@ WHAT = {
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
-    """Serve a model until SIGTERM or Ctrl-C; return the exit status.
-
-    Args:
-        arguments: of the command.
-        prog: what help and errors call it.
-
-    Raises:
-        FoldbatchError: for what the user can mend, such as a library that is missing or a port in use.
-        OSError: when the model's file cannot be read.
-    """
+    """Serve a model until SIGTERM or Ctrl-C; return the exit status."""
     options = _parser(prog, Limits()).parse_args(arguments)
     limits = Limits(**{field.name: getattr(options, field.name) for field in fields(Limits)})
     missing = [name for name in LIBRARIES if not find_spec(name)]

@@ -36,16 +36,7 @@ SEED = "seed-"  # begins the names of the folders of several seeds
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
-    """Train, test and save; return the exit status. Processes that a launcher started do it together.
-
-    Args:
-        arguments: of the command.
-        prog: what help and errors call it.
-
-    Raises:
-        FoldbatchError: for what the user can mend.
-        OSError: when a file cannot be read or written.
-    """
+    """Train, test and save; return the exit status. Processes that a launcher started do it together."""
     communicator = find()
     with first_speaks(communicator), together(communicator):
         _main(arguments, prog, communicator)

@@ -1,4 +1,4 @@
-"""What batching gains on the user's own block and examples: `foldbatch.bench` and ``foldbatch bench``."""
+"""What batching gains on the user's own block and examples: `foldbatch.bench`."""
 
 from foldbatch.gain.measure import bench
 from foldbatch.gain.outcome import BatchFigures, CellFigures, Outcome, Seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from foldbatch.blocks import Block
-from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError
+from foldbatch.commands.options import count
+from foldbatch.errors import BlockUseError, UnknownNameError
 from foldbatch.functions.modules import is_walk
 from foldbatch.gain.measure import bench
 from foldbatch.program.program import Program
@@ -87,24 +88,20 @@ def _search(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
-    """Measure and print; return the exit status: 0, or 2 for what the user can mend."""
+    """Measure and print; return the exit status."""
     options = _parser(prog).parse_args(arguments)
-    try:
-        outcome = bench(
-            _model(options.block),
-            _made(options.examples),
-            options.batch_sizes,
-            options.repeats,
-            backend=options.backend,
-            threads=options.threads,
-            train=options.train,
-        )
-        print(outcome)  # before anything can go wrong with the file
-        if options.json:
-            write_whole(options.json, f"{outcome.to_json()}\n".encode())
-    except (FoldbatchError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    outcome = bench(
+        _model(options.block),
+        _made(options.examples),
+        options.batch_sizes,
+        options.repeats,
+        backend=options.backend,
+        threads=options.threads,
+        train=options.train,
+    )
+    print(outcome)  # before anything can go wrong with the file
+    if options.json:
+        write_whole(options.json, f"{outcome.to_json()}\n".encode())
     return 0
 
 
@@ -137,17 +134,6 @@ def _made(path: str) -> Any:
         raise BlockUseError(path, "a value, or a function without arguments", str(error), fix) from None
 
 
-def _count(text: str) -> int:
-    """Read a whole number of 1 or more.
-
-    >>> _count("16")
-    16
-    """
-    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-        raise ArgumentTypeError(f"expected a whole number of 1 or more, found {text}")
-    return int(text)
-
-
 def _parser(prog: str) -> ArgumentParser:
     parser = ArgumentParser(
         prog=prog,
@@ -159,12 +145,12 @@ def _parser(prog: str) -> ArgumentParser:
     what = "the same way: examples in any iterable, or a function that returns one"
     parser.add_argument("examples", help=what)
     sizes = "sizes of batches (default 1, 16, 64 and 256, as far as there are examples)"
-    parser.add_argument("--batch-sizes", type=_count, nargs="+", metavar="N", help=sizes)
+    parser.add_argument("--batch-sizes", type=count, nargs="+", metavar="N", help=sizes)
     repeats = "timed runs of each task (default 5)"
-    parser.add_argument("--repeats", type=_count, default=5, metavar="N", help=repeats)
+    parser.add_argument("--repeats", type=count, default=5, metavar="N", help=repeats)
     parser.add_argument("--backend", help="what computes: auto, cuda, llvm or numpy (default auto)")
     threads = "into how many parts a large batch is cut (default: the cores at hand)"
-    parser.add_argument("--threads", type=_count, metavar="N", help=threads)
+    parser.add_argument("--threads", type=count, metavar="N", help=threads)
     task = parser.add_mutually_exclusive_group()
     only = "measure {} only (default: both, as far as the block has losses)"
     task.add_argument("--train", action="store_const", const=True, help=only.format("training steps"))
