@@ -316,6 +316,7 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
         if not isinstance(raw.setdefault(section, {}), dict):
             break  # it is refused below
         raw[section][key] = _value(text, types_of(section).get(key))
+    _rename(raw)
     data, model = raw.get("data", {}), raw.setdefault("model", {})
     if isinstance(data, dict) and isinstance(model, dict):
         model.setdefault("name", usual_model(data.get("format", Data().format)))
@@ -425,12 +426,10 @@ def split_overrides(arguments: Sequence[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     names = [f"--{section}.{key}" for section in _sections() for key in types_of(section)]
+    names += [f"--{former}" for former in FORMER]
     rest = list(arguments)
     while rest:
         option, equals, value = rest.pop(0).partition("=")
-        if (former := option.removeprefix("--")) in FORMER:
-            option = f"--{FORMER[former]}"
-            warnings.warn(f"--{former} is called {option} now", DeprecationWarning, frames_inside())
         if option not in names:
             fix = "foldbatch train --help lists all options"
             raise UnknownNameError("arguments", "an option", with_nearest(option, names), fix)
