@@ -19,7 +19,7 @@ from foldbatch.system.output import output_file
 
 def main(arguments: Sequence[str], prog: str) -> int:
     """Print what there is to know of a model; return the exit status."""
-    what = "Print a model's configuration, block, parameters, and how examples run: calls, steps, memory."
+    what = "Print a model's options other than defaults, its block, parameters, and how examples run."
     parser = ArgumentParser(prog=prog, description=what)
     what = "a model.safetensors, the folder of a run, or a CONFIG.toml of a model to be trained"
     add(parser, "model", metavar="MODEL|CONFIG.toml", help=what)
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
         program = compile(build_model(configuration, dataset), options.backend)
     else:
         program, notes, configuration = load_model(options.model, options.backend, options.trust)
-    print(to_toml(configuration))
+    print(to_toml(configuration, changed=True))
     print(f"{program}\n{program.params!r}\n")
     try:
         if examples is None:

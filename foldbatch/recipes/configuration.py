@@ -369,19 +369,29 @@ def plain(configuration: Configuration) -> Raw:
     return data
 
 
-def to_toml(configuration: Configuration) -> str:
-    """Return the settings as the text of a TOML file, all options with their values.
+def to_toml(configuration: Configuration, *, changed: bool = False) -> str:
+    """Return the settings as the text of a TOML file: all options, or those `changed` from their defaults.
 
     >>> print(to_toml(Configuration())[:45])
     [data]
     format = "functions"
     folder = ""
     train
+    >>> print(to_toml(Configuration(train=Train(epochs=3)), changed=True))
+    [model]
+    name = "child_sum"
+    <BLANKLINE>
+    [train]
+    epochs = 3
+    <BLANKLINE>
     """
     sections = []
     for section, options in plain(configuration).items():
-        lines = [f"{key} = {_written(value)}" for key, value in options.items()]
-        sections.append("\n".join([f"[{section}]", *lines]) + "\n")
+        usual = msgspec.to_builtins(type(getattr(configuration, section))()) if changed else {}
+        tag = "name" if section == "model" else ""  # says which kind it is
+        told = {key: value for key, value in options.items() if key == tag or usual.get(key) != value}
+        lines = [f"{key} = {_written(value)}" for key, value in told.items()]
+        sections += ["\n".join([f"[{section}]", *lines]) + "\n"] * bool(lines)
     return "\n".join(sections)
 
 

@@ -69,7 +69,7 @@ def write_picture(path: str | os.PathLike[str], text: str, ending: str = ".svg")
         BlockValueError: when the name has another ending.
         OSError: when it cannot be written.
     """
-    if Path(path).suffix != ending:
+    if Path(path).suffix.lower() != ending:
         raise BlockValueError(
             "path", f"a name that ends in {ending}", repr(str(path)), "browsers show such files"
         )
