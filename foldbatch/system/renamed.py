@@ -29,7 +29,12 @@ def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 message = f"{function.__qualname__}: the argument {former} is called {names[former]} now"
                 warnings.warn(message, DeprecationWarning, stacklevel=2)
                 options[names[former]] = options.pop(former)
-            return function(*arguments, **options)
+            try:
+                return function(*arguments, **options)
+            except TypeError as error:
+                if error.__traceback__ and error.__traceback__.tb_next is None:  # of the call itself
+                    error.__traceback__ = None  # it is the caller's
+                raise
 
         return call
 
