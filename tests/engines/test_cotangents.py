@@ -10,60 +10,11 @@ import pytest
 
 from foldbatch.engines.cotangents import numbered, seeds_of
 from foldbatch.errors import ExampleError, ExampleTypeError
-from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, Type
+from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType
 
 ONE, PAIR, INTEGER = TensorType(()), TensorType((2,), "float64"), TensorType((), "int32")
 BOTH = TupleType((PAIR, ONE))
 G, H = [0.5, -1.0], [3.0, 4.0]  # cotangents of a pair
-
-
-def pairs(type_: Type, held: list[Any], cotangent: Any) -> list[tuple[int, Any]]:
-    """Return the numbers and their cotangents as lists, having seen that all that is held was looked at."""
-    left = iter(held)
-    found = [(number, g.tolist()) for number, g in numbered(type_, left, cotangent, "here")]
-    assert list(left) == []
-    return found
-
-
-CASES = [
-    (VOID, [], None, []),
-    (OBJECT, ["anything"], None, []),
-    (ONE, [7], 2.5, [(7, 2.5)]),
-    (ONE, [7], np.float32(2.5), [(7, 2.5)]),
-    (ONE, [7], np.array(2.5), [(7, 2.5)]),
-    (PAIR, [7], G, [(7, G)]),
-    (PAIR, [7], (1, 2), [(7, [1.0, 2.0])]),
-    (PAIR, [7], np.array([True, False]), [(7, [1.0, 0.0])]),
-    (PAIR, [7], None, []),
-    (INTEGER, [7], None, []),
-    (BroadcastType(PAIR), [7], G, [(7, G)]),
-    (BroadcastType(PAIR), [7], None, []),
-    (TupleType(()), [], (), []),
-    (BOTH, [3, 9], (G, 1.0), [(3, G), (9, 1.0)]),
-    (BOTH, [3, 9], [None, 1.0], [(9, 1.0)]),
-    (BOTH, [3, 9], None, []),
-    (BOTH, [4, 4], (G, 1.0), [(4, G), (4, 1.0)]),  # a value may stand in a result twice
-    (TupleType((VOID, OBJECT, INTEGER, PAIR)), ["x", 3, 9], (None, None, None, G), [(9, G)]),
-    (TupleType((BOTH, BroadcastType(BOTH))), [1, 2, 3, 4], (None, (G, None)), [(3, G)]),
-    (SequenceType(PAIR), [[]], [], []),
-    (SequenceType(PAIR), [[3, 9]], [G, H], [(3, G), (9, H)]),
-    (SequenceType(PAIR), [[3, 9]], np.array([G, H]), [(3, G), (9, H)]),
-    (SequenceType(PAIR), [[3, 9, 3]], (None, G, H), [(9, G), (3, H)]),
-    (SequenceType(PAIR), [[3, 9]], None, []),
-    (SequenceType(VOID), [[(), ()]], [None, None], []),
-    (SequenceType(OBJECT), [["x", ("y", "z")]], [None, None], []),
-    (SequenceType(BOTH), [[(3, 9), (4, 8)]], [None, (G, 2.0)], [(4, G), (8, 2.0)]),
-    (SequenceType(TupleType((PAIR,))), [[3, 9]], [(G,), None], [(3, G)]),
-    (SequenceType(TupleType((VOID, PAIR))), [[3]], [(None, G)], [(3, G)]),
-    (SequenceType(TupleType((OBJECT, PAIR))), [[("x", 3)]], [(None, G)], [(3, G)]),
-    (SequenceType(SequenceType(PAIR)), [[[3], [], [9]]], [None, [], [H]], [(9, H)]),
-    (TupleType((SequenceType(BOTH), PAIR)), [[(3, 9)], 5], (None, G), [(5, G)]),
-]
-
-
-def test_a_value_has_the_cotangent_that_stands_where_it_does_in_the_result():
-    for type_, held, cotangent, right in CASES:
-        assert pairs(type_, held, cotangent) == right
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -129,26 +80,3 @@ def test_each_example_has_its_own_cotangents_or_none():
     assert seeds([G, None, H]) == seeds(iter((G, None, H))) == right
     assert seeds(np.array([G, H, G])) == [[(3, G)], [(0, H)], [(8, G)]]
     assert seeds_of(PAIR, [], []) == []
-
-
-@pytest.mark.parametrize("given", [[], [G], [G, None, H, None]], ids=str)
-def test_there_is_one_for_each_example(given):
-    message = f"cotangents: expected one for each of 3 examples, found {len(given)}; give None for an example"
-    with pytest.raises(ExampleError, match=message):
-        seeds(given)
-
-
-@pytest.mark.parametrize(
-    ("given", "what"), [(3.0, "float 3.0"), ("abc", "str 'abc'"), ({0: G, 1: G, 2: H}, "dict with keys")]
-)
-def test_cotangents_of_a_batch_are_a_list(given, what):
-    message = f"cotangents: expected one for each of 3 examples, found {what}.*pass a list of one"
-    with pytest.raises(ExampleTypeError, match=message):
-        seeds(given)
-
-
-def test_errors_tell_the_example():
-    with pytest.raises(
-        ExampleError, match=r"^cotangents\[2\]: expected numbers of shape \(2,\), found shape \(3,\)"
-    ):
-        seeds([G, None, [1.0, 2.0, 3.0]])
