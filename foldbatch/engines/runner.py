@@ -125,7 +125,7 @@ class Runner:
         The examples of a part of a larger batch have `numbers` in that.
         """
         count = len(batch) if isinstance(batch, list) else sum(len(part.traces) for part in batch)
-        given = example_numbers(numbers, count) if len(numbers) else None
+        given = None if np.shape(numbers) == (0,) else example_numbers(numbers, count)
         parts = self._each(partial(self._differentiate, step, None, numbers=given), batch, training=True)
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 

@@ -120,7 +120,7 @@ def _sample(examples: Iterable[Any], batch_sizes: Sequence[int] | None) -> tuple
 
 def _refuse_no_count(name: str, value: Any) -> None:
     if not is_int(value) or value < 1:
-        raise BlockValueError(name, "a whole number of 1 or more", describe_value(value))
+        raise BlockValueError(name, "a whole number of 1 or more", describe_value(value), "for example 16")
 
 
 # -- measuring

@@ -170,7 +170,9 @@ class Schema:
         """
         for name, number in (("size", size), ("ngram", ngram), ("buckets", buckets)):
             if not is_int(number) or number < 1:
-                raise BlockValueError("Schema.block", f"a positive int as {name}", describe_value(number), "")
+                raise BlockValueError(
+                    "Schema.block", f"a positive int as {name}", describe_value(number), "for example 64"
+                )
         if isinstance(pooling, str) or not pooling or not set(pooling) <= set(POOLINGS):
             expected = f"pooling as some of {', '.join(map(repr, POOLINGS))}"
             raise BlockValueError(

@@ -180,14 +180,3 @@ def test_a_result_that_nobody_reads_is_refused_unless_it_is_nothing():
     each = fb.Map(ONE >> fb.Metric("m"))  # a sequence of nothing is nothing, too
     quiet = wired(lambda c: [each.reads(c.input), c.output.reads(fb.GetItem(0).reads(c.input))])
     assert quiet.eval([3, 4]) == (3, {"m": [3.0, 4.0]})
-
-
-def test_nothing_is_wired_outside_of_a_scope():
-    c = wired(lambda c: c.output.reads(c.input))
-    for use in (lambda: ONE.reads(c.input), lambda: ONE.reads(), lambda: ONE[0], lambda: c.input >> ONE):
-        with pytest.raises(
-            BlockUseError, match="expected to be inside a composition's scope, found none open"
-        ):
-            use()
-    with pytest.raises(BlockUseError, match="expected a block, found the input or a result"):
-        wired(lambda c: c.input.reads(c.input))

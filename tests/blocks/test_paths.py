@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,62 +121,30 @@ def test_what_python_would_not_find_again_has_no_path():
         assert path_of(function) is None
 
 
-OTHER_PATHS = [
-    "os:system",
-    "posix:system",
-    "builtins:eval",
-    "builtins:str.format",
-    "builtins:object",
-    "sys:exit",
-    "foldbatch.system.files:write",
-    "foldbatch.system.output:write_whole",
-    "foldbatch:files.os.system",
-    "numpy:load",
-    "foldbatch.trees.vocabulary:Counter",
-    "foldbatch.trees.nothing:f",
-    "foldbatch.zoos:f",
-    f"{__name__}:system",
-    f"{__name__}:os.system",
-    f"{__name__}:fb.ops.tanh",
-    f"{__name__}:nothing",
-    f"{__name__}:pretends",
-    f"{__name__}:clean.__globals__",
-    f"{__name__}:Cleaner.__subclasses__",
-    f"{__name__}:Cleaner.mro",
-    "subprocess:Popen",
-    "pickle:loads",
-    "json:load",
-    ":",
-    "",
-    "x",
-    "os",
-    "a:b:c",
-    "..:f",
-    "tests.blocks:",
-    "importlib:import_module",
-    "ctypes:CDLL",
-    "functools:partial",
-    "msgspec:x",
-    "typing_extensions:NamedTuple",
-    "click.termui:edit",
-    "foldbatch.trees.json_text:read_json",
-    "foldbatch.trees:read_json",
-    "foldbatch.trees.vocabulary:Vocabulary.count",
-    "builtins:str.encode.x",
-    "builtins:print",
-    "operator:setitem",
-    "operator:iadd",
-    "numpy:array",
-    "json:loads",
-    "math:factorial",
-    None,
-    3,
-    ["builtins:len"],
-    f"{__package__}..test_paths:clean",
-    "tests.__main__:x",
-    "tests.programs.__main__:main",
-    "\x1b]0;x\x07:f",
-    f"tests{'.x' * 1000}:f",
+OTHER_PATHS: list[Any] = [
+    *"""
+    os:system posix:system builtins:eval builtins:str.format builtins:object sys:exit
+    foldbatch.system.files:write foldbatch.system.output:write_whole foldbatch:files.os.system
+    numpy:load foldbatch.trees.vocabulary:Counter foldbatch.trees.nothing:f foldbatch.zoos:f
+    subprocess:Popen pickle:loads json:load : x os a:b:c ..:f tests.blocks: importlib:import_module
+    ctypes:CDLL functools:partial msgspec:x typing_extensions:NamedTuple click.termui:edit
+    foldbatch.trees.json_text:read_json foldbatch.trees:read_json
+    foldbatch.trees.vocabulary:Vocabulary.count builtins:str.encode.x builtins:print operator:setitem
+    operator:iadd numpy:array json:loads math:factorial tests.__main__:x tests.programs.__main__:main
+    """.split(),
+    *(
+        f"{__name__}:{name}"
+        for name in "system os.system fb.ops.tanh nothing pretends clean.__globals__ Cleaner.__subclasses__ Cleaner.mro".split()
+    ),
+    *(
+        "",
+        None,
+        3,
+        ["builtins:len"],
+        f"{__package__}..test_paths:clean",
+        "\x1b]0;x\x07:f",
+        f"tests{'.x' * 1000}:f",
+    ),
 ]
 
 

@@ -24,7 +24,6 @@ from foldbatch.blocks.lower import depth
 from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError
 from foldbatch.scheduler.trace import Trace
 from foldbatch.trees import Tree
-from tests.knobs import knobs
 
 ONE = fb.Scalar()
 
@@ -201,14 +200,6 @@ def test_an_error_deep_in_a_chain_is_found_and_told_in_short():
     assert len(caught.value.where) < 500
 
 
-def test_data_that_contains_itself_is_an_error():
-    data: dict[str, Any] = {"x": 1.0}
-    data["next"] = data
-    with pytest.raises(ExampleError, match="expected data that ends, found a part that contains itself") as e:
-        fb.compile(chain_model()).run([chain_of(2), data])
-    assert e.value.where == "chain.case(True)['next'] at example 1 ['next']"
-
-
 def test_data_without_end_is_an_error(monkeypatch):
     monkeypatch.setattr(tracer, "DEEPEST", 20_000)
     onward = fb.ForwardDeclaration(output_type="float32", name="onward")
@@ -282,14 +273,6 @@ def test_a_traceback_shows_the_tracing_program():
     text = "".join(traceback.format_exception(caught.value))
     assert "= fn_3(t2)" in text
     assert "KeyError: 'missing'" in text
-
-
-def test_examples_are_numbered_in_their_batch():
-    program = fb.compile(ONE)
-    for options in ({}, {"batched": False}, {"backend": "reference"}):
-        program = fb.compile(ONE, **knobs(options))
-        with pytest.raises(ExampleTypeError, match="at example 3"):
-            program.run([1, 2, 3, "four"])
 
 
 def test_the_place_of_what_a_case_a_function_or_a_sequence_yields_leads_to_its_source():

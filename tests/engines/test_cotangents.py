@@ -1,69 +1,17 @@
-"""Cotangents in the form of results become numbers of values; what has another form is refused, and told where."""
+"""Cotangents in the form of results become numbers of values, with the dtype of their results."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from foldbatch.engines.cotangents import numbered, seeds_of
-from foldbatch.errors import ExampleError, ExampleTypeError
-from foldbatch.types import OBJECT, VOID, BroadcastType, SequenceType, TensorType, TupleType, Type
+from foldbatch.types import TensorType
 
-ONE, PAIR, INTEGER = TensorType(()), TensorType((2,), "float64"), TensorType((), "int32")
-BOTH = TupleType((PAIR, ONE))
+PAIR = TensorType((2,), "float64")
 G, H = [0.5, -1.0], [3.0, 4.0]  # cotangents of a pair
-
-
-def pairs(type_: Type, held: list[Any], cotangent: Any) -> list[tuple[int, Any]]:
-    """Return the numbers and their cotangents as lists, having seen that all that is held was looked at."""
-    left = iter(held)
-    found = [(number, g.tolist()) for number, g in numbered(type_, left, cotangent, "here")]
-    assert list(left) == []
-    return found
-
-
-CASES = [
-    (VOID, [], None, []),
-    (OBJECT, ["anything"], None, []),
-    (ONE, [7], 2.5, [(7, 2.5)]),
-    (ONE, [7], np.float32(2.5), [(7, 2.5)]),
-    (ONE, [7], np.array(2.5), [(7, 2.5)]),
-    (PAIR, [7], G, [(7, G)]),
-    (PAIR, [7], (1, 2), [(7, [1.0, 2.0])]),
-    (PAIR, [7], np.array([True, False]), [(7, [1.0, 0.0])]),
-    (PAIR, [7], None, []),
-    (INTEGER, [7], None, []),
-    (BroadcastType(PAIR), [7], G, [(7, G)]),
-    (BroadcastType(PAIR), [7], None, []),
-    (TupleType(()), [], (), []),
-    (BOTH, [3, 9], (G, 1.0), [(3, G), (9, 1.0)]),
-    (BOTH, [3, 9], [None, 1.0], [(9, 1.0)]),
-    (BOTH, [3, 9], None, []),
-    (BOTH, [4, 4], (G, 1.0), [(4, G), (4, 1.0)]),  # a value may stand in a result twice
-    (TupleType((VOID, OBJECT, INTEGER, PAIR)), ["x", 3, 9], (None, None, None, G), [(9, G)]),
-    (TupleType((BOTH, BroadcastType(BOTH))), [1, 2, 3, 4], (None, (G, None)), [(3, G)]),
-    (SequenceType(PAIR), [[]], [], []),
-    (SequenceType(PAIR), [[3, 9]], [G, H], [(3, G), (9, H)]),
-    (SequenceType(PAIR), [[3, 9]], np.array([G, H]), [(3, G), (9, H)]),
-    (SequenceType(PAIR), [[3, 9, 3]], (None, G, H), [(9, G), (3, H)]),
-    (SequenceType(PAIR), [[3, 9]], None, []),
-    (SequenceType(VOID), [[(), ()]], [None, None], []),
-    (SequenceType(OBJECT), [["x", ("y", "z")]], [None, None], []),
-    (SequenceType(BOTH), [[(3, 9), (4, 8)]], [None, (G, 2.0)], [(4, G), (8, 2.0)]),
-    (SequenceType(TupleType((PAIR,))), [[3, 9]], [(G,), None], [(3, G)]),
-    (SequenceType(TupleType((VOID, PAIR))), [[3]], [(None, G)], [(3, G)]),
-    (SequenceType(TupleType((OBJECT, PAIR))), [[("x", 3)]], [(None, G)], [(3, G)]),
-    (SequenceType(SequenceType(PAIR)), [[[3], [], [9]]], [None, [], [H]], [(9, H)]),
-    (TupleType((SequenceType(BOTH), PAIR)), [[(3, 9)], 5], (None, G), [(5, G)]),
-]
-
-
-def test_a_value_has_the_cotangent_that_stands_where_it_does_in_the_result():
-    for type_, held, cotangent, right in CASES:
-        assert pairs(type_, held, cotangent) == right
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -82,40 +30,6 @@ def test_cotangents_are_copied():
     assert g.tolist() == [1.0, 1.0]
 
 
-FORM, SHAPE = "give it the form of the result", "give an array of the result's shape"
-WRONG = [
-    (VOID, [], 0.0, ExampleTypeError, "here: expected None, as this part of the result is nothing, found float 0.0; leave it out"),
-    (OBJECT, ["x"], "x", ExampleTypeError, "here: expected None, as this part of the result is an object, found str 'x'; leave it out"),
-    (INTEGER, [0], 1, ExampleTypeError, "here: expected None for a result of int32, found int 1; give None: only floats have derivatives"),
-    (ONE, [0], "1.0", ExampleTypeError, f"here: expected numbers of shape (), found str '1.0'; {SHAPE}"),
-    (ONE, [0], 1j, ExampleTypeError, f"here: expected numbers of shape (), found complex; {SHAPE}"),
-    (ONE, [0], {}, ExampleTypeError, f"here: expected numbers of shape (), found dict with keys []; {SHAPE}"),
-    (PAIR, [0], [1.0, None], ExampleTypeError, f"here: expected numbers of shape (2,), found list of 2; {SHAPE}"),
-    (PAIR, [0], [[1.0], [1.0, 2.0]], ExampleTypeError, f"here: expected numbers of shape (2,), found list of 2; {SHAPE}"),
-    (PAIR, [0], [1.0, 2.0, 3.0], ExampleError, f"here: expected numbers of shape (2,), found shape (3,); {SHAPE}"),
-    (PAIR, [0], 1.0, ExampleError, f"here: expected numbers of shape (2,), found shape (); {SHAPE}"),
-    (ONE, [0], np.nan, ExampleError, "here: expected finite numbers, found NaN or infinity; look at what computes the cotangent"),
-    (PAIR, [0], [np.inf, 0.0], ExampleError, "here: expected finite numbers, found NaN or infinity; look at what computes the cotangent"),
-    (ONE, [0], np.array(1e300), ExampleError, "here: expected finite numbers, found NaN or infinity; look at what computes the cotangent"),
-    (BOTH, [0, 1], G, ExampleError, "here[0]: expected numbers of shape (2,), found shape (); " + SHAPE),
-    (BOTH, [0, 1], (G, 1.0, 2.0), ExampleError, f"here: expected a tuple of 2 cotangents, or None, found 3 of them; {FORM}"),
-    (BOTH, [0, 1], {"a": G, "b": 1.0}, ExampleTypeError, f"here: expected a tuple of 2 cotangents, or None, found dict with keys ['a', 'b']; {FORM}"),
-    (BOTH, [0, 1], 1.0, ExampleTypeError, f"here: expected a tuple of 2 cotangents, or None, found float 1.0; {FORM}"),
-    (BOTH, [0, 1], np.array(1.0), ExampleTypeError, f"here: expected a tuple of 2 cotangents, or None, found float64 array of shape (); {FORM}"),
-    (SequenceType(PAIR), [[0]], [], ExampleError, f"here: expected a sequence of 1 cotangents, or None, found 0 of them; {FORM}"),
-    (SequenceType(PAIR), [[0]], "g", ExampleTypeError, f"here: expected a sequence of 1 cotangents, or None, found str 'g'; {FORM}"),
-    (SequenceType(BOTH), [[(0, 1), (2, 3)]], [None, (G, G)], ExampleError, f"here[1][1]: expected numbers of shape (), found shape (2,); {SHAPE}"),
-    (TupleType((BroadcastType(PAIR),)), [0], [[1.0]], ExampleError, f"here[0]: expected numbers of shape (2,), found shape (1,); {SHAPE}"),
-]  # fmt: skip
-
-
-def test_what_does_not_fit_is_told_with_its_place_and_what_to_do():
-    for type_, held, cotangent, error, message in WRONG:
-        with pytest.raises(ExampleError, match=f"^{re.escape(message)}$") as caught:
-            list(numbered(type_, iter(held), cotangent, "here"))
-        assert type(caught.value) is error
-
-
 # -- of a batch
 
 
@@ -129,26 +43,3 @@ def test_each_example_has_its_own_cotangents_or_none():
     assert seeds([G, None, H]) == seeds(iter((G, None, H))) == right
     assert seeds(np.array([G, H, G])) == [[(3, G)], [(0, H)], [(8, G)]]
     assert seeds_of(PAIR, [], []) == []
-
-
-@pytest.mark.parametrize("given", [[], [G], [G, None, H, None]], ids=str)
-def test_there_is_one_for_each_example(given):
-    message = f"cotangents: expected one for each of 3 examples, found {len(given)}; give None for an example"
-    with pytest.raises(ExampleError, match=message):
-        seeds(given)
-
-
-@pytest.mark.parametrize(
-    ("given", "what"), [(3.0, "float 3.0"), ("abc", "str 'abc'"), ({0: G, 1: G, 2: H}, "dict with keys")]
-)
-def test_cotangents_of_a_batch_are_a_list(given, what):
-    message = f"cotangents: expected one for each of 3 examples, found {what}.*pass a list of one"
-    with pytest.raises(ExampleTypeError, match=message):
-        seeds(given)
-
-
-def test_errors_tell_the_example():
-    with pytest.raises(
-        ExampleError, match=r"^cotangents\[2\]: expected numbers of shape \(2,\), found shape \(3,\)"
-    ):
-        seeds([G, None, [1.0, 2.0, 3.0]])

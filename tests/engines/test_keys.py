@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.keys import call_keys, example_numbers
-from foldbatch.errors import BlockValueError
+from foldbatch.engines.keys import call_keys
 
 WORD = 2**64
 GAMMA = 0x9E3779B97F4A7C15
@@ -40,12 +39,6 @@ def test_a_key_does_not_depend_on_the_batch_around_it():
     for i in range(3):
         assert call_keys(1, 2, examples[i : i + 1], calls[i : i + 1]) == whole[i]
     assert call_keys(1, 2, examples[:0], calls[:0]).shape == (0,)
-
-
-@pytest.mark.parametrize("numbers", [[0, 1], [0.5], 3, [[1]]])
-def test_numbers_of_examples_are_whole_and_one_each(numbers):
-    with pytest.raises(BlockValueError, match="value_and_grad numbers: expected 1 whole number, found"):
-        example_numbers(numbers, 1)
 
 
 def test_a_part_of_a_batch_draws_what_it_draws_in_the_batch():

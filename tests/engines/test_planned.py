@@ -13,7 +13,6 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import threads
-from foldbatch.errors import ExampleError, ExampleTypeError
 from tests.knobs import knobs
 
 EXAMPLES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 6))), ((3, 4), 5), 1, (2, (2, 2))]
@@ -106,17 +105,6 @@ def test_a_planned_batch_stands_for_its_examples_everywhere(monkeypatch):
     again = program.plan(planned)
     assert [part is same for part, same in zip(again.parts, planned.parts, strict=True)] == [True] * 2
     assert bits(program, program.plan(program.prepare(EXAMPLES))) == bits(program, EXAMPLES)
-
-
-def test_what_does_not_fit_is_refused_when_it_is_planned():
-    program, other = (fb.compile(model(), backend="numpy") for _ in range(2))
-    with pytest.raises(ExampleTypeError, match="at example 1"):
-        program.plan([1, "x"])
-    for use in (other.run, other.value_and_grad, other.plan, other.prepare, other.describe):
-        with pytest.raises(
-            ExampleError, match="examples: expected a batch planned by this program, found one of"
-        ):
-            use(program.plan([1]))
 
 
 def test_a_batch_may_be_planned_while_another_runs():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, UnknownNameError
+from foldbatch.errors import BlockValueError, ExampleError
 from foldbatch.gain.measure import Batches, Glance, glance
 from tests.knobs import knobs
 
@@ -76,36 +76,6 @@ def test_new_trees_are_copies() -> None:
     turns, sizes, of_each = 1 + 3, 2, 2  # one run on new ones, one phase by phase
     new = [tree for tree in traced if not any(tree is given for given in TREES)]
     assert len(new) == 2 * (turns * sizes * of_each + 1)  # once more for the advice
-
-
-@pytest.mark.parametrize(
-    ("examples", "options", "error", "message"),
-    [
-        (
-            LISTS,
-            {"batch_sizes": [0]},
-            BlockValueError,
-            "batch size: expected a whole number of 1 or more, found",
-        ),
-        (LISTS, {"batch_sizes": [2.5]}, BlockValueError, "batch size: expected a whole number"),
-        (LISTS, {"repeats": 0}, BlockValueError, "repeats: expected a whole number of 1 or more, found"),
-        (
-            LISTS,
-            {"batch_sizes": [11]},
-            ExampleError,
-            "examples: expected 11 or more, .*, found 10; give more",
-        ),
-        ([], {}, ExampleError, "examples: expected one or more, found none"),
-        ("ab", {}, ExampleTypeError, "examples: expected an iterable of examples, found str 'ab'"),
-        (7, {}, ExampleTypeError, "examples: expected an iterable of examples, found int 7"),
-        (["x"], {}, ExampleError, "example 0"),
-        (LISTS, {"train": True}, BlockValueError, "bench: expected a block with losses .*, found none; give"),
-        (LISTS, {"backend": "abacus"}, UnknownNameError, "found 'abacus'"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(examples, options, error, message) -> None:
-    with pytest.raises(error, match=message):
-        fb.bench(summed(), examples, **{"backend": "numpy", "repeats": 1, **options})
 
 
 def test_a_program_has_its_own_backend_and_traces_examples_itself() -> None:

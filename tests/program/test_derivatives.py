@@ -253,13 +253,6 @@ def test_results_that_are_data_or_parameters_or_constants_have_cotangents_too(ba
     assert fb.compile(fb.Vector(2), backend).vjp([[1, 2]], [[1, 2]]) == (0.0, {}, {})
 
 
-def test_an_id_out_of_range_names_its_example():
-    table = fb.Parameter([3, 2], 1.0)
-    program = fb.compile(fb.Scalar("int32") >> fb.Function(lambda i: ops.gather(table, i * 2)), TESTED)
-    with pytest.raises(ExampleError, match=r"at example 2: expected ids from 0 to 2, found 4"):
-        program.vjp([0, 1, 2], [[1, 1]] * 3)
-
-
 def test_cotangents_of_nothing_are_nothing():
     program = fb.compile(gates(), TESTED)
     for cotangents in ([], None):

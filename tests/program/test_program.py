@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import re
 import sys
 import threading
 from collections.abc import Callable
@@ -26,7 +25,6 @@ from foldbatch.errors import (
     ExampleTypeError,
     NoLossWarning,
     NotFiniteWarning,
-    ParameterError,
     UnknownNameError,
 )
 from foldbatch.params.parameters import Gradient
@@ -131,18 +129,6 @@ def test_a_single_example_is_refused_with_the_way_out(single: object) -> None:
             method(single)  # type: ignore[operator]
 
 
-def test_the_same_batch_twice_gives_the_same_bits() -> None:
-    """In one program, after other batches, and in another one."""
-    model = _tree_model("float32")
-    found = []
-    for program in (fb.compile(model), fb.compile(model)):
-        for batch in (EXAMPLES, EXAMPLES[:2] * 9, EXAMPLES):
-            loss, gradients = program.value_and_grad(batch)
-            if batch is EXAMPLES:
-                found.append((loss, {name: _dense(g).tobytes() for name, g in gradients.items()}))
-    assert all(other == found[0] for other in found)
-
-
 def test_results_are_the_callers_own() -> None:
     """Later batches do not write to them, and writing to them changes no later batch."""
     program = fb.compile(_tree_model())
@@ -160,22 +146,6 @@ def test_results_are_the_callers_own() -> None:
 
 
 # -- parameters and gradients
-
-
-def test_assigning_a_parameter_checks_and_copies() -> None:
-    """Into the array that the kernels read."""
-    program = fb.compile(_tree_model())
-    held = program.params["join.bias"]
-    value = np.arange(3.0)
-    program.params["join.bias"] = value
-    value[:] = 99
-    assert held.tolist() == program.params["join.bias"].tolist() == [0, 1, 2]
-    with pytest.raises(ParameterError, match=re.escape("expected float64[3], found float64[2]")):
-        program.params["join.bias"] = np.zeros(2)
-    with pytest.raises(ParameterError, match="finite"):
-        program.params["join.bias"] = [0, np.nan, 0]
-    with pytest.raises(UnknownNameError, match=r"params: expected a parameter of embedding\.weight"):
-        program.params["nonsense"] = value
 
 
 def test_programs_that_share_a_layer_share_its_parameters() -> None:
@@ -221,17 +191,6 @@ def test_one_seed_one_draw() -> None:
 # -- errors
 
 
-def test_a_bad_example_is_named_and_changes_nothing() -> None:
-    """By its number in the batch; the next batch is as if nothing had been."""
-    program = fb.compile(_tree_model())
-    expected = program.run(EXAMPLES, **ALL)
-    with pytest.raises(ExampleError, match="at example 2"):
-        program.run([*EXAMPLES[:2], (1, "x"), 3], **ALL)
-    with pytest.raises(ExampleError, match="at example 1"):
-        program.value_and_grad([1, (1, 7)])
-    np.testing.assert_array_equal(np.array(program.run(EXAMPLES, **ALL)), np.array(expected))
-
-
 @pytest.mark.parametrize("options", [{}, {"batched": False}, {"threads": 3}], ids=str)
 def test_a_computed_id_out_of_range_names_its_example(options: dict[str, Any]) -> None:
     """Found by the kernel, be it of a call or of an element of a sequence; sequences may be empty."""
@@ -259,16 +218,6 @@ def test_a_constant_id_out_of_range_is_found_when_it_is_used() -> None:
     assert program.run([1, 2]) == [1, 2]
     with pytest.raises(ExampleError, match=r"at example 1: expected ids from 0 to 2, found 3"):
         program.run([1, 2.5])
-
-
-def test_unknown_settings_are_refused_when_compiling() -> None:
-    """Each with a list of those there are."""
-    block = fb.Scalar()
-    for setting in ("backend", "policy", "layout"):
-        with pytest.raises(UnknownNameError, match=rf"{setting}: expected one of .*found 'x'"):
-            fb.compile(block, **knobs({setting: "x"}))
-    with pytest.raises(BlockTypeError):
-        fb.compile(3.5)
 
 
 # -- threads

@@ -14,7 +14,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.errors import ExampleError, ExampleTypeError, counted
+from foldbatch.errors import ExampleError, counted
 from foldbatch.program import traced
 from foldbatch.trees import Tree, TreeNode
 from tests.knobs import knobs
@@ -261,13 +261,3 @@ def test_what_was_pickled_can_be_run_by_a_program_that_works_alike(copied):
         other.run(plan)
     with pytest.raises(ExampleError, match="an example prepared by this program"):
         fb.compile(fb.Scalar(), "numpy").run(prepared)
-
-
-@pytest.mark.parametrize(
-    "single", [3, "text", b"bytes", {"a": 1}, None, as_tree((1, 2)), next(iter(as_tree((1, 2))))]
-)
-def test_a_single_example_is_no_batch(single):
-    program = compiled()
-    with pytest.raises(ExampleTypeError, match="examples: expected an iterable of examples, .*a list of one"):
-        program.run(single)
-    assert not program._ready.traces._known

@@ -177,19 +177,6 @@ def test_numbers_are_finite(tmp_path, text, place):
         read(tmp_path, text)
 
 
-@pytest.mark.parametrize("text", ["x = " + "[" * 5000 + "]" * 5000, "[" + "a." * 3000 + "a]\nb = 1"])
-def test_options_that_nest_too_deep_are_one_error(tmp_path, text):
-    path = tmp_path / "deep.toml"
-    path.write_text(text)
-    with pytest.raises(ReadError, match="found deeper nesting than any option has"):
-        read_configuration(path, {})
-
-
-def test_a_value_that_nests_too_deep_is_one_error():
-    with pytest.raises(FoldbatchError):
-        read_configuration(None, {"task.weights": "[" * 5000 + "]" * 5000})
-
-
 def test_every_option_is_described():
     options = list(describe_options())
     assert len(options) > 30

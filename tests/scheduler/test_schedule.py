@@ -21,12 +21,6 @@ def _scheduled(setting: Setting, layout: Layout) -> tuple[Schedule, tuple[tuple[
     return schedule, tuple(cell.outputs for cell in setting.signatures)
 
 
-@given(settings_of(), layouts)
-def test_every_schedule_is_accepted(setting: Setting, layout: Layout) -> None:
-    """Under every policy and layout."""
-    verify(*_scheduled(setting, layout))
-
-
 @given(settings_of(), layouts, st.data())
 def test_a_schedule_without_one_of_its_steps_is_refused(
     setting: Setting, layout: Layout, data: st.DataObject

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.engines.report import CellReport
-from foldbatch.errors import UnknownNameError
 from foldbatch.program.program import Program
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.policies import POLICIES
@@ -258,8 +257,3 @@ def test_floats_of_the_example_are_never_compared() -> None:
     model = fb.Map(fb.Scalar("float64") >> fb.Function(fb.ops.tanh)) >> fb.Sum()
     report = fb.compile(model, options={"share": "subtrees"}).describe([[1.0, 1.0], [1.0]])
     assert report.distinct == report.calls
-
-
-def test_an_unknown_way_to_share_is_named() -> None:
-    with pytest.raises(UnknownNameError, match="share: expected one of leaves, subtrees, None, found 'all'"):
-        fb.compile(fb.Scalar(), options={"share": "all"})

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldbatch as fb
-from foldbatch.errors import BlockValueError, ExampleError, ModelError
+from foldbatch.errors import ExampleError, ModelError
 from foldbatch.schema import Schema, infer, kinds, reading
 from foldbatch.schema.kinds import Counts, NumberCounts, Thresholds
 from foldbatch.trees import Vocabulary
@@ -232,20 +232,6 @@ def test_great_depth_and_no_samples_are_refused():
         infer([deep])
     with pytest.raises(ExampleError, match="expected one sample or more, found none"):
         infer([])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"size": 0}, "expected a positive int as size, found int 0"),
-        ({"size": 2, "pooling": ("median",)}, "expected pooling as some of 'mean', 'max', 'sum', 'min'"),
-        ({"size": 2, "pooling": "mean"}, "expected pooling as some of"),
-        ({"size": 2, "ngram": 1.5}, "expected a positive int as ngram, found float 1.5"),
-    ],
-)
-def test_settings_of_blocks_are_checked(options, message):
-    with pytest.raises(BlockValueError, match=message):
-        infer([1]).block(**options)
 
 
 def _deep(levels):

@@ -39,16 +39,6 @@ def dropping():
     return fb.torch.Module(loss_of(tree_of(dropout=0.5)), TESTED)
 
 
-def test_gradients_are_those_of_the_program(module):
-    module.zero_grad()
-    result = module(TREES)
-    (result**2).sum().backward()
-    loss, gradients = fb.compile(loss_of(module.block), "numpy").value_and_grad(TREES)
-    np.testing.assert_allclose((result**2).sum().item(), loss, rtol=1e-5)
-    for name, parameter in module.named_parameters():
-        np.testing.assert_allclose(parameter.grad, dense(gradients[name]), rtol=1e-4, atol=1e-6)
-
-
 def test_nodes_have_the_gradients_of_a_sum_over_nodes():
     nodes = fb.torch.Module(fb.blocks.Collected(tree_of()) >> fb.GetItem(1), TESTED)
     values, examples, places = nodes.nodes(TREES)

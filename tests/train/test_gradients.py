@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foldbatch.errors import ParameterError
 from foldbatch.params.parameters import SparseRows
-from foldbatch.train.gradients import check_numbers, clip_by_global_norm, fitting_gradient, scale
+from foldbatch.train.gradients import check_numbers, clip_by_global_norm, fitting_gradient
 
 
 def gradients(seed: int, scale: float = 1.0):
@@ -92,17 +92,3 @@ def test_a_parameter_that_cannot_be_updated_is_an_error():
     for parameter in (fixed, np.zeros(2, "int32"), [0.0, 0.0]):
         with pytest.raises(ParameterError, match="expected a float array that can be updated in place"):
             fitting_gradient("w", parameter, np.zeros(2))
-
-
-def test_scale_multiplies_dense_and_sparse_gradients_and_leaves_the_originals() -> None:
-    """The mean of a summed loss is one factor away."""
-    dense, rows = (
-        np.array([2.0, 4.0], np.float32),
-        SparseRows(np.array([1]), np.ones((1, 2), np.float32), (3, 2)),
-    )
-    half = scale({"a": dense, "b": rows}, 0.5)
-    assert half["a"].tolist() == [1.0, 2.0]
-    assert half["a"].dtype == np.float32
-    assert half["b"].values.tolist() == [[0.5, 0.5]]
-    assert dense.tolist() == [2.0, 4.0]
-    assert rows.values.tolist() == [[1.0, 1.0]]

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.errors import FoldbatchError, ParameterError, TrainingError, UnknownNameError
+from foldbatch.errors import FoldbatchError, ParameterError, TrainingError
 from foldbatch.params.parameters import Parameter, SparseRows
 from foldbatch.params.store import ParameterStore
-from foldbatch.params.updates import Change, Rule
+from foldbatch.params.updates import Rule
 from foldbatch.train import SGD, Adam, Optimizer, blocks, scale
-from foldbatch.train.blocks import ParameterBlocks, cuts, formula
+from foldbatch.train.blocks import formula
 from foldbatch.types import TensorType
 from tests.train.optimizing import (
     MAKERS,
@@ -125,11 +125,6 @@ def test_a_frozen_parameter_is_skipped():
     assert set(opt.state()) == {"lr", "steps/free", "velocity/free"}
 
 
-def test_a_gradient_of_an_unknown_parameter_is_an_error():
-    with pytest.raises(UnknownNameError, match=r"expected a parameter of table.weight, .*found 'bias'"):
-        SGD().update(parameters(), {"bias": np.zeros(4)})
-
-
 @every_optimizer
 def test_training_resumed_from_a_state_goes_on_bit_for_bit(make):
     straight, resumed = parameters(), parameters()
@@ -211,30 +206,6 @@ def test_an_assigned_learning_rate_is_checked_as_the_constructor_checks_it(wrong
     assert adam.lr == 0.5
     adam.lr = np.float32(0.25)
     assert adam.lr == 0.25
-
-
-RULE = Rule(("m = m + g", "p = p - rate * m"), ("m",), ("rate",))
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (1, 100_000), (70_000,), (70_000, 2), (40, 0)])
-def test_blocks_cover_a_table_once(shape):
-    table = np.zeros(shape, np.int8)
-    sizes = []
-    for start, stop in cuts(table):
-        table[start:stop] += 1
-        sizes.append(table[start:stop].size)
-    assert (table == 1).all()
-    assert all(size <= max(blocks.BLOCK, table[:1].size) for size in sizes)
-
-
-@pytest.mark.parametrize("by_rows", [False, True])
-def test_a_sparse_gradient_changes_its_rows_or_all(by_rows):
-    p, m = np.ones((4, 2)), np.ones((4, 2))
-    gradient = SparseRows(np.array([1, 3]), np.full((2, 2), 4.0), (4, 2))
-    ParameterBlocks().apply([Change("w", p, [m], gradient, 0.5, RULE, (0.5,), by_rows)], None)
-    assert m[:, 0].tolist() == [1, 3, 1, 3]
-    assert p[:, 0].tolist() == ([1, -0.5, 1, -0.5] if by_rows else [0.5, -0.5, 0.5, -0.5])
-    assert (gradient.values == 4).all()
 
 
 NAMES = st.sampled_from(["p", "g", "m", "(rate * g)", "(m / rate)"])

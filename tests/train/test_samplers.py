@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldbatch as fb
-from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
+from foldbatch.errors import TrainingError
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
 from foldbatch.trees import Tree
 
@@ -138,31 +138,6 @@ def test_a_budget_counts_nodes() -> None:
     batches = within_budget(trees, 10).epoch(0)
     assert [2] in batches  # 31 nodes, alone
     assert all(sum(trees[i].size for i in b) <= 10 for b in batches if b != [2])
-
-
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: Sampler([1, -2], 3), TrainingError, "Sampler costs: expected whole numbers of 0 or more, found -2"),
-        (lambda: Sampler([1.5], 3), TrainingError, "Sampler costs: expected whole numbers of 0 or more, found list of 1"),
-        (lambda: Sampler([[1], [1, 2]], 3), TrainingError, "Sampler costs: expected whole numbers"),
-        (lambda: Sampler("abc", 3), TrainingError, "Sampler costs: expected whole numbers of 0 or more, found str 'abc'"),
-        (lambda: Sampler([1], 3, keys=[1, 2]), TrainingError, "Sampler keys: expected a key for each cost, found 2 for 1"),
-        (lambda: Sampler([1], 3, keys=[np.nan]), TrainingError, "Sampler keys: expected finite numbers"),
-        (lambda: Sampler([1], 3, seed=0.5), TrainingError, "Sampler seed: expected a whole number, found float 0.5"),
-        (lambda: shuffled([1], 0), TrainingError, "Sampler limit: expected a whole number of 1 or more, found int 0"),
-        (lambda: shuffled([1], 2).epoch(-1), TrainingError, "Sampler epoch: expected a whole number of 0 or more"),
-        (lambda: shuffled((x for x in "ab"), 2), ExampleTypeError, "shuffled: expected a sequence of examples, found generator; make a list"),
-        (lambda: sizes([tree_of(0), [1]]), ExampleTypeError, "sizes at example 1: expected a Tree or a prepared example, found list of 1; give what program.prepare"),
-        (lambda: bucketed([{}], 2), ExampleTypeError, "heights at example 0: expected a Tree or a prepared example"),
-        (lambda: bucketed([], 2, by="age"), UnknownNameError, "bucketed by: expected one of height, size, found 'age'"),
-        (lambda: within_budget([], 2, by="age"), UnknownNameError, "within_budget by: expected one of height, size"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_sampled_is_refused(make, error, message) -> None:
-    with pytest.raises(error) as caught:
-        make()
-    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(

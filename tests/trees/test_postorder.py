@@ -1,7 +1,6 @@
 """What counts as post-order, and flattening linked objects without recursion."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,30 +59,6 @@ def test_csr_lists_every_child_once_below_its_parent_in_order(tree):
         assert (
             indices[starts[node] : starts[node + 1]].tolist() == np.flatnonzero(tree.parents == node).tolist()
         )
-
-
-PARENTS_THAT = [
-    ([], "Tree.parents: expected one node or more, found none"),
-    ([0.5], "Tree.parents: expected a list of integers"),
-    ([[1, -1]], "Tree.parents: expected a list of integers"),
-    ([1, 0], "Tree.parents[1]: expected -1 at the last node, found 0"),
-    ([-1, -1], "Tree.parents[0]: expected a parent from 1 to 1, found -1"),
-    ([1, 1, -1], "Tree.parents[1]: expected a parent from 2 to 2, found 1"),
-    ([5, -1], "Tree.parents[0]: expected a parent from 1 to 1, found 5"),
-    (
-        [2, 3, 4, 4, -1],
-        "Tree.parents[0]: expected post-order: no branch that crosses the one from 0 to 2",
-    ),
-    ([2**40, -1], "Tree.parents: expected indices of nodes, found 1099511627776"),
-    ([-(2**40), -1], "Tree.parents: expected indices of nodes, found -1099511627776"),
-]
-
-
-def test_parents_that_are_no_post_order_are_named():
-    for parents, message in PARENTS_THAT:
-        with pytest.raises(ExampleError) as caught:
-            check_post_order(as_parents(parents))
-        assert str(caught.value).startswith(message)
 
 
 def test_flatten_tells_where_an_object_lies_and_shortens_long_places():

@@ -27,7 +27,7 @@ def test_the_text_is_as_it_has_been_read(golden: Callable[[str, str], None]) -> 
     golden("explanation.txt", f"{explained(tree_node())}\n")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(dropout=True))
 def test_every_cell_can_be_explained(problem: BlockProgram) -> None:
     """Its passes end at what was staged, and every node that is computed has a stage."""

@@ -92,18 +92,6 @@ def calls_in(
     return calls_of(fb.program.schedule(program, program.prepare(examples)), program.model.signatures)
 
 
-def test_a_call_runs_after_those_that_it_reads_which_are_of_its_example() -> None:
-    calls, steps = calls_in(fb.compile(tree_model()), TREES)
-    assert [len([call for call in calls if call.example == i]) for i in range(3)] == [5, 3, 1]
-    for number, call in enumerate(calls):
-        assert call.runs
-        assert steps[call.step].cell == call.cell
-        for i in call.reads:
-            assert i < number
-            assert calls[i].step < call.step
-            assert calls[i].example == call.example
-
-
 def test_elements_of_sequences_are_read_too() -> None:
     words = fb.Map(fb.Scalar("int32") >> fb.Embedding(3, 2)) >> fb.RNN(fb.LSTMCell(2)) >> fb.GetItem(0)
     program = fb.compile(words >> fb.Sum())
@@ -135,7 +123,3 @@ def test_they_are_those_that_the_program_runs(share: str | None, policy: str, ru
         assert {call.cell for call in of_step} == {step.cell}
         assert (len(of_step), sum(call.runs for call in of_step)) == (step.calls, step.runs)
     assert all(calls[i].step < call.step for call in calls for i in call.reads if call.runs)
-
-
-def test_an_empty_batch_has_none() -> None:
-    assert calls_in(fb.compile(tree_model()), []) == ((), ())

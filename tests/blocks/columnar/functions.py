@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from types import FunctionType, SimpleNamespace
+from types import FunctionType
 from typing import Any
 
 from foldbatch.trees import Vocabulary
@@ -47,62 +46,15 @@ def of(text: str, **names: Any) -> FunctionType:
     return function
 
 
-def rng_of_its_own() -> Case:
-    f = of("def f(x): return 0 if f.rng.random() < 0.5 else 1")
-    f.rng = random.Random(1)
-    return Case(f, lambda: f.rng.getstate()[1][-1])
-
-
-def label_of_a_helper() -> Case:
-    f = of("def helper(): pass\ndef f(x): return helper.label.append(1) or len(helper.label)")
-    f.__globals__["helper"].label = []
-    return Case(f, lambda: [*f.__globals__["helper"].label])
-
-
-def size_of_a_helper() -> Case:
-    f = of("def helper(): pass\ndef f(x): return helper.size")
-    helper = f.__globals__["helper"]
-    helper.size = 1
-
-    def change() -> None:
-        helper.size += 1
-
-    return Case(f, change=change)
-
-
-def calls_of_its_own() -> Case:
-    f = of("def f(x): return f.calls.append(1) or len(f.calls)")
-    f.calls = []
-    return Case(f, lambda: [*f.calls])
-
-
-def numbers_of_its_own() -> Case:
-    f = of("def f(x): return f.ids.setdefault(x, len(f.ids))")
-    f.ids = {}
-    return Case(f, lambda: len(f.ids))
-
-
 def partial_of_a_dict() -> Case:
     seen: dict[str, int] = {}
     f = of("def f(seen, x):\n seen['n'] = seen.get('n', 0) + 1\n return seen['n']")
     return Case(partial(f, seen), lambda: {**seen})
 
 
-def partial_of_a_dict_that_is_read() -> Case:
-    table = {"n": 1}
-    return Case(
-        partial(of("def f(x, table): return table['n']"), table=table), change=lambda: table.update(n=5)
-    )
-
-
 def partial_that_is_set_anew() -> Case:
     f, noted = partial(of("def f(k, x): return k == 1"), 1), Noted()
     return Case(f, lambda: noted.asked, lambda: f.__setstate__((f.func, (noted,), {}, {})))
-
-
-def partial_of_an_object() -> Case:
-    noted = Noted()
-    return Case(partial(of("def f(k, x): return k == 1"), noted), lambda: noted.asked)
 
 
 def partial_of_an_object_by_name() -> Case:
@@ -125,25 +77,9 @@ def dict_of_the_closure_handed_on() -> Case:
     return Case(lambda x: tally(seen), lambda: {**seen})
 
 
-def dict_changed_in_place() -> Case:
-    seen: dict[int, int] = {}
-
-    def f(x: Any) -> int:
-        table = seen
-        table |= {len(table): 1}
-        return len(table)
-
-    return Case(f, lambda: {**seen})
-
-
 def item_of_a_dict_stored() -> Case:
     stored = Table()
     return Case(of("def f(x):\n stored['n'] = 1\n return 1", stored=stored), lambda: stored.asked)
-
-
-def dict_that_is_read() -> Case:
-    table = {"n": 1}
-    return Case(of("def f(x): return TABLE['n']", TABLE=table), change=lambda: table.update(n=7))
 
 
 def look_up_of_a_dict() -> Case:
@@ -165,36 +101,6 @@ class Table(dict[str, int]):
 
     def __call__(self) -> int:
         return self["n"]
-
-
-def item_of_an_object() -> Case:
-    table = Table()
-    return Case(of("def f(x): return table['n']", table=table), lambda: table.asked)
-
-
-def registry_filled_later() -> Case:
-    registry: dict[str, Any] = {}
-    noted: list[int] = []
-    f = of("def f(x): return registry['g'](x) if registry else 0", registry=registry)
-    return Case(f, lambda: [*noted], lambda: registry.update(g=lambda x: noted.append(1) or len(noted)))
-
-
-def functions_by_item() -> Case:
-    counter = itertools.count()
-    return Case(
-        of("def f(x): return table[0](counter)", table=(next,), counter=counter), lambda: repr(counter)
-    )
-
-
-def function_handed_on() -> Case:
-    counter = itertools.count()
-    f = of("def call(g): return g()\ndef f(x): return call(g)", g=lambda: next(counter))
-    return Case(f, lambda: repr(counter))
-
-
-def callable_object() -> Case:
-    counter = itertools.count()
-    return Case(of("def f(x): return g(x)", g=lambda x: next(counter)), lambda: repr(counter))
 
 
 def like_a_builtin() -> Case:
@@ -238,11 +144,6 @@ def method_of_a_vocabulary_that_notes() -> Case:
 def cached() -> Case:
     f = lru_cache(of("def f(x): return 1"))
     return Case(f, lambda: f.cache_info()[:2])
-
-
-def generator_inside() -> Case:
-    steps = (i for i in itertools.count())
-    return Case(of("def f(x): return next(steps)", steps=steps), lambda: next(steps))
 
 
 def global_counted() -> Case:
@@ -327,11 +228,6 @@ def compared_with_an_object() -> Case:
     return Case(of("def f(x): return like == 1", like=like), lambda: like.asked)
 
 
-def found_in_objects() -> Case:
-    like = Noted()
-    return Case(of("def f(x): return 1 in likes", likes=(like,)), lambda: like.asked)
-
-
 class Noted:
     asked = 0
 
@@ -340,21 +236,6 @@ class Noted:
         return self.asked % 3 == 0
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def found_in_a_dict() -> Case:
-    key = Key()
-    return Case(of("def f(x): return 1 in table", table={key: 1}), lambda: key.asked)
-
-
-class Key(Noted):
-    def __hash__(self) -> int:
-        return hash(1)
-
-
-def attribute_of_an_object() -> Case:
-    space = SimpleNamespace(label=1)
-    return Case(of("def f(x): return space.label", space=space), change=lambda: setattr(space, "label", 2))
 
 
 def property_that_counts() -> Case:
@@ -368,22 +249,6 @@ def property_that_counts() -> Case:
 
     counting = Counting()
     return Case(of("def f(x): return c.label", c=counting), lambda: counting.n)
-
-
-def property_of_a_function() -> Case:
-    class Counting:
-        n = 0
-
-        @property
-        def size(self) -> int:
-            self.n += 1
-            return self.n
-
-        def __call__(self) -> int:
-            return 1
-
-    counting = Counting()
-    return Case(of("def f(x): return c.size", c=counting), lambda: counting.n)
 
 
 def swallowed_errors() -> Case:

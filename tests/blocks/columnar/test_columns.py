@@ -207,7 +207,7 @@ def test_examples_that_do_not_fit_are_left_to_the_program(block, examples, reaso
 
 def test_an_example_of_too_many_calls_is_left_to_the_program(monkeypatch):
     assert "more calls" in refusal(declared(summed), [TREE], max_calls=3)
-    monkeypatch.setattr(scope, "MOST", 5)
+    monkeypatch.setattr(scope, "MOST", 3)
     assert "too many calls" in refusal(declared(summed), [TREE])
 
 

@@ -63,15 +63,3 @@ def test_over_a_tuple(score: str, count: int) -> None:
         return attended(np.asarray(example[0]) @ p["asked.weight"], items, p, score)
 
     check_layer(block, reference, examples(count, count))
-
-
-def test_parameters_have_the_names_and_shapes_that_the_docstring_gives() -> None:
-    given = fb.Record((fb.Vector(QUERY), fb.Map(fb.Vector(ITEM))))
-    params = fb.compile(given >> fb.blocks.Attention(SIZE)).params
-    assert {name: value.shape for name, value in params.items()} == {
-        "attention.query": (QUERY, SIZE),
-        "attention.items": (ITEM, SIZE),
-        "attention.score": (SIZE,),
-    }
-    given = fb.Record((fb.Vector(ITEM), fb.Map(fb.Vector(ITEM))))
-    assert not fb.compile(given >> fb.blocks.Attention(ITEM, "dot")).params

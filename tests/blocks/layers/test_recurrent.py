@@ -13,7 +13,6 @@ from foldbatch.types import TensorType, as_type
 from tests.blocks.layers.checks import check_layer, sigmoid
 
 SIZE, WIDTH = 3, 4
-ZERO = np.zeros(SIZE)
 RNG = np.random.default_rng(0)
 X = fb.Vector(WIDTH, "float64")
 
@@ -78,22 +77,6 @@ def test_cells_yield_output_and_state_and_gradients_reach_both_inputs() -> None:
 
     before = fb.Record((scaled, fb.GetItem(0) >> scaled))
     check_layer(before >> fb.GRUCell(SIZE), gru_reference, examples)
-
-
-def test_parameters_have_the_names_shapes_and_starts_that_the_docstrings_give() -> None:
-    params = fb.compile(along(fb.LSTMCell(SIZE, forget_bias=2), (ZERO, ZERO))).params
-    assert {name: value.shape for name, value in params.items()} == {
-        "lstm.weight": (WIDTH, 4 * SIZE),
-        "lstm.recurrent": (SIZE, 4 * SIZE),
-        "lstm.bias": (4 * SIZE,),
-    }
-    assert params["lstm.bias"].tolist() == [0.0] * 9 + [2.0] * 3
-    shapes = {"gru.weight": (WIDTH, 3 * SIZE), "gru.recurrent": (SIZE, 3 * SIZE), "gru.bias": (3 * SIZE,)}
-    params = fb.compile(along(fb.GRUCell(SIZE, reset_after=False), ZERO)).params
-    assert {name: value.shape for name, value in params.items()} == shapes
-    params = fb.compile(along(fb.GRUCell(SIZE), ZERO)).params
-    shapes["gru.recurrent_bias"] = (SIZE,)
-    assert {name: value.shape for name, value in params.items()} == shapes
 
 
 @pytest.mark.parametrize(

@@ -94,21 +94,3 @@ def test_a_tree_gru_takes_any_number_of_children_in_one_kind_of_call() -> None:
     tree.resolve_to(fb.AllOf(x, fb.GetItem(1) >> fb.Map(tree())) >> fb.blocks.TreeGRU(SIZE))
     trees = [random_tree(rng, 4, missing=False, every_x=True) for _ in range(8)]
     check_layer(tree(), gru, trees)
-
-
-@pytest.mark.parametrize(
-    ("cell", "count", "shapes"),
-    [
-        (fb.blocks.TreeRNN(SIZE, 3, name="c"), 3, {"recurrent": (9, 3), "weight": (4, 3), "bias": (3,)}),
-        (
-            fb.blocks.RNTN(SIZE, name="c"),
-            2,
-            {"tensor": (6, 6, 3), "recurrent": (6, 3), "weight": (4, 3), "bias": (3,)},
-        ),
-        (fb.blocks.TreeGRU(SIZE, name="c"), 2, {"recurrent": (3, 9), "weight": (4, 9), "bias": (9,)}),
-    ],
-)
-def test_parameters_have_the_names_and_shapes_that_the_docstrings_give(cell, count, shapes) -> None:
-    children = fb.Record(tuple(fb.Vector(SIZE, "float64") for _ in range(count)))
-    params = fb.compile(fb.Record((X, children)) >> cell).params
-    assert {name: value.shape for name, value in params.items()} == {f"c.{n}": s for n, s in shapes.items()}

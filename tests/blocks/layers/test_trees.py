@@ -14,7 +14,6 @@ import foldbatch as fb
 from tests.blocks.layers.checks import sigmoid
 
 SIZE, WIDTH = 3, 4
-STATE = fb.types.as_type(([SIZE, "float64"], [SIZE, "float64"]))
 Parameters = dict[str, np.ndarray]
 State = tuple[np.ndarray, np.ndarray]
 
@@ -47,27 +46,6 @@ def n_ary(node: Any, p: Parameters, arity: int) -> State:
     return o * np.tanh(cell), cell  # (14)
 
 
-def model(cell: fb.Block, children: Any) -> fb.Block:
-    """A recursive block over ``(x, children)``, yielding the root's state; its loss is sum(h) + sum(c c)."""
-    tree = fb.ForwardDeclaration(output_type=STATE, name="tree")
-    x = {True: fb.Vector(WIDTH, "float64"), False: fb.Void()}
-
-    def node(has_x: bool, count: int) -> fb.Block:
-        return fb.Record((x[has_x], children(tree, count))) >> cell
-
-    keys = [(has_x, count) for has_x in (True, False) for count in range(4) if has_x or count]
-    cases = {key: node(*key) for key in keys}
-    tree.resolve_to(fb.OneOf(lambda t: (t[0] is not None, len(t[1])), cases))
-    loss = fb.Function(lambda h, c: fb.ops.sum(h) + fb.ops.sum(c * c)) >> fb.Loss()
-    return tree() >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
-
-
-def fixed_children(tree: fb.ForwardDeclaration, count: int) -> fb.Block:
-    """A tuple of states; None in the data stands for a missing child."""
-    one = fb.OneOf(lambda t: t is None, {False: tree()})
-    return fb.Record(tuple(one for _ in range(count)))
-
-
 def test_a_missing_child_counts_as_a_state_of_zeros() -> None:
     """The right child alone uses the right child's weights."""
     cell = fb.TreeLSTM(SIZE, name="cell")
@@ -78,16 +56,3 @@ def test_a_missing_child_counts_as_a_state_of_zeros() -> None:
     x = [1.0, -1.0, 0.5, 2.0]
     expected = n_ary((None, [None, (x, [])]), parameters, 2)
     np.testing.assert_allclose(program.run([[(x, [])]])[0], expected, rtol=1e-12)
-
-
-def test_parameters_have_the_names_and_shapes_that_the_docstrings_give() -> None:
-    """And the forget gates' biases start at 1, all others at 0."""
-    cell = fb.TreeLSTM(SIZE, arity=3)
-    program = fb.compile(model(cell, fixed_children))
-    shapes = {name: value.shape for name, value in program.params.items()}
-    assert shapes == {
-        "tree_lstm.weight": (WIDTH, 4 * SIZE),
-        "tree_lstm.bias": (4 * SIZE,),
-        "tree_lstm.recurrent": (3 * SIZE, 6 * SIZE),
-    }
-    assert program.params["tree_lstm.bias"].tolist() == [0.0] * 9 + [1.0] * 3

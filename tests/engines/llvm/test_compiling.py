@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import ctypes
-import errno
 import os
 import signal
 import subprocess
@@ -20,7 +19,7 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.llvm import compiling
-from foldbatch.engines.llvm.compiling import compiled_text, keep, native, timed
+from foldbatch.engines.llvm.compiling import compiled_text, native, timed
 from foldbatch.errors import BackendError
 from foldbatch.system.cache import CacheWarning
 from tests.engines.llvm.walking import run_native
@@ -110,25 +109,6 @@ class TestCompiled:
         forget_functions(monkeypatch)
         with pytest.warns(CacheWarning) if obstacle == "a file" else nullcontext():
             run_twice(7.0)
-
-    def test_what_does_not_fit_on_the_disk_leaves_nothing_there(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
-        full = OSError(errno.ENOSPC, "No space left on device")
-        with mock.patch.object(Path, "replace", side_effect=full):
-            assert keep("a.o", lambda: b"code") == b"code"
-        assert list(tmp_path.iterdir()) == []
-
-    def test_a_process_tidies_up_when_it_first_compiles(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
-        left = tmp_path / "loop_1.abc.tmp"
-        left.touch()
-        os.utime(left, (0, 0))
-        keep("a.o", lambda: b"code")
-        assert not left.exists()
 
     def test_a_person_who_waits_sees_a_line_that_vanishes(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -11,40 +11,11 @@ import foldbatch as fb
 from foldbatch.errors import ExampleError
 from foldbatch.program.derivatives import dense
 from foldbatch.static import ops
-from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, input_node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.types import TensorType
 from tests.backends import BACKENDS
 from tests.static.run_kernel import random_rows, run_graph
-
-SHAPES = [
-    ((3,), (3,)),
-    ((3,), (3, 2)),
-    ((4, 3), (3,)),
-    ((4, 3), (3, 2)),
-    ((1, 1), (1, 1)),
-    ((0,), (0, 2)),
-    ((2, 0), (0, 3)),
-    ((3,), (3, 0)),
-]
-
-
-@pytest.mark.parametrize(("left", "right"), SHAPES)
-def test_a_product_is_what_numpy_says_whichever_side_is_batched(
-    left: tuple[int, ...], right: tuple[int, ...]
-) -> None:
-    for axes in [(CALL, CALL), (CALL, UNBATCHED), (UNBATCHED, CALL), (UNBATCHED, UNBATCHED)]:
-        rng = np.random.default_rng(0)
-        a, b = rng.normal(size=left), rng.normal(size=right)
-        x, y = (
-            input_node(TensorType(v.shape, "float64"), axis) for v, axis in zip((a, b), axes, strict=True)
-        )
-        product = x @ y
-        (found,) = evaluate(Graph((x, y), (product,)), [a, b])
-        np.testing.assert_allclose(found, a @ b, rtol=1e-12)
-        assert product.shape == (a @ b).shape
-        assert product.axis is (CALL if CALL in axes else UNBATCHED)
 
 
 def _table(n: int = 4) -> Node:

@@ -16,7 +16,7 @@ from foldbatch.params.parameters import SparseRows
 from foldbatch.train import CSVLog, JSONLinesLog, ParameterStatistics, Progress, TensorBoardLog
 from foldbatch.train.batches import Batch
 from foldbatch.train.resuming import Position
-from tests.train.callbacks.tiny import EXAMPLES, Fake, run_in_two, through_json, trainer, without_seconds
+from tests.train.callbacks.tiny import EXAMPLES, Fake, through_json, trainer
 
 
 def fake_run(callback, *epochs):
@@ -69,23 +69,6 @@ def test_steps_have_lines_of_their_own_and_a_new_training_replaces_the_file(tmp_
     assert lines[1] == {"steps": 3, **made.history[0]}
     assert lines[0]["loss"] > 0
     assert lines[0]["lr"] == 0.5
-
-
-@pytest.mark.parametrize("cut", [1, 3])
-def test_a_resumed_training_cuts_off_what_came_after_its_checkpoint(tmp_path, cut):
-    paths = iter([tmp_path / "whole", tmp_path / "other", tmp_path / "other"])
-
-    def make():
-        path = next(paths)
-        return trainer(CSVLog(f"{path}.csv"), JSONLinesLog(f"{path}.jsonl", every=2))
-
-    run_in_two(make, cut=cut, epochs=4)
-    for ending in ("csv", "jsonl"):
-        whole, other = (
-            without_seconds((tmp_path / f"{name}.{ending}").read_text()) for name in ("whole", "other")
-        )
-        assert other == whole
-        assert len(whole) > 4
 
 
 def test_lines_after_a_checkpoint_go(tmp_path):

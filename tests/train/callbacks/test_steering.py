@@ -184,11 +184,6 @@ def test_only_the_moments_named_are_called():
     assert seen == [1, 2]
 
 
-def test_another_moment_is_refused():
-    with pytest.raises(UnknownNameError, match="did you mean 'on_epoch_end'"):
-        LambdaCallback(on_epoch_ends=print)
-
-
 def all_callbacks(folder, killed_at=None):
     def kill(trainer):
         if trainer.steps == killed_at:
