@@ -128,8 +128,8 @@ MUTANTS = (
     Mutant(
         "gradients of data stay in the order of ranks",
         "engines/runner.py",
-        "values[np.argsort(tables[k].order)]",
-        "values[tables[k].order]",
+        "values[np.argsort(orders[k])]",
+        "values[orders[k]]",
         tests=DERIVATIVES,
     ),
     Mutant(
@@ -228,6 +228,22 @@ MUTANTS = (
         "engines/llvm/integer_loops.py",
         "    for i in range(len(keys)):  # bounds are where",
         "    for i in range(len(keys) - 1, -1, -1):  # bounds are where",
+        tests=INTEGERS,
+        engine="llvm",
+    ),
+    Mutant(
+        "a compiled table lets two operands store cotangents of one row",
+        "engines/llvm/table_loops.py",
+        "alone = i8(alone != 0 and times[row] == 1)",
+        "alone = i8(alone != 0 and times[row] >= 1)",
+        tests=INTEGERS,
+        engine="llvm",
+    ),
+    Mutant(
+        "a compiled launch runs a stage backward that mirrors another one",
+        "engines/llvm/table_loops.py",
+        "own = stage if stage == WHOLE else 2 - stage",
+        "own = stage",
         tests=INTEGERS,
         engine="llvm",
     ),

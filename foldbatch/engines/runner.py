@@ -94,7 +94,8 @@ class Runner:
 
     def plan(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this runner."""
-        return tuple([replace(part, batch=self.scheduled(part.traces)) for part in self._cut(traces)])
+        parts = self._cut(traces)
+        return tuple([SubBatch(part.first, part.traces, self.scheduled(part.traces)) for part in parts])
 
     def scheduled(self, traces: Sequence[Trace], options: Options | None = None) -> ScheduledBatch:
         """Return a batch merged and scheduled, whole."""
@@ -392,9 +393,9 @@ class Runner:
         part, batch, run = begun.part, begun.batch, begun.run
         with Naming(self.model, batch, part.first):
             gradients = run.backward(cotangents)
-            merged, tables = batch.merged, batch.schedule.cells
+            merged, orders = batch.merged, batch.schedule.orders
             inputs = {
-                (k, i): values[np.argsort(tables[k].order)]  # from ranks back to the order of calls
+                (k, i): values[np.argsort(orders[k])]  # from ranks back to the order of calls
                 for (k, i), values in run.inputs.items()
             }
         calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls] if visited else []

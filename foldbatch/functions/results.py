@@ -13,6 +13,7 @@ from foldbatch.functions.values import Value
 from foldbatch.types import OBJECT, VOID, SequenceType, TupleType, Type, describe_value
 
 Index = NDArray[np.int64]
+ATOMS = {bool, float, int, str}  # of lists whose items are not looked at one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,9 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
             return VOID
         case tuple():
             return TupleType(tuple([_taken(item, start, held, seen, example) for item in x]))
+        case list() if {*map(type, x)} <= ATOMS:
+            held.append(_Several(x))
+            return SequenceType(OBJECT if x else VOID)
         case list():
             kinds = {item.__class__ for item in x}
             if len(kinds) == 1 and issubclass(kind := kinds.pop(), Value):

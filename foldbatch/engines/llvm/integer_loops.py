@@ -77,10 +77,26 @@ def sort(keys: Ints, order: Index, bounds: Index) -> None:
 
 
 def group(keys: Ints, counts: Ints, order: Index, bounds: Index) -> int:
-    """Write `order` and `bounds`; return how many numbers occur. `counts` are zeros, one for each number."""
+    """Write `order` and `bounds`; return how many numbers occur.
+
+    `counts` are zeros, one for each number; or none, where keys are few: then each is put in its place.
+    """
+    groups, start = 0, i4(0)
+    if len(counts) == 0:
+        for i in range(len(keys)):
+            place = i
+            while place > 0 and keys[order[place - 1]] > keys[i]:
+                order[place] = order[place - 1]
+                place -= 1
+            order[place] = i
+        for i in range(len(keys)):
+            if i == 0 or keys[order[i]] != keys[order[i - 1]]:
+                bounds[groups] = i
+                groups += 1
+        bounds[groups] = i8(len(keys))
+        return groups
     for i in range(len(keys)):
         counts[keys[i]] += 1
-    groups, start = 0, i4(0)
     for number in range(len(counts)):
         count = counts[number]
         if count:
@@ -96,97 +112,21 @@ def group(keys: Ints, counts: Ints, order: Index, bounds: Index) -> int:
     return groups
 
 
-def read(calls: Ints, columns: Index, order: Index, values: Index) -> None:
-    """Write `values`."""
-    to = 0
-    for i in range(len(order)):
-        call = order[i]
-        for j in range(len(columns)):
-            values[to] = i8(calls[call, columns[j]])
-            to += 1
-
-
-def number(rows: Index, values: Index, used: int) -> int:
-    """Return how many rows are taken now."""
-    for i in range(len(values)):
-        value = values[i]
-        if rows[value] < 0:
-            rows[value] = used
-            used += 1
-    return used
-
-
-def number_arguments(rows: Index, calls: Ints, columns: Index, order: Index, used: int) -> int:
-    """Return how many rows are taken now."""
-    if len(columns) == 1:  # takes half the time when the loop below is not there
-        column = columns[0]
-        for i in range(len(order)):
-            value = calls[order[i], column]
-            if rows[value] < 0:
-                rows[value] = used
-                used += 1
-        return used
-    for i in range(len(order)):
-        call = order[i]
-        for j in range(len(columns)):
-            value = calls[call, columns[j]]
-            if rows[value] < 0:
-                rows[value] = used
-                used += 1
-    return used
-
-
-def number_results(rows: Index, calls: Ints, order: Index, output: int, used: int, found: Index) -> int:
-    """Write the rows `found`; return how many rows are taken now."""
-    for i in range(len(order)):
-        value = i8(calls[order[i], 0]) + output
-        if rows[value] < 0:
-            rows[value] = used
-            used += 1
-        found[i] = rows[value]
-    return used
-
-
-def ranks(rows: Index, calls: Ints, column: int, place: Index, order: Index) -> int:
-    """Write `order` if rows are distinct; return the first if they follow each other, -1 if they do not.
-
-    Return -2 if they are not distinct. `place` has an entry for each row.
-    """
-    for row in range(len(place)):
-        place[row] = -1
-    for call in range(len(calls)):
-        place[rows[calls[call, column]]] = call
-    rank, first, last = 0, -1, -1
-    for row in range(len(place)):
-        if place[row] >= 0:
-            first = first if rank else row
-            last = row
-            order[rank] = place[row]
-            rank += 1
-    if rank < len(calls):
-        return -2
-    return first if last - first == rank - 1 else -1
-
-
-def consecutive(rows: Index) -> bool:
-    """Return whether rows follow each other."""
-    jumps = 0  # counting them all is faster than looking at each whether it is one
-    for i in range(1, len(rows)):
-        jumps += i8(rows[i] != rows[i - 1] + 1)
-    return jumps == 0
-
-
 def levels(
     rows: Ints, shapes: Index, elements: Ints, widths: Index, cursors: Index, of_value: Ints, found: Ints
 ) -> bool:
     """Write the levels `found`; return whether the calls of each cell are in the order of their values.
 
     `shapes`, ``[cells, 5]``, hold the calls of each cell, its single arguments, outputs, first sequence and
-    number of sequences; `widths` are those of the sequences. `cursors` are zeros, two a cell and one a
-    sequence; `of_value` holds -1 for each value.
+    number of sequences; `widths` are those of the sequences. `cursors` are two a cell and one a
+    sequence; `of_value` has one number a value.
     """
     cells = len(shapes)
     start, at, place = 0, 0, 0
+    for value in range(len(of_value)):
+        of_value[value] = -1
+    for i in range(len(cursors)):
+        cursors[i] = 0
     for k in range(cells):
         count, width = shapes[k, 0], 1 + shapes[k, 1] + shapes[k, 4]
         cursors[k], cursors[cells + k] = at, place

@@ -7,13 +7,14 @@ that traces are packed in, NumPy sorts here too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.llvm import integer_loops
+from foldbatch.engines.llvm import integer_loops, tables
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.scheduler import arithmetic, heights, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
@@ -23,17 +24,12 @@ SIGNATURES = {
     "join": "i4[] i8[] i8[] i8[] i8[] i4[] i4[,]",
     "sort": "i4[] i8[] i8[]",
     "group": "i4[] i4[] i8[] i8[]",
-    "read": "i4[,] i8[] i8[] i8[]",
-    "number": "i8[] i8[] i8",
-    "number_arguments": "i8[] i4[,] i8[] i8[] i8",
-    "number_results": "i8[] i4[,] i8[] i8 i8 i8[]",
-    "ranks": "i8[] i4[,] i8 i8[] i8[]",
-    "consecutive": "i8[]",
     "weigh": "i8[] i8[] i8[] f8[]",
     "drain": "i8[] i8[] i8[] f8[] f8[] i8[] f8[] f8[] f8[] i8[] i8[] i4[] i4[] i8[]",
     "levels": "i4[] i8[,] i4[] i8[] i8[] i4[] i4[]",
 }
 COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
+FEW = 64  # keys, up to which each is compared with others
 SPARSE = 16  # counting 16 times more numbers than there are keys takes longer than sorting by digits
 
 
@@ -45,12 +41,11 @@ def compiled() -> Arithmetic:
         BackendError: when llvmlite is not installed.
     """
     functions = {**vars(turns), **vars(integer_loops)}
-    return arithmetic_of(
-        {
-            name: compiled_function(functions[name], signature, turns, integer_loops)
-            for name, signature in SIGNATURES.items()
-        }
-    )
+    own = {
+        name: compiled_function(functions[name], signature, turns, integer_loops)
+        for name, signature in SIGNATURES.items()
+    }
+    return arithmetic_of({**own, **tables.compiled()})
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
@@ -72,38 +67,15 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         functions["sort"](keys, order, bounds)
         return order, bounds
 
-    def group(keys: NDArray[np.generic], size: int) -> tuple[Index, Index]:
-        if keys.dtype != np.int32 or size > SPARSE * len(keys):
-            return arithmetic.group(keys, size)
-        order, bounds = np.empty(len(keys), np.int64), np.empty(min(len(keys), size) + 1, np.int64)
+    def group(keys: NDArray[Any]) -> tuple[Index, Index]:
+        count, size = len(keys), 0
+        if keys.dtype != np.int32:
+            return arithmetic.group(keys)
+        if count > FEW and (size := arithmetic.above(keys)) > SPARSE * count:
+            return arithmetic.group(keys)
+        order, bounds = np.empty(count, np.int64), np.empty(count + 1, np.int64)
         groups = functions["group"](keys, np.zeros(size, np.int32), order, bounds)
         return order, bounds[: groups + 1]
-
-    def read(calls: Ints, columns: Index, order: Index) -> Index:
-        values = np.empty(len(order) * len(columns), np.int64)
-        functions["read"](calls, columns, order, values)
-        return values
-
-    def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
-        taken = functions["number"](rows, values, used)
-        return taken, taken - used == len(values)
-
-    def number_arguments(
-        rows: Index, calls: Ints, columns: Index, order: Index, used: int
-    ) -> tuple[int, bool]:
-        taken = functions["number_arguments"](rows, calls, columns, order, used)
-        return taken, taken - used == len(order) * len(columns)
-
-    def number_results(rows: Index, calls: Ints, order: Index, output: int, used: int) -> tuple[Index, int]:
-        found = np.empty(len(order), np.int64)
-        return found, functions["number_results"](rows, calls, order, output, used, found)
-
-    def ranks(rows: Index, calls: Ints, column: int, size: int) -> tuple[Index, int | None]:
-        order = np.empty(len(calls), np.int64)
-        first = functions["ranks"](rows, calls, column, np.empty(size, np.int64), order)
-        if first < -1:
-            return arithmetic.ranks(rows, calls, column, size)
-        return order, first if first >= 0 else None
 
     def drain(
         places: Index,
@@ -144,27 +116,21 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         shapes, widths = _shapes(tuple(cells))
         shapes = shapes.copy()
         shapes[:, 0] = counts
-        found = np.empty(sum(counts), np.int32)
-        cursors = np.zeros(2 * len(counts) + len(widths), np.int64)
+        found, of_value = np.empty(sum(counts), np.int32), np.empty(values, np.int32)
+        cursors = np.empty(2 * len(counts) + len(widths), np.int64)
         read = [part for parts in elements for part in parts]
-        of_value = np.full(values, -1, np.int32)
-        if functions["levels"](_flat(calls), shapes, _flat(read), widths, cursors, of_value, found):
-            return np.split(found, np.cumsum(counts[:-1])) if len(counts) > 1 else [found]
-        return heights.levels(cells, calls, elements, values)
+        if not functions["levels"](_flat(calls), shapes, _flat(read), widths, cursors, of_value, found):
+            return heights.levels(cells, calls, elements, values)
+        return [found[stop - count : stop] for count, stop in zip(counts, accumulate(counts), strict=True)]
 
     return Arithmetic(
         join,
         sort,
         group,
-        read,
-        number,
-        number_arguments,
-        number_results,
-        ranks,
-        lambda rows: bool(functions["consecutive"](rows)),
         drain,
         levels,
         COSTS,
+        partial(tables.placed, functions),
     )
 
 
