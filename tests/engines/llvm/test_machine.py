@@ -16,13 +16,14 @@ pytestmark = [
 
 PROGRAM = """
 import numpy as np
-from foldbatch.engines.llvm import machine
-from tests.engines.llvm.walking import instructions_of, run_native
+from foldbatch.engines.llvm import machine, translation, vector_functions
+from tests.engines.llvm.walking import run_native
 text = "# f4 f4\\ndef loop(n, x, y, s):\\n    for i in range(n):\\n        y[i] = tanh(x[i])\\n"
 x, y = np.linspace(-2, 2, 100, dtype="float32"), np.zeros(100, "float32")
 run_native(text, 100, [x, y], [])
 np.testing.assert_allclose(y, np.tanh(x), rtol=1e-6)
-print(machine.processor()[0], "<16 x float>" in instructions_of(text), "<4 x float>" in instructions_of(text))
+made = str(machine.optimized(translation.translate("f", text, vector_functions.SCOPE)))
+print(machine.processor()[0], "<16 x float>" in made, "<4 x float>" in made)
 """
 
 
