@@ -26,7 +26,7 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
             then no block may read anything: so blocks in a tuple make a first state of `RNN`.
         rest: what becomes of items that blocks without keys do not read: "error" refuses them where the
             input is a tuple, or an object that is a tree, list, tuple, array or other sequence; "ignore"
-            drops them. `Record(())` reads nothing of an object, whatever the object holds.
+            drops them. `Record(())` reads nothing, of an object or a tensor.
 
     Raises:
         BlockTypeError: when the blocks are none of these, or the input has no items, or is a tuple
@@ -73,6 +73,8 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
             case Object() if count and refuses and not self.named:
                 refuse_rest(builder, value, count, where)
             case Object() | tuple() | None:
+                pass
+            case _ if not count:  # nothing is read of it
                 pass
             case _:
                 fix = "give the whole of it to several blocks with AllOf"

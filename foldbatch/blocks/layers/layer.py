@@ -12,7 +12,7 @@ from foldbatch.blocks.block import In_contra, Out_co, function_name, named
 from foldbatch.blocks.function import TensorBlock
 from foldbatch.blocks.settings import settings_of, signature_of
 from foldbatch.blocks.values import is_int
-from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError
+from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError, with_nearest
 from foldbatch.params.parameters import INITIALIZERS, Initializer, Owner, Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, parameter_node
@@ -133,7 +133,8 @@ def find_activation(spec: Any, where: str) -> Any:
     if isinstance(spec, str) and spec in ACTIVATIONS:
         return ACTIVATIONS[spec]
     expected = f"an activation of {', '.join(ACTIVATIONS)}, a function or None"
-    raise BlockTypeError(where, expected, describe_value(spec), "give a function of tensors for any other")
+    found = with_nearest(spec, ACTIVATIONS) if isinstance(spec, str) else describe_value(spec)
+    raise BlockTypeError(where, expected, found, "give a function of tensors for any other")
 
 
 def find_initializer(init: Initializer, where: str) -> Initializer:
