@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch, arenas_of
-from foldbatch.engines.bindings import Bound, Directions, KernelKey, bind, launch_tables
+from foldbatch.engines.bindings import Bound, Directions, KernelKey, bind
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.facts import Fact
 from foldbatch.engines.launch import HEAD, LaunchTable
@@ -34,15 +34,6 @@ from foldbatch.timelines.timeline import Span
 Walk = Callable[[LaunchTable, BatchMemory], None]
 
 
-# Changes what a batch runs to what yields the same faster.
-Adapt = Callable[[Schedule, Directions], Directions]
-
-
-def unchanged(schedule: Schedule, tables: Directions) -> Directions:
-    """Return the launch tables as they are."""
-    return tables
-
-
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """The kernels of one phase of a model."""
@@ -50,7 +41,7 @@ class Kernels:
     bound: Bound  # their routines
     walk: Walk  # runs a launch table
     sources: Callable[[], list[str]]  # returns the text of each, in the order of `bound`
-    adapt: Adapt = unchanged  # changes a batch's launch tables before they run
+    tables: Callable[[Schedule], Directions]  # returns the launch tables of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +128,7 @@ class ArrayEngine:
     def ready(self, batch: ScheduledBatch, *, training: bool) -> ReadyBatch:
         """Return a batch's launch tables, with the kernels that they launch."""
         kernels = self.training if training else self.inference
-        tables = launch_tables(kernels.bound, batch.schedule)
-        return ReadyBatch(kernels, batch, kernels.adapt(batch.schedule, tables))
+        return ReadyBatch(kernels, batch, kernels.tables(batch.schedule))
 
     def launched(self, ready: ReadyBatch) -> list[Launched]:
         """Return the launch table of a batch for a report, without what an engine does between kernels."""
@@ -213,18 +203,18 @@ class ArrayRun:
             return
         memory, brought = self.memory, self.bound.brought
         memory.fit(table.heights)
-        model, tables = self.engine.model, self.ready.batch.schedule.cells
+        model, orders = self.engine.model, self.ready.batch.schedule.orders
         for (k, i), number in brought["feed"]:
             memory.bring(number, np.ascontiguousarray(feeds[k][i]))
         for parameter, number in brought["parameter"]:
             self._bring_value(number, parameter)
         for (k, i), number in brought["metric"]:
             type_ = model.cells[k].graph.metrics[i].type
-            self.metrics[k, i] = np.empty((len(tables[k].order), *type_.shape), type_.dtype)
+            self.metrics[k, i] = np.empty((len(orders[k]), *type_.shape), type_.dtype)
             memory.bring(number, self.metrics[k, i])
         self._launch(table)
         for (k, i), number in brought["loss"]:
-            self.losses[k, i] = memory.arrays[number][: len(tables[k].order)]
+            self.losses[k, i] = memory.arrays[number][: len(orders[k])]
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters that the batch reaches; see `Run.backward`."""

@@ -81,8 +81,8 @@ def schedule_batch(
     schedule = build(merged, cells, policy, layout, arenas, share, arithmetic)
     feeds = tuple(
         [
-            tuple([data.take(table.order, axis=0) for data in columns])
-            for columns, table in zip(merged.trace.feeds, schedule.cells, strict=True)
+            tuple([data.take(order, axis=0) for data in columns])
+            for columns, order in zip(merged.trace.feeds, schedule.orders, strict=True)
         ]
     )
     seconds = {"merge": middle - start, "tables": time.perf_counter() - middle}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -275,32 +276,23 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """The functions of this module by name, or others that do the same; and what they cost."""
+    """Some functions of this module by name, or others that do the same; and what they cost."""
 
     join: Callable[[Sequence[Ints], Form], tuple[Ints, Ints]]
     sort: Callable[[NDArray[np.integer], int], tuple[Index, Index]]
     group: Callable[[NDArray[np.generic], int], tuple[Index, Index]]
-    read: Callable[[Ints, Index, Index], Index]
-    number: Callable[[Index, Index, int], tuple[int, bool]]
-    number_arguments: Callable[[Index, Ints, Index, Index, int], tuple[int, bool]]
-    number_results: Callable[[Index, Ints, Index, int, int], tuple[Index, int]]
-    ranks: Callable[[Index, Ints, int, int], tuple[Index, int | None]]
-    consecutive: Callable[[Index], bool]
     drain: Callable[[Index, Index, Index, Index, Index, int, NDArray[np.float64]], tuple[Ints, Index]]
     levels: Callable[[Sequence[CellSignature], Sequence[Ints], Sequence[Sequence[Ints]], int], list[Ints]]
     costs: Costs
+    placed: Callable[..., Any] | None = (
+        None  # does what `tables.placed` does, where that is not done in NumPy
+    )
 
 
 NUMPY = Arithmetic(
     join,
     sort,
     group,
-    read,
-    number,
-    number_arguments,
-    number_results,
-    ranks,
-    consecutive,
     drain,
     levels,
     Costs(step=30.0, weight=0.001, plan=100.0, number=0.6),

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from foldbatch.errors import UnknownNameError
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.scheduler import arithmetic
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, Ints, Operand, Trace, lengths_of
 
@@ -30,14 +30,13 @@ class RowNumbering:
     # by cell and operand, the first row and the number of rows that the operand reads; only for operands
     # whose rows are known to be consecutive
     runs: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    arithmetic: Arithmetic = NUMPY  # the functions that number rows
 
     def append(self, arena: int, values: Index) -> bool:
         """Give values that have no row yet the next rows of an arena, in order of first appearance.
 
         Returns whether all of them got new rows, which then are consecutive. Shapes: ``values: [n]``.
         """
-        self.used[arena], alone = self.arithmetic.number(self.of_value, values, self.used[arena])
+        self.used[arena], alone = arithmetic.number(self.of_value, values, self.used[arena])
         return alone
 
     def append_arguments(self, operand: Operand, calls: Ints, order: Index | None) -> bool:
@@ -46,14 +45,14 @@ class RowNumbering:
         Shapes: ``calls: [n, 1 + arguments + sequences]``; ``order: [m]``, some of the calls, None for all.
         """
         order = np.arange(len(calls)) if order is None else order
-        self.used[operand.arena], alone = self.arithmetic.number_arguments(
+        self.used[operand.arena], alone = arithmetic.number_arguments(
             self.of_value, calls, operand.places, order, self.used[operand.arena]
         )
         return alone
 
     def append_results(self, arena: int, calls: Ints, order: Index, output: int) -> Index:
         """Give rows to the values of an output that have none yet, and return the rows of all: ``[n]``."""
-        rows, self.used[arena] = self.arithmetic.number_results(
+        rows, self.used[arena] = arithmetic.number_results(
             self.of_value, calls, order, output, self.used[arena]
         )
         return rows
@@ -65,7 +64,6 @@ def values_read(
     cell: int,
     operand: Operand,
     order: Index | None,
-    arithmetic: Arithmetic = NUMPY,
 ) -> Index:
     """Return the values an operand reads, in rank order.
 
@@ -97,7 +95,6 @@ def by_consumer(
     cells: Sequence[CellSignature],
     orders: list[Index | None],
     arenas: int,
-    arithmetic: Arithmetic = NUMPY,
 ) -> RowNumbering:
     """Number rows by first consumer; recursive cells choose first.
 
@@ -108,9 +105,8 @@ def by_consumer(
             and may run in any order: where possible, its entry is replaced by an order that makes the rows
             of its first operand consecutive.
         arenas: the number of arenas.
-        arithmetic: the functions that number rows.
     """
-    rows = RowNumbering(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
+    rows = RowNumbering(np.full(trace.values, -1, np.int64), [0] * arenas)
     for k in priority(tuple(cells)):
         for number, operand in enumerate(cells[k].operands):
             calls, order, start = trace.calls[k], orders[k], rows.used[operand.arena]
@@ -118,7 +114,7 @@ def by_consumer(
                 size = len(calls if order is None else order) * len(operand.columns)
                 alone = rows.append_arguments(operand, calls, order)
             else:
-                values = values_read(trace, cells, k, operand, order, arithmetic)
+                values = values_read(trace, cells, k, operand, order)
                 size = len(values)
                 alone = rows.append(operand.arena, values)
             if not size:
@@ -144,13 +140,12 @@ def by_producer(
     cells: Sequence[CellSignature],
     orders: list[Index | None],
     arenas: int,
-    arithmetic: Arithmetic = NUMPY,
 ) -> RowNumbering:
     """Number rows as values are made; no order is changed. Arguments are those of `by_consumer`."""
-    return RowNumbering(np.full(trace.values, -1, np.int64), [0] * arenas, arithmetic=arithmetic)
+    return RowNumbering(np.full(trace.values, -1, np.int64), [0] * arenas)
 
 
-Layout = Callable[[Trace, Sequence[CellSignature], "list[Index | None]", int, Arithmetic], RowNumbering]
+Layout = Callable[[Trace, Sequence[CellSignature], "list[Index | None]", int], RowNumbering]
 LAYOUTS: dict[str, Layout] = {"consumer": by_consumer, "producer": by_producer}
 
 

@@ -34,7 +34,7 @@ drain components by other means.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise, repeat
 from typing import NamedTuple, TypeAlias
@@ -63,6 +63,7 @@ class RunOrder:
     """When each call runs."""
 
     groups: tuple[Ints, ...]  # per cell ``[n] int32``: the group of each call
+    sizes: tuple[int, ...]  # per cell, how many groups it has
     phases: tuple[Episode, ...]  # in the order in which they run; every cell is in one of them
     # what a policy that chooses has chosen and why, for people; empty of one that does not choose
     reason: str = ""
@@ -91,7 +92,15 @@ def by_depth(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmeti
     """Plan level by level, whatever the cells are."""
     members = tuple(range(len(cells)))
     groups, turns = level_by_level(strata_of(trace, members, arithmetic), members, arithmetic)
-    return RunOrder(tuple(groups), (Episode(members, turns),))
+    return RunOrder(tuple(groups), _sizes(members, turns), (Episode(members, turns),))
+
+
+def _sizes(members: Sequence[int], turns: Turns) -> tuple[int, ...]:
+    """Return how many turns each of some cells takes."""
+    taken = dict.fromkeys(members, 0)
+    for k, _ in turns:
+        taken[k] += 1
+    return tuple(taken.values())
 
 
 def by_agenda(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> RunOrder:
@@ -103,7 +112,7 @@ def by_agenda(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmet
     graph = call_graph(trace, cells, members, arithmetic)
     order = strata_of(trace, members, arithmetic).order
     groups, turns = drain(graph, order, [1 / (1 + mean) for mean in means], arithmetic)
-    return RunOrder(tuple(groups), (Episode(members, turns),))
+    return RunOrder(tuple(groups), _sizes(members, turns), (Episode(members, turns),))
 
 
 def by_component(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> RunOrder:
@@ -124,7 +133,7 @@ def by_component(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arith
         order = strata_of(trace, members, arithmetic).order
         return *drain(call_graph(trace, cells, members, arithmetic), order, (), arithmetic), ""
 
-    return _by_component(trace, cells, as_ready)
+    return _by_component(trace, cells, as_ready, "")
 
 
 def auto(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> RunOrder:
@@ -132,8 +141,7 @@ def auto(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = 
 
     What it costs is told by `Costs`, so the same batch is always planned alike.
     """
-    plan = _by_component(trace, cells, partial(_cheaper, trace, cells, arithmetic))
-    return plan if plan.reason else replace(plan, reason=ALONE)
+    return _by_component(trace, cells, partial(_cheaper, trace, cells, arithmetic), ALONE)
 
 
 def _cheaper(
@@ -167,27 +175,28 @@ def _by_component(
     trace: Trace,
     cells: Sequence[CellSignature],
     several: Callable[[tuple[int, ...]], tuple[list[Ints], Turns, str]],
+    alone: str,
 ) -> RunOrder:
     """Plan one component after the other, that of one cell by its levels.
 
     `several` plans one of several cells: it returns the group of each call per cell, the turns, and what
-    was chosen and why, if anything was.
+    was chosen and why, if anything was; `alone` is said where nothing was.
     """
-    groups = list(trace.levels)
+    groups, sizes = list(trace.levels), [0] * len(cells)
     phases, reasons = [], []
     for members in components(tuple(cells)):
         if len(members) == 1:
             (k,) = members
             # without recursion they need nothing of their scope, and all have level 0
-            height = _height(trace.levels[k]) if cells[k].recursive else min(1, len(trace.levels[k]))
-            turns = list(zip(repeat(k), range(height), strict=False))
+            sizes[k] = _height(trace.levels[k]) if cells[k].recursive else min(1, len(trace.levels[k]))
+            turns = list(zip(repeat(k), range(sizes[k]), strict=False))
         else:
             groups_of_members, turns, reason = several(members)
-            for k, group in zip(members, groups_of_members, strict=True):
-                groups[k] = group
+            for k, group, size in zip(members, groups_of_members, _sizes(members, turns), strict=True):
+                groups[k], sizes[k] = group, size
             reasons += [reason] * bool(reason)
         phases.append(Episode(members, turns))
-    return RunOrder(tuple(groups), tuple(phases), "; ".join(reasons))
+    return RunOrder(tuple(groups), tuple(sizes), tuple(phases), "; ".join(reasons) or alone)
 
 
 @lru_cache(256)
@@ -202,6 +211,12 @@ def components(cells: tuple[CellSignature, ...]) -> tuple[tuple[int, ...], ...]:
     for k, cell in enumerate(cells):
         members.setdefault(cell.component, []).append(k)
     return tuple([tuple(members[component]) for component in sorted(members)])
+
+
+@lru_cache(256)
+def is_recursion(cells: tuple[CellSignature, ...], members: tuple[int, ...]) -> bool:
+    """Return whether some cells are one component, and call themselves."""
+    return len({cells[k].component for k in members}) == 1 and any(cells[k].recursive for k in members)
 
 
 def _height(levels: Ints) -> int:

@@ -8,9 +8,9 @@ can reach the same operands; a `RowSpan` says where.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,8 +92,28 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Flat:
+    """A schedule in few arrays, as launches are made of it.
+
+    Attributes:
+        facts: ``[facts] int64``, see `foldbatch.engines.facts`, but for those of parameters.
+        index: ``[*] int64``: the index arrays of all cells, one after the other.
+        steps: ``[steps, 4] int64``: the cell of each step, its stage (3 for all), and its ranks.
+        orders: per cell, `CellTable.order`.
+    """
+
+    facts: Index
+    index: Index
+    steps: Index
+    orders: tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
-    """All that a batch needs besides weights and data."""
+    """All that a batch needs besides weights and data.
+
+    Of one that is flat, tables of cells, steps and rows that start at zero are made when they are asked for.
+    """
 
     cells: tuple[CellTable, ...]  # a table per cell
     steps: tuple[Step, ...]  # in forward order; backward runs them reversed
@@ -102,6 +122,27 @@ class Schedule:
     zero_rows: tuple[Index, ...]
     row_of: Index  # ``[values] int64``: the arena row of each value
     reason: str = ""  # what the policy has chosen and why, see `policies.Plan`
+    flat: Flat | None = field(
+        default=None, init=False, repr=False, compare=False
+    )  # the same, where it is at hand
+    # makes `cells`, `steps` and `zero_rows`, where these are made when they are asked for
+    unpack: Callable[[], tuple[Any, ...]] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in LATE:
+            raise AttributeError(f"Schedule has no attribute {name}")
+        assert self.unpack is not None, "a schedule has its tables or is flat"
+        for late, made in zip(LATE, self.unpack(), strict=True):
+            _set(self, late, made)
+        return getattr(self, name)
+
+    def __reduce__(self) -> tuple[Callable[..., Schedule], tuple[object, ...]]:
+        return Schedule, (self.cells, self.steps, self.arena_rows, self.zero_rows, self.row_of, self.reason)
+
+    @property
+    def orders(self) -> tuple[Index, ...]:
+        """Per cell, `CellTable.order`."""
+        return tuple([table.order for table in self.cells]) if self.flat is None else self.flat.orders
 
     @property
     def groups(self) -> int:
@@ -116,6 +157,23 @@ class Schedule:
     def gathered_rows(self) -> int:
         """Rows that operands gather by index instead of reading a slice."""
         return sum(span.gathered for table in self.cells for span in table.operands)
+
+
+_set = object.__setattr__  # how this module writes to a schedule
+LATE = "cells", "steps", "zero_rows"
+
+
+def late_schedule(
+    flat: Flat, unpack: Callable[[], tuple[Any, ...]], arena_rows: tuple[int, ...], row_of: Index, reason: str
+) -> Schedule:
+    """Return a schedule that is flat; arguments are attributes of `Schedule`."""
+    schedule = Schedule.__new__(Schedule)
+    _set(schedule, "flat", flat)
+    _set(schedule, "unpack", unpack)
+    _set(schedule, "arena_rows", arena_rows)
+    _set(schedule, "row_of", row_of)
+    _set(schedule, "reason", reason)
+    return schedule
 
 
 def seeded(schedule: Schedule, arenas: Collection[int]) -> Schedule:

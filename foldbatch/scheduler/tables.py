@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, consecutive, sort
 from foldbatch.scheduler.layout import Layout, RowNumbering, values_read
 from foldbatch.scheduler.merge import Merged
-from foldbatch.scheduler.policies import Policy, RunOrder
+from foldbatch.scheduler.policies import Policy, RunOrder, is_recursion
 from foldbatch.scheduler.schedule import ALL, CellTable, Index, RowSpan, Schedule, Step
 from foldbatch.scheduler.sharing import Share, Sharing, leaves
 from foldbatch.scheduler.trace import CellSignature, Trace, lengths_of
@@ -36,9 +36,22 @@ def build(
     with no_garbage():  # the turns and the steps of a long chain are very many
         plan = policy.plan(trace, cells, arithmetic)
         shared = share(trace, cells, plan.groups, arithmetic)
-        orders, bounds = _ranks(plan, shared, arithmetic)
-        steps = _steps(cells, bounds, plan)
-    rows = layout(trace, cells, orders, arenas, arithmetic)
+        return (arithmetic.placed or placed)(merged, cells, plan, shared, layout, arenas)
+
+
+def placed(
+    merged: Merged,
+    cells: tuple[CellSignature, ...],
+    plan: RunOrder,
+    shared: Sequence[Sharing | None],
+    layout: Layout,
+    arenas: int,
+) -> Schedule:
+    """Return the schedule of a merged trace, given when calls run, and which are shared."""
+    trace = merged.trace
+    orders, bounds = _ranks(plan, shared)
+    steps = _steps(cells, bounds, plan)
+    rows = layout(trace, cells, orders, arenas)
     runs = [np.arange(len(trace.calls[k])) if run is None else run for k, run in enumerate(orders)]
     outputs: list[tuple[Index, ...]] = [(_NONE,) * len(cell.outputs) for cell in cells]
     for k in dict.fromkeys(map(itemgetter(0), steps)):  # in the order of execution
@@ -62,9 +75,7 @@ def build(
     return Schedule(tuple(tables), tuple(steps), tuple(rows.used), zero_rows, rows.of_value, plan.reason)
 
 
-def _ranks(
-    plan: RunOrder, shared: Sequence[Sharing | None], arithmetic: Arithmetic
-) -> tuple[list[Index | None], list[list[int]]]:
+def _ranks(plan: RunOrder, shared: Sequence[Sharing | None]) -> tuple[list[Index | None], list[list[int]]]:
     """Return, per cell, its calls in the order of their groups, and where the groups begin and end.
 
     Of shared calls only the first is listed. A cell whose calls are all one group may run them in any
@@ -72,21 +83,14 @@ def _ranks(
     """
     orders: list[Index | None] = []
     bounds: list[list[int]] = []
-    groups = [0] * len(shared)
-    for phase in plan.phases:
-        if len(phase.cells) == 1:
-            groups[phase.cells[0]] = len(phase.turns)
-            continue
-        for k, _ in phase.turns:
-            groups[k] += 1
-    for group, sharing, size in zip(plan.groups, shared, groups, strict=True):
+    for group, sharing, size in zip(plan.groups, shared, plan.sizes, strict=True):
         if sharing is not None:
             order = sharing.representatives
             ends = np.cumsum(np.bincount(group[order])).tolist() if size > 1 else [len(order)]
             orders.append(order)
             bounds.append([0, *ends])
         elif size > 1:
-            order, starts = arithmetic.sort(group, size)
+            order, starts = sort(group, size)
             orders.append(order)
             bounds.append(starts.tolist())
         else:
@@ -111,7 +115,7 @@ def _steps(cells: tuple[CellSignature, ...], bounds: Sequence[list[int]], plan: 
     steps: list[Step] = []
     for phase in plan.phases:
         members = phase.cells
-        alone = _is_recursion(cells, members)
+        alone = is_recursion(cells, members)
         stages = ("step",) if alone else ALL
         sizes = [(k, bounds[k][-1]) for k in members if bounds[k][-1]] if alone else []
         steps += [Step(k, ("before",), 0, stop) for k, stop in sizes]
@@ -123,12 +127,6 @@ def _steps(cells: tuple[CellSignature, ...], bounds: Sequence[list[int]], plan: 
             steps += [Step(k, stages, start, stop) for k, start, stop in turns if stop > start]
         steps += [Step(k, ("after",), 0, stop) for k, stop in sizes]
     return steps
-
-
-@lru_cache(256)
-def _is_recursion(cells: tuple[CellSignature, ...], members: tuple[int, ...]) -> bool:
-    """Return whether some cells are one component, and call themselves."""
-    return len({cells[k].component for k in members}) == 1 and any(cells[k].recursive for k in members)
 
 
 class _ReadRows(NamedTuple):
@@ -182,10 +180,10 @@ def _place(
     if (cell, number) in rows.runs:
         return _ReadRows(*rows.runs[cell, number])
     operand = cells[cell].operands[number]
-    rows_read = rows.of_value.take(values_read(trace, cells, cell, operand, order, rows.arithmetic))
+    rows_read = rows.of_value.take(values_read(trace, cells, cell, operand, order))
     if not len(rows_read):
         return _ReadRows(0, 0)
-    if rows.arithmetic.consecutive(rows_read):
+    if consecutive(rows_read):
         return _ReadRows(int(rows_read[0]), len(rows_read))
     return _ReadRows(None, len(rows_read), rows_read, np.bincount(rows_read))
 

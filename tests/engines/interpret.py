@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from foldbatch.engines.arrays import ArrayEngine, Kernels
-from foldbatch.engines.bindings import Bound
+from foldbatch.engines.bindings import Bound, launch_tables
 from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, SPARE, STORES, WIDTH, Ints, LaunchTable
 from foldbatch.engines.launch import binding as fields_of
 from foldbatch.engines.memory import BatchMemory
@@ -46,7 +47,7 @@ def _make(bound: Bound) -> Kernels:
     def walk(table: LaunchTable, memory: BatchMemory) -> None:
         run(table, functions, memory.arrays)
 
-    return Kernels(bound, walk, ())
+    return Kernels(bound, walk, list, partial(launch_tables, bound))
 
 
 def interpreted(routine: Routine) -> Function:

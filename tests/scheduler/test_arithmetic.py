@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.engines.llvm.integers import compiled
-from foldbatch.scheduler.arithmetic import NUMPY, SHORT, Arithmetic
+from foldbatch.scheduler.arithmetic import (
+    NUMPY,
+    SHORT,
+    Arithmetic,
+    consecutive,
+    number,
+    number_results,
+    ranks,
+    read,
+)
 from foldbatch.scheduler.trace import form, pack
 from tests.engines.llvm.test_integer_loops import PLAIN
 from tests.scheduler.random_traces import Setting, settings_of
@@ -64,21 +73,17 @@ def test_few_large_numbers_are_sorted_without_a_table_of_all(arithmetic: Arithme
 
 
 @given(st.lists(st.permutations(range(4)), max_size=6), st.lists(st.integers(0, 3), min_size=1, max_size=4))
-def test_columns_are_read_side_by_side(
-    arithmetic: Arithmetic, rows: list[list[int]], columns: list[int]
-) -> None:
+def test_columns_are_read_side_by_side(rows: list[list[int]], columns: list[int]) -> None:
     """Row by row, in any order of these."""
     calls = np.array(rows, np.int32).reshape(-1, 4)
     order = index(range(len(rows))[::-1])
-    found = arithmetic.read(calls, index(columns), order)
+    found = read(calls, index(columns), order)
     assert is_index(found)
     assert found.tolist() == [row[column] for row in rows[::-1] for column in columns]
 
 
 @given(small_ints, st.lists(st.booleans(), min_size=10, max_size=10))
-def test_values_get_rows_in_order_of_first_appearance(
-    arithmetic: Arithmetic, values: list[int], known: list[bool]
-) -> None:
+def test_values_get_rows_in_order_of_first_appearance(values: list[int], known: list[bool]) -> None:
     """Those that have none yet."""
     rows = index([100 + i if old else -1 for i, old in enumerate(known)])
     expected = rows.tolist()
@@ -86,40 +91,21 @@ def test_values_get_rows_in_order_of_first_appearance(
     for value in values:
         if expected[value] < 0:
             expected[value], used = used, used + 1
-    taken, alone = arithmetic.number(rows, index(values), 7)
+    taken, alone = number(rows, index(values), 7)
     assert rows.tolist() == expected
     assert taken == used
     assert alone is (used - 7 == len(values))
 
 
 @given(
-    st.lists(st.tuples(*[st.integers(0, 9)] * 3), max_size=8),
-    st.lists(st.integers(0, 2), min_size=1, max_size=3),
-    st.lists(st.booleans(), min_size=10, max_size=10),
-)
-def test_arguments_get_rows_as_if_they_were_read_first(
-    arithmetic: Arithmetic, calls: list[tuple[int, int, int]], columns: list[int], known: list[bool]
-) -> None:
-    rows = index([100 + i if old else -1 for i, old in enumerate(known)])
-    expected = rows.copy()
-    table = np.array(calls, np.int32).reshape(-1, 3)
-    order = index(range(len(calls))[::-1])
-    right = NUMPY.number(expected, NUMPY.read(table, index(columns), order), 7)
-    assert arithmetic.number_arguments(rows, table, index(columns), order, 7) == right
-    assert rows.tolist() == expected.tolist()
-
-
-@given(
     st.lists(st.integers(0, 4), max_size=5, unique=True), st.lists(st.booleans(), min_size=10, max_size=10)
 )
-def test_results_get_rows_where_they_have_none(
-    arithmetic: Arithmetic, calls: list[int], known: list[bool]
-) -> None:
+def test_results_get_rows_where_they_have_none(calls: list[int], known: list[bool]) -> None:
     """Each call makes two values here, and the second is asked for."""
     rows = index([100 + i if old else -1 for i, old in enumerate(known)])
     before = rows.copy()
     bases = np.array([[2 * call, 99] for call in range(5)], np.int32)
-    found, used = arithmetic.number_results(rows, bases, index(calls), 1, 7)
+    found, used = number_results(rows, bases, index(calls), 1, 7)
     assert is_index(found)
     values = [2 * call + 1 for call in calls]
     fresh = [value for value in values if not known[value]]
@@ -131,10 +117,10 @@ def test_results_get_rows_where_they_have_none(
 
 
 @given(small_ints)
-def test_ranks_are_a_stable_order_that_may_have_no_gaps(arithmetic: Arithmetic, keys: list[int]) -> None:
+def test_ranks_are_a_stable_order_that_may_have_no_gaps(keys: list[int]) -> None:
     rows = index([99, *range(10)])
     calls = np.array([[0, 1 + key] for key in keys], np.int32).reshape(-1, 2)
-    order, first = arithmetic.ranks(rows, calls, 1, 10)
+    order, first = ranks(rows, calls, 1, 10)
     assert is_index(order)
     assert order.tolist() == sorted(range(len(keys)), key=keys.__getitem__)
     follow = keys and sorted(keys) == list(range(min(keys), min(keys) + len(keys)))
@@ -142,11 +128,9 @@ def test_ranks_are_a_stable_order_that_may_have_no_gaps(arithmetic: Arithmetic, 
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(0, 3))
-def test_rows_that_follow_each_other_are_told_from_others(
-    arithmetic: Arithmetic, rows: list[int], start: int
-) -> None:
+def test_rows_that_follow_each_other_are_told_from_others(rows: list[int], start: int) -> None:
     for some in (rows, list(range(start, start + len(rows)))):
-        assert arithmetic.consecutive(index(some)) == (some == list(range(some[0], some[0] + len(some))))
+        assert consecutive(index(some)) == (some == list(range(some[0], some[0] + len(some))))
 
 
 @given(settings_of())

@@ -7,14 +7,16 @@ function that is compiled once a machine.
 from __future__ import annotations
 
 from foldbatch.engines.arrays import ArrayEngine, Kernels
-from foldbatch.engines.bindings import Bound
+from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm.integers import compiled as arithmetic
 from foldbatch.engines.llvm.loop_texts import TARGET
+from foldbatch.engines.llvm.tables import compiled, launching
 from foldbatch.engines.llvm.updates import Compiled, sum_copies
 from foldbatch.engines.memory import BatchMemory
 from foldbatch.model.model import Model
+from foldbatch.scheduler.schedule import Schedule
 
 SPLITS = 3  # up to so many times the usual calls of a part, a helper at one large part is faster
 
@@ -38,7 +40,7 @@ def _make(bound: Bound) -> Kernels:
     from foldbatch.engines.llvm.walker import Walker  # noqa: PLC0415 - and it
 
     bound, codes, adapt = with_known(bound)
-    walker = Walker(codes)
+    walker, launched = Walker(codes), launching(compiled(), bound)
 
     def walk(table: LaunchTable, memory: BatchMemory) -> None:
         walker.run(table, memory.addresses, team.team() if memory.helped else None)
@@ -47,7 +49,11 @@ def _make(bound: Bound) -> Kernels:
         " ".join(filter(None, [bound.model.cells[key.cell].name, routine.name, key.variant]))
         for key, routine in zip(bound.keys, bound.routines, strict=True)
     ]
-    return Kernels(bound, walk, lambda: list(map(listing, titles, bound.routines)), adapt)
+
+    def tables(schedule: Schedule) -> Directions:
+        return adapt(schedule, launched(schedule))
+
+    return Kernels(bound, walk, lambda: list(map(listing, titles, bound.routines)), tables)
 
 
 BACKEND = Backend(load, arithmetic=arithmetic)

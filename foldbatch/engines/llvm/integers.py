@@ -7,13 +7,13 @@ that traces are packed in, NumPy sorts here too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.llvm import integer_loops
+from foldbatch.engines.llvm import integer_loops, tables
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.scheduler import arithmetic, heights, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
@@ -23,12 +23,6 @@ SIGNATURES = {
     "join": "i4[] i8[] i8[] i8[] i8[] i4[] i4[,]",
     "sort": "i4[] i8[] i8[]",
     "group": "i4[] i4[] i8[] i8[]",
-    "read": "i4[,] i8[] i8[] i8[]",
-    "number": "i8[] i8[] i8",
-    "number_arguments": "i8[] i4[,] i8[] i8[] i8",
-    "number_results": "i8[] i4[,] i8[] i8 i8 i8[]",
-    "ranks": "i8[] i4[,] i8 i8[] i8[]",
-    "consecutive": "i8[]",
     "weigh": "i8[] i8[] i8[] f8[]",
     "drain": "i8[] i8[] i8[] f8[] f8[] i8[] f8[] f8[] f8[] i8[] i8[] i4[] i4[] i8[]",
     "levels": "i4[] i8[,] i4[] i8[] i8[] i4[] i4[]",
@@ -45,12 +39,11 @@ def compiled() -> Arithmetic:
         BackendError: when llvmlite is not installed.
     """
     functions = {**vars(turns), **vars(integer_loops)}
-    return arithmetic_of(
-        {
-            name: compiled_function(functions[name], signature, turns, integer_loops)
-            for name, signature in SIGNATURES.items()
-        }
-    )
+    own = {
+        name: compiled_function(functions[name], signature, turns, integer_loops)
+        for name, signature in SIGNATURES.items()
+    }
+    return arithmetic_of({**own, **tables.compiled()})
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
@@ -78,32 +71,6 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         order, bounds = np.empty(len(keys), np.int64), np.empty(min(len(keys), size) + 1, np.int64)
         groups = functions["group"](keys, np.zeros(size, np.int32), order, bounds)
         return order, bounds[: groups + 1]
-
-    def read(calls: Ints, columns: Index, order: Index) -> Index:
-        values = np.empty(len(order) * len(columns), np.int64)
-        functions["read"](calls, columns, order, values)
-        return values
-
-    def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
-        taken = functions["number"](rows, values, used)
-        return taken, taken - used == len(values)
-
-    def number_arguments(
-        rows: Index, calls: Ints, columns: Index, order: Index, used: int
-    ) -> tuple[int, bool]:
-        taken = functions["number_arguments"](rows, calls, columns, order, used)
-        return taken, taken - used == len(order) * len(columns)
-
-    def number_results(rows: Index, calls: Ints, order: Index, output: int, used: int) -> tuple[Index, int]:
-        found = np.empty(len(order), np.int64)
-        return found, functions["number_results"](rows, calls, order, output, used, found)
-
-    def ranks(rows: Index, calls: Ints, column: int, size: int) -> tuple[Index, int | None]:
-        order = np.empty(len(calls), np.int64)
-        first = functions["ranks"](rows, calls, column, np.empty(size, np.int64), order)
-        if first < -1:
-            return arithmetic.ranks(rows, calls, column, size)
-        return order, first if first >= 0 else None
 
     def drain(
         places: Index,
@@ -156,15 +123,10 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         join,
         sort,
         group,
-        read,
-        number,
-        number_arguments,
-        number_results,
-        ranks,
-        lambda rows: bool(functions["consecutive"](rows)),
         drain,
         levels,
         COSTS,
+        partial(tables.placed, functions),
     )
 
 

@@ -26,7 +26,6 @@ from math import prod
 
 import numpy as np
 
-from foldbatch.engines.arrays import Adapt
 from foldbatch.engines.bindings import Bound, KernelKey, bind_routines
 from foldbatch.engines.launch import (
     BASE,
@@ -39,7 +38,7 @@ from foldbatch.engines.llvm import known_code
 from foldbatch.engines.llvm.coder import KernelCode
 from foldbatch.engines.llvm.instructions import encode
 from foldbatch.engines.llvm.known_code import ProductForm, own_bindings
-from foldbatch.engines.llvm.known_launches import Backward, ProductPlan, adapt
+from foldbatch.engines.llvm.known_launches import Adapt, Backward, ProductPlan, adapt
 from foldbatch.engines.llvm.known_products import Derivative, KnownProduct, find_product
 from foldbatch.model.model import Model
 from foldbatch.static.cell import Phase

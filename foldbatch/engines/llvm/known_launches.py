@@ -19,6 +19,9 @@ from foldbatch.scheduler.schedule import CellTable, Index, Schedule
 FEWEST = 400  # calls: with fewer, what the levels save is lost before and after them
 LEAST = 0.1  # share of the rows that must be saved, as they repeat: else nothing pays for storing products
 
+Adapt = Callable[
+    [Schedule, Directions], Directions
+]  # changes what a batch runs to what yields the same faster
 Instead = Mapping[int, Sequence[tuple[int, tuple[int, int] | None]]]  # see `_replaced`
 
 
@@ -70,7 +73,7 @@ class ProductPlan:
 def adapt(bound: Bound, plans: Sequence[ProductPlan], schedule: Schedule, tables: Directions) -> Directions:
     """Return a batch's launches, with those of known products where that pays."""
     for plan in plans:
-        if _launched_once(plan, tables):
+        if len(schedule.orders[plan.cell]) >= FEWEST and _launched_once(plan, tables):
             parts = known_of(bound.model, schedule, plan.cell, plan.operand)
             if parts is not None:
                 tables = _adapted(bound, plan, schedule, tables, parts)
@@ -91,7 +94,7 @@ def known_of(model: Model, schedule: Schedule, cell: int, operand: int) -> Split
     All that the cell reads from outside must have been computed before its first level.
     """
     table, signature = schedule.cells[cell], model.signatures[cell]
-    if len(table.order) < FEWEST or table.copies is not None:
+    if table.copies is not None:
         return None
     span = table.operands[operand]
     groups = np.full(schedule.arena_rows[span.arena], -1, np.int64)

@@ -218,6 +218,12 @@ def intrinsic(builder: Any, name: str, *operands: Typed) -> Typed:
     return Typed(operands[0].kind, builder.call(function, [operand.at for operand in operands]))
 
 
+def further(builder: Any, pointer: Typed, elements: Typed | int) -> Typed:
+    """Return a pointer, some elements further."""
+    at = elements.at if isinstance(elements, Typed) else I64(elements)
+    return Typed(pointer.kind, builder.gep(pointer.at, [at]))
+
+
 def extreme(symbol: str) -> Instruction:
     """Return what chooses the whole number for which a comparison with the other one holds."""
 

@@ -46,6 +46,7 @@ from foldbatch.engines.llvm.numbers import (
     compare,
     convert,
     extreme,
+    further,
     negative,
 )
 
@@ -212,6 +213,7 @@ BUILT_IN: dict[str, Any] = {
     "abs": Instruction(absolute),
     "min": extreme("<"),
     "max": extreme(">"),
+    "moved": Instruction(further),
     **{kind: Instruction(lambda builder, x, kind=kind: convert(builder, x, kind)) for kind in TYPES},
 }
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from foldbatch.engines.llvm.numbers import I64, TYPES, Instruction, Typed, intrinsic
+from foldbatch.engines.llvm.numbers import TYPES, Instruction, Typed, further, intrinsic
 
 f4, f8, u8 = np.float32, np.float64, np.uint64
 
@@ -188,11 +188,6 @@ def stack(kind: str, size: int) -> Instruction:
     return Instruction(write)
 
 
-def _moved(builder: Any, pointer: Typed, elements: Typed | int) -> Typed:
-    at = elements.at if isinstance(elements, Typed) else I64(elements)
-    return Typed(pointer.kind, builder.gep(pointer.at, [at]))
-
-
 def _as_f8(builder: Any, bits: Typed) -> Typed:
     return Typed("f8", builder.bitcast(bits.at, TYPES["f8"]))
 
@@ -209,7 +204,7 @@ def _log1p(builder: Any, x: Typed) -> Typed:
     return Typed(x.kind, builder.call(function, [x.at]))
 
 
-moved: Any = Instruction(_moved)  # a pointer, some elements further
+moved: Any = Instruction(further)  # built in, so that a text need not name it
 copysign: Any = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
 fmod: Any = Instruction(
     lambda builder, x, y: Typed(x.kind, builder.frem(x.at, y.at))
@@ -228,7 +223,6 @@ SCOPE: dict[str, Any] = {
     "pow": Instruction(lambda builder, x, y: intrinsic(builder, "llvm.pow", x, y)),
     "rint": _known("rint"),
     "sqrt": _known("sqrt"),
-    "moved": moved,
     "as_f8": Instruction(_as_f8),  # the float64 of these bits
     "exp": {"f4": exp_f4, "f8": exp_f8},
     "tanh": {"f4": tanh_f4, "f8": tanh_f8},

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from foldbatch.engines.arrays import ArrayEngine, Kernels
-from foldbatch.engines.bindings import Bound
+from foldbatch.engines.bindings import Bound, launch_tables
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.memory import BatchMemory
@@ -32,7 +34,8 @@ def _make(bound: Bound) -> Kernels:
     def walk(table: LaunchTable, memory: BatchMemory) -> None:
         run(table, functions, memory.arrays)
 
-    return Kernels(bound, walk, lambda: [f"# {kernel.name}\n{kernel.source}" for kernel in kernels])
+    sources = [f"# {kernel.name}\n{kernel.source}" for kernel in kernels]
+    return Kernels(bound, walk, lambda: sources, partial(launch_tables, bound))
 
 
 BACKEND = Backend(load, arithmetic=lambda: NUMPY)

@@ -35,7 +35,7 @@ def flat(part: Any) -> Any:
     if isinstance(part, tuple | list):
         return [flat(x) for x in part]
     if hasattr(part, "__dataclass_fields__"):
-        return [flat(getattr(part, field.name)) for field in fields(part)]
+        return [flat(getattr(part, field.name)) for field in fields(part) if field.compare]
     return type(part), part
 
 

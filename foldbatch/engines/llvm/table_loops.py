@@ -1,0 +1,557 @@
+"""Control tables and launches of a batch, as loops over single integers: what `tables` compiles.
+
+`place` is the mirror of `scheduler.tables.placed` and of `engines.facts.facts_of`, `launch` that of
+`engines.bindings.launch_tables`, which say what they do; results are the same to the last bit. A few arrays
+hold all: what a model fixes, what is told of a batch, and `memory`, which is written. Each begins with a
+head; tables of several numbers an entry lie behind it, where the head says. All runs as plain Python, too.
+"""
+# ruff: noqa: PLR1714, SIM109 - compiled text has no tuples
+
+from __future__ import annotations
+
+from foldbatch.engines.launch import HEAD
+from foldbatch.scheduler.trace import Index, Ints
+
+i8 = u8 = int  # compiled: conversions
+
+
+def moved(array: Index, count: int) -> Index:
+    """Return an array without its first numbers; compiled, a pointer."""
+    return array[count:]
+
+
+# the head of what a model fixes: how many there are of each, and where other tables begin; then come the
+# cells, the operands and the sequences as they are in memory, the arguments that operands read (their places
+# in a call's row), the arenas of results, and the cells in the order in which they choose rows
+KINDS, SPANS, LISTS, ARENAS, FACTS, COLUMNS_AT, OUTPUTS_AT, PRIORITY_AT, FIXED = range(9)
+# the head of what is told of a batch; then come the cells, so much of each as `GIVEN` tells, phases, members
+# of phases, turns (two numbers each), and shares: of each cell that shares calls those that run, where those
+# of a rank begin, and the end; the calls left out, and those that stand for them
+VALUES, CALLS_OF_ALL, BOUNDS_OF_ALL, ROOM, BY_CONSUMER, PHASES, MEMBERS_AT, TURNS_AT, SHARES_AT, BATCH = (
+    range(10)
+)
+# the head of the memory: how many steps there are, the end of the index, and where these begin: cells,
+# operands, sequences; the row of each value; calls in order, cell by cell; the bounds of groups; the steps,
+# four numbers each; the index; facts; the rows that start at zero, and where those of each arena end; where
+# the rows of each arena begin; and memory
+STEPS, INDEX_END, CELLS_AT, SPANS_AT, LISTS_AT, ROW_OF, RANKS, BOUNDS_AT, STEPS_AT, INDEX, FACTS_AT = range(
+    11
+)
+ZEROS, ENDS, BASES, WORK, MEMORY = range(11, 16)
+# of a cell: what a model fixes, what is given of it, and then where it lies
+ARGUMENTS, SEQUENCES, SEQUENCE, OUTPUTS, OUTPUT, OPERANDS, OPERAND = range(7)
+CALLS, GROUPS, SHARES, DISTINCT, RUNNING, DROPPED = range(7, 13)
+FIRST, ROWS, BOUNDS, FACT, CELL = range(13, 18)
+GIVEN = FIRST - CALLS
+# of an operand: what a model fixes, and then the span of rows that it reads
+ARENA, COLUMN, COLUMNS, RAGGED, MEMBER, DIFFERENTIABLE = range(6)
+START, SIZE, PLACE, REPEATS, STORES, TOLD, SPAN = range(6, 13)
+WIDTH, ELEMENTS, SEGMENTS, WIDEST, LIST = range(5)  # of a sequence
+MEMBER_FIRST, MEMBER_LAST, TURN_FIRST, TURN_LAST, RECURS, PHASE = range(6)  # of a phase
+BEFORE, STEP, AFTER, WHOLE = range(4)  # the stages of a step
+STAGES = 3
+
+
+def sized(fixed: Index, batch: Index, place: int) -> int:
+    """Return how long the part of the memory is that begins where its head tells in some place."""
+    size = i8(batch[VALUES])
+    if place == CELLS_AT:
+        size = fixed[KINDS] * CELL
+    elif place == SPANS_AT:
+        size = fixed[SPANS] * SPAN
+    elif place == LISTS_AT:
+        size = fixed[LISTS] * LIST
+    elif place == RANKS:
+        size = batch[CALLS_OF_ALL]
+    elif place == BOUNDS_AT:
+        size = batch[BOUNDS_OF_ALL]
+    elif place == STEPS_AT:
+        size = 4 * (batch[BOUNDS_OF_ALL] + 2 * fixed[KINDS])
+    elif place == INDEX:
+        size = batch[ROOM]
+    elif place == FACTS_AT:
+        size = fixed[FACTS]
+    elif place == ZEROS:
+        size = batch[VALUES] + batch[CALLS_OF_ALL]
+    elif place == ENDS or place == BASES:
+        size = fixed[ARENAS] + 1
+    elif place == WORK:
+        size = batch[VALUES] + batch[CALLS_OF_ALL] + 2
+    return size
+
+
+def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> None:
+    """Write where all lies in the memory, and what is fixed and given of cells, operands and sequences."""
+    at = i8(MEMORY)
+    for place in range(CELLS_AT, MEMORY):
+        memory[place] = at
+        at += sized(fixed, batch, place)
+    for i in range(memory[ROW_OF] - MEMORY):
+        memory[MEMORY + i] = fixed[FIXED + i]
+    for i in range(batch[VALUES]):
+        memory[memory[ROW_OF] + i] = -1
+    for i in range(fixed[ARENAS] + 1):
+        memory[memory[BASES] + i] = 0
+    cells, sequences = moved(memory, memory[CELLS_AT]), moved(memory, memory[LISTS_AT])
+    first, row, bound = 0, 0, 0
+    for cell in range(fixed[KINDS]):
+        k = cell * CELL
+        for i in range(GIVEN):
+            cells[k + CALLS + i] = batch[BATCH + cell * GIVEN + i]
+        cells[k + FIRST], cells[k + ROWS], cells[k + BOUNDS] = first, row, memory[BOUNDS_AT] + bound
+        first += cells[k + CALLS]
+        row += cells[k + CALLS] * (1 + cells[k + ARGUMENTS] + cells[k + SEQUENCES])
+        bound += 1 + max(cells[k + GROUPS], 1)
+    for cell in range(fixed[KINDS]):
+        k = cell * CELL
+        width = 1 + cells[k + ARGUMENTS] + cells[k + SEQUENCES]
+        for s in range(cells[k + SEQUENCES]):
+            told = (cells[k + SEQUENCE] + s) * LIST
+            sequences[told + ELEMENTS] = row
+            column = cells[k + ROWS] + 1 + cells[k + ARGUMENTS] + s
+            for i in range(cells[k + CALLS]):
+                row += i8(rows[column + i * width]) * sequences[told + WIDTH]
+
+
+def rank(memory: Index, fixed: Index, shares: Index, groups: Ints) -> None:
+    """Write the order of each cell's calls by groups, of shared ones the first, and where groups begin."""
+    work = moved(memory, memory[WORK])
+    for cell in range(fixed[KINDS]):
+        k = memory[CELLS_AT] + cell * CELL
+        bounds, turns, shared = moved(memory, memory[k + BOUNDS]), memory[k + GROUPS], memory[k + SHARES]
+        ranks, first = moved(memory, memory[RANKS] + memory[k + FIRST]), memory[k + FIRST]
+        if shared < 0:
+            memory[k + DISTINCT], memory[k + RUNNING] = memory[k + CALLS], memory[k + CALLS]
+        distinct, copies = memory[k + DISTINCT], shared + memory[k + RUNNING]
+        for i in range(distinct):
+            ranks[i] = i if shared < 0 else shares[shared + shares[copies + i]]
+        for g in range(turns + 1):
+            bounds[g] = 0
+        if turns < 2:
+            bounds[0], bounds[1] = 0, distinct
+        else:
+            for i in range(distinct):
+                bounds[1 + i8(groups[first + ranks[i]])] += 1
+            for g in range(turns):
+                bounds[g + 1] += bounds[g]
+                work[g] = bounds[g]
+            if shared < 0:  # others come in the order of their groups
+                for i in range(distinct):
+                    g = i8(groups[first + i])
+                    ranks[work[g]] = i
+                    work[g] += 1
+
+
+def add(memory: Index, cell: int, stage: int, start: int, stop: int) -> None:
+    """Write a step, if it has any calls."""
+    if stop > start:
+        at = memory[STEPS_AT] + 4 * memory[STEPS]
+        memory[at], memory[at + 1], memory[at + 2], memory[at + 3] = cell, stage, start, stop
+        memory[STEPS] += 1
+
+
+def take_turns(memory: Index, batch: Index, phases: Index) -> None:
+    """Write the steps, in order."""
+    members, turns = moved(batch, batch[MEMBERS_AT]), moved(batch, batch[TURNS_AT])
+    memory[STEPS] = 0
+    for phase in range(batch[PHASES]):
+        p = phase * PHASE
+        first, last, recurs = phases[p + MEMBER_FIRST], phases[p + MEMBER_LAST], phases[p + RECURS]
+        stage = i8(STEP) if recurs else i8(WHOLE)
+        for m in range(first, last if recurs else first):
+            k = memory[CELLS_AT] + members[m] * CELL
+            add(memory, members[m], BEFORE, 0, memory[k + DISTINCT])
+        if last - first == 1:  # it takes its turns in order
+            k = memory[CELLS_AT] + members[first] * CELL
+            for bound in range(memory[k + BOUNDS], memory[k + BOUNDS] + max(memory[k + GROUPS], 1)):
+                add(memory, members[first], stage, memory[bound], memory[bound + 1])
+        else:
+            for t in range(phases[p + TURN_FIRST], phases[p + TURN_LAST]):
+                bound = memory[memory[CELLS_AT] + turns[2 * t] * CELL + BOUNDS] + turns[2 * t + 1]
+                add(memory, turns[2 * t], stage, memory[bound], memory[bound + 1])
+        for m in range(first, last if recurs else first):
+            k = memory[CELLS_AT] + members[m] * CELL
+            add(memory, members[m], AFTER, 0, memory[k + DISTINCT])
+
+
+def read(memory: Index, fixed: Index, rows: Ints, k: int, o: int, values: Index) -> int:
+    """Write the values that an operand reads, by rank; return how many."""
+    columns, ranks = moved(fixed, fixed[COLUMNS_AT]), moved(memory, memory[RANKS] + memory[k + FIRST])
+    width, base, ragged = (
+        1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES],
+        memory[k + ROWS],
+        memory[o + RAGGED],
+    )
+    to = 0
+    if ragged < 0:
+        first = memory[o + COLUMN]
+        last = first + memory[o + COLUMNS]
+        for i in range(memory[k + DISTINCT]):
+            call = base + ranks[i] * width
+            for c in range(first, last):
+                values[to] = i8(rows[call + columns[c]])
+                to += 1
+        return to
+    begins, told = moved(memory, memory[ZEROS]), memory[LISTS_AT] + ragged * LIST
+    column = base + 1 + memory[k + ARGUMENTS] + ragged - memory[k + SEQUENCE]
+    size, at = memory[told + WIDTH], memory[told + ELEMENTS] + memory[o + MEMBER]
+    for i in range(memory[k + CALLS]):
+        begins[i] = at
+        at += i8(rows[column + i * width]) * size
+    for i in range(memory[k + DISTINCT]):
+        call = ranks[i]
+        for j in range(i8(rows[column + call * width])):
+            values[to] = i8(rows[begins[call] + j * size])
+            to += 1
+    return to
+
+
+def follow(memory: Index, rows: Ints, k: int, column: int, size: int) -> int:
+    """Rank a cell's calls by the rows of one argument, all below `size`.
+
+    Return the first row if they follow each other, else -1.
+    """
+    row_of, work = moved(memory, memory[ROW_OF]), moved(memory, memory[WORK])
+    ranks, count = moved(memory, memory[RANKS] + memory[k + FIRST]), memory[k + CALLS]
+    width, base = 1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES], memory[k + ROWS] + column
+    for row in range(size + 1):
+        work[row] = 0
+    for i in range(count):
+        work[row_of[rows[base + i * width]] + 1] += 1
+    first, last, most = -1, -1, 0
+    for row in range(size):
+        most = max(most, work[row + 1])
+        if work[row + 1] > 0:
+            first = row if first < 0 else first
+            last = row
+        work[row + 1] += work[row]
+    for i in range(count):
+        row = row_of[rows[base + i * width]]
+        ranks[work[row]] = i
+        work[row] += 1
+    return first if most == 1 and last - first == count - 1 else -1
+
+
+def choose(memory: Index, fixed: Index, rows: Ints) -> None:
+    """Number rows by first consumer, see `scheduler.layout.by_consumer`."""
+    row_of, values = moved(memory, memory[ROW_OF]), moved(memory, memory[INDEX])
+    for turn in range(fixed[KINDS]):
+        k = memory[CELLS_AT] + fixed[fixed[PRIORITY_AT] + turn] * CELL
+        for operand in range(memory[k + OPERANDS]):
+            o = memory[SPANS_AT] + (memory[k + OPERAND] + operand) * SPAN
+            used = memory[BASES] + memory[o + ARENA]
+            before, size = memory[used], read(memory, fixed, rows, k, o, values)
+            taken = before
+            for i in range(size):
+                if row_of[values[i]] < 0:
+                    row_of[values[i]] = taken
+                    taken += 1
+            memory[used], memory[o + SIZE] = taken, size
+            free = operand == 0 and memory[k + SHARES] < 0 and memory[k + GROUPS] < 2
+            if size > 0 and taken - before == size:
+                memory[o + START] = before
+            elif size > 0 and free and memory[o + RAGGED] < 0:
+                first = follow(memory, rows, k, fixed[fixed[COLUMNS_AT] + memory[o + COLUMN]], taken)
+                if memory[o + COLUMNS] == 1:
+                    memory[o + START] = first
+
+
+def running(memory: Index, shares: Index, k: int, i: int) -> int:
+    """Return one of the calls whose results have rows, in order."""
+    shared = memory[k + SHARES]
+    return i8(memory[memory[RANKS] + memory[k + FIRST] + i] if shared < 0 else shares[shared + i])
+
+
+def number(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
+    """Number the rows of results that have none, in the order in which cells run, and of calls left out."""
+    row_of, bases = moved(memory, memory[ROW_OF]), moved(memory, memory[BASES])
+    for cell in range(fixed[KINDS]):
+        memory[memory[CELLS_AT] + cell * CELL + FACT] = 0
+    for t in range(memory[STEPS]):
+        k = memory[CELLS_AT] + memory[memory[STEPS_AT] + 4 * t] * CELL
+        width = 1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES]
+        count = 0 if memory[k + FACT] else memory[k + RUNNING]
+        memory[k + FACT] = 1
+        for output in range(memory[k + OUTPUTS]):
+            arena = fixed[fixed[OUTPUTS_AT] + memory[k + OUTPUT] + output]
+            for i in range(count):
+                value = i8(rows[memory[k + ROWS] + running(memory, shares, k, i) * width]) + output
+                if row_of[value] < 0:
+                    row_of[value] = bases[arena]
+                    bases[arena] += 1
+    for cell in range(fixed[KINDS]):
+        k = memory[CELLS_AT] + cell * CELL
+        width = 1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES]
+        left = memory[k + SHARES] + memory[k + RUNNING] + memory[k + DISTINCT] + 1
+        for i in range(memory[k + DROPPED]):
+            value = i8(rows[memory[k + ROWS] + shares[left + i] * width])
+            instead = i8(rows[memory[k + ROWS] + shares[left + memory[k + DROPPED] + i] * width])
+            for output in range(memory[k + OUTPUTS]):
+                row_of[value + output] = row_of[instead + output]
+    first = 0
+    for arena in range(fixed[ARENAS] + 1):  # from rows that are used to where the rows of each begin
+        taken = bases[arena]
+        bases[arena] = first
+        first += taken
+
+
+def locate(memory: Index, fixed: Index, rows: Ints, k: int, operand: int, end: int) -> int:
+    """Write where the rows lie that an operand reads; return the end of the index."""
+    o = memory[SPANS_AT] + operand * SPAN
+    row_of, index, seen = (
+        moved(memory, memory[ROW_OF]),
+        moved(memory, memory[INDEX] + end),
+        moved(memory, memory[WORK]),
+    )
+    size, base, jumps = read(memory, fixed, rows, k, o, index), memory[memory[BASES] + memory[o + ARENA]], 0
+    for i in range(size):
+        row = row_of[index[i]]
+        index[i] = row
+        jumps += i8(i > 0 and row != index[i - 1] + 1)
+    memory[o + SIZE] = size
+    if jumps == 0:
+        memory[o + START] = index[0] if size > 0 else 0
+        return end
+    for i in range(size):
+        row = base + index[i]
+        memory[o + REPEATS] = i8(memory[o + REPEATS] != 0 or seen[row] == operand + 1)
+        seen[row] = operand + 1
+    memory[o + PLACE] = end
+    return end + size
+
+
+def pack(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
+    """Write index arrays and facts, but for those that say which operands store."""
+    row_of, index, facts = (
+        moved(memory, memory[ROW_OF]),
+        moved(memory, memory[INDEX]),
+        moved(memory, memory[FACTS_AT]),
+    )
+    facts[0] = 1
+    fact, end = 1, 0
+    for cell in range(fixed[KINDS]):
+        k = memory[CELLS_AT] + cell * CELL
+        width = 1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES]
+        shared, distinct = memory[k + SHARES], memory[k + DISTINCT]
+        memory[k + FACT] = fact
+        facts[fact], facts[fact + 1], facts[fact + 2] = distinct, 0, -1
+        if shared >= 0:
+            facts[fact + 2] = end
+            for i in range(distinct + 1):
+                index[end + i] = shares[shared + memory[k + RUNNING] + i]
+            end += distinct + 1
+        fact += 3
+        for operand in range(memory[k + OPERAND], memory[k + OPERAND] + memory[k + OPERANDS]):
+            o = memory[SPANS_AT] + operand * SPAN
+            memory[o + TOLD] = fact
+            if memory[o + START] < 0:
+                end = locate(memory, fixed, rows, k, operand, end)
+            facts[fact], facts[fact + 1] = memory[o + START], memory[o + PLACE]
+            facts[fact + 2], facts[fact + 3], facts[fact + 4] = i8(memory[o + PLACE] >= 0), 0, 1
+            fact += 5
+        for output in range(memory[k + OUTPUTS]):
+            facts[fact] = end
+            fact += 1
+            for i in range(memory[k + RUNNING]):
+                value = i8(rows[memory[k + ROWS] + running(memory, shares, k, i) * width]) + output
+                index[end + i] = row_of[value]
+            end += memory[k + RUNNING]
+        for s in range(memory[k + SEQUENCES]):
+            told, column = memory[LISTS_AT] + (memory[k + SEQUENCE] + s) * LIST, 1 + memory[k + ARGUMENTS] + s
+            memory[told + SEGMENTS], memory[told + WIDEST] = end, fact + 2
+            index[end] = 0
+            for i in range(distinct):
+                call = memory[k + ROWS] + memory[memory[RANKS] + memory[k + FIRST] + i] * width
+                index[end + i + 1] = index[end + i] + i8(rows[call + column])
+            facts[fact], facts[fact + 1], facts[fact + 2] = end, index[end + distinct], 0
+            end += distinct + 1
+            fact += 3
+    for arena in range(fixed[ARENAS]):
+        facts[fact + arena] = memory[memory[BASES] + arena + 1] - memory[memory[BASES] + arena]
+    memory[INDEX_END] = end
+
+
+def widen(memory: Index) -> None:
+    """Write the facts of the widest steps."""
+    index, facts = moved(memory, memory[INDEX]), moved(memory, memory[FACTS_AT])
+    for t in range(memory[STEPS]):
+        step = memory[STEPS_AT] + 4 * t
+        k, stage, start, stop = (
+            memory[CELLS_AT] + memory[step] * CELL,
+            memory[step + 1],
+            memory[step + 2],
+            memory[step + 3],
+        )
+        if stage == STEP or stage == WHOLE:
+            widest = memory[k + FACT] + 1
+            facts[widest] = max(facts[widest], stop - start)
+            for s in range(memory[k + SEQUENCE], memory[k + SEQUENCE] + memory[k + SEQUENCES]):
+                told = memory[LISTS_AT] + s * LIST
+                segments, widest = memory[told + SEGMENTS], memory[told + WIDEST]
+                facts[widest] = max(facts[widest], index[segments + stop] - index[segments + start])
+
+
+def store(memory: Index, fixed: Index, batch: Index, phases: Index) -> None:
+    """Write which operands store cotangents, and the rows that start at zero, see `scheduler.tables`.
+
+    An operand may store if its rows follow each other, and are read once in the phases from its own on.
+    """
+    times, index, bases = (
+        moved(memory, memory[WORK]),
+        moved(memory, memory[INDEX]),
+        moved(memory, memory[BASES]),
+    )
+    facts, members = moved(memory, memory[FACTS_AT]), moved(batch, batch[MEMBERS_AT])
+    for phase in range(batch[PHASES] - 1, -1, -1):
+        p = phase * PHASE
+        for turn in range(2):
+            for m in range(phases[p + MEMBER_FIRST], phases[p + MEMBER_LAST]):
+                k = memory[CELLS_AT] + members[m] * CELL
+                for operand in range(memory[k + OPERAND], memory[k + OPERAND] + memory[k + OPERANDS]):
+                    o = memory[SPANS_AT] + operand * SPAN
+                    start, place = bases[memory[o + ARENA]] + memory[o + START], memory[o + PLACE]
+                    if memory[o + DIFFERENTIABLE] and turn == 0:
+                        for i in range(memory[o + SIZE]):
+                            times[start + i if place < 0 else start + 1 + index[place + i]] += 1
+                    elif memory[o + DIFFERENTIABLE] and place < 0:
+                        alone = i8(1)
+                        for row in range(start, start + memory[o + SIZE]):
+                            alone = i8(alone != 0 and times[row] == 1)
+                        memory[o + STORES] = alone
+                        facts[memory[o + TOLD] + 3], facts[memory[o + TOLD] + 4] = alone, 1 - alone
+    for operand in range(fixed[SPANS]):
+        o = memory[SPANS_AT] + operand * SPAN
+        start = bases[memory[o + ARENA]] + memory[o + START]
+        for row in range(start, start + memory[o + SIZE] * memory[o + STORES]):
+            times[row] = -1
+    to = 0
+    for arena in range(fixed[ARENAS]):
+        for row in range(bases[arena], bases[arena + 1]):
+            if times[row] >= 0:
+                memory[memory[ZEROS] + to] = row - bases[arena]
+                to += 1
+        memory[memory[ENDS] + arena] = to
+
+
+def place(fixed: Index, batch: Index, rows: Ints, groups: Ints, memory: Index) -> None:
+    """Write a batch's control tables.
+
+    Args:
+        fixed: what a model fixes, see above.
+        batch: what is told of the batch, see above.
+        rows: the calls of all cells, and then the elements of all sequences.
+        groups: of all calls.
+        memory: to be written, see above.
+    """
+    phases, shares = moved(batch, BATCH + fixed[KINDS] * GIVEN), moved(batch, batch[SHARES_AT])
+    lay(memory, fixed, batch, rows)
+    rank(memory, fixed, shares, groups)
+    take_turns(memory, batch, phases)
+    if batch[BY_CONSUMER]:
+        choose(memory, fixed, rows)
+    number(memory, fixed, shares, rows)
+    for i in range(batch[VALUES]):
+        memory[memory[WORK] + i] = 0
+    pack(memory, fixed, shares, rows)
+    widen(memory)
+    for i in range(batch[VALUES]):
+        memory[memory[WORK] + i] = 0
+    store(memory, fixed, batch, phases)
+
+
+# the head of what is fixed of launches: how many there are of cells, parameters, needs for rows, buffers and
+# fixed numbers, how long a launch is, whether it trains, and where these begin: the kernels of the stages of
+# cells, forward and then backward; where the parameters of each kernel begin, and the end; these; needs for
+# rows, four numbers each; where the numbers of a kernel's launches stand; and fixed numbers
+CELLS, PARAMETERS, USES, BUFFERS, NUMBERS, LENGTH, TRAINING = range(7)
+KERNELS_AT, YIELDING_AT, GRADIENTS_AT, USES_AT, PLACES_AT, NUMBERS_AT, BOUND = range(7, 14)
+# the head of the memory for launches: how many there are forward and backward, and where these begin: facts,
+# those of parameters and fixed numbers; how many levels yield the gradient of each parameter; the rows of a
+# buffer; the levels, two numbers each, and backward; and the launches of both directions
+FORWARD, BACKWARD, FACTS_OF_ALL, YIELDS, HEIGHTS, LEVELS, MIRROR, LAUNCHES, BACK, ROOM_OF_LAUNCHES = range(10)
+
+
+def head(memory: Index, direction: int, at: int, length: int, kernel: int, first: int, last: int) -> None:
+    """Write the head of a launch, if there is a kernel."""
+    if kernel >= 0:
+        to = at + length * memory[direction]
+        memory[to], memory[to + 1], memory[to + 2] = kernel, first, last
+        memory[direction] += 1
+
+
+def go_back(fixed: Index, steps: Index, count: int, memory: Index) -> None:
+    """Write the heads of launches backward, and how many levels yield gradients."""
+    yields, last = moved(memory, memory[YIELDS]), count
+    yielding, gradients = moved(fixed, fixed[YIELDING_AT]), moved(fixed, fixed[GRADIENTS_AT])
+    while last > 0:
+        k, stage = steps[4 * last - 4], steps[4 * last - 3]
+        first = last - 1
+        while stage != WHOLE and first > 0 and steps[4 * first - 4] == k and steps[4 * first - 3] == stage:
+            first -= 1
+        own = stage if stage == WHOLE else 2 - stage
+        for s in range(STAGES):
+            kernel = fixed[fixed[KERNELS_AT] + (fixed[CELLS] + k) * STAGES + s]
+            if kernel >= 0 and (own == WHOLE or own == s):
+                head(memory, BACKWARD, memory[BACK], fixed[LENGTH], kernel, count - last, count - first)
+                for i in range(yielding[kernel], yielding[kernel + 1]):
+                    yields[gradients[i]] += last - first
+        last = first
+
+
+def launch(fixed: Index, steps: Index, facts: Index, memory: Index) -> None:
+    """Write a batch's launches.
+
+    Args:
+        fixed: see above.
+        steps: as `place` writes them.
+        facts: likewise.
+        memory: to be written, see above.
+    """
+    count, length, told = i8(u8(len(steps)) // u8(4)), fixed[LENGTH], i8(len(facts))
+    mirrored = count if fixed[TRAINING] else i8(0)
+    memory[FORWARD], memory[BACKWARD], memory[FACTS_OF_ALL] = 0, 0, ROOM_OF_LAUNCHES
+    memory[YIELDS] = memory[FACTS_OF_ALL] + told + fixed[PARAMETERS] + fixed[NUMBERS]
+    memory[HEIGHTS] = memory[YIELDS] + fixed[PARAMETERS]
+    memory[LEVELS] = memory[HEIGHTS] + fixed[BUFFERS]
+    memory[MIRROR] = memory[LEVELS] + 2 * count
+    memory[LAUNCHES] = memory[MIRROR] + 2 * mirrored
+    memory[BACK] = memory[LAUNCHES] + STAGES * count * length
+    numbers, heights = moved(memory, memory[FACTS_OF_ALL]), moved(memory, memory[HEIGHTS])
+    for i in range(told):
+        numbers[i] = facts[i]
+    for i in range(fixed[NUMBERS]):
+        numbers[told + fixed[PARAMETERS] + i] = fixed[fixed[NUMBERS_AT] + i]
+    for i in range(fixed[PARAMETERS]):
+        memory[memory[YIELDS] + i] = 0
+    for i in range(fixed[BUFFERS]):
+        heights[i] = 0
+    for i in range(count):
+        to = memory[LEVELS] + 2 * i
+        memory[to], memory[to + 1] = steps[4 * i + 2], steps[4 * i + 3]
+    for i in range(mirrored):
+        to = memory[LAUNCHES] - 2 * i
+        memory[to - 2], memory[to - 1] = steps[4 * i + 2], steps[4 * i + 3]
+    first = 0
+    while first < count:
+        k, stage = steps[4 * first], steps[4 * first + 1]
+        last = first + 1
+        while stage != WHOLE and last < count and steps[4 * last] == k and steps[4 * last + 1] == stage:
+            last += 1
+        for s in range(STAGES):
+            kernel = fixed[fixed[KERNELS_AT] + k * STAGES + s]
+            if stage == WHOLE or stage == s:
+                head(memory, FORWARD, memory[LAUNCHES], length, kernel, first, last)
+        first = last
+    go_back(fixed, steps, mirrored, memory)
+    for i in range(fixed[PARAMETERS]):
+        numbers[told + i] = i8(memory[memory[YIELDS] + i] == 1)
+    for direction in range(BACKWARD + 1):
+        for row in range(memory[direction]):
+            to = memory[LAUNCHES + direction] + row * length
+            for i in range(HEAD, length):
+                memory[to + i] = numbers[fixed[fixed[PLACES_AT] + memory[to] * length + i]]
+    for i in range(fixed[USES_AT], fixed[USES_AT] + fixed[USES]):
+        needed = (
+            numbers[fixed[i + fixed[USES]]] * numbers[fixed[i + 2 * fixed[USES]]] * fixed[i + 3 * fixed[USES]]
+        )
+        heights[fixed[i]] = max(heights[fixed[i]], needed)
