@@ -89,8 +89,9 @@ def reads_of(function: Any) -> Reads | str:
             return Reads(frozenset({"node"}))
         code = function.__code__
         known = _reads_of_code(code)
-        place = f"{PurePath(code.co_filename).name}:{code.co_firstlineno}"
-        return f"{known} ({place})" if isinstance(known, str) else known
+        if not isinstance(known, str):
+            return known
+        return f"{known} ({PurePath(code.co_filename).name}:{code.co_firstlineno})"
     if kind is partial and type(function.func) is FunctionType:
         given = (*function.args, *function.keywords.values())
         if _marked.get(function.func) is function.func.__code__ and all(map(is_constant, given)):

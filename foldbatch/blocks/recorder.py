@@ -7,6 +7,7 @@ of its own is the counter of its calls, the lists that it collects values in, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any
 
@@ -17,9 +18,16 @@ from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
 from foldbatch.scheduler.record import TraceColumns
-from foldbatch.scheduler.trace import Ints
+from foldbatch.scheduler.trace import CellSignature, Index, Ints
 
 MANY = 1_000_000  # value numbers, after which a record is full
+
+
+@lru_cache(256)
+def _widths(cells: tuple[CellSignature, ...]) -> tuple[int, list[int], Index]:
+    """Return how many value numbers a call reserves; and, twice, how long the row of a call of each cell is."""
+    widths = [1 + cell.arguments + len(cell.sequences) for cell in cells]
+    return max([1, *(len(cell.outputs) for cell in cells)]), widths, np.array(widths, np.int64)
 
 
 class TooManyCallsError(Exception):
@@ -72,9 +80,7 @@ class Recorder:
         self.model = model
         self._collections, self._memos = collections, memos
         self._max_calls, self._bounds = max_calls, bounds
-        outputs = [len(signature.outputs) for signature in model.signatures]
-        self._width = max([1, *outputs])  # value numbers that each call reserves
-        self._row_widths = [1 + cell.arguments + len(cell.sequences) for cell in model.signatures]
+        self._width, self._row_widths, self._divisors = _widths(model.signatures)
         self._rows: list[list[int]] = [[] for _ in model.cells]
         self._elements: list[list[list[Any]]] = [[[] for _ in s.sequences] for s in model.signatures]
         self._feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in model.feeds]
@@ -173,8 +179,9 @@ class Recorder:
             feeds.append(tuple([self._joint_column(k, i) for i in range(len(model.feeds[k]))]))
         cells = len(model.cells)
         sizes = np.array(self._ends, np.int64).reshape(len(self._ends), -1)
-        sizes[1:] -= sizes[:-1].copy()
-        counts = sizes[:, :cells] // np.array(self._row_widths, np.int64)
+        if len(sizes) > 1:
+            sizes[1:] -= sizes[:-1].copy()
+        counts = sizes[:, :cells] // self._divisors
         labels = tuple(map(tuple, self._labels))
         values = np.array(self._values, np.int64)
         return TraceColumns(

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -228,16 +228,7 @@ class FunctionTracer:
         """Return the traces of a batch that has no levels yet."""
         cells, size = linked.model.signatures, int(batched.offsets[-1])
         height = levels(self.policy, cells, batched.calls, batched.elements, size, self.arithmetic)
-        whole = Batched(
-            batched.record,
-            batched.calls,
-            batched.elements,
-            height,
-            batched.ends,
-            batched.element_ends,
-            batched.offsets,
-        )
-        return Together(whole, linked.form).traces()
+        return Together(replace(batched, levels=height), linked.form).traces()
 
     def _undo(self) -> Callable[[], None]:
         """Return a function that forgets what is learnt from now on."""
@@ -360,8 +351,6 @@ class FunctionTracer:
             tuple([part.calls for part in parts]),
             tuple([part.elements for part in parts]),
             (),
-            [[0, *column.cumsum().tolist()] for column in counts],
-            [[0, *column.cumsum().tolist()] for column in sizes],
             offsets,
         )
 

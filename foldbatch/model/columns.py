@@ -59,7 +59,7 @@ def _column(
         array = np.asarray(items)
     except (ValueError, TypeError, OverflowError, RuntimeError):  # the last from tensors with gradients
         raise bad("give numbers, in rows of one length", ExampleTypeError) from None
-    allowed = {"f": "fiub", "i": "iub", "b": "b"}[np.dtype(type_.dtype).kind]
+    allowed = _kinds(type_.dtype)
     empty = array.size == 0 and array.dtype == np.float64  # as NumPy reads []
     if array.dtype.kind not in allowed and not empty:
         raise bad("convert it first, for example with InputTransform", ExampleTypeError)
@@ -80,6 +80,12 @@ def _column(
     if (np.isinf(result) & np.isfinite(array)).any():
         raise bad("declare float64, or scale the data")
     return result
+
+
+@cache
+def _kinds(dtype: str) -> str:
+    """Return the kinds of numbers that may be read as those of a dtype."""
+    return {"f": "fiub", "i": "iub", "b": "b"}[np.dtype(dtype).kind]
 
 
 @cache

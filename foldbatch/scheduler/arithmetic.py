@@ -79,19 +79,31 @@ def sort(keys: NDArray[np.integer], size: int) -> tuple[Index, Index]:
     return order, bounds
 
 
-def group(keys: NDArray[np.generic], size: int) -> tuple[Index, Index]:
-    """Sort as `sort` does; return the order, and where each number that occurs begins, and the end.
+def group(keys: NDArray[Any]) -> tuple[Index, Index]:
+    """Sort any numbers, and leave equal ones in their order.
 
-    >>> group(np.array([5, 3, 5]), 6)
+    Returns:
+        The order, and where each number that occurs begins in it, and the end.
+
+    >>> group(np.array([5, 3, 5]))
     (array([1, 0, 2]), array([0, 1, 3]))
     """
-    order = np.argsort(keys.astype(np.uint16) if size <= SHORT else keys, kind="stable")
+    order = np.argsort(keys.astype(np.uint16) if above(keys) <= SHORT else keys, kind="stable")
     ranked = keys[order]
     starts = np.flatnonzero(ranked[1:] != ranked[:-1])
     bounds = np.zeros(len(starts) + 2, np.int64)
     np.add(starts, 1, out=bounds[1:-1])
     bounds[-1] = len(keys)
     return order, bounds
+
+
+def above(keys: NDArray[Any]) -> int:
+    """Return one more than the greatest number; negative ones are large.
+
+    >>> above(np.array([5, 3])), above(np.array([-1], np.int8)), above(np.zeros(0, np.int32))
+    (6, 256, 0)
+    """
+    return int(keys.view(f"u{keys.itemsize}").max()) + 1 if len(keys) else 0
 
 
 def read(calls: Ints, columns: Index, order: Index) -> Index:
@@ -280,7 +292,7 @@ class Arithmetic:
 
     join: Callable[[Sequence[Ints], Form], tuple[Ints, Ints]]
     sort: Callable[[NDArray[np.integer], int], tuple[Index, Index]]
-    group: Callable[[NDArray[np.generic], int], tuple[Index, Index]]
+    group: Callable[[NDArray[Any]], tuple[Index, Index]]
     drain: Callable[[Index, Index, Index, Index, Index, int, NDArray[np.float64]], tuple[Ints, Index]]
     levels: Callable[[Sequence[CellSignature], Sequence[Ints], Sequence[Sequence[Ints]], int], list[Ints]]
     costs: Costs

@@ -5,7 +5,8 @@ A call's level is 0 where it needs nothing of its scope, else one more than the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -36,16 +37,30 @@ def levels(
     Returns:
         Per cell ``[n] int32``.
     """
+    found = [_NONE if not len(rows) else np.zeros(len(rows), np.int32) for rows in calls]
+    for members, own in _scopes(policy.scope, tuple(cells)):
+        parts = [calls[k] for k in members], [elements[k] for k in members]
+        for k, level in zip(members, arithmetic.levels(own, *parts, values), strict=True):
+            found[k] = level
+    return tuple(found)
+
+
+_NONE = np.zeros(0, np.int32)
+
+
+@lru_cache(256)
+def _scopes(
+    scope: Callable[[CellSignature], int], cells: tuple[CellSignature, ...]
+) -> list[tuple[list[int], tuple[CellSignature, ...]]]:
+    """Return the cells of each scope in which calls may need others, by number, and they themselves."""
     scopes: dict[int, list[int]] = {}
     for k, cell in enumerate(cells):
-        scopes.setdefault(policy.scope(cell), []).append(k)
-    found = [np.zeros(len(rows), np.int32) for rows in calls]
-    for members in scopes.values():
-        if any(cells[k].recursive for k in members) or len(members) > 1:
-            own = [cells[k] for k in members], [calls[k] for k in members], [elements[k] for k in members]
-            for k, level in zip(members, arithmetic.levels(*own, values), strict=True):
-                found[k] = level
-    return tuple(found)
+        scopes.setdefault(scope(cell), []).append(k)
+    return [
+        (members, tuple([cells[k] for k in members]))
+        for members in scopes.values()
+        if len(members) > 1 or cells[members[0]].recursive
+    ]
 
 
 def lower_bound(

@@ -48,8 +48,7 @@ from foldbatch.scheduler.trace import CellSignature, Index, Ints, Trace, lengths
 Turns: TypeAlias = "list[tuple[int, int]]"
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
+class Episode(NamedTuple):
     """Cells that take turns: when it ends, all their calls have run."""
 
     cells: tuple[int, ...]  # their numbers
@@ -58,8 +57,7 @@ class Episode:
     turns: Turns
 
 
-@dataclass(frozen=True, slots=True)
-class RunOrder:
+class RunOrder(NamedTuple):
     """When each call runs."""
 
     groups: tuple[Ints, ...]  # per cell ``[n] int32``: the group of each call
@@ -383,7 +381,7 @@ def strata_of(trace: Trace, cells: Sequence[int], arithmetic: Arithmetic) -> Str
     height = int(joined.max()) + 1
     keys = joined if width * height < 2**31 else joined.astype(np.int64)
     keys = keys * width + np.repeat(np.arange(width, dtype=keys.dtype), sizes)
-    order, bounds = arithmetic.group(keys, width * height)
+    order, bounds = arithmetic.group(keys)
     return Strata(sizes, height, keys.take(order.take(bounds[:-1])) % width, order, bounds)
 
 

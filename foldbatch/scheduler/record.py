@@ -43,8 +43,6 @@ class Batched:
         record: the record.
         calls, elements: as in the record, with the other numbers.
         levels: per cell ``[n] int32``: the level of each call, see `foldbatch.scheduler.levels`.
-        ends: per cell ``[examples + 1]``: where the calls of each example begin, and the end.
-        element_ends: per sequence argument, of all cells in order, the same of its elements.
         offsets: ``[examples + 1] int64``: what is added to each example's value numbers, and their number.
     """
 
@@ -52,18 +50,25 @@ class Batched:
     calls: tuple[Ints, ...]
     elements: tuple[tuple[Ints, ...], ...]
     levels: tuple[Ints, ...]
-    ends: list[list[int]]
-    element_ends: list[list[int]]
     offsets: Index
+
+    @property
+    def ends(self) -> list[list[int]]:
+        """Per cell ``[examples + 1]``: where the calls of each example begin, and the end."""
+        return _ends(self.record.counts)
+
+    @property
+    def element_ends(self) -> list[list[int]]:
+        """Per sequence argument, of all cells in order, the same of its elements."""
+        return _ends(self.record.lengths)
 
 
 def renumbered(record: TraceColumns, arguments: Sequence[int]) -> Batched:
     """Return a record as a batch whose calls have no levels yet."""
     offsets = np.zeros(len(record.values) + 1, np.int64)
     np.cumsum(record.values, out=offsets[1:])
-    ends, element_ends = _ends(record.counts), _ends(record.lengths)
     if len(record.values) == 1:
-        return Batched(record, record.calls, record.elements, (), ends, element_ends, offsets)
+        return Batched(record, record.calls, record.elements, (), offsets)
     shifts = offsets[:-1].astype(np.int32)
     calls, elements, lengths = [], [], iter(record.lengths.T)
     for k, (rows, parts) in enumerate(zip(record.calls, record.elements, strict=True)):
@@ -71,7 +76,7 @@ def renumbered(record: TraceColumns, arguments: Sequence[int]) -> Batched:
         moved[:, : 1 + arguments[k]] += np.repeat(shifts, record.counts[:, k])[:, None]
         calls.append(moved)
         elements.append(tuple([part + np.repeat(shifts, next(lengths))[:, None] for part in parts]))
-    return Batched(record, tuple(calls), tuple(elements), (), ends, element_ends, offsets)
+    return Batched(record, tuple(calls), tuple(elements), (), offsets)
 
 
 def _ends(sizes: Index) -> list[list[int]]:
@@ -125,6 +130,9 @@ class Together:
         if batched is None:
             return None
         record, shift = batched.record, int(batched.offsets[first])
+        if last - first == len(record.values):
+            parts = batched.calls, batched.elements, batched.levels, record.feeds, record.labels
+            return Trace(*parts, int(batched.offsets[last])), list(record.counts.T), batched.offsets[:-1]
         cuts = [slice(ends[first], ends[last]) for ends in batched.ends]
         element_cuts = iter([slice(ends[first], ends[last]) for ends in batched.element_ends])
         calls = [rows[cut] for rows, cut in zip(batched.calls, cuts, strict=True)]
@@ -169,11 +177,12 @@ def _by_example(batched: Batched, form: Form) -> tuple[Ints, list[int]]:
 
 def _loose(batched: Batched, form: Form) -> list[list[list[NDArray[Any]]]]:
     """Return, per example and cell, the feeds that are not packed."""
-    record, ends = batched.record, batched.ends
+    record = batched.record
     examples = range(len(record.values))
     if form.packed:
         none: list[list[NDArray[Any]]] = [[] for _ in record.feeds]
         return [none for _ in examples]
+    ends = batched.ends
     loose = [
         [feed for feed, integer in zip(feeds, flags, strict=True) if not integer]
         for feeds, flags in zip(record.feeds, form.integers, strict=True)
@@ -186,10 +195,11 @@ def _loose(batched: Batched, form: Form) -> list[list[list[NDArray[Any]]]]:
 
 def _labels(batched: Batched) -> list[tuple[tuple[list[Any], ...], ...]]:
     """Return, per example, its `Trace.labels`."""
-    record, ends = batched.record, batched.ends
+    record = batched.record
     examples = range(len(record.values))
     if not any(record.labels):
         return [record.labels for _ in examples]
+    ends = batched.ends
     return [
         tuple(
             [

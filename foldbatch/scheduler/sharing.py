@@ -59,8 +59,7 @@ def share(
     Sharing(order=array([1, 0, 2]), copies=array([0, 1, 3]))
     """
     if len(columns) == 1 and calls and columns[0].dtype.kind in "iu":
-        unsigned = columns[0].view(f"u{columns[0].itemsize}")  # negative numbers are large then
-        order, copies = arithmetic.group(columns[0], int(unsigned.max()) + 1)
+        order, copies = arithmetic.group(columns[0])
         return None if len(copies) > calls else Sharing(order, copies)
     group = np.zeros(calls, np.int64)
     for column in columns:

@@ -77,10 +77,26 @@ def sort(keys: Ints, order: Index, bounds: Index) -> None:
 
 
 def group(keys: Ints, counts: Ints, order: Index, bounds: Index) -> int:
-    """Write `order` and `bounds`; return how many numbers occur. `counts` are zeros, one for each number."""
+    """Write `order` and `bounds`; return how many numbers occur.
+
+    `counts` are zeros, one for each number; or none, where keys are few: then each is put in its place.
+    """
+    groups, start = 0, i4(0)
+    if len(counts) == 0:
+        for i in range(len(keys)):
+            place = i
+            while place > 0 and keys[order[place - 1]] > keys[i]:
+                order[place] = order[place - 1]
+                place -= 1
+            order[place] = i
+        for i in range(len(keys)):
+            if i == 0 or keys[order[i]] != keys[order[i - 1]]:
+                bounds[groups] = i
+                groups += 1
+        bounds[groups] = i8(len(keys))
+        return groups
     for i in range(len(keys)):
         counts[keys[i]] += 1
-    groups, start = 0, i4(0)
     for number in range(len(counts)):
         count = counts[number]
         if count:
@@ -102,11 +118,15 @@ def levels(
     """Write the levels `found`; return whether the calls of each cell are in the order of their values.
 
     `shapes`, ``[cells, 5]``, hold the calls of each cell, its single arguments, outputs, first sequence and
-    number of sequences; `widths` are those of the sequences. `cursors` are zeros, two a cell and one a
-    sequence; `of_value` holds -1 for each value.
+    number of sequences; `widths` are those of the sequences. `cursors` are two a cell and one a
+    sequence; `of_value` has one number a value.
     """
     cells = len(shapes)
     start, at, place = 0, 0, 0
+    for value in range(len(of_value)):
+        of_value[value] = -1
+    for i in range(len(cursors)):
+        cursors[i] = 0
     for k in range(cells):
         count, width = shapes[k, 0], 1 + shapes[k, 1] + shapes[k, 4]
         cursors[k], cursors[cells + k] = at, place

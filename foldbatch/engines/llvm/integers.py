@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ SIGNATURES = {
     "levels": "i4[] i8[,] i4[] i8[] i8[] i4[] i4[]",
 }
 COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
+FEW = 64  # keys, up to which each is compared with others
 SPARSE = 16  # counting 16 times more numbers than there are keys takes longer than sorting by digits
 
 
@@ -65,10 +67,13 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         functions["sort"](keys, order, bounds)
         return order, bounds
 
-    def group(keys: NDArray[np.generic], size: int) -> tuple[Index, Index]:
-        if keys.dtype != np.int32 or size > SPARSE * len(keys):
-            return arithmetic.group(keys, size)
-        order, bounds = np.empty(len(keys), np.int64), np.empty(min(len(keys), size) + 1, np.int64)
+    def group(keys: NDArray[Any]) -> tuple[Index, Index]:
+        count, size = len(keys), 0
+        if keys.dtype != np.int32:
+            return arithmetic.group(keys)
+        if count > FEW and (size := arithmetic.above(keys)) > SPARSE * count:
+            return arithmetic.group(keys)
+        order, bounds = np.empty(count, np.int64), np.empty(count + 1, np.int64)
         groups = functions["group"](keys, np.zeros(size, np.int32), order, bounds)
         return order, bounds[: groups + 1]
 
@@ -111,13 +116,12 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         shapes, widths = _shapes(tuple(cells))
         shapes = shapes.copy()
         shapes[:, 0] = counts
-        found = np.empty(sum(counts), np.int32)
-        cursors = np.zeros(2 * len(counts) + len(widths), np.int64)
+        found, of_value = np.empty(sum(counts), np.int32), np.empty(values, np.int32)
+        cursors = np.empty(2 * len(counts) + len(widths), np.int64)
         read = [part for parts in elements for part in parts]
-        of_value = np.full(values, -1, np.int32)
-        if functions["levels"](_flat(calls), shapes, _flat(read), widths, cursors, of_value, found):
-            return np.split(found, np.cumsum(counts[:-1])) if len(counts) > 1 else [found]
-        return heights.levels(cells, calls, elements, values)
+        if not functions["levels"](_flat(calls), shapes, _flat(read), widths, cursors, of_value, found):
+            return heights.levels(cells, calls, elements, values)
+        return [found[stop - count : stop] for count, stop in zip(counts, accumulate(counts), strict=True)]
 
     return Arithmetic(
         join,

@@ -168,18 +168,9 @@ def placed(
     ends = accumulate(map(len, (given, phases, members, turns)), initial=BATCH)
     _, _, members_at, turns_at, shares_at = ends
     calls, values = trace.size, trace.values
-    counts = (
-        values,
-        calls,
-        bounds,
-        room,
-        layout is by_consumer,
-        len(plan.phases),
-        members_at,
-        turns_at,
-        shares_at,
-    )
-    batch = np.array([*counts, *given, *phases, *members, *turns], np.int64)
+    sizes = values, calls, bounds, room, layout is by_consumer, len(plan.phases)
+    head = *sizes, members_at, turns_at, shares_at
+    batch = np.array([*head, *given, *phases, *members, *turns], np.int64)
     # what `table_loops.sized` tells, in sum
     size = MEMORY + len(fixed.numbers) + 4 * (values + calls + bounds) + 8 * len(cells) + room + fixed.facts
     memory = np.empty(size + bounds + 2 * (arenas + 2), np.int64)
