@@ -230,6 +230,22 @@ MUTANTS = (
         engine="llvm",
     ),
     Mutant(
+        "a compiled table lets two operands store cotangents of one row",
+        "engines/llvm/table_loops.py",
+        "alone = i8(alone != 0 and times[row] == 1)",
+        "alone = i8(alone != 0 and times[row] >= 1)",
+        tests=INTEGERS,
+        engine="llvm",
+    ),
+    Mutant(
+        "a compiled launch runs a stage backward that mirrors another one",
+        "engines/llvm/table_loops.py",
+        "own = stage if stage == WHOLE else 2 - stage",
+        "own = stage",
+        tests=INTEGERS,
+        engine="llvm",
+    ),
+    Mutant(
         "calls that differ in one id are taken for the same",
         "scheduler/sharing.py",
         "group = group * len(distinct) + inverse",

@@ -25,7 +25,7 @@ MANY = 1_000_000  # value numbers, after which a record is full
 
 @lru_cache(256)
 def _widths(cells: tuple[CellSignature, ...]) -> tuple[int, list[int], Index]:
-    """Return how many value numbers a call reserves; and, twice, how long the row of a call of each cell is."""
+    """Return how many value numbers a call reserves, and, twice, the length of the rows of each cell."""
     widths = [1 + cell.arguments + len(cell.sequences) for cell in cells]
     return max([1, *(len(cell.outputs) for cell in cells)]), widths, np.array(widths, np.int64)
 

@@ -8,17 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldbatch as fb
+from foldbatch.engines.bindings import launch_tables
+from foldbatch.engines.llvm import tables
 from foldbatch.engines.llvm.integers import compiled
 from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.merge import merge
+from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.sharing import SHARES
 from foldbatch.scheduler.tables import build
-from tests.engines.llvm.test_integer_loops import PLAIN
+from tests.engines.llvm.test_integer_loops import LOOPS, PLAIN
+from tests.programs import drawn
 from tests.scheduler.random_traces import Setting, settings_of
 from tests.scheduler.test_merge import assert_same
 
@@ -88,3 +92,23 @@ def test_compiled_arithmetic_is_there_before_the_first_batch(monkeypatch: pytest
     monkeypatch.setattr(machine, "load", load)
     assert len(program.run([[1, [2, 3], []], 4, [[1, 1]]])) == 3
     assert len(program.run([])) == 0
+
+
+@pytest.mark.parametrize("name", ["loops", pytest.param("llvm", marks=needs_llvm)])
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 200))
+def test_launches_are_the_same(name: str, seed: int, choices: int) -> None:
+    """Of random programs, forward and backward, with all that is told of rows and of gradients."""
+    drawn_program = drawn(seed, choices, size=12)
+    program = fb.compile(drawn_program.block, "numpy", threads=1)
+    cells, arenas = program.model.signatures, len(program.model.arenas)
+    functions = LOOPS if name == "loops" else tables.compiled()
+    arithmetic = PLAIN if name == "loops" else compiled()
+    merged = merge(
+        program.lowered.trace_all(drawn_program.examples, range(len(drawn_program.examples))), cells
+    )
+    schedule = build(merged, cells, POLICIES["auto"], LAYOUTS["consumer"], arenas, arithmetic=arithmetic)
+    for kernels in (program.engine.training, program.engine.inference):
+        found = tables.launching(functions, kernels.bound)(schedule)
+        right = launch_tables(kernels.bound, replace(schedule))  # which is flat no more
+        assert flat(found) == flat(right)
