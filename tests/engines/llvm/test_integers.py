@@ -22,7 +22,7 @@ from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.sharing import SHARES
 from foldbatch.scheduler.tables import build
 from tests.engines.llvm.test_integer_loops import LOOPS, PLAIN
-from tests.programs import drawn
+from tests.programs import programs
 from tests.scheduler.random_traces import Setting, settings_of
 from tests.scheduler.test_merge import assert_same
 
@@ -95,18 +95,15 @@ def test_compiled_arithmetic_is_there_before_the_first_batch(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", ["loops", pytest.param("llvm", marks=needs_llvm)])
-@settings(max_examples=20)
-@given(st.integers(0, 2**32 - 1), st.integers(0, 200))
-def test_launches_are_the_same(name: str, seed: int, choices: int) -> None:
+@settings(max_examples=25)
+@given(programs())
+def test_launches_are_the_same(name: str, drawn: Any) -> None:
     """Of random programs, forward and backward, with all that is told of rows and of gradients."""
-    drawn_program = drawn(seed, choices, size=12)
-    program = fb.compile(drawn_program.block, "numpy", threads=1)
+    program = fb.compile(drawn.block, "numpy", threads=1)
     cells, arenas = program.model.signatures, len(program.model.arenas)
     functions = LOOPS if name == "loops" else tables.compiled()
     arithmetic = PLAIN if name == "loops" else compiled()
-    merged = merge(
-        program.lowered.trace_all(drawn_program.examples, range(len(drawn_program.examples))), cells
-    )
+    merged = merge(program.lowered.trace_all(drawn.examples, range(len(drawn.examples))), cells)
     schedule = build(merged, cells, POLICIES["auto"], LAYOUTS["consumer"], arenas, arithmetic=arithmetic)
     for kernels in (program.engine.training, program.engine.inference):
         found = tables.launching(functions, kernels.bound)(schedule)
