@@ -198,6 +198,8 @@ def decode(
         offsets: per example, the number that merging added to its value numbers.
         fetch: returns the arrays of some value numbers; called once.
     """
+    if isinstance(type_, TensorType):  # of which there is one
+        return fetch([number + offset for (number,), offset in zip(held, offsets, strict=True)])
     numbers: list[int] = []
     for terminals, offset in zip(held, offsets, strict=True):
         walk(type_, iter(terminals), lambda number, offset=offset: numbers.append(number + offset))  # type: ignore[misc]

@@ -94,7 +94,8 @@ class Runner:
 
     def plan(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this runner."""
-        return tuple([replace(part, batch=self.scheduled(part.traces)) for part in self._cut(traces)])
+        parts = self._cut(traces)
+        return tuple([SubBatch(part.first, part.traces, self.scheduled(part.traces)) for part in parts])
 
     def scheduled(self, traces: Sequence[Trace], options: Options | None = None) -> ScheduledBatch:
         """Return a batch merged and scheduled, whole."""

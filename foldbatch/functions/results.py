@@ -78,6 +78,9 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
             return VOID
         case tuple():
             return TupleType(tuple([_taken(item, start, held, seen, example) for item in x]))
+        case list() if {*map(type, x)} <= ATOMS:
+            held.append(_Several(x))
+            return SequenceType(OBJECT if x else VOID)
         case list():
             kinds = {item.__class__ for item in x}
             if len(kinds) == 1 and issubclass(kind := kinds.pop(), Value):

@@ -198,6 +198,8 @@ def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...] | Records:
     Raises:
         ExampleTypeError: when they are a single example.
     """
+    if isinstance(examples, list | tuple):
+        return examples
     if (records := records_of(examples)) is not None:
         return records
     if is_arrow(examples):
@@ -207,7 +209,7 @@ def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...] | Records:
     if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
         fix = "for a single example, pass a list of one"
         raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
-    return examples if isinstance(examples, list | tuple) else list(examples)
+    return list(examples)
 
 
 def several_of(examples: Any) -> Any:

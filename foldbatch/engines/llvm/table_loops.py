@@ -47,7 +47,7 @@ GIVEN = FIRST - CALLS
 ARENA, COLUMN, COLUMNS, RAGGED, MEMBER, DIFFERENTIABLE = range(6)
 START, SIZE, PLACE, REPEATS, STORES, TOLD, SPAN = range(6, 13)
 WIDTH, ELEMENTS, SEGMENTS, WIDEST, LIST = range(5)  # of a sequence
-MEMBER_FIRST, MEMBER_LAST, TURN_FIRST, TURN_LAST, RECURS, PHASE = range(6)  # of a phase
+MEMBER_FIRST, MEMBER_LAST, RECURS, PHASE = range(4)  # of a phase
 BEFORE, STEP, AFTER, WHOLE = range(4)  # the stages of a step
 STAGES = 3
 
@@ -154,6 +154,7 @@ def take_turns(memory: Index, batch: Index, phases: Index) -> None:
     """Write the steps, in order."""
     members, turns = moved(batch, batch[MEMBERS_AT]), moved(batch, batch[TURNS_AT])
     memory[STEPS] = 0
+    turn = 0
     for phase in range(batch[PHASES]):
         p = phase * PHASE
         first, last, recurs = phases[p + MEMBER_FIRST], phases[p + MEMBER_LAST], phases[p + RECURS]
@@ -165,10 +166,12 @@ def take_turns(memory: Index, batch: Index, phases: Index) -> None:
             k = memory[CELLS_AT] + members[first] * CELL
             for bound in range(memory[k + BOUNDS], memory[k + BOUNDS] + max(memory[k + GROUPS], 1)):
                 add(memory, members[first], stage, memory[bound], memory[bound + 1])
-        else:
-            for t in range(phases[p + TURN_FIRST], phases[p + TURN_LAST]):
-                bound = memory[memory[CELLS_AT] + turns[2 * t] * CELL + BOUNDS] + turns[2 * t + 1]
-                add(memory, turns[2 * t], stage, memory[bound], memory[bound + 1])
+        else:  # each group of these cells takes one
+            for m in range(first, last):
+                for _ in range(memory[memory[CELLS_AT] + members[m] * CELL + GROUPS]):
+                    bound = memory[memory[CELLS_AT] + turns[turn] * CELL + BOUNDS] + turns[turn + 1]
+                    add(memory, turns[turn], stage, memory[bound], memory[bound + 1])
+                    turn += 2
         for m in range(first, last if recurs else first):
             k = memory[CELLS_AT] + members[m] * CELL
             add(memory, members[m], AFTER, 0, memory[k + DISTINCT])

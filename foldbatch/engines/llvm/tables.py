@@ -125,14 +125,13 @@ def _fixed(cells: tuple[CellSignature, ...], arenas: int) -> _Fixed:
 
 @lru_cache(256)
 def _phases(
-    cells: tuple[CellSignature, ...], told: tuple[tuple[tuple[int, ...], int], ...]
+    cells: tuple[CellSignature, ...], of_phases: tuple[tuple[int, ...], ...]
 ) -> tuple[list[int], list[int]]:
-    """Return phases and their members, given the cells of each, and how many turns these take."""
-    phases, members, turn = list[int](), list[int](), 0
-    for own, turns in told:
-        phases += (len(members), len(members) + len(own), turn, turn + turns, is_recursion(cells, own))
+    """Return phases and their members, given the cells of each."""
+    phases, members = list[int](), list[int]()
+    for own in of_phases:
+        phases += (len(members), len(members) + len(own), is_recursion(cells, own))
         members += own
-        turn += turns
     return phases, members
 
 
@@ -161,10 +160,8 @@ def placed(
             given += (count, size, end, distinct[k], len(sharing.order), len(sharing.dropped))
             shares += (sharing.order, sharing.copies, sharing.dropped, sharing.instead)
             end += distinct[k] + 1 + len(sharing.order) + 2 * len(sharing.dropped)
-    several = [episode.turns if len(episode.cells) > 1 else () for episode in plan.phases]
-    own_turns = zip([episode.cells for episode in plan.phases], map(len, several), strict=True)
-    phases, members = _phases(cells, tuple(own_turns))
-    turns = [number for turns in several for turn in turns for number in turn]
+    phases, members = _phases(cells, tuple([own for own, _ in plan.phases]))
+    turns = [number for own, turns in plan.phases if len(own) > 1 for turn in turns for number in turn]
     ends = accumulate(map(len, (given, phases, members, turns)), initial=BATCH)
     _, _, members_at, turns_at, shares_at = ends
     calls, values = trace.size, trace.values
@@ -177,7 +174,7 @@ def placed(
     functions["place"](
         fixed.numbers,
         np.concatenate([batch, *shares]) if shares else batch,
-        np.concatenate([*trace.calls, *elements, _NO_CALLS], axis=None),
+        np.concatenate([_NO_CALLS, *[part.ravel() for part in (*trace.calls, *elements)]]),
         np.concatenate([*plan.groups, _NO_CALLS]),
         memory,
     )

@@ -50,7 +50,7 @@ from foldbatch.engines.llvm.coder import (
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.team import Team, share
 from foldbatch.engines.llvm.vector_functions import moved
-from foldbatch.engines.llvm.words import at, call, i8, u8
+from foldbatch.engines.llvm.words import address, at, call, i8, u8
 from foldbatch.engines.ranges import OutOfRangeError
 
 CODE = coder.HEAD
@@ -58,15 +58,12 @@ WORTH = 60_000  # multiplications from which an instruction is worth sharing wit
 FEW = 4  # such instructions of a batch that are worth waking the helper
 
 
-def begin_at(
-    cell: Any, fields: Any, where: Any, index: Any, addresses: Any, errors: Any, origin: Any, step: Any
-) -> None:
+def begin_at(cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, origin: Any, step: Any) -> None:
     """Write a cell's address for row 0 of its axis in the batch, and how far it moves with each row.
 
     Args:
         cell: pointer to a cell.
-        fields: pointer to what the launch tells of its binding; it lies at `where`.
-        where: an address.
+        fields: pointer to what the launch tells of its binding.
         index: address of the launch table's index.
         addresses: pointer to the addresses of buffers.
         errors: address of where errors are told.
@@ -76,7 +73,7 @@ def begin_at(
     kind, size, width = cell[1], cell[3], max(fields[WIDTH], 1)
     apart = (kind == BY_LAUNCH and fields[FIRST] < 0) or (kind == STORED and fields[STORES] == 0)
     if kind == FIELDS_OF:
-        origin[0], step[0] = where, 0
+        origin[0], step[0] = address(fields), 0
     elif kind == ERRORS:
         origin[0], step[0] = errors, 0
     elif kind == ENTRIES:
@@ -129,9 +126,7 @@ def _walk(
     codes: Any,
     starts: Any,
     launches: Any,
-    count: Any,
-    columns: Any,
-    bounds: Any,
+    levels: Any,
     index: Any,
     addresses: Any,
     work_at: Any,
@@ -139,49 +134,44 @@ def _walk(
     errors: Any,
     words: Any,
 ) -> int:
-    """Run launches; return how many instructions were worth sharing. All but counts are addresses.
+    """Run launches; return how many instructions were worth sharing.
 
     Args:
-        codes: of all kernels, one after the other; `starts` tells where each begins.
-        starts: see there.
-        launches: the launch table's rows, so many `columns` wide.
-        count: of launches.
-        columns: of a launch.
-        bounds: first call and the one after the last, of each level.
+        codes: the address of those of all kernels, one after the other.
+        starts: where each begins.
+        launches: the launch table's rows.
+        levels: first call and the one after the last, of each.
         index: the index arrays.
         addresses: of buffers.
-        work_at: memory for six times `room` numbers, no kernel having more cells, axes or arguments.
+        work_at: the address of memory for six times `room` numbers; no kernel has more cells, axes or arguments.
         room: see there.
-        errors: memory for `coder.FOUND` numbers, the first of which is 0.
+        errors: the address of memory for `coder.FOUND` numbers, the first of which is 0.
         words: what is shared with a helper, see `team`; 0 where there is none.
     """
-    levels, numbers, found = at(bounds), at(index), at(errors)
+    index_at, found = address(index), at(errors)
     origins, steps, cells = at(work_at), at(work_at + 8 * room), at(work_at + 16 * room)
     arguments, lowers, rows = at(work_at + 24 * room), at(work_at + 32 * room), at(work_at + 40 * room)
     large = 0
-    for number in range(count):
-        row = launches + 8 * number * columns
-        head = at(row)
-        begin = codes + 8 * at(starts)[head[0]]
+    for number in range(len(launches)):
+        head = moved(launches, number * launches.shape[1])
+        begin = codes + 8 * starts[head[0]]
         kernel = at(begin)
         cell_count, ragged = kernel[0], kernel[1]
         told = moved(kernel, CODE)
         for c in range(cell_count):
             cell = moved(told, c * CELL)
-            fields = row + 8 * (HEAD + FIELDS * cell[0])
-            begin_at(
-                cell, at(fields), fields, index, at(addresses), errors, moved(origins, c), moved(steps, c)
-            )
+            fields = moved(head, HEAD + FIELDS * cell[0])
+            begin_at(cell, fields, index_at, addresses, errors, moved(origins, c), moved(steps, c))
         segments = moved(told, cell_count * CELL)
         program = moved(segments, ragged)
         lowers[0], rows[0] = 0, 1
         for level in range(head[1], head[2]):
-            start, stop = levels[2 * level], levels[2 * level + 1]
+            start, stop = levels[level, 0], levels[level, 1]
             lowers[1], rows[1] = start, stop - start
             for g in range(ragged):
                 first = head[HEAD + FIELDS * segments[g] + INDEX]
-                lower = numbers[first + start]
-                lowers[RAGGED + g], rows[RAGGED + g] = lower, numbers[first + stop] - lower
+                lower = index[first + start]
+                lowers[RAGGED + g], rows[RAGGED + g] = lower, index[first + stop] - lower
             for c in range(cell_count):
                 cells[c] = origins[c] + lowers[told[c * CELL + 2]] * steps[c]
             here = program
@@ -213,7 +203,7 @@ def _walk(
 @cache
 def compiled() -> Callable[..., int]:
     """Return `_walk` compiled."""
-    signature = " ".join(["i8"] * 12)
+    signature = "i8 i8[] i8[,] i8[,] i8[] i8[] i8 i8 i8 i8"
     return compiled_function(_walk, signature, sys.modules[__name__], coder, launch, team)
 
 
@@ -230,7 +220,7 @@ class Walker:
         self._numbers = np.concatenate([code.numbers for code in codes]) if codes else np.zeros(1, np.int64)
         self._starts = np.cumsum([0, *sizes])[:-1] if codes else np.zeros(1, np.int64)
         self._room = max([1, *(code.room for code in codes)])
-        self._places = _address(self._numbers), _address(self._starts)
+        self._places = _address(self._numbers), self._starts
         self._large = FEW  # instructions worth sharing, of the batch before: the next one is like it
         self._walk = compiled()
 
@@ -246,20 +236,16 @@ class Walker:
         Raises:
             OutOfRangeError: when an id is out of range; nothing has run after that.
         """
-        launches, bounds, index = (
-            np.ascontiguousarray(a) for a in (table.launches, table.bounds, table.index)
-        )
         memory = np.empty(FOUND + 6 * self._room, np.int64)
         memory[0] = 0
         errors = _address(memory)
         words = helper.take() if helper is not None and self._large >= FEW else 0
         self._large = self._walk(
             *self._places,
-            _address(launches),
-            *launches.shape,
-            _address(bounds),
-            _address(index),
-            _address(addresses),
+            table.launches,
+            table.bounds,
+            table.index,
+            addresses,
             errors + 8 * FOUND,
             self._room,
             errors,

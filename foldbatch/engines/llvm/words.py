@@ -23,6 +23,10 @@ def _at(builder: Any, address: Typed) -> Typed:
     return Typed("*i8", builder.inttoptr(address.at, NUMBERS))
 
 
+def _address(builder: Any, pointer: Typed) -> Typed:
+    return Typed("i8", builder.ptrtoint(pointer.at, I64))
+
+
 def _call(builder: Any, address: Typed, numbers: Typed, statics: Typed) -> None:
     type_ = ir.FunctionType(ir.VoidType(), [NUMBERS, NUMBERS])
     builder.call(builder.inttoptr(address.at, type_.as_pointer()), [numbers.at, statics.at])
@@ -60,6 +64,7 @@ def _give_way(builder: Any, address: Typed) -> None:
 
 
 at: Any = Instruction(_at)  # the pointer to whole numbers at an address
+address: Any = Instruction(_address)  # and the address of a pointer
 call: Any = Instruction(_call)  # ``call(address, numbers, s)``: what `compiling.native` compiled
 load: Any = Instruction(_load)  # ``load(address)``: what was stored there, and all that was written before
 store: Any = Instruction(_store)  # ``store(address, number)``, after all that was written before
