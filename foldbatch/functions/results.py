@@ -13,6 +13,7 @@ from foldbatch.functions.values import Value
 from foldbatch.types import OBJECT, VOID, SequenceType, TupleType, Type, describe_value
 
 Index = NDArray[np.int64]
+ATOMS = {bool, float, int, str}  # of lists whose items are not looked at one by one
 
 
 @dataclass(frozen=True, slots=True)

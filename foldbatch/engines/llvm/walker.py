@@ -143,7 +143,7 @@ def _walk(
         levels: first call and the one after the last, of each.
         index: the index arrays.
         addresses: of buffers.
-        work_at: the address of memory for six times `room` numbers; no kernel has more cells, axes or arguments.
+        work_at: the address of memory for six times `room` numbers; no kernel has more cells or arguments.
         room: see there.
         errors: the address of memory for `coder.FOUND` numbers, the first of which is 0.
         words: what is shared with a helper, see `team`; 0 where there is none.
