@@ -126,8 +126,8 @@ MUTANTS = (
     Mutant(
         "gradients of data stay in the order of ranks",
         "engines/runner.py",
-        "values[np.argsort(tables[k].order)]",
-        "values[tables[k].order]",
+        "values[np.argsort(orders[k])]",
+        "values[orders[k]]",
         tests=DERIVATIVES,
     ),
     Mutant(

@@ -227,7 +227,7 @@ class ArrayRun:
         dense = self._dense_gradients()
         for (k, i), number in self.bound.brought["input"]:
             type_ = self.engine.model.feeds[k][i].type
-            self.inputs[k, i] = np.zeros((len(schedule.cells[k].order), *type_.shape), type_.dtype)
+            self.inputs[k, i] = np.zeros((len(schedule.orders[k]), *type_.shape), type_.dtype)
             self.memory.bring(number, self.inputs[k, i])
         self._launch(table)
         parts: dict[Parameter, list[Gradient]] = {parameter: [array] for parameter, array in dense.items()}
@@ -317,7 +317,7 @@ class ArrayRun:
     def _sum_rows(self, parts: dict[Parameter, list[Gradient]]) -> None:
         """Add the gradients of tables, whose rows and ids the kernels have left."""
         for k, cell in enumerate(self.engine.model.cells):
-            if not len(self.ready.batch.schedule.cells[k].order):
+            if not len(self.ready.batch.schedule.orders[k]):
                 continue
             for sums in cell.sums:
                 values, ids = self._left(k, sums.values), self._left(k, sums.ids)
@@ -329,15 +329,15 @@ class ArrayRun:
         """Return what a cell's kernels left in a kept buffer, or a feed: ``[rows, *shape]``."""
         name: Fact = (binding.kind, k, binding.key)
         array: Array = self.memory.arrays[self.bound.buffers[name]]
-        table = self.ready.batch.schedule.cells[k]
+        schedule = self.ready.batch.schedule
         axis = self.engine.model.cells[k].training.kept[binding.key].axis if binding.kind == "kept" else None
         if axis is None or axis.rank == 1:
-            return array[: len(table.order)]
+            return array[: len(schedule.orders[k])]
         if axis.rank == 0:
             value: Array = array[0, ...]
             return value
         number = self.engine.model.cells[k].graph.axes.index(axis)
-        return array[: int(table.segments[number][-1])]
+        return array[: int(schedule.cells[k].segments[number][-1])]
 
 
 def _stacked(array: Array) -> Array:

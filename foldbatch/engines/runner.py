@@ -393,9 +393,9 @@ class Runner:
         part, batch, run = begun.part, begun.batch, begun.run
         with Naming(self.model, batch, part.first):
             gradients = run.backward(cotangents)
-            merged, tables = batch.merged, batch.schedule.cells
+            merged, orders = batch.merged, batch.schedule.orders
             inputs = {
-                (k, i): values[np.argsort(tables[k].order)]  # from ranks back to the order of calls
+                (k, i): values[np.argsort(orders[k])]  # from ranks back to the order of calls
                 for (k, i), values in run.inputs.items()
             }
         calls = [rows[:, 0].astype(np.int64) for rows in merged.trace.calls] if visited else []

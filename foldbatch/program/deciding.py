@@ -162,7 +162,7 @@ class RoundEngine:
             verify(schedule, tuple([cell.outputs for cell in cells]))
         batch = ScheduledBatch(merged, schedule, (), (), {})
         ready = engine.ready(batch, training=self.training and own.phased)
-        return ReadyRound([table.order for table in schedule.cells], arenas_of(batch, cells), ready)
+        return ReadyRound([*schedule.orders], arenas_of(batch, cells), ready)
 
     def run(
         self, ready: ReadyRound, feeds: Sequence[Sequence[Array]], example: Callable[[int, int], int]

@@ -112,7 +112,7 @@ class Flat:
 class Schedule:
     """All that a batch needs besides weights and data.
 
-    Of one that is flat, tables of cells, steps and rows that start at zero are made when they are asked for.
+    Of one that is flat, tables of cells and steps are made when they are asked for.
     """
 
     cells: tuple[CellTable, ...]  # a table per cell
@@ -125,7 +125,7 @@ class Schedule:
     flat: Flat | None = field(
         default=None, init=False, repr=False, compare=False
     )  # the same, where it is at hand
-    # makes `cells`, `steps` and `zero_rows`, where these are made when they are asked for
+    # makes `cells` and `steps`, where these are made when they are asked for
     unpack: Callable[[], tuple[Any, ...]] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __getattr__(self, name: str) -> Any:
@@ -160,17 +160,23 @@ class Schedule:
 
 
 _set = object.__setattr__  # how this module writes to a schedule
-LATE = "cells", "steps", "zero_rows"
+LATE = "cells", "steps"
 
 
 def late_schedule(
-    flat: Flat, unpack: Callable[[], tuple[Any, ...]], arena_rows: tuple[int, ...], row_of: Index, reason: str
+    flat: Flat,
+    unpack: Callable[[], tuple[Any, ...]],
+    arena_rows: tuple[int, ...],
+    zero_rows: tuple[Index, ...],
+    row_of: Index,
+    reason: str,
 ) -> Schedule:
     """Return a schedule that is flat; arguments are attributes of `Schedule`."""
     schedule = Schedule.__new__(Schedule)
     _set(schedule, "flat", flat)
     _set(schedule, "unpack", unpack)
     _set(schedule, "arena_rows", arena_rows)
+    _set(schedule, "zero_rows", zero_rows)
     _set(schedule, "row_of", row_of)
     _set(schedule, "reason", reason)
     return schedule

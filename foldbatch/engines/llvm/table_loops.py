@@ -470,19 +470,21 @@ CELLS, PARAMETERS, USES, BUFFERS, NUMBERS, LENGTH, TRAINING = range(7)
 KERNELS_AT, YIELDING_AT, GRADIENTS_AT, USES_AT, PLACES_AT, NUMBERS_AT, BOUND = range(7, 14)
 # the head of the memory for launches: how many there are forward and backward, and where these begin: facts,
 # those of parameters and fixed numbers; how many levels yield the gradient of each parameter; the rows of a
-# buffer; the levels, two numbers each, and backward; and the launches of both directions
-FORWARD, BACKWARD, FACTS_OF_ALL, YIELDS, HEIGHTS, LEVELS, MIRROR, LAUNCHES, BACK, ROOM_OF_LAUNCHES = range(10)
+# buffer; the levels, two numbers each, and backward
+FORWARD, BACKWARD, FACTS_OF_ALL, YIELDS, HEIGHTS, LEVELS, MIRROR, TOLD_OF_LAUNCHES = range(8)
 
 
-def head(memory: Index, direction: int, at: int, length: int, kernel: int, first: int, last: int) -> None:
-    """Write the head of a launch, if there is a kernel."""
+def head(
+    memory: Index, launches: Index, direction: int, length: int, kernel: int, first: int, last: int
+) -> None:
+    """Write the head of a launch behind the others, if there is a kernel."""
     if kernel >= 0:
-        to = at + length * memory[direction]
-        memory[to], memory[to + 1], memory[to + 2] = kernel, first, last
+        to = length * (memory[FORWARD] + memory[BACKWARD])
+        launches[to], launches[to + 1], launches[to + 2] = kernel, first, last
         memory[direction] += 1
 
 
-def go_back(fixed: Index, steps: Index, count: int, memory: Index) -> None:
+def go_back(fixed: Index, steps: Index, count: int, memory: Index, launches: Index) -> None:
     """Write the heads of launches backward, and how many levels yield gradients."""
     yields, last = moved(memory, memory[YIELDS]), count
     yielding, gradients = moved(fixed, fixed[YIELDING_AT]), moved(fixed, fixed[GRADIENTS_AT])
@@ -495,13 +497,13 @@ def go_back(fixed: Index, steps: Index, count: int, memory: Index) -> None:
         for s in range(STAGES):
             kernel = fixed[fixed[KERNELS_AT] + (fixed[CELLS] + k) * STAGES + s]
             if kernel >= 0 and (own == WHOLE or own == s):
-                head(memory, BACKWARD, memory[BACK], fixed[LENGTH], kernel, count - last, count - first)
+                head(memory, launches, BACKWARD, fixed[LENGTH], kernel, count - last, count - first)
                 for i in range(yielding[kernel], yielding[kernel + 1]):
                     yields[gradients[i]] += last - first
         last = first
 
 
-def launch(fixed: Index, steps: Index, facts: Index, memory: Index) -> None:
+def launch(fixed: Index, steps: Index, facts: Index, memory: Index, launches: Index) -> None:
     """Write a batch's launches.
 
     Args:
@@ -509,16 +511,15 @@ def launch(fixed: Index, steps: Index, facts: Index, memory: Index) -> None:
         steps: as `place` writes them.
         facts: likewise.
         memory: to be written, see above.
+        launches: to be written: those forward, and then backward.
     """
     count, length, told = i8(u8(len(steps)) // u8(4)), fixed[LENGTH], i8(len(facts))
     mirrored = count if fixed[TRAINING] else i8(0)
-    memory[FORWARD], memory[BACKWARD], memory[FACTS_OF_ALL] = 0, 0, ROOM_OF_LAUNCHES
+    memory[FORWARD], memory[BACKWARD], memory[FACTS_OF_ALL] = 0, 0, TOLD_OF_LAUNCHES
     memory[YIELDS] = memory[FACTS_OF_ALL] + told + fixed[PARAMETERS] + fixed[NUMBERS]
     memory[HEIGHTS] = memory[YIELDS] + fixed[PARAMETERS]
     memory[LEVELS] = memory[HEIGHTS] + fixed[BUFFERS]
     memory[MIRROR] = memory[LEVELS] + 2 * count
-    memory[LAUNCHES] = memory[MIRROR] + 2 * mirrored
-    memory[BACK] = memory[LAUNCHES] + STAGES * count * length
     numbers, heights = moved(memory, memory[FACTS_OF_ALL]), moved(memory, memory[HEIGHTS])
     for i in range(told):
         numbers[i] = facts[i]
@@ -532,8 +533,8 @@ def launch(fixed: Index, steps: Index, facts: Index, memory: Index) -> None:
         to = memory[LEVELS] + 2 * i
         memory[to], memory[to + 1] = steps[4 * i + 2], steps[4 * i + 3]
     for i in range(mirrored):
-        to = memory[LAUNCHES] - 2 * i
-        memory[to - 2], memory[to - 1] = steps[4 * i + 2], steps[4 * i + 3]
+        to = memory[MIRROR] + 2 * (mirrored - 1 - i)
+        memory[to], memory[to + 1] = steps[4 * i + 2], steps[4 * i + 3]
     first = 0
     while first < count:
         k, stage = steps[4 * first], steps[4 * first + 1]
@@ -543,16 +544,15 @@ def launch(fixed: Index, steps: Index, facts: Index, memory: Index) -> None:
         for s in range(STAGES):
             kernel = fixed[fixed[KERNELS_AT] + k * STAGES + s]
             if stage == WHOLE or stage == s:
-                head(memory, FORWARD, memory[LAUNCHES], length, kernel, first, last)
+                head(memory, launches, FORWARD, length, kernel, first, last)
         first = last
-    go_back(fixed, steps, mirrored, memory)
+    go_back(fixed, steps, mirrored, memory, launches)
     for i in range(fixed[PARAMETERS]):
         numbers[told + i] = i8(memory[memory[YIELDS] + i] == 1)
-    for direction in range(BACKWARD + 1):
-        for row in range(memory[direction]):
-            to = memory[LAUNCHES + direction] + row * length
-            for i in range(HEAD, length):
-                memory[to + i] = numbers[fixed[fixed[PLACES_AT] + memory[to] * length + i]]
+    for row in range(memory[FORWARD] + memory[BACKWARD]):
+        places = fixed[PLACES_AT] + launches[row * length] * length
+        for i in range(HEAD, length):
+            launches[row * length + i] = numbers[fixed[places + i]]
     for i in range(fixed[USES_AT], fixed[USES_AT] + fixed[USES]):
         needed = (
             numbers[fixed[i + fixed[USES]]] * numbers[fixed[i + 2 * fixed[USES]]] * fixed[i + 3 * fixed[USES]]

@@ -18,8 +18,6 @@ from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm import table_loops
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.table_loops import (
-    BACK,
-    BACKWARD,
     BASES,
     BATCH,
     BOUND,
@@ -28,21 +26,14 @@ from foldbatch.engines.llvm.table_loops import (
     CELLS_AT,
     ENDS,
     FACTS_AT,
-    FACTS_OF_ALL,
     FIXED,
-    FORWARD,
-    HEIGHTS,
     INDEX,
     INDEX_END,
-    LAUNCHES,
-    LEVELS,
     LIST,
     LISTS_AT,
     MEMORY,
-    MIRROR,
     RANKS,
     REPEATS,
-    ROOM_OF_LAUNCHES,
     ROW_OF,
     RUNNING,
     SPAN,
@@ -52,7 +43,7 @@ from foldbatch.engines.llvm.table_loops import (
     STEPS,
     STEPS_AT,
     TOLD,
-    YIELDS,
+    TOLD_OF_LAUNCHES,
     ZEROS,
 )
 from foldbatch.scheduler.layout import Layout, by_consumer, priority
@@ -62,7 +53,7 @@ from foldbatch.scheduler.schedule import ALL, CellTable, Flat, Index, RowSpan, S
 from foldbatch.scheduler.sharing import Sharing
 from foldbatch.scheduler.trace import CellSignature
 
-SIGNATURES = {"place": "i8[] i8[] i4[] i4[] i8[]", "launch": "i8[] i8[] i8[] i8[]"}
+SIGNATURES = {"place": "i8[] i8[] i4[] i4[] i8[]", "launch": "i8[] i8[] i8[] i8[] i8[]"}
 _NO_CALLS = np.zeros(0, np.int32)
 NAMES: tuple[tuple[str, ...], ...] = (*((stage,) for stage in ALL), ALL)  # of the stages of a step
 
@@ -191,14 +182,17 @@ def placed(
         tuple(orders),
     )
     unpack = partial(_unpacked, cells, merged.counts, memory, told, flat)
+    rows = tuple(facts[len(facts) - arenas :].tolist())
+    zeros = pairwise([0, *memory[told[ENDS] : told[BASES] - 1].tolist()])
+    zero_rows = tuple([memory[told[ZEROS] + first : told[ZEROS] + last] for first, last in zeros])
     row_of = memory[told[ROW_OF] : told[ROW_OF] + values]
-    return late_schedule(flat, unpack, tuple(facts[len(facts) - arenas :].tolist()), row_of, plan.reason)
+    return late_schedule(flat, unpack, rows, zero_rows, row_of, plan.reason)
 
 
 def _unpacked(
     cells: tuple[CellSignature, ...], counts: Sequence[Index], memory: Index, told: Sequence[int], flat: Flat
-) -> tuple[tuple[CellTable, ...], tuple[Step, ...], tuple[Index, ...]]:
-    """Return the tables of cells, the steps, and the rows that start at zero."""
+) -> tuple[tuple[CellTable, ...], tuple[Step, ...]]:
+    """Return the tables of cells, and the steps."""
     facts, index = iter(flat.facts.tolist()), flat.index
     spans = iter(memory[told[SPANS_AT] : told[LISTS_AT]].reshape(-1, SPAN).tolist())
     shapes = memory[told[CELLS_AT] : told[SPANS_AT]].reshape(-1, CELL).tolist()
@@ -230,11 +224,8 @@ def _unpacked(
         tables.append(
             CellTable(flat.orders[k], tuple(found), tuple(outputs), tuple(segments), counts[k], shared)
         )
-    told_steps = flat.steps.reshape(-1, 4).tolist()
-    steps = tuple([Step(k, NAMES[stage], start, stop) for k, stage, start, stop in told_steps])
-    zeros, ends = told[ZEROS], memory[told[ENDS] : told[BASES] - 1].tolist()
-    bounds = pairwise([zeros, *[zeros + end for end in ends]])
-    return tuple(tables), steps, tuple([memory[start:stop] for start, stop in bounds])
+    steps = flat.steps.reshape(-1, 4).tolist()
+    return tuple(tables), tuple([Step(k, NAMES[stage], start, stop) for k, stage, start, stop in steps])
 
 
 def launching(functions: Functions, bound: Bound) -> Callable[[Schedule], Directions]:
@@ -249,29 +240,22 @@ def launching(functions: Functions, bound: Bound) -> Callable[[Schedule], Direct
     numbers, buffers = len(bound.fixed), len(bound.types)
     counts = len(stages) // (2 * STAGES), len(parameters), bound.uses.shape[1], buffers, numbers, width
     fixed = np.concatenate([np.array([*counts, bound.training, *starts], np.int64), *tables])
-    kept = ROOM_OF_LAUNCHES + numbers + 2 * len(parameters) + buffers
+    kept = TOLD_OF_LAUNCHES + numbers + 2 * len(parameters) + buffers
 
     def launched(schedule: Schedule) -> Directions:
         flat = schedule.flat
         if flat is None:
             return launch_tables(bound, schedule)
-        levels = len(flat.steps) // 4
-        room = levels * (2 + STAGES * width) * (1 + bound.training)
-        memory = np.empty(kept + len(flat.facts) + room, np.int64)
-        functions["launch"](fixed, flat.steps, flat.facts, memory)
-        told = memory[:ROOM_OF_LAUNCHES].tolist()
-        facts, heights = memory[told[FACTS_OF_ALL] : told[YIELDS]], memory[told[HEIGHTS] : told[LEVELS]]
-        directions = ((LAUNCHES, told[FORWARD], LEVELS), (BACK, told[BACKWARD], MIRROR))[: 1 + bound.training]
-        found = [
-            LaunchTable(
-                memory[told[at] : told[at] + width * count].reshape(-1, width),
-                memory[told[bounds] : told[bounds] + 2 * levels].reshape(-1, 2),
-                flat.index,
-                heights,
-            )
-            for at, count, bounds in directions
-        ]
-        yields = dict(zip(parameters, memory[told[YIELDS] : told[HEIGHTS]].tolist(), strict=True))
-        return Directions(found[0], found[1] if bound.training else None, yields, facts)
+        levels, directions = len(flat.steps) // 4, 1 + bound.training
+        memory = np.empty(kept + len(flat.facts) + 2 * levels * directions, np.int64)
+        launches = np.empty(levels * directions * STAGES * width, np.int64)  # fewer than that, mostly
+        functions["launch"](fixed, flat.steps, flat.facts, memory, launches)
+        ahead, back, facts, yields, heights, bounds, mirror = memory[:TOLD_OF_LAUNCHES].tolist()
+        rows = launches[: width * (ahead + back)].copy().reshape(-1, width)
+        index, needed = flat.index, memory[heights:bounds]
+        forward = LaunchTable(rows[:ahead], memory[bounds:mirror].reshape(-1, 2), index, needed)
+        backward = LaunchTable(rows[ahead:], memory[mirror:].reshape(-1, 2), index, needed)
+        told = dict(zip(parameters, memory[yields:heights].tolist(), strict=True))
+        return Directions(forward, backward if bound.training else None, told, memory[facts:yields])
 
     return launched
