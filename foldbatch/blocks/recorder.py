@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -183,17 +183,18 @@ class Recorder:
             sizes[1:] -= sizes[:-1].copy()
         counts = sizes[:, :cells] // self._divisors
         labels = tuple(map(tuple, self._labels))
-        values = np.array(self._values, np.int64)
-        return TraceColumns(
+        offsets = np.array([*accumulate(self._values, initial=0)], np.int64)
+        record = TraceColumns(
             tuple(calls),
             tuple(elements),
             tuple(feeds),
             labels,
             counts,
             sizes[:, cells:],
-            values,
+            offsets,
             self._results,
         )
+        return record.shift([cell.arguments for cell in model.signatures], offsets[:-1])
 
 
 def _matrix(part: list[Any], width: int) -> Ints:

@@ -37,7 +37,7 @@ from foldbatch.model.tracer import MAX_CALLS, Look
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
-from foldbatch.scheduler.record import Together, TraceColumns, renumbered
+from foldbatch.scheduler.record import Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.system.depth import in_depth, raise_limit
 from foldbatch.system.garbage import no_garbage
@@ -141,10 +141,9 @@ class TracingProgram:
     def traces_of(self, record: TraceColumns) -> list[Trace]:
         """Return the traces of the examples of a record, with the levels of their calls."""
         cells = self.model.signatures
-        batched = renumbered(record, [cell.arguments for cell in cells])
-        values = int(batched.offsets[-1])
-        height = levels(self.policy, cells, batched.calls, batched.elements, values, self.arithmetic)
-        return Together(replace(batched, levels=height), self.form).traces()
+        values = int(record.offsets[-1])
+        height = levels(self.policy, cells, record.calls, record.elements, values, self.arithmetic)
+        return Together(replace(record, levels=height), self.form).traces()
 
     def record(
         self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None

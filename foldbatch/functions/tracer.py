@@ -38,7 +38,7 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
-from foldbatch.scheduler.record import Batched, Together, TraceColumns
+from foldbatch.scheduler.record import Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.system.garbage import no_garbage
 from foldbatch.trees.records import Records
@@ -190,14 +190,14 @@ class FunctionTracer:
                     done += len(notes.ends)
                 # of all parts: no example is walked twice because a later one brings a cell
                 linked = self.linked()
-                batches = [self._batched(linked, *part, look) for part in parts]
+                records = [self._recorded(linked, *part, look) for part in parts]
             except (BadDataError, ExampleError) as error:
                 undo()
                 raise self._blamed(error, examples, numbers, decide) from None
             except BaseException:
                 undo()
                 raise
-            return [trace for batched in batches for trace in self._leveled(linked, batched)]
+            return [trace for record in records for trace in self._leveled(linked, record)]
 
     # -- from notes to traces
 
@@ -224,11 +224,11 @@ class FunctionTracer:
             return found
         return notes, {s: noted_of(s, lists, notes.start) for s, lists in notes.lists.items()}
 
-    def _leveled(self, linked: Linked, batched: Batched) -> list[Trace]:
-        """Return the traces of a batch that has no levels yet."""
-        cells, size = linked.model.signatures, int(batched.offsets[-1])
-        height = levels(self.policy, cells, batched.calls, batched.elements, size, self.arithmetic)
-        return Together(replace(batched, levels=height), linked.form).traces()
+    def _leveled(self, linked: Linked, record: TraceColumns) -> list[Trace]:
+        """Return the traces of a record that has no levels yet."""
+        cells, size = linked.model.signatures, int(record.offsets[-1])
+        height = levels(self.policy, cells, record.calls, record.elements, size, self.arithmetic)
+        return Together(replace(record, levels=height), linked.form).traces()
 
     def _undo(self) -> Callable[[], None]:
         """Return a function that forgets what is learnt from now on."""
@@ -290,15 +290,15 @@ class FunctionTracer:
         learnt.version += grown
         return kept
 
-    def _batched(
+    def _recorded(
         self,
         linked: Linked,
         notes: Notes,
         noted: dict[Signature, Noted],
         results: list[Any],
         look: Look | None,
-    ) -> Batched:
-        """Return notes as a batch for the model, without levels."""
+    ) -> TraceColumns:
+        """Return notes as a record for the model, without levels."""
         start, model = notes.start, linked.model
         ends = np.array([start, *notes.ends], np.int64) - start
         new = _renumbering(linked, noted, int(ends[-1]))
@@ -313,8 +313,7 @@ class FunctionTracer:
         if look is not None:
             look(model, data)
         parts = [
-            _of_cell(calls, kept, (ends, offsets), new)
-            for calls, (_, kept) in zip(cells, linked.cells, strict=True)
+            _of_cell(calls, kept, ends, new) for calls, (_, kept) in zip(cells, linked.cells, strict=True)
         ]
         bounds, feeds, labels = model.bounds, [], []
         for k, (part, calls) in enumerate(zip(parts, cells, strict=True)):
@@ -333,25 +332,18 @@ class FunctionTracer:
             labels.append(tuple([[*map(released, calls.labels[n])] for n in range(len(model.labels[k]))]))
         examples = len(notes.ends)
         counts, sizes = [part.counts for part in parts], [size for part in parts for size in part.sizes]
-        record = TraceColumns(
-            tuple([part.relative for part in parts]),
-            tuple([part.relative_elements for part in parts]),
+        return TraceColumns(
+            tuple([part.calls for part in parts]),
+            tuple([part.elements for part in parts]),
             tuple(feeds),
             tuple(labels),
             np.array(counts, np.int64).reshape(len(counts), examples).T.copy(),
             np.array(sizes, np.int64).reshape(len(sizes), examples).T.copy(),
-            np.diff(offsets),
+            offsets,
             [
                 [relative(held, begin, start, new) for held in result]
                 for result, begin in zip(results, offsets[:-1].tolist(), strict=True)
             ],
-        )
-        return Batched(
-            record,
-            tuple([part.calls for part in parts]),
-            tuple([part.elements for part in parts]),
-            (),
-            offsets,
         )
 
     # -- from what was learnt to a model
@@ -416,10 +408,9 @@ def link_learnt(
 
 @dataclass(frozen=True, slots=True)
 class _OfCell:
-    """What was noted of a cell; attributes are as in `Batched` and `TraceColumns`, for one cell.
+    """What was noted of a cell; attributes are as in `TraceColumns`, for one cell.
 
     Attributes:
-        relative, relative_elements: with value numbers that count from 0 in each example.
         keys: ``[calls]``: the numbers of calls as noted, whatever the model leaves out.
         counts: ``[examples]``: calls.
         sizes: per list, ``[examples]``: elements.
@@ -427,24 +418,21 @@ class _OfCell:
 
     calls: NDArray[np.int32]
     elements: tuple[NDArray[np.int32], ...]
-    relative: NDArray[np.int32]
-    relative_elements: tuple[NDArray[np.int32], ...]
     keys: Index
     counts: Index
     sizes: list[Index]
 
 
-def _of_cell(noted: Noted, kept: PrunedDraft, ends: tuple[Index, Index], new: Index | None) -> _OfCell:
+def _of_cell(noted: Noted, kept: PrunedDraft, before: Index, new: Index | None) -> _OfCell:
     """Return what was noted of a cell, as far as the model reads it.
 
     Args:
         noted: what was noted.
         kept: what is left of the cell.
-        ends: where examples begin and end, by noted and by new numbers.
+        before: where examples begin and end, by noted numbers.
         new: the new number of each value; None where these are the noted ones.
     """
     rows = noted.rows
-    before, offsets = ends
     cuts = np.searchsorted(rows[:, 0], before)
     counts = np.diff(cuts)
     operands = len(noted.signature.operands)
@@ -452,18 +440,14 @@ def _of_cell(noted: Noted, kept: PrunedDraft, ends: tuple[Index, Index], new: In
     lengths = rows[:, [1 + i for i in kept.arguments if i >= operands]]
     keys = numbers[:, 0] - np.repeat(before[:-1], counts)
     numbers = numbers if new is None else new[numbers]
-    shift = np.repeat(offsets[:-1], counts)[:, None]
-    sizes, elements, relative = [], [], []
+    sizes, elements = [], []
     for number, s in enumerate(i - operands for i in kept.arguments if i >= operands):
         flat = noted.elements[s] if new is None else new[noted.elements[s]]
         sizes.append(np.diff(np.append(0, np.cumsum(lengths[:, number]))[cuts]))
         elements.append(_narrow(flat))
-        relative.append(_narrow(flat - np.repeat(offsets[:-1], sizes[-1])[:, None]))
     return _OfCell(
         _narrow(np.concatenate([numbers, lengths], axis=1)),
         tuple(elements),
-        _narrow(np.concatenate([numbers - shift, lengths], axis=1)),
-        tuple(relative),
         keys,
         counts,
         sizes,

@@ -95,16 +95,19 @@ def join(
             lengths.append(joined.lengths(calls[k][:, 1 + signature.arguments + i]))
     examples = len(numbers.ends)
     empty = np.zeros((examples, 0), np.int64)
-    return TraceColumns(
+    offsets = np.zeros(examples + 1, np.int64)
+    np.multiply(numbers.ends, run.width, out=offsets[1:])
+    record = TraceColumns(
         tuple(calls),
         tuple(elements),
         tuple(feeds),
         tuple(labels),
         np.stack(counts, 1) if counts else empty,
         np.stack(lengths, 1) if lengths else empty,
-        differences(numbers.ends).astype(np.int64) * run.width,
+        offsets,
         _results(results, numbers, examples),
     )
+    return record.shift([signature.arguments for signature in model.signatures], offsets[:-1])
 
 
 class _Joined:

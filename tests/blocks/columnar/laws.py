@@ -60,7 +60,7 @@ def assert_same(record: TraceColumns, expected: TraceColumns) -> None:
         for array, other in pairs:
             assert array.dtype == other.dtype
             np.testing.assert_array_equal(array, other, name)
-    for name in ("counts", "lengths", "values"):
+    for name in ("counts", "lengths", "offsets"):
         array, other = getattr(record, name), getattr(expected, name)
         assert array.dtype == other.dtype
         np.testing.assert_array_equal(array, other, name)
