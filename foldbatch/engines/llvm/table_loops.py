@@ -76,7 +76,7 @@ def sized(fixed: Index, batch: Index, place: int) -> int:
     elif place == ENDS or place == BASES:
         size = fixed[ARENAS] + 1
     elif place == WORK:
-        size = batch[VALUES] + batch[CALLS_OF_ALL] + 2
+        size = batch[VALUES] + batch[CALLS_OF_ALL] + batch[BOUNDS_OF_ALL] + 2
     return size
 
 

@@ -161,7 +161,7 @@ def placed(
     batch = np.array([*head, *given, *phases, *members, *turns], np.int64)
     # what `table_loops.sized` tells, in sum
     size = MEMORY + len(fixed.numbers) + 4 * (values + calls + bounds) + 8 * len(cells) + room + fixed.facts
-    memory = np.empty(size + bounds + 2 * (arenas + 2), np.int64)
+    memory = np.empty(size + 2 * (bounds + arenas + 2), np.int64)
     functions["place"](
         fixed.numbers,
         np.concatenate([batch, *shares]) if shares else batch,
