@@ -146,11 +146,6 @@ def number(rows: Index, values: Index, used: int) -> tuple[int, bool]:
     return used + len(fresh), len(fresh) == len(values)
 
 
-def number_arguments(rows: Index, calls: Ints, columns: Index, order: Index, used: int) -> tuple[int, bool]:
-    """Do what `number` does for the values that `read` returns."""
-    return number(rows, read(calls, columns, order), used)
-
-
 def number_results(rows: Index, calls: Ints, order: Index, output: int, used: int) -> tuple[Index, int]:
     """Do what `number` does for one output of some calls, whose values are distinct.
 

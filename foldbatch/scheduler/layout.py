@@ -39,17 +39,6 @@ class RowNumbering:
         self.used[arena], alone = arithmetic.number(self.of_value, values, self.used[arena])
         return alone
 
-    def append_arguments(self, operand: Operand, calls: Ints, order: Index | None) -> bool:
-        """Do as `append` does, for the values that an operand reads; the operand is not ragged.
-
-        Shapes: ``calls: [n, 1 + arguments + sequences]``; ``order: [m]``, some of the calls, None for all.
-        """
-        order = np.arange(len(calls)) if order is None else order
-        self.used[operand.arena], alone = arithmetic.number_arguments(
-            self.of_value, calls, operand.places, order, self.used[operand.arena]
-        )
-        return alone
-
     def append_results(self, arena: int, calls: Ints, order: Index, output: int) -> Index:
         """Give rows to the values of an output that have none yet, and return the rows of all: ``[n]``."""
         rows, self.used[arena] = arithmetic.number_results(
@@ -110,13 +99,8 @@ def by_consumer(
     for k in priority(tuple(cells)):
         for number, operand in enumerate(cells[k].operands):
             calls, order, start = trace.calls[k], orders[k], rows.used[operand.arena]
-            if operand.sequence is None:
-                size = len(calls if order is None else order) * len(operand.columns)
-                alone = rows.append_arguments(operand, calls, order)
-            else:
-                values = values_read(trace, cells, k, operand, order)
-                size = len(values)
-                alone = rows.append(operand.arena, values)
+            values = values_read(trace, cells, k, operand, order)
+            size, alone = len(values), rows.append(operand.arena, values)
             if not size:
                 continue
             if alone:
