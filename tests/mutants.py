@@ -29,6 +29,8 @@ LIMIT = 600  # seconds that a run of tests may take
 LAWS = "tests/test_laws.py"
 PROGRAMS = (LAWS, "-k", "one_by_one and blocks")
 WALKS = (LAWS, "-k", "one_by_one and functions")
+BOTH = (LAWS, "-k", "one_by_one and both")
+MIXED = ("tests/functions/test_mixed.py",)
 ROUNDS = ("tests/functions/test_rounds.py",)
 DEEP = (LAWS, "-k", "many_levels")
 DRAWS = ("tests/blocks/layers/test_dropout.py", "tests/engines/test_keys.py")
@@ -427,9 +429,9 @@ MUTANTS = (
     # -- plain functions
     Mutant(
         "a wire is not learnt",
-        "functions/tracer.py",
-        "np.flatnonzero(np.bincount(owners)).tolist()} - known",
-        "np.flatnonzero(np.bincount(owners)).tolist()[:1]} - known",
+        "functions/noted.py",
+        "np.flatnonzero(np.bincount(self.of[numbers])).tolist()}",
+        "np.flatnonzero(np.bincount(self.of[numbers])).tolist()[:1]}",
         tests=WALKS,
     ),
     Mutant(
@@ -449,8 +451,8 @@ MUTANTS = (
     Mutant(
         "labels are shifted",
         "functions/tracer.py",
-        "[] if own is None else [*map(released, own.labels[n])]",
-        "[] if own is None else [*map(released, own.labels[n][1:] + own.labels[n][:1])]",
+        "[*map(released, calls.labels[n])]",
+        "[*map(released, calls.labels[n][1:] + calls.labels[n][:1])]",
         tests=WALKS,
     ),
     Mutant(
@@ -509,6 +511,35 @@ MUTANTS = (
         "self.made, self.used = {}, {}",
         tests=("tests/functions/test_learning.py",),
     ),
+    # -- both doors
+    Mutant(
+        "a block does not count on after a walk in it",
+        "functions/mixed.py",
+        "            run.outside = False\n            self._enter(run)",
+        "            run.outside = False",
+        tests=BOTH,
+    ),
+    Mutant(
+        "what a block has collected is lost when a walk in it calls the block again",
+        "functions/mixed.py",
+        "        scope |= run.own\n",
+        "        scope |= {name: type(held)() for name, held in run.own.items()}\n",
+        tests=MIXED,
+    ),
+    Mutant(
+        "visits of metrics are not counted anew with calls",
+        "functions/tracer.py",
+        "visits = (visits if new is None else new[visits])",
+        "visits = visits",
+        tests=BOTH,
+    ),
+    Mutant(
+        "members of elements are swapped where a block notes them",
+        "functions/mixed.py",
+        "return lambda elements: extend(itertools.chain.from_iterable(elements))",
+        "return lambda elements: extend(itertools.chain.from_iterable(map(reversed, elements)))",
+        tests=MIXED,
+    ),
     # -- rounds
     Mutant(
         "values of earlier rounds come in in the wrong order",
@@ -548,8 +579,8 @@ MUTANTS = (
     Mutant(
         "elements of lists stay in the order of rounds",
         "functions/deciding.py",
-        "elements.append(flat.take(index + np.arange(len(index)), axis=0).ravel())",
-        "elements.append(flat.ravel())",
+        "elements.append(flat.take(index + np.arange(len(index)), axis=0))",
+        "elements.append(flat)",
         tests=ROUNDS,
     ),
     Mutant(
@@ -579,6 +610,35 @@ MUTANTS = (
         "walked.made += made",
         "walked.made = made",
         tests=ROUNDS,
+    ),
+    # -- both doors
+    Mutant(
+        "a block does not count on after a walk in it",
+        "functions/mixed.py",
+        "            run.outside = False\n            self._enter(run)",
+        "            run.outside = False",
+        tests=BOTH,
+    ),
+    Mutant(
+        "what a block has collected is lost when a walk in it calls the block again",
+        "functions/mixed.py",
+        "        scope |= run.own\n",
+        "        scope |= {name: type(held)() for name, held in run.own.items()}\n",
+        tests=BOTH,
+    ),
+    Mutant(
+        "visits of metrics are not counted anew with calls",
+        "functions/tracer.py",
+        "visits = (visits if new is None else new[visits])",
+        "visits = visits",
+        tests=BOTH,
+    ),
+    Mutant(
+        "members of elements are swapped where a block notes them",
+        "functions/mixed.py",
+        "return lambda elements: extend(itertools.chain.from_iterable(elements))",
+        "return lambda elements: extend(itertools.chain.from_iterable(map(reversed, elements)))",
+        tests=BOTH,
     ),
     # -- rounds
     # -- optimizers, blocks, data, files

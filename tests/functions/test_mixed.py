@@ -115,6 +115,31 @@ def test_calls_that_cannot_be_are_refused():
         Walk(word, 3)
 
 
+def test_what_a_block_collects_is_its_own_though_a_walk_in_it_calls_it_again():
+    def further(xs):
+        return fb.ops.sum(block(xs[1:])) if len(xs) > 1 else fb.tensor(0.0)
+
+    seen = fb.GetItem(0) >> fb.Scalar() >> fb.blocks.Collect()
+    parts = fb.AllOf(seen, Walk(further, "float32"), seen)
+    block = (
+        fb.blocks.Collected(parts)
+        >> fb.AllOf(fb.GetItem(0) >> fb.GetItem(1), fb.GetItem(1) >> fb.Sum())
+        >> fb.Function(lambda a, b: fb.ops.stack([a, b]))
+    )
+    found = fb.compile(lambda xs: block(xs), "numpy").run([[1.0, 2.0, 4.0]])
+    np.testing.assert_array_equal(found[0], [12.0, 2.0])
+
+
+def test_elements_of_several_values_arrive_in_their_places():
+    pairs = fb.Map(fb.Record((fb.Scalar(), fb.Scalar() >> fb.Function(fb.ops.square))))
+    made = pairs >> fb.Map(fb.AllOf(fb.GetItem(0), fb.GetItem(1)))
+    joined = made >> fb.Function(lambda a, b: fb.ops.segment_sum(a * 10.0 + b))
+    later = fb.AllOf(Walk(lambda xs: fb.tensor(float(len(xs))), "float32"), joined) >> fb.GetItem(1)
+    example = [(1.0, 2.0), (3.0, 4.0)]
+    (found,) = fb.compile(lambda xs: later(xs), "numpy").run([example])
+    assert found == 10.0 * 4.0 + 4.0 + 16.0
+
+
 def test_a_walk_in_a_block_decides_by_numbers_in_rounds_of_the_batch():
     scale = fb.Parameter([], init=0.5, name="scale")
 
