@@ -611,35 +611,6 @@ MUTANTS = (
         "walked.made = made",
         tests=ROUNDS,
     ),
-    # -- both doors
-    Mutant(
-        "a block does not count on after a walk in it",
-        "functions/mixed.py",
-        "            run.outside = False\n            self._enter(run)",
-        "            run.outside = False",
-        tests=BOTH,
-    ),
-    Mutant(
-        "what a block has collected is lost when a walk in it calls the block again",
-        "functions/mixed.py",
-        "        scope |= run.own\n",
-        "        scope |= {name: type(held)() for name, held in run.own.items()}\n",
-        tests=BOTH,
-    ),
-    Mutant(
-        "visits of metrics are not counted anew with calls",
-        "functions/tracer.py",
-        "visits = (visits if new is None else new[visits])",
-        "visits = visits",
-        tests=BOTH,
-    ),
-    Mutant(
-        "members of elements are swapped where a block notes them",
-        "functions/mixed.py",
-        "return lambda elements: extend(itertools.chain.from_iterable(elements))",
-        "return lambda elements: extend(itertools.chain.from_iterable(map(reversed, elements)))",
-        tests=BOTH,
-    ),
     # -- rounds
     # -- optimizers, blocks, data, files
     Mutant(
