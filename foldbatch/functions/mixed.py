@@ -195,7 +195,7 @@ class Slots:
             case _ if type_ == OBJECT:
                 yield x
             case _ if type_ != VOID or x is not None:
-                fix = "return what was declared; fb.tensor makes values of numbers"
+                fix = "give what is declared; fb.tensor makes values of numbers"
                 found = f"a {x.type}" if isinstance(x, Value) else describe_value(x)
                 raise WalkError(str(where), f"a {type_}", found, fix)
 
@@ -203,7 +203,8 @@ class Slots:
 def given_type(x: Any, levels: int = 3) -> Type:
     """Return the type of what a block is called with: what has no values in it is one object.
 
-    Values are looked for in tuples inside each other on so many levels, and in the first items of lists.
+    Values are looked for in tuples inside each other on so many levels, and in the first items of lists. So
+    an empty list is an object: a block that takes lists of values declares what it reads.
 
     >>> given_type((1, "a")), str(given_type((value_class(TensorType((2,)))(0), [1])))
     (ObjectType(), '(float32[2], object)')
@@ -447,8 +448,9 @@ def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
     known = block.__dict__.setdefault("_called", {})
     if "reads" not in known:
         known["reads"] = block.input_type
-    alone = known["reads"] == OBJECT and not isinstance(x, Value)
-    part = part_of(block, OBJECT if alone else given_type(x))
+    declared = known["reads"]
+    unknown = declared in (None, VOID) or (declared == OBJECT and isinstance(x, Value))
+    part = part_of(block, given_type(x) if unknown else declared)
     return Eagerly.run(part, x) if Slow.on else part.note(x)
 
 

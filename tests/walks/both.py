@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import foldbatch as fb
-from foldbatch.types import SequenceType, TensorType, TupleType, Type
+from foldbatch.types import OBJECT, SequenceType, TensorType, TupleType, Type
 from tests.programs import ways as ways_of_blocks
 from tests.programs.maker import Maker, Way
 from tests.programs.recipes import FLOAT, Recipe
@@ -73,7 +73,12 @@ def blocked(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
         return WAYS[type(type_)][0](maker, type_, depth, given)  # type: ignore[no-any-return]
     with _apart(maker, blocks):
         recipe = blocks.read(wanted, depth, types)  # type: ignore[arg-type]
-    called = exact.block(recipe.block)
+    block = recipe.block
+    if any(isinstance(each, SequenceType) for each in types):  # which may be empty
+        declaration = fb.ForwardDeclaration(TupleType((OBJECT, *types)), wanted, "given")  # type: ignore[arg-type]
+        declaration.resolve_to(block)
+        block = declaration()
+    called = exact.block(block)
     return Part(lambda x, *given: called(x, *given), recipe.data)
 
 
