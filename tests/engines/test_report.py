@@ -1,8 +1,15 @@
-"""A report is right: what it counts, and what it tries besides."""
+"""A report is right, is text that a newcomer reads at once, and says what to try."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 import foldbatch as fb
+from foldbatch.engines.report import Alternative, Captures, CellReport, Launched, Report, advice, worth_trying
+
+# -- A report is right: what it counts, and what it tries besides
 
 
 def test_describe_counts_what_runs() -> None:
@@ -83,3 +90,204 @@ def test_what_can_be_read_once_is_traced_once() -> None:
     assert (report.runs, len(read)) == (5, 1 + 5)
     assert fb.compile(block, "numpy").describe([iter([1.0, 2.0])]).calls == report.calls
     assert len(read) == 7
+
+
+# -- A report is text that a newcomer reads at once, and fits a screen
+
+
+NODE = CellReport(
+    "node", 7, 5, True, (3, 2), {"before": 1, "step": 4}, {"after": 2}, 2, ("near", "far"), ("seen",)
+)
+PHASES = {
+    "trace": 0.001,
+    "merge": 0.0005,
+    "tables": 0.001,
+    "ready": 0.0005,
+    "forward": 0.006,
+    "backward": 0.011,
+}
+REPORT = Report(2, 7, 2, 2, 4, 5, 2, 2_500_000, PHASES, (NODE,))
+
+
+def test_a_report_is_text_for_people() -> None:
+    """Line by line."""
+    assert str(REPORT).splitlines() == [
+        "2 examples: 7 calls of 1 cell run in 2 steps of 2.5 calls on average",
+        "(a cell is work that always runs together; a step runs one cell for many calls at once)",
+        "5 of the calls run; each of the others is identical to one of these",
+        "no order of the calls needs fewer steps",
+        "time: 20 ms in a first run; tracing the examples 5%, planning the steps 10%, forward 30%, backward 55%",
+        "memory: 2.5 MB for this batch; 4 kernels run forward, 5 backward",
+        "losses: near, far",
+        "metrics: seen",
+        "",
+        "Cells, those with most small steps first",
+        "cell  calls  steps  calls a step  largest step  calls that run  rows copied",
+        "node      7      2           2.5             3               5            2",
+        "",
+        "What to try",
+        "- node: 2 of its 2 steps run fewer than 16 calls; batches of more examples make them larger",
+        "",
+        "print(program.describe(examples).text(whole=True)) shows all cells, their ops and kernels",
+    ]
+    assert repr(REPORT) == "Report(2 examples, 7 calls in 2 steps; print it to read it)"
+
+
+def test_fifty_cells_fit_a_screen() -> None:
+    """The costly ones are shown, the others summed up."""
+    cells = tuple(
+        replace(NODE, name=f"case({k})", calls=3 * k, distinct=3 * k, rows=(3,) * k) for k in range(50)
+    )
+    slow = {"trace": 0.4, "tables": 0.4, "forward": 0.1}
+    report = replace(REPORT, cells=cells, steps=1225, calls=3675, phases=slow, policy="by_depth")
+    lines = str(report).splitlines()
+    assert len(lines) <= 40
+    assert sum(line.startswith("case(") for line in lines) == 10
+    assert lines[lines.index("and 40 more cells: 2,340 calls in 780 steps, 3.0 calls a step") - 1].startswith(
+        "case(40)"
+    )
+    whole = report.text(whole=True)
+    assert all(f"case({k})" in whole for k in range(50))
+
+
+def test_the_whole_tells_ops_and_kernels() -> None:
+    """When each op of a cell runs; steps are cut where there are many."""
+    launches = (Launched("forward", 0, "step", 2, 5), Launched("backward", 0, "step known", 1, 5))
+    many = replace(NODE, name="chain", rows=(1,) * 30, recursive=False, forward={}, losses=())
+    none = CellReport("unused", 0, 0, False, (), {}, {}, 0)
+    text = replace(REPORT, launches=launches, cells=(NODE, many, none)).text(whole=True)
+    assert text[text.index("Cell by cell") :].splitlines() == [
+        "Cell by cell: calls of each step, and how many ops it runs when",
+        f"chain: {'1, ' * 24}...",
+        "  forward: none; backward: 2",
+        "  metrics: seen",
+        "node (recursive): 3, 2",
+        "  forward: 1 before the recursion, 4 in each step; backward: 2 after the recursion",
+        "  losses: near, far",
+        "  metrics: seen",
+        "unused: no steps",
+        "  forward: none; backward: none",
+        "Kernels forward, in order",
+        "  node, in each step: 2 steps, 5 calls",
+        "Kernels backward, in order",
+        "  node, in each step (known): 1 step, 5 calls",
+    ]
+
+
+def test_captured_graphs_are_told_of() -> None:
+    """How many batches are one launch, and why others are not."""
+    captures = Captures((90, 120), 30, {"it has more calls than any class": 10}, (1.25, 3.75))
+    lines = str(replace(REPORT, captures=captures)).splitlines()
+    assert lines[6:9] == [
+        "graphs: 30 of 40 training batches (75%) fit into one, of 90 or 120 slots",
+        "10 did not: it has more calls than any class",
+        "2 graphs captured while others ran, in 3.8 ms at most",
+    ]
+    assert captures.hit_rate == 0.75
+    straight = Captures((), 0, {"no class is learned yet": 6}, ())
+    lines = str(replace(REPORT, captures=straight)).splitlines()
+    assert lines[6] == "graphs: 0 of 6 training batches (0%) fit into one"
+    reason = "straight: asked for captured, which cannot be had (" + 20 * "why " + ")"
+    lines = str(replace(REPORT, captures=straight._replace(reasons=(reason,)))).splitlines()
+    assert [len(line) <= 100 for line in lines[6:8]] == [True, True]
+    assert lines[6].startswith("straight: ")
+    assert lines[7].startswith("  why")
+    none = Captures((), 0, {}, ())
+    assert none.hit_rate == 0.0
+    assert str(replace(REPORT, captures=none)) == str(REPORT)
+
+
+# -- Advice says what costs a batch its time and what to try, each in numbers; what batches well has none
+
+
+FAST = {"trace": 1.0, "merge": 0.2, "tables": 0.5, "ready": 0.3, "forward": 3.0, "backward": 5.0}
+
+
+def cell(name: str, *rows: int, gathered: int = 0, **more: object) -> CellReport:
+    """A cell of no ops."""
+    made = CellReport(
+        name, sum(rows), sum(rows), recursive=True, rows=rows, forward={}, backward={}, gathered_rows=gathered
+    )
+    return replace(made, **more)
+
+
+def report(*cells: CellReport, **more: object) -> Report:
+    """A report on a batch of 8 examples that is planned quickly."""
+    steps = sum(len(each.rows) for each in cells)
+    made = Report(8, sum(each.calls for each in cells), steps, steps, 0, 0, 0, 0, FAST, cells)
+    return replace(made, **more)
+
+
+WIDE = cell("node", 90, 60, 40, 20, 5)
+
+
+def test_wide_steps_need_none() -> None:
+    assert advice(report(cell("leaf", 500), WIDE)) == ()
+    assert advice(report(phases={})) == ()
+
+
+def test_few_calls_in_all_steps_ask_for_larger_batches() -> None:
+    (found,) = advice(report(cell("leaf", 500), cell("node", 8, 4, 2)))
+    assert found == (
+        "node: 3 of its 3 steps run fewer than 16 calls; batches of more examples make them larger"
+    )
+
+
+def test_many_examples_of_which_few_have_calls_ask_for_like_ones() -> None:
+    (found,) = advice(report(cell("node", 64, 40, *[2] * 30), examples=64))
+    assert found == (
+        "node: 30 of its 32 steps run fewer than 16 calls; batches of more examples make them larger, and so "
+        "may batches of like ones (foldbatch.train.bucketed)"
+    )
+
+
+def test_cells_that_differ_in_parameters_only_ask_for_one_table() -> None:
+    """When there are many and their steps are small; other cells are not counted."""
+    cells = [cell(f"case({k})", 3, 2, form=0) for k in range(4)]
+    found = advice(report(*cells, cell("other", 3, 2)))[0]
+    assert found == (
+        "4 cells, as case(0), differ in parameters only and run 2.5 calls a step: with one table of weights, "
+        "read by ops.gather, they would be one cell"
+    )
+    assert not any("ops.gather" in found for found in advice(report(*cells[:3], cell("other", 3, 2, form=1))))
+    assert advice(report(*[cell(f"case({k})", 30, 20, form=0) for k in range(4)])) == ()
+
+
+def test_a_quicker_policy_is_named_where_it_has_fewer_steps() -> None:
+    """The quickest one of these, if it saves enough; time alone is no reason."""
+    agenda = Alternative("policy='by_agenda'", 4, 145, 0.1, 0.201)
+    depth = Alternative("policy='by_depth'", 3, 145, 0.0331, 0.201)
+    found = advice(report(WIDE, alternatives=(agenda, depth)))
+    assert found == (
+        "try policy='by_depth': it took 33.1 ms instead of 201 ms for this batch, with 3 steps instead of 5",
+    )
+    for other in (replace(depth, instead=0.04), replace(depth, steps=5), replace(depth, steps=6)):
+        assert advice(report(WIDE, alternatives=(other,))) == ()
+
+
+def test_sharing_is_named_where_fewer_calls_run() -> None:
+    other = Alternative("share='subtrees'", 5, 129, 0.5, 1.0)
+    (found,) = advice(report(WIDE, alternatives=(other,)))
+    assert found == (
+        "try share='subtrees': it took 500 ms instead of 1 s for this batch, with 129 calls that run instead "
+        "of 215"
+    )
+    assert advice(report(WIDE, alternatives=(replace(other, distinct=215),))) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "policies"),
+    [({}, False), ({"lower_bound": 4}, True), ({"phases": {"tables": 1.0, "forward": 1.0}}, False)],
+)
+def test_other_policies_are_tried_where_they_may_save(changes, policies) -> None:
+    """Not where no schedule has fewer steps."""
+    tried = worth_trying(report(WIDE, **changes), "by_depth", "leaves")
+    assert {("policy", "by_component"), ("policy", "by_agenda")} <= set(tried) if policies else tried == []
+    assert ("policy", "by_depth") not in tried
+
+
+def test_sharing_is_tried_where_calls_may_repeat() -> None:
+    repeatable = report(cell("node", 4, 2, repeatable=True))
+    assert worth_trying(repeatable, "by_depth", "leaves") == [("share", "subtrees")]
+    assert worth_trying(repeatable, "by_depth", "subtrees") == []
+    assert worth_trying(report(cell("node", 1, repeatable=True)), "by_depth", None) == []

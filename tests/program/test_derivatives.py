@@ -291,44 +291,6 @@ def test_cotangents_that_do_not_fit_are_refused_and_change_nothing(cotangents, e
 # -- errors
 
 
-@pytest.mark.parametrize("method", ["jvp", "hvp"])
-@pytest.mark.parametrize(
-    ("tangents", "error", "message"),
-    [
-        (
-            {"joint.weight": 1},
-            UnknownNameError,
-            r"tangents: expected a parameter of table.weight, join.*joint.weight",
-        ),
-        (
-            {"join.bias": [1.0, 2.0]},
-            ParameterError,
-            r"tangents\['join.bias'\]: expected float64\[3\], found float64\[2\]",
-        ),
-        (
-            {"join.bias": [1.0, np.nan, 0]},
-            ParameterError,
-            r"tangents\['join.bias'\]: expected finite numbers, found nan",
-        ),
-        (
-            {"join.bias": [[1], [1, 2]]},
-            ParameterError,
-            r"tangents\['join.bias'\]: expected an array, found list of 2",
-        ),
-        ({"join.bias": "abc"}, ParameterError, r"tangents\['join.bias'\]: expected float64\[3\]"),
-        (
-            [1.0],
-            ParameterError,
-            r"tangents: expected a mapping from names of parameters to arrays, found list of 1",
-        ),
-    ],
-)
-def test_tangents_that_do_not_fit_are_refused(method, tangents, error, message):
-    program = fb.compile(gates())
-    with pytest.raises(error, match=message):
-        getattr(program, method)(TREES, tangents)
-
-
 def test_examples_that_do_not_fit_are_refused():
     program = fb.compile(gates())
     for call in (

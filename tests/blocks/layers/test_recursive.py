@@ -1,7 +1,4 @@
-"""The plain tree network, the tensor network and the tree GRU against their papers' equations.
-
-A tree here is ``(x or None, [children])``; a child may be None, which stands for a missing one.
-"""
+"""Tree networks against the equations of their papers. A tree is ``(x or None, [children])``; a child may be None, which is missing."""
 
 from __future__ import annotations
 
@@ -12,6 +9,9 @@ import pytest
 
 import foldbatch as fb
 from tests.blocks.layers.checks import check_layer, sigmoid
+
+# -- The plain tree network, the tensor network and the tree GRU against their papers' equations
+
 
 SIZE, WIDTH = 3, 4
 STATE = fb.types.as_type([SIZE, "float64"])
@@ -94,3 +94,50 @@ def test_a_tree_gru_takes_any_number_of_children_in_one_kind_of_call() -> None:
     tree.resolve_to(fb.AllOf(x, fb.GetItem(1) >> fb.Map(tree())) >> fb.blocks.TreeGRU(SIZE))
     trees = [random_tree(rng, 4, missing=False, every_x=True) for _ in range(8)]
     check_layer(tree(), gru, trees)
+
+
+# -- The two Tree-LSTMs against their paper's equations, written out node by node in float64
+
+
+SIZE, WIDTH = 3, 4
+State = tuple[np.ndarray, np.ndarray]
+
+
+def n_ary(node: Any, p: Parameters, arity: int) -> State:
+    """One node of an N-ary Tree-LSTM, after its children."""
+    x, children = node
+    states = [None if child is None else n_ary(child, p, arity) for child in children]
+    states += [None] * (arity - len(states))
+    zero = np.zeros(SIZE)
+    h = [zero if s is None else s[0] for s in states]
+    c = [zero if s is None else s[1] for s in states]
+    w_u, w_i, w_o, w_f = np.split(p["weight"], 4, axis=1) if x is not None else [np.zeros((WIDTH, SIZE))] * 4
+    b_u, b_i, b_o, b_f = np.split(p["bias"], 4)
+    x = np.zeros(WIDTH) if x is None else np.array(x)
+
+    def from_children(gate: int) -> np.ndarray:
+        """sum_l U_l h_l for one gate: u, i, o are 0, 1, 2 and f_k is 3 + k."""
+        if all(s is None for s in states):
+            return zero
+        columns = slice(gate * SIZE, (gate + 1) * SIZE)
+        blocks = [p["recurrent"][k * SIZE : (k + 1) * SIZE, columns] for k in range(arity)]
+        return sum(h_l @ u_l for h_l, u_l in zip(h, blocks, strict=True))
+
+    i = sigmoid(x @ w_i + from_children(1) + b_i)  # (9)
+    f = [sigmoid(x @ w_f + from_children(3 + k) + b_f) for k in range(arity)]  # (10)
+    o = sigmoid(x @ w_o + from_children(2) + b_o)  # (11)
+    u = np.tanh(x @ w_u + from_children(0) + b_u)  # (12)
+    cell = i * u + sum(f_k * c_k for f_k, c_k in zip(f, c, strict=True))  # (13)
+    return o * np.tanh(cell), cell  # (14)
+
+
+def test_a_missing_child_counts_as_a_state_of_zeros() -> None:
+    """The right child alone uses the right child's weights."""
+    cell = fb.TreeLSTM(SIZE, name="cell")
+    leaf = fb.Record((fb.Vector(WIDTH, "float64"), fb.Record(()))) >> cell
+    block = fb.AllOf(fb.Void(), fb.AllOf(fb.Void(), fb.GetItem(0) >> leaf)) >> cell
+    program = fb.compile(block)
+    parameters = {name.partition(".")[2]: value for name, value in program.params.items()}
+    x = [1.0, -1.0, 0.5, 2.0]
+    expected = n_ary((None, [None, (x, [])]), parameters, 2)
+    np.testing.assert_allclose(program.run([[(x, [])]])[0], expected, rtol=1e-12)
