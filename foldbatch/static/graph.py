@@ -87,6 +87,18 @@ def input_node(type_: TensorType, axis: Axis = CALL, name: str = "x") -> Node:
     return Node(INPUT, (), {"name": name}, type_, axis)
 
 
+def cotangent_node(output: Node, number: int) -> Node:
+    """Return the input for the cotangent of a graph's output; equal for the same output only.
+
+    So two cells of one graph have one backward graph, whose nodes stand in one order.
+    """
+    key = "cotangent", output, number
+    node = _interned.get(key)
+    if node is None:
+        node = _interned[key] = input_node(output.type, name=f"g{number}")
+    return node
+
+
 def parameter_node(parameter: Parameter) -> Node:
     """Return the node of a parameter; equal for the same object only."""
     return _intern(PARAMETER, (), {"parameter": parameter}, parameter.type, UNBATCHED)

@@ -15,7 +15,16 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.static import passes
 from foldbatch.static.autodiff import trainable, vjp
 from foldbatch.static.cellgraph import CellGraph, Ends, transformed
-from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node, reachable, substitute
+from foldbatch.static.graph import (
+    SOURCES,
+    Graph,
+    Node,
+    apply,
+    constant,
+    cotangent_node,
+    reachable,
+    substitute,
+)
 from foldbatch.static.passes.phase import in_phase
 from foldbatch.static.stages import AFTER, BEFORE, STAGES, STEP, is_view, postpone, split
 
@@ -128,7 +137,7 @@ def forward_side(graph: CellGraph, ends: Ends) -> Side:
 
 def cotangents(graph: CellGraph, ends: Ends) -> tuple[dict[int, Node], list[tuple[What, Node]]]:
     """Return the cotangent inputs by output number, and the results of the backward graph."""
-    seeds = {i: input_node(graph.outputs[i].type, name=f"g{i}") for i in sorted(ends.active_outputs)}
+    seeds = {i: cotangent_node(graph.outputs[i], i) for i in sorted(ends.active_outputs)}
     losses = graph.losses if ends.losses else ()
     outputs = [graph.outputs[i] for i in seeds] + list(losses)
     gs = [*seeds.values(), *(constant(1, loss.dtype) for loss in losses)]

@@ -236,6 +236,8 @@ def _mapped(block: Block, value: Any, log: Meaning) -> Any:
     if isinstance(value, Repeated):
         return Repeated(apply(block, value.value, log))
     items, element = elements(value)
+    if not items and element == VOID:  # nothing tells what they would be
+        return Listed([], VOID)
     return listed([apply(block, item, log) for item in items], output_type(block, element))
 
 

@@ -12,10 +12,12 @@ from foldbatch.errors import GraphError, UnknownNameError
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.autodiff import jvp, vjp
+from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, apply, constant, input_node, parameter_node, reachable
 from foldbatch.static.op import UNBATCHED, ragged
 from foldbatch.static.printer import print_graph
+from foldbatch.static.sides import cotangents
 from foldbatch.static.verify import verify
 from foldbatch.types import TensorType
 
@@ -124,3 +126,12 @@ def test_a_chain_of_8000_sums_is_no_recursion() -> None:
 def test_an_unknown_op_lists_those_there_are() -> None:
     with pytest.raises(UnknownNameError, match=r"expected one of abs, add, .* where, found 'tan'"):
         apply("tan", input_node(VECTOR))
+
+
+def test_all_cells_of_a_graph_have_one_backward_graph() -> None:
+    """Else its order, and so the last bit of a sum, would depend on what else was compiled from the graph."""
+    x = input_node(VECTOR)
+    graph = CellGraph("cell", (x,), (), (x * x, x * x))
+    ends = Ends(active_operands=frozenset({0}), active_outputs=frozenset({0, 1}))
+    (seeds, results), (others, twin) = (cotangents(graph, ends) for _ in range(2))
+    assert results == twin and seeds == others and seeds[0] is not seeds[1]
