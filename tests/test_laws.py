@@ -27,7 +27,7 @@ from tests.programs import BlockProgram
 from tests.programs.checks import DOORS, check, check_ways
 from tests.programs.comparing import assert_differentiated
 
-PROGRAMS = int(os.environ.get("FOLDBATCH_PROGRAMS") or 50)
+PROGRAMS = int(os.environ.get("FOLDBATCH_PROGRAMS") or 40)
 LOT = 5  # programs a test
 
 
