@@ -63,6 +63,7 @@ class _Open(threading.local):
         self.scopes: list[OpenScope] = []
 
 
+MADE = "_inferred", "_called"  # what is made of a block, and kept with it
 opened = _Open()  # the scopes that are open, the innermost last
 
 
@@ -210,8 +211,7 @@ class Block(Generic[In_contra, Out_co]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled and copied: all but types inferred of it, and cells of walks."""
-        made = "_inferred", "_called"
-        return {name: value for name, value in self.__dict__.items() if name not in made}
+        return {name: value for name, value in self.__dict__.items() if name not in MADE}
 
     def __repr__(self) -> str:
         return "..." if enough() else f"{type(self).__name__}({self.arguments()})"

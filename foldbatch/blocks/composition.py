@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from foldbatch.blocks.block import AnyBlock, Block, as_block, build, check, opened
+from foldbatch.blocks.block import MADE, AnyBlock, Block, as_block, build, check, opened
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.items import GetItem
 from foldbatch.blocks.records import Record
@@ -137,7 +137,8 @@ class Composition(Block[Any, Any]):
     @contextmanager
     def scope(self) -> Iterator[Composition]:
         """Wire blocks; scopes of other compositions may be opened inside."""
-        self.__dict__.pop("_inferred", None)
+        for made in MADE:  # of what it was before
+            self.__dict__.pop(made, None)
         opened.scopes.append(self)
         try:
             yield self

@@ -309,11 +309,11 @@ class Call(Statement):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Invoke(Statement):
-    """Calls a function of the program."""
+class _Invocation(Statement):
+    """Calls a function, which yields several results."""
 
     results: tuple[str, ...]
-    function: str
+    function: Any
     arguments: tuple[Expression, ...]
 
     @property
@@ -326,20 +326,17 @@ class Invoke(Statement):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InvokeWalk(Statement):
+class Invoke(_Invocation):
+    """Calls a function of the program."""
+
+    function: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InvokeWalk(_Invocation):
     """Calls a Python function that may note calls of cells; `foldbatch.functions` makes and runs it."""
 
-    results: tuple[str, ...]
     function: Constant
-    arguments: tuple[Expression, ...]
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return self.results
-
-    @property
-    def reads(self) -> tuple[Expression, ...]:
-        return self.arguments
 
 
 @dataclass(frozen=True, slots=True)

@@ -429,12 +429,27 @@ def _signature(draft: Draft, cell: BlockCell) -> Signature:
     return made
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What walks have made of a block: the type that it reads, if it says so, and parts by what is given."""
+
+    reads: Type | None
+    made: dict[Type, BlockInWalk] = field(default_factory=dict)
+
+
+def _parts_of(block: AnyBlock) -> _Parts:
+    parts: _Parts | None = block.__dict__.get("_called")  # lives as long as the block
+    if parts is None:
+        parts = block.__dict__["_called"] = _Parts(block.input_type)
+    return parts
+
+
 def part_of(block: AnyBlock, given: Type) -> BlockInWalk:
     """Return a block as a walk calls it, for a type of what it is given; made once."""
-    parts: dict[Any, BlockInWalk] = block.__dict__.setdefault("_called", {})  # lives as long as the block
-    if given not in parts:
-        parts[given] = BlockInWalk(block, given)
-    return parts[given]
+    made = _parts_of(block).made
+    if given not in made:
+        made[given] = BlockInWalk(block, given)
+    return made[given]
 
 
 def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
@@ -444,13 +459,10 @@ def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
         WalkError: when no walk runs.
         BlockTypeError: when the block cannot read what it is given.
     """
-    x = xs[0] if len(xs) == 1 else xs
-    known = block.__dict__.setdefault("_called", {})
-    if "reads" not in known:
-        known["reads"] = block.input_type
-    declared = known["reads"]
-    unknown = declared in (None, VOID) or (declared == OBJECT and isinstance(x, Value))
-    part = part_of(block, given_type(x) if unknown else declared)
+    x, reads = xs[0] if len(xs) == 1 else xs, _parts_of(block).reads
+    if reads is None or reads == VOID or (reads == OBJECT and isinstance(x, Value)):
+        reads = given_type(x)
+    part = part_of(block, reads)
     return Eagerly.run(part, x) if Slow.on else part.note(x)
 
 

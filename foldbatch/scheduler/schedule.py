@@ -122,9 +122,8 @@ class Schedule:
     zero_rows: tuple[Index, ...]
     row_of: Index  # ``[values] int64``: the arena row of each value
     reason: str = ""  # what the policy has chosen and why, see `policies.Plan`
-    flat: Flat | None = field(
-        default=None, init=False, repr=False, compare=False
-    )  # the same, where it is at hand
+    # the same in few arrays, where these are at hand
+    flat: Flat | None = field(default=None, init=False, repr=False, compare=False)
     # makes `cells` and `steps`, where these are made when they are asked for
     unpack: Callable[[], tuple[Any, ...]] | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -173,12 +172,9 @@ def late_schedule(
 ) -> Schedule:
     """Return a schedule that is flat; arguments are attributes of `Schedule`."""
     schedule = Schedule.__new__(Schedule)
-    _set(schedule, "flat", flat)
-    _set(schedule, "unpack", unpack)
-    _set(schedule, "arena_rows", arena_rows)
-    _set(schedule, "zero_rows", zero_rows)
-    _set(schedule, "row_of", row_of)
-    _set(schedule, "reason", reason)
+    tables = {"arena_rows": arena_rows, "zero_rows": zero_rows, "row_of": row_of, "reason": reason}
+    for name, value in (tables | {"flat": flat, "unpack": unpack}).items():
+        _set(schedule, name, value)
     return schedule
 
 
