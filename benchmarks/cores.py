@@ -13,7 +13,7 @@ and in two threads, by the clock. Run it where nobody else works; or look at CPU
 from __future__ import annotations
 
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
@@ -26,6 +26,7 @@ from benchmarks.functions import words_of
 from benchmarks.inside import available_cores
 from benchmarks.options import add_backend, add_data, add_repeats, positive, trees_of
 from benchmarks.workload import tree_lstm, unseen
+from foldbatch.errors import FoldbatchError
 
 CORES = 1, 2, 4, 8, 16, 32, 64
 
@@ -103,6 +104,14 @@ def main() -> None:
     parser.add_argument("--batch", type=positive, nargs="+", default=[64, 256, 1024], help="sizes of batches")
     parser.add_argument("--cpu", action="store_true", help="measure CPU time, on a busy machine")
     options = parser.parse_args()
+    try:
+        report(options)
+    except FoldbatchError as error:
+        parser.exit(1, f"error: {error}\n")
+
+
+def report(options: Namespace) -> None:
+    """Measure, and print."""
     clock = time.process_time if options.cpu else time.perf_counter
     trees, what = trees_of(options, max(options.batch))
     print(f"A training step, {what}, hidden {options.hidden}; ms by the model")

@@ -15,6 +15,7 @@ import random
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
+from itertools import product
 from statistics import median
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 
 import foldbatch as fb
 from benchmarks.options import add_backend, add_repeats, positive
+from foldbatch.errors import FoldbatchError
 
 STEPS, KINDS, CLASSES = 4, 10, 2
 
@@ -173,10 +175,14 @@ def main() -> None:
     parser.add_argument("--batch", type=positive, nargs="+", default=[16, 64], help="sizes of batches")
     options = parser.parse_args()
     print("hidden  batch  graphs  ours, ms  PyTorch, ms  ratio")
-    for size in options.hidden:
-        for batch in options.batch:
+    try:
+        for size, batch in product(options.hidden, options.batch):
             for what, (ours, theirs) in compared(size, batch, options.repeats, options.backend).items():
                 print(f"{size:6}{batch:7}  {what:6}{ours:10.1f}{theirs:13.1f}{theirs / ours:7.2f}")
+    except ModuleNotFoundError as error:
+        parser.exit(1, f"error: {error}: expected PyTorch; pip install -e '.[torch]'\n")
+    except FoldbatchError as error:
+        parser.exit(1, f"error: {error}\n")
 
 
 if __name__ == "__main__":
