@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from rich.console import RenderableType
@@ -17,7 +18,7 @@ import foldbatch as fb
 from benchmarks.case import Case
 from benchmarks.figures import COLOURS, Figure, new_figure
 from benchmarks.options import add_data, trees_of
-from benchmarks.workload import CLASSES, draw_batches, tree_lstm, unseen
+from benchmarks.workload import CLASSES, draw_batches, lstm_reading, tree_lstm, unseen
 from foldbatch import ops
 from foldbatch.functions.notes import note
 from foldbatch.trees import Tree, Vocabulary
@@ -39,7 +40,7 @@ class Row:
     """A way to give examples, at a batch size: rates of the function as multiples of the block's.
 
     Attributes:
-        examples: ``new``, never seen before, or ``known``.
+        examples: trees, ``new``, never seen before, or ``known``; or ``objects``, which are always new.
         batch: the size.
         train: of training steps.
         infer: of inference.
@@ -133,9 +134,9 @@ def plain(node: Any, vocabulary: Vocabulary) -> Plain:
     return Plain(0, node.label, tuple([plain(kid, vocabulary) for kid in node]))
 
 
-def noting(trees: Sequence[Tree], vocabulary: Vocabulary, repeats: int) -> tuple[dict[str, float], Any]:
-    """Return microseconds a node to note plain objects and trees, and those of the walks alone."""
-    leaf, node, score, root = cells_of(8, len(vocabulary))
+def of_plain(hidden: int, words: int) -> tuple[Any, Any]:
+    """Return the model for `Plain` nodes, as a block and as a function."""
+    leaf, node, score, root = cells_of(hidden, words)
 
     def tree(t: Plain) -> Any:
         if t.kids:
@@ -145,6 +146,14 @@ def noting(trees: Sequence[Tree], vocabulary: Vocabulary, repeats: int) -> tuple
             state = leaf(t.word)
         score(state, t.label)
         return state
+
+    word, label = (fb.InputTransform(attrgetter(name)) >> fb.Scalar("int32") for name in ("word", "label"))
+    block = lstm_reading(hidden, words, word, label, lambda t: not t.kids, attrgetter("kids"))
+    return block, lambda t: root(tree(t))
+
+
+def noting(trees: Sequence[Tree], vocabulary: Vocabulary, repeats: int) -> tuple[dict[str, float], Any]:
+    """Return microseconds a node to note plain objects and trees, and those of the walks alone."""
 
     def bare(t: Plain) -> int:
         if t.kids:
@@ -160,7 +169,9 @@ def noting(trees: Sequence[Tree], vocabulary: Vocabulary, repeats: int) -> tuple
 
     objects = [plain(t, vocabulary) for t in trees]
     nodes = sum(len(t.parents) for t in trees)
-    ways: dict[str, tuple[Any, Any, list[Any]]] = {"plain objects": (lambda t: root(tree(t)), bare, objects)}
+    ways: dict[str, tuple[Any, Any, list[Any]]] = {
+        "plain objects": (of_plain(8, len(vocabulary))[1], bare, objects)
+    }
     ways["trees"] = walk_of(8, vocabulary), bare_tree, list(trees)
     noted, alone = {}, {}
     for name, (walk, without, examples) in ways.items():
@@ -190,38 +201,57 @@ def cpu(run: Callable[[], Any]) -> float:
 
 def paired(one: Callable[[], Any], other: Callable[[], Any], repeats: int) -> float:
     """Return how much faster the second is: the median of turns that alternate."""
+    return ratio(partial(cpu, one), partial(cpu, other), repeats)
+
+
+def ratio(one: Callable[[], float], other: Callable[[], float], repeats: int) -> float:
+    """Return the same of what return their times."""
     one(), other()
-    return statistics.median(cpu(one) / cpu(other) for _ in range(repeats))
+    return statistics.median(one() / other() for _ in range(repeats))
 
 
 def rates(trees: Sequence[Tree], hidden: int, sizes: Sequence[int], repeats: int) -> tuple[Any, list[Row]]:
     """Return kernel calls of both doors, and the function's rates as multiples of the block's."""
     vocabulary = words_of(trees)
-    programs = [
-        fb.compile(model, threads=1) for model in (tree_lstm(hidden, vocabulary), walk_of(hidden, vocabulary))
-    ]
+    readers = (tree_lstm(hidden, vocabulary), walk_of(hidden, vocabulary))
+    programs = [fb.compile(model, threads=1) for model in readers]
+    objects = [fb.compile(model, threads=1) for model in of_plain(hidden, len(vocabulary))]
     programs[1].warm(unseen(trees[:64]))
-    adams = [fb.Adam(lr=1e-3) for _ in programs]
+    objects[1].warm([plain(tree, vocabulary) for tree in trees[:64]])
     rows, calls = [], {}
     for name, program in zip(("blocks", "functions"), programs, strict=True):
         report = program.describe(unseen(trees[:16]))
         calls[name] = report.calls_forward, report.calls_backward
+    ways: dict[str, tuple[list[Any], Any]] = {"new": (programs, unseen), "known": (programs, list)}
+    ways["objects"] = objects, partial(_plainly, vocabulary)
     for size in sizes:
-        batches = draw_batches(trees, size)
-
-        def train(k: int, *, new: bool, batches: Any = batches) -> None:
-            for batch in batches:
-                _, gradients = programs[k].value_and_grad(unseen(batch) if new else batch)
-                adams[k].update(programs[k].params, gradients)
-
-        def infer(k: int, *, new: bool, batches: Any = batches) -> None:
-            for batch in batches:
-                programs[k].run(unseen(batch) if new else batch)
-
-        for new in (True, False):
-            found = [paired(partial(f, 0, new=new), partial(f, 1, new=new), repeats) for f in (train, infer)]
-            rows.append(Row("new" if new else "known", size, *found))
+        for examples, (pair, given) in ways.items():
+            made = partial(_made, given, draw_batches(trees, size))
+            timed = [[_on(program, made, learn=learn) for program in pair] for learn in (True, False)]
+            rows.append(Row(examples, size, *(ratio(a, b, repeats) for a, b in timed)))
     return calls, rows
+
+
+def _made(given: Callable[[Any], Any], batches: Sequence[Any]) -> list[Any]:
+    return [given(batch) for batch in batches]
+
+
+def _plainly(vocabulary: Vocabulary, trees: Sequence[Tree]) -> list[Plain]:
+    return [plain(tree, vocabulary) for tree in trees]
+
+
+def _on(program: fb.Program, batches: Callable[[], Any], *, learn: bool) -> Callable[[], float]:
+    """Return what runs a program on some batches, and returns the CPU seconds of it."""
+    adam = fb.Adam(lr=1e-3)
+
+    def run(made: Sequence[Any]) -> None:
+        for batch in made:
+            if learn:
+                adam.update(program.params, program.value_and_grad(batch)[1])
+            else:
+                program.run(batch)
+
+    return lambda: cpu(partial(run, batches()))
 
 
 def compiling() -> dict[str, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,22 @@ State = tuple[Node, Node]
 
 def tree_lstm(hidden: int, vocabulary: Vocabulary, dtype: str = "float32") -> Block:
     """Return the model for one tree; its result is the root's logits, its loss that of all nodes."""
-    embedding = Embedding(len(vocabulary), hidden, dtype=dtype, name="embedding")
+    word = GetItem("token") >> InputTransform(vocabulary.__getitem__) >> Scalar("int32")
+    label = GetItem("label") >> Scalar("int32")
+    return lstm_reading(hidden, len(vocabulary), word, label, lambda t: t.is_leaf, dtype=dtype)
+
+
+def lstm_reading(
+    hidden: int,
+    words: int,
+    word: Block,
+    label: Block,
+    is_leaf: Any,
+    kids: Any = None,
+    dtype: str = "float32",
+) -> Block:
+    """Return the same model for nodes of any class, given what reads them; `kids` where they are no pairs."""
+    embedding = Embedding(words, hidden, dtype=dtype, name="embedding")
     leaf_gates, node_gates = Linear(3 * hidden, name="leaf"), Linear(5 * hidden, name="node")
     classify = Linear(CLASSES, name="out")
 
@@ -52,11 +68,11 @@ def tree_lstm(hidden: int, vocabulary: Vocabulary, dtype: str = "float32") -> Bl
         c = i * ops.tanh(gates[4 * hidden :]) + f_left * left[1] + f_right * right[1]
         return o * ops.tanh(c), c
 
-    word = GetItem("token") >> InputTransform(vocabulary.__getitem__) >> Scalar("int32")
     tree = ForwardDeclaration(output_type=([hidden, dtype], [hidden, dtype]), name="tree")
-    cases = {True: word >> Function(leaf), False: Record((tree(), tree())) >> Function(node)}
+    pair = Record((tree(), tree())) if kids is None else InputTransform(kids) >> Record((tree(), tree()))
+    cases = {True: word >> Function(leaf), False: pair >> Function(node)}
     loss = Function(lambda s, label: ops.cross_entropy(classify(s[0]), label)) >> Loss()
-    labelled = AllOf(OneOf(lambda t: t.is_leaf, cases), GetItem("label") >> Scalar("int32"))
+    labelled = AllOf(OneOf(is_leaf, cases), label)
     tree.resolve_to(labelled >> AllOf(GetItem(0), loss) >> GetItem(0))
     root: Block = tree() >> GetItem(0) >> classify
     return root
