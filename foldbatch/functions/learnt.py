@@ -42,6 +42,19 @@ class Learnt:
     own: dict[Parameter, Parameter] = field(default_factory=dict)
     decides: bool = False
 
+    def copy(self) -> Learnt:
+        """Return what is known now, which goes on as it is while this grows."""
+        return Learnt(
+            dict(self.cells),
+            dict(self.wires),
+            self.results,
+            self.result,
+            dict(self.parameters),
+            self.version,
+            dict(self.own),
+            self.decides,
+        )
+
     def admit(self, signatures: Sequence[Signature]) -> None:
         """Take over cells, and the parameters that they read, in the order in which these were made."""
         self.cells |= dict.fromkeys(signatures)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from foldbatch.functions.notes import Lists
 from foldbatch.types import TensorType
 
 Index = NDArray[np.int64]
+_NONE: Index = np.zeros(0, np.int64)
+_NO_WIRES: frozenset[Output] = frozenset()
 
 
 @dataclass(eq=False, slots=True)
@@ -44,14 +46,47 @@ class Noted:
         """Return the lengths ``[n]`` of a list."""
         return self.rows[:, 1 + len(self.signature.operands) + number]
 
-    def reads(self) -> Iterator[tuple[Slot, TensorType, Index, Index]]:
-        """Yield operands and members of lists: slot, type, the numbers that are read, and by which calls."""
-        for i, (_, node) in enumerate(self.signature.operands):
-            yield (self.signature, i, -1), node.type, self.rows[:, 1 + i], self.bases
-        for s, (_, _, members) in enumerate(self.signature.sequences):
-            readers = np.repeat(self.bases, self.lengths(s))
-            for m, (_, node) in enumerate(members):
-                yield (self.signature, m, s), node.type, self.elements[s][:, m], readers
+
+@dataclass(eq=False, slots=True)
+class Reads:
+    """Every value that calls read, operands and members of lists.
+
+    Attributes:
+        slots: where values are read, and of what type.
+        slot: ``[reads]``: the place in `slots`.
+        numbers: ``[reads]``: the numbers that are read.
+        by: ``[reads]``: the calls that read them.
+    """
+
+    slots: list[tuple[Slot, TensorType]]
+    slot: Index
+    numbers: Index
+    by: Index
+
+
+def reads_of(noted: Iterable[Noted]) -> Reads:
+    """Return what calls read."""
+    parts = list[tuple[list[tuple[Slot, TensorType]], Index, Index]]()
+    for calls in noted:
+        own, bases = calls.signature, calls.bases
+        slots = [((own, i, -1), node.type) for i, (_, node) in enumerate(own.operands)]
+        parts.append((slots, calls.rows[:, 1 : 1 + len(slots)], bases))
+        for s, (_, _, members) in enumerate(own.sequences):
+            slots = [((own, m, s), node.type) for m, (_, node) in enumerate(members)]
+            parts.append((slots, calls.elements[s], np.repeat(bases, calls.lengths(s))))
+    return joined_reads(parts)
+
+
+def joined_reads(parts: Iterable[tuple[Sequence[tuple[Slot, TensorType]], Index, Index]]) -> Reads:
+    """Return what is read at slots, ``[n, slots]`` numbers at a time, each row by a call."""
+    slots = list[tuple[Slot, TensorType]]()
+    found: list[tuple[Index, Index, Index]] = [(_NONE, _NONE, _NONE)]
+    for own, numbers, by in parts:
+        if width := len(own):
+            at = np.arange(len(slots), len(slots) + width)
+            found.append((np.full((len(by), width), at).ravel(), numbers.ravel(), np.repeat(by, width)))
+            slots += own
+    return Reads(slots, *map(np.concatenate, zip(*found, strict=True)))
 
 
 def noted_of(signature: Signature, lists: Lists, start: int) -> Noted:
@@ -84,12 +119,12 @@ class Owners:
         total: how many numbers there are.
 
     Attributes:
-        of: ``[total] int32``: the place in `outputs`, -1 of a number that stands for none.
+        of: ``[total]``: the place in `outputs`, -1 of a number that stands for none.
         outputs: the outputs.
     """
 
     def __init__(self, total: int) -> None:
-        self.of = np.full(total, -1, np.int32)
+        self.of = np.full(total, -1, np.int64)
         self.outputs: list[Output] = []
 
     def add(self, signature: Signature, bases: Index) -> None:
@@ -102,17 +137,24 @@ class Owners:
         """Return the outputs that numbers stand for."""
         return {self.outputs[o] for o in np.flatnonzero(np.bincount(self.of[numbers])).tolist()}
 
-    def learn(self, learnt: Learnt, slot: Slot, numbers: Index, type_: TensorType) -> bool:
-        """Take over the wires to a slot, given the numbers that are read there; return whether one is new."""
-        known = learnt.wires.get(slot, set())
-        found = self.among(numbers) - known
-        for signature, j in found:
-            if signature.outputs[j].type != type_:
-                expected, given = f"elements of {type_}", f"one of {signature.outputs[j].type}"
-                raise WalkError(slot[0].name, expected, given, "elements of a list have one shape and dtype")
-        if found:
-            learnt.wires[slot] = known | found  # a new set: the old one may come back
-        return bool(found)
+    def learn(self, learnt: Learnt, reads: Reads) -> bool:
+        """Take over the wires to slots, given what is read there; return whether one is new."""
+        width = len(self.outputs)
+        present = np.zeros(len(reads.slots) * width, bool)
+        present[reads.slot * width + self.of.take(reads.numbers)] = True
+        grown = False
+        for place in np.flatnonzero(present).tolist():
+            (slot, type_), output = reads.slots[place // width], self.outputs[place % width]
+            known = learnt.wires.get(slot, _NO_WIRES)
+            if output not in known:
+                given = output[0].outputs[output[1]].type
+                if given != type_:
+                    expected, found = f"elements of {type_}", f"one of {given}"
+                    fix = "elements of a list have one shape and dtype"
+                    raise WalkError(slot[0].name, expected, found, fix)
+                learnt.wires[slot] = {*known, output}  # a new set: the old one may come back
+                grown = True
+        return grown
 
 
 def leak(what: str, example: int) -> WalkError:
@@ -122,17 +164,18 @@ def leak(what: str, example: int) -> WalkError:
     return WalkError(f"{what} at example {example}", "values of the same example", found, fix)
 
 
-def refuse_leaks(noted: Iterable[Noted], example: Index, numbers: Sequence[int]) -> None:
+def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
     """Refuse a call that reads a value of another example or run.
 
     Args:
-        noted: the calls.
+        reads: what calls read.
         example: ``[values]``: whose each number is, by place in the batch.
         numbers: the examples' numbers in the batch.
     """
-    for calls in noted:
-        for _, _, read, by in calls.reads():
-            wrong = (read < 0) | (read >= by)
-            wrong |= example.take(np.where(wrong, by, read)) != example.take(by)
-            if wrong.any():
-                raise leak(calls.signature.name, numbers[int(example[by[wrong][0]])])
+    read, by = reads.numbers, reads.by
+    wrong = (read < 0) | (read >= by)
+    whose = example.take(by)
+    wrong |= example.take(read, mode="clip") != whose
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise leak(reads.slots[int(reads.slot[first])][0][0].name, numbers[int(whose[first])])

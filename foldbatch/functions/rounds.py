@@ -10,7 +10,7 @@ A round's schedule depends on its integers alone. Rounds of equal integers, as m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.functions.cells import CellFunction, Signature
-from foldbatch.functions.learnt import Learnt
-from foldbatch.functions.noted import Noted, Owners, refuse_leaks
+from foldbatch.functions.learnt import Learnt, Slot
+from foldbatch.functions.noted import Noted, Owners, joined_reads, reads_of, refuse_leaks
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, bare_column, link_learnt
 from foldbatch.functions.values import Value, value_class
@@ -30,6 +30,7 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import Index, Trace
+from foldbatch.types import TensorType
 
 KEPT = 1024  # schedules of rounds
 NONE: Final = np.zeros(0, np.int64)
@@ -178,6 +179,17 @@ class _Part:
             return bases
         return np.repeat(bases, self.lengths[:, number - 1])
 
+    def reads(self) -> Iterator[tuple[Sequence[tuple[Slot, TensorType]], Index, Index]]:
+        """Yield slots, the numbers ``[n, slots]`` read there, and the calls that read them."""
+        reader, operands = self.reader, self.reader.operands
+        for number, (array, kinds) in enumerate(zip(self.arrays, reader.kinds, strict=True)):
+            at = -1 if not number else reader.lists[number - 1]
+            slots = [
+                ((reader.signature, c if number else operands[c], at), kind.type)
+                for c, kind in enumerate(kinds)
+            ]
+            yield slots, array[:, not number :], self.bases(number)
+
 
 @dataclass(eq=False, slots=True)
 class _Table:
@@ -312,7 +324,7 @@ class Rounds:
             return [NONE] * len(self._imports)
         read = np.concatenate(reads)
         if read.min() < 0 or (store.example.take(read) != store.example.take(np.concatenate(owners))).any():
-            refuse_leaks([part.noted for part in parts], store.example, numbers)
+            refuse_leaks(reads_of([part.noted for part in parts]), store.example, numbers)
             raise AssertionError("a call reads what it must not")
         for part in parts:
             for array in part.arrays:
@@ -358,23 +370,13 @@ class Rounds:
             calls[k] = row.astype(np.int32)
             elements[k] = tuple([flat.astype(np.int32) for flat in part.arrays[1:]])
             owners.add(signature, part.arrays[0][:, 0])
-        grown = False
-        for part in parts:
-            for number, (array, kinds) in enumerate(zip(part.arrays, part.reader.kinds, strict=True)):
-                bases = part.bases(number)
-                for c, kind in enumerate(kinds):
-                    read = array[:, c + (not number)]
-                    inner = read >= count
-                    of, by = read[inner] - count + stretches.first, bases[inner]
-                    if (of >= by).any() or (store.example.take(of) != store.example.take(by)).any():
-                        refuse_leaks([part.noted for part in parts], store.example, numbers)
-                        raise AssertionError("a call reads what it must not")
-                    place = (
-                        (part.reader.operands[c], -1) if not number else (c, part.reader.lists[number - 1])
-                    )
-                    slot = (part.reader.signature, *place)
-                    grown |= owners.learn(self._learnt, slot, read, kind.type)
-        if grown:
+        reads = joined_reads(each for part in parts for each in part.reads())
+        inner = reads.numbers >= count
+        of, by = reads.numbers[inner] - count + stretches.first, reads.by[inner]
+        if (of >= by).any() or (store.example.take(of) != store.example.take(by)).any():
+            refuse_leaks(reads_of([part.noted for part in parts]), store.example, numbers)
+            raise AssertionError("a call reads what it must not")
+        if owners.learn(self._learnt, reads):
             self._linked = None
             return None
         height = levels(computing.policy, model.signatures, calls, elements, total)

@@ -10,7 +10,6 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from copy import copy
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from foldbatch.errors import DecidingError, ExampleError, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, owned
-from foldbatch.functions.noted import Noted, Owners, noted_of, refuse_leaks
+from foldbatch.functions.noted import Noted, Owners, Reads, noted_of, reads_of, refuse_leaks
 from foldbatch.functions.notes import LOCK, Forced, Notes, line_of, lists_of, note, refuse_iterators
 from foldbatch.functions.remarks import remarks
 from foldbatch.functions.results import joined_result, relative
@@ -56,12 +55,14 @@ class Linked:
         model: the model.
         cells: per cell of the model, the signature, and what is left of it.
         form: of traces.
+        bounds: those of the model.
     """
 
     version: int
     model: Model
     cells: tuple[tuple[Signature, PrunedDraft], ...]
     form: Form
+    bounds: list[list[int | None]]
 
 
 class FunctionTracer:
@@ -232,12 +233,11 @@ class FunctionTracer:
 
     def _undo(self) -> Callable[[], None]:
         """Return a function that forgets what is learnt from now on."""
-        learnt, linked = self.learnt, self._linked
-        before = {f.name: copy(getattr(learnt, f.name)) for f in fields(learnt)}
+        learnt, before, linked = self.learnt, self.learnt.copy(), self._linked
 
         def undo() -> None:
-            for name, value in before.items():
-                setattr(learnt, name, value)
+            for f in fields(before):
+                setattr(learnt, f.name, getattr(before, f.name))
             self._linked = linked
 
         return undo
@@ -255,27 +255,28 @@ class FunctionTracer:
             return error.kind("walk", error.expected, error.found, error.fix)
         return error
 
-    def _owners(self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]) -> Owners:
-        """Return which output made each number; refuse calls that read values of other examples or runs."""
+    def _owners(
+        self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]
+    ) -> tuple[Owners, Reads]:
+        """Return which output made each number, and what calls read: values of their own example alone."""
         ends = np.array([notes.start, *notes.ends], np.int64)
         sizes: Index = ends[1:] - ends[:-1]
         owners = Owners(int(sizes.sum()))
         for signature, calls in noted.items():
             owners.add(signature, calls.bases)
-        refuse_leaks(noted.values(), np.repeat(np.arange(len(sizes)), sizes), numbers)
-        return owners
+        reads = reads_of(noted.values())
+        refuse_leaks(reads, np.repeat(np.arange(len(sizes)), sizes), numbers)
+        return owners, reads
 
     def _learn(self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]) -> list[Any]:
         """Take over what is new in notes; return results as traces hold them, with numbers of the run."""
-        owners = self._owners(notes, noted, numbers)
+        owners, reads = self._owners(notes, noted, numbers)
         learnt, grown = self.learnt, False
         new = [s for s, calls in noted.items() if len(calls.rows) and s not in learnt.cells]
         if new:
             grown = True
             learnt.admit(new)
-        for calls in noted.values():
-            for slot, type_, read, _ in calls.reads():
-                grown |= owners.learn(learnt, slot, read, type_)
+        grown |= owners.learn(learnt, reads)
         kept, result = [], learnt.result
         starts = [notes.start, *notes.ends[:-1]]
         seen: set[int] = set()
@@ -315,13 +316,13 @@ class FunctionTracer:
         parts = [
             _of_cell(calls, kept, ends, new) for calls, (_, kept) in zip(cells, linked.cells, strict=True)
         ]
-        bounds, feeds, labels = model.bounds, [], []
+        bounds, feeds, labels = linked.bounds, [], []
         for k, (part, calls) in enumerate(zip(parts, cells, strict=True)):
             columns: list[NDArray[Any]] = []
             marks = {i for _, i in model.marks[k]}
             for i, feed in enumerate(model.feeds[k]):
-                if i in model.keys[k]:
-                    columns.append(part.keys)
+                if i in model.keys[k]:  # as noted, whatever the model leaves out
+                    columns.append(calls.bases - np.repeat(ends[:-1], part.counts))
                 elif i in marks:
                     visits = np.array(data[k][i], np.int64)
                     visits = (visits if new is None else new[visits]) - np.repeat(offsets[:-1], part.counts)
@@ -403,7 +404,8 @@ def link_learnt(
     kept = needed(drafts, results)
     left = [each.draft for each in kept.values()]
     model = link(left, learnt.result or VOID, results, list(learnt.parameters), kept_bytes, known)
-    return Linked(learnt.version, model, tuple((cells[old], each) for old, each in kept.items()), model.form)
+    own = tuple((cells[old], each) for old, each in kept.items())
+    return Linked(learnt.version, model, own, model.form, model.bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,14 +413,12 @@ class _OfCell:
     """What was noted of a cell; attributes are as in `TraceColumns`, for one cell.
 
     Attributes:
-        keys: ``[calls]``: the numbers of calls as noted, whatever the model leaves out.
         counts: ``[examples]``: calls.
         sizes: per list, ``[examples]``: elements.
     """
 
     calls: NDArray[np.int32]
     elements: tuple[NDArray[np.int32], ...]
-    keys: Index
     counts: Index
     sizes: list[Index]
 
@@ -434,24 +434,24 @@ def _of_cell(noted: Noted, kept: PrunedDraft, before: Index, new: Index | None) 
     """
     rows = noted.rows
     cuts = np.searchsorted(rows[:, 0], before)
-    counts = np.diff(cuts)
     operands = len(noted.signature.operands)
-    numbers = rows[:, [0, *(1 + i for i in kept.arguments if i < operands)]]
-    lengths = rows[:, [1 + i for i in kept.arguments if i >= operands]]
-    keys = numbers[:, 0] - np.repeat(before[:-1], counts)
-    numbers = numbers if new is None else new[numbers]
-    sizes, elements = [], []
-    for number, s in enumerate(i - operands for i in kept.arguments if i >= operands):
-        flat = noted.elements[s] if new is None else new[noted.elements[s]]
-        sizes.append(np.diff(np.append(0, np.cumsum(lengths[:, number]))[cuts]))
-        elements.append(_narrow(flat))
-    return _OfCell(
-        _narrow(np.concatenate([numbers, lengths], axis=1)),
-        tuple(elements),
-        keys,
-        counts,
-        sizes,
+    numbered = 1 + sum(i < operands for i in kept.arguments)
+    calls = (
+        rows if len(kept.arguments) == rows.shape[1] - 1 else rows[:, [0, *(1 + i for i in kept.arguments)]]
     )
+    if new is not None:
+        calls = np.concatenate([new[calls[:, :numbered]], calls[:, numbered:]], axis=1)
+    sizes, elements = [], []
+    for place, i in enumerate(kept.arguments[numbered - 1 :], numbered):
+        flat = noted.elements[i - operands]
+        sizes.append(_between(np.append(0, np.cumsum(calls[:, place])), cuts))
+        elements.append(_narrow(flat if new is None else new[flat]))
+    return _OfCell(_narrow(calls), tuple(elements), cuts[1:] - cuts[:-1], sizes)
+
+
+def _between(sums: Index, cuts: Index) -> Index:
+    found = sums[cuts]
+    return found[1:] - found[:-1]
 
 
 def _narrow(numbers: Index) -> NDArray[np.int32]:
