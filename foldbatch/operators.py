@@ -11,14 +11,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from foldbatch.errors import GraphError
 from foldbatch.types import TensorType
 
-if TYPE_CHECKING:
-    from foldbatch.static.graph import Node
-
+Result = TypeVar("Result")  # what an operator yields
+Made = TypeVar("Made")
 F = TypeVar("F", bound=Callable[..., Any])
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # the functions of `foldbatch.ops` by name
 TAKEN: set[str] = set()  # those that take the arguments of the NumPy function of their name
@@ -71,7 +70,7 @@ def nearest(name: str) -> str:
     return HINTS.get(name) or (f"use ops.{close[0]}" if close else "compute it with foldbatch.ops")
 
 
-class Operators:
+class Operators(Generic[Result]):
     """The operators, methods and properties of a symbolic tensor."""
 
     __slots__ = ()
@@ -93,7 +92,7 @@ class Operators:
         return len(self.type.shape)
 
     @property
-    def T(self) -> Node:
+    def T(self) -> Result:
         """The transpose."""
         return _call("transpose", self, tuple(reversed(range(self.ndim))))
 
@@ -104,89 +103,89 @@ class Operators:
             raise GraphError("ops.len", "a tensor of at least one axis", str(self.type), "it is a scalar")
         return self.type.shape[0]
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[Result]:
         return iter([self[i] for i in range(len(self))])
 
-    def __getitem__(self, key: Any) -> Node:
+    def __getitem__(self, key: Any) -> Result:
         return _call("getitem", self, key)
 
     # -- arithmetic
 
-    def __add__(self, other: Any) -> Node:
+    def __add__(self, other: Any) -> Result:
         return _call("add", self, other)
 
-    def __radd__(self, other: Any) -> Node:
+    def __radd__(self, other: Any) -> Result:
         return _call("add", other, self)
 
-    def __sub__(self, other: Any) -> Node:
+    def __sub__(self, other: Any) -> Result:
         return _call("subtract", self, other)
 
-    def __rsub__(self, other: Any) -> Node:
+    def __rsub__(self, other: Any) -> Result:
         return _call("subtract", other, self)
 
-    def __mul__(self, other: Any) -> Node:
+    def __mul__(self, other: Any) -> Result:
         return _call("multiply", self, other)
 
-    def __rmul__(self, other: Any) -> Node:
+    def __rmul__(self, other: Any) -> Result:
         return _call("multiply", other, self)
 
-    def __truediv__(self, other: Any) -> Node:
+    def __truediv__(self, other: Any) -> Result:
         return _call("divide", self, other)
 
-    def __rtruediv__(self, other: Any) -> Node:
+    def __rtruediv__(self, other: Any) -> Result:
         return _call("divide", other, self)
 
-    def __floordiv__(self, other: Any) -> Node:
+    def __floordiv__(self, other: Any) -> Result:
         return _call("floor_divide", self, other)
 
-    def __rfloordiv__(self, other: Any) -> Node:
+    def __rfloordiv__(self, other: Any) -> Result:
         return _call("floor_divide", other, self)
 
-    def __mod__(self, other: Any) -> Node:
+    def __mod__(self, other: Any) -> Result:
         return _call("mod", self, other)
 
-    def __rmod__(self, other: Any) -> Node:
+    def __rmod__(self, other: Any) -> Result:
         return _call("mod", other, self)
 
-    def __neg__(self) -> Node:
+    def __neg__(self) -> Result:
         return _call("negative", self)
 
     def __pos__(self) -> Any:
         return self
 
-    def __abs__(self) -> Node:
+    def __abs__(self) -> Result:
         return _call("abs", self)
 
-    def __round__(self, digits: int | None = None) -> Node:
+    def __round__(self, digits: int | None = None) -> Result:
         if digits:
             fix = "scale first: round(x * 100) / 100"
             raise GraphError("ops.round", "no digits behind the point", str(digits), fix)
         return _call("round", self)
 
-    def __pow__(self, exponent: Any) -> Node:
+    def __pow__(self, exponent: Any) -> Result:
         return _call("power", self, exponent)
 
-    def __rpow__(self, base: Any) -> Node:
+    def __rpow__(self, base: Any) -> Result:
         return _call("power", base, self)
 
-    def __matmul__(self, other: Any) -> Node:
+    def __matmul__(self, other: Any) -> Result:
         return _call("matmul", self, other)
 
-    def __rmatmul__(self, other: Any) -> Node:
+    def __rmatmul__(self, other: Any) -> Result:
         return _call("matmul", other, self)
 
     # -- comparisons and logic
 
-    def __lt__(self, other: Any) -> Node:
+    def __lt__(self, other: Any) -> Result:
         return _call("less", self, other)
 
-    def __gt__(self, other: Any) -> Node:
+    def __gt__(self, other: Any) -> Result:
         return _call("greater", self, other)
 
-    def __le__(self, other: Any) -> Node:
+    def __le__(self, other: Any) -> Result:
         return _call("less_equal", self, other)
 
-    def __ge__(self, other: Any) -> Node:
+    def __ge__(self, other: Any) -> Result:
         return _call("greater_equal", self, other)
 
     def __eq__(self, other: object) -> Any:
@@ -201,18 +200,18 @@ class Operators:
 
     __hash__ = object.__hash__  # by identity, so that nodes are keys
 
-    def __and__(self, other: Any) -> Node:
+    def __and__(self, other: Any) -> Result:
         return _call("logical_and", self, other)
 
-    def __or__(self, other: Any) -> Node:
+    def __or__(self, other: Any) -> Result:
         return _call("logical_or", self, other)
 
-    def __xor__(self, other: Any) -> Node:
+    def __xor__(self, other: Any) -> Result:
         return _call("not_equal", _bools(self), _bools(other))
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
-    def __invert__(self) -> Node:
+    def __invert__(self) -> Result:
         return _call("logical_not", self)
 
     # -- values that a symbolic tensor has not
@@ -239,43 +238,43 @@ class Operators:
 
     # -- methods, as an array has them
 
-    def sum(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
+    def sum(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Result:
         """Return the sum over instance axes."""
         return _call("sum", self, axis, keepdims=keepdims)
 
-    def mean(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
+    def mean(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Result:
         """Return the mean over instance axes."""
         return _call("mean", self, axis, keepdims=keepdims)
 
-    def max(self, axis: int | None = None, *, keepdims: bool = False) -> Node:
+    def max(self, axis: int | None = None, *, keepdims: bool = False) -> Result:
         """Return the maximum over an instance axis, or of all elements."""
         return _call("max", self, axis, keepdims=keepdims)
 
-    def min(self, axis: int | None = None, *, keepdims: bool = False) -> Node:
+    def min(self, axis: int | None = None, *, keepdims: bool = False) -> Result:
         """Return the minimum over an instance axis, or of all elements."""
         return _call("min", self, axis, keepdims=keepdims)
 
-    def argmax(self, axis: int | None = None) -> Node:
+    def argmax(self, axis: int | None = None) -> Result:
         """Return the index of the first maximum along an instance axis, or among all elements."""
         return _call("argmax", self, axis)
 
-    def dot(self, other: Any) -> Node:
+    def dot(self, other: Any) -> Result:
         """Return the product of vectors or matrices."""
         return _call("dot", self, other)
 
-    def clip(self, low: Any = None, high: Any = None) -> Node:
+    def clip(self, low: Any = None, high: Any = None) -> Result:
         """Return the tensor with its elements held between two bounds."""
         return _call("clip", self, low, high)
 
-    def astype(self, dtype: Any) -> Node:
+    def astype(self, dtype: Any) -> Result:
         """Return the tensor in another dtype."""
         return _call("cast", self, dtype)
 
-    def reshape(self, *shape: Any) -> Node:
+    def reshape(self, *shape: Any) -> Result:
         """Return the elements in another shape, given as one tuple or as several ints."""
         return _call("reshape", self, shape[0] if len(shape) == 1 else shape)
 
-    def transpose(self, *axes: Any) -> Node:
+    def transpose(self, *axes: Any) -> Result:
         """Return the tensor with its axes permuted, reversed by default."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return _call("transpose", self, order or None)
@@ -305,7 +304,7 @@ class Operators:
             raise GraphError(f"np.{name}", f"the arguments of ops.{op}", str(error), nearest(name)) from None
 
 
-class Deferred(Operators):
+class Deferred(Operators[Any]):
     """A tensor that a user's plain function has by number only: what is done with it is noted for later."""
 
     __slots__ = ()
@@ -357,9 +356,9 @@ def is_symbolic() -> bool:
     return _functions.running > 0
 
 
-def _call(name: str, *operands: Any, **options: Any) -> Node:
-    result: Node = FUNCTIONS[name](*operands, **options)
-    return result
+def _call(name: str, *operands: Any, **options: Any) -> Made:  # type: ignore[type-var]  # its caller knows
+    made: Made = FUNCTIONS[name](*operands, **options)
+    return made
 
 
 def _bools(x: Any) -> Any:

@@ -502,7 +502,7 @@ MUTANTS = (
     Mutant(
         "what was learnt of a batch that is refused stays",
         "functions/tracer.py",
-        "                setattr(learnt, name, value)",
+        "                setattr(learnt, f.name, getattr(before, f.name))",
         "                pass",
         tests=("tests/functions/test_refusals.py",),
     ),

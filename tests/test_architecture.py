@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import subprocess
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +25,25 @@ def test_no_module_is_long():
     """One that is may hold more than one idea."""
     lines = {path.relative_to(ROOT): path.read_text(encoding="utf-8").count("\n") for path in MODULES}
     assert {path: count for path, count in lines.items() if count > MAX_LINES} == {}
+
+
+def test_every_room_has_a_contract_of_few_layers():
+    """A room without one may hold circles; one of many layers is several rooms."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    rooms = {c["containers"][0]: c for c in contracts if c["type"] == "layers"}
+    top = rooms.pop("foldbatch")
+    assert all(len(room["layers"]) <= 10 and room["exhaustive"] for room in rooms.values())
+    upward = {each for room in (top, *rooms.values()) for each in room.get("ignore_imports", ())}
+    assert upward == {
+        "foldbatch -> foldbatch.torch",  # imported when it is asked for
+        "foldbatch.blocks.block -> foldbatch.program.compiling",  # Block.eval runs what it is part of
+    }
+    large = {path.parent for path in MODULES if len([*path.parent.glob("[a-z]*.py")]) > 1}
+    names = {
+        ".".join(path.relative_to(ROOT).parts) for path in large if path.is_relative_to(ROOT / "foldbatch")
+    }
+    assert names - {"foldbatch"} - rooms.keys() == set()
 
 
 def test_architecture_is_two_pages_and_names_every_room():

@@ -9,7 +9,7 @@ from foldbatch.blocks.constants import FromTensor, Zeros
 from foldbatch.blocks.folds import RNN, Fold, Reduce
 from foldbatch.blocks.forward import ForwardDeclaration
 from foldbatch.blocks.function import Concat, Function
-from foldbatch.blocks.items import GetItem, Items, Nth, Slice
+from foldbatch.blocks.items import AllOf, GetItem, Items, Nth, Record, Slice
 from foldbatch.blocks.layers import (
     RNTN,
     Attention,
@@ -26,7 +26,6 @@ from foldbatch.blocks.layers import (
 )
 from foldbatch.blocks.leaves import Identity, InputTransform, Scalar, Tensor, Vector, Void
 from foldbatch.blocks.metrics import Loss, Metric
-from foldbatch.blocks.records import AllOf, Record
 from foldbatch.blocks.sequences import Broadcast, Length, Map, NGrams, Zip, ZipWith
 from foldbatch.blocks.sums import Max, Mean, Min, Sum
 

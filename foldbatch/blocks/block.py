@@ -5,7 +5,7 @@ to a symbolic value; types flow from input to output, once. Blocks know no paren
 types, so one block may stand in several places and programs. `Pipe` joins two.
 
 When blocks are composed, the type of what each yields is *inferred* where the type of its input is
-known (see `inference`), so that ``a >> b`` complains at once where the two do not fit.
+known (see `values.pattern`), so that ``a >> b`` complains at once where the two do not fit.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, ov
 import numpy as np
 
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.inference import UnknownTypeError, pattern, renewed, specimen
 from foldbatch.blocks.settings import settings_of
-from foldbatch.blocks.values import Value, type_of
+from foldbatch.blocks.values import UnknownTypeError, Value, pattern, type_of
 from foldbatch.blocks.writer import enough, shown
 from foldbatch.errors import (
     BlockTypeError,
@@ -223,7 +222,7 @@ AnyBlock: TypeAlias = Block[Any, Any]
 def build(block: AnyBlock, builder: Builder, value: Value) -> Value:
     """Build a block, turning the errors of tensor expressions into errors of the block.
 
-    While types are inferred, a block is built once for each pattern of values (see `inference`): for
+    While types are inferred, a block is built once for each pattern of values (see `values.pattern`): for
     another value of the same pattern, the earlier result is copied.
     """
     if not builder.inferring:
@@ -233,9 +232,9 @@ def build(block: AnyBlock, builder: Builder, value: Value) -> Value:
     if kind is None or kind not in inferred:
         result = _build(block, builder, value)
         if kind is not None and pattern(result) is not None:
-            inferred[kind] = renewed(builder, result)
+            inferred[kind] = builder.renewed(result)
         return result
-    return renewed(builder, inferred[kind])
+    return builder.renewed(inferred[kind])
 
 
 def _build(block: AnyBlock, builder: Builder, value: Value) -> Value:
@@ -258,7 +257,7 @@ def infer(block: AnyBlock, builder: Builder) -> tuple[Value] | None:
     """
     try:
         type_ = block.input_type
-        return None if type_ is None else (build(block, builder, specimen(builder, type_)),)
+        return None if type_ is None else (build(block, builder, builder.specimen(type_)),)
     except (UnknownTypeError, RecursionError):  # compiling tells what is wrong
         return None
 
@@ -318,7 +317,7 @@ class Pipe(Block[Any, Any]):
                 result = None
             before = part.blocks[-1] if isinstance(part, Pipe) and part.blocks else part
         if result and parts[0].input_type is not None and pattern(result[0]) is not None:
-            start = pattern(specimen(builder, parts[0].input_type))
+            start = pattern(builder.specimen(parts[0].input_type))
             self.__dict__["_inferred"] = {start: result[0]}  # so a pipe that goes on need not begin again
 
     @property

@@ -114,6 +114,24 @@ class Builder(Writer):
             case _:
                 return self.receive(next(slots))
 
+    def specimen(self, type_: Type) -> Value:
+        """Return a value of a type, made of new inputs, to build a block with whose result is inferred."""
+        slots = (Terminal(self.fresh("x"), t, new_wires(t)) for t in run_time_terminals(type_))
+        return self.unflatten(type_, slots)
+
+    def renewed(self, value: Value) -> Value:
+        """Return another value of the same `pattern`, whose tensors are new inputs."""
+        match value:
+            case Node() if value.axis is UNBATCHED:
+                return value
+            case Node():
+                return self.specimen(value.type)
+            case Repeated():
+                return Repeated(self.renewed(value.value))
+            case tuple():
+                return tuple(self.renewed(item) for item in value)
+        return value
+
     def note(self, value: Value, function: str = "", layer: str = "") -> None:
         """Remember who made new tensors, and the parameters behind them, in the order of blocks.
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from foldbatch.blocks.block import Block, as_block, build, named
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.inference import UnknownTypeError
 from foldbatch.blocks.lists import empty_list
 from foldbatch.blocks.tracing import Apply, Constant, Count
-from foldbatch.blocks.values import Sequence, Value, leaves, type_of
+from foldbatch.blocks.values import Sequence, UnknownTypeError, Value, leaves, type_of
 from foldbatch.errors import BlockTypeError
 from foldbatch.static.graph import Node
 from foldbatch.types import TupleType, Type

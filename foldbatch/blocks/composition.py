@@ -14,8 +14,7 @@ from typing import Any
 
 from foldbatch.blocks.block import MADE, AnyBlock, Block, as_block, build, check, opened
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.items import GetItem
-from foldbatch.blocks.records import Record
+from foldbatch.blocks.items import GetItem, Record
 from foldbatch.blocks.values import Value, type_of
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError, FoldbatchError, line_of_caller

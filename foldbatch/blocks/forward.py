@@ -8,9 +8,8 @@ from foldbatch.blocks.block import AnyBlock, Block, as_block, build, named
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.constants import shorthand
 from foldbatch.blocks.flow import make_call, make_return
-from foldbatch.blocks.inference import UnknownTypeError, specimen
 from foldbatch.blocks.settings import settings_of
-from foldbatch.blocks.values import Value, as_object, type_of
+from foldbatch.blocks.values import UnknownTypeError, Value, as_object, type_of
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.types import OBJECT, Type, as_type, describe_value
 
@@ -37,7 +36,7 @@ class ForwardDeclaration:
     >>> from foldbatch.blocks.choice import OneOf
     >>> from foldbatch.blocks.function import Function
     >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.records import Record
+    >>> from foldbatch.blocks.items import Record
     >>> total = ForwardDeclaration(output_type="float32", name="total")
     >>> pair = Record((total(), total())) >> Function(lambda a, b: a + b)
     >>> total.resolve_to(OneOf(lambda x: isinstance(x, list), {False: Scalar(), True: pair}))
@@ -145,7 +144,7 @@ class Reference(Block[Any, Any]):
         if builder.inferring:
             if declaration.output_type is None:
                 raise UnknownTypeError
-            return specimen(builder, declaration.output_type)
+            return builder.specimen(declaration.output_type)
         if declaration.block is None:
             fix = f"call {declaration.name}.resolve_to(...) before compiling"
             raise BlockTypeError(where, "a resolved declaration", "an unresolved one", fix)

@@ -168,7 +168,7 @@ class Concat(TensorBlock[TupleType, TensorType]):
             shapes and dtypes differ elsewhere.
 
     >>> from foldbatch.blocks.leaves import Scalar, Vector
-    >>> from foldbatch.blocks.records import Record
+    >>> from foldbatch.blocks.items import Record
     >>> (Record((Scalar(), Vector(2))) >> Concat()).eval([1, [2, 3]])
     array([1., 2., 3.], dtype=float32)
     """

@@ -1,18 +1,27 @@
-"""Blocks that select items: of objects while tracing, of tuples while building."""
+"""Blocks that read items: of objects while tracing, of tuples while building.
+
+A model that reads the first two children of a node would predict the same whatever the third one is. So a
+block that reads an object item by item, from 0 to the last, checks that this was the last. A block that names
+one item, as `GetItem` does, says nothing of the others and checks nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as PySequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
-from foldbatch.blocks.block import Block
+import numpy as np
+
+from foldbatch.blocks.block import BLOCK_LIKES, Block, as_block, build, check, keyed
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.lists import expect_list
-from foldbatch.blocks.positions import refuse_rest
-from foldbatch.blocks.tracing import Constant, Cut
+from foldbatch.blocks.settings import settings_of
+from foldbatch.blocks.tracing import Constant, Cut, Limit
 from foldbatch.blocks.values import Object, Sequence, Value, as_object, is_int, type_of
 from foldbatch.errors import (
+    BlockOrderError,
     BlockTypeError,
     BlockValueError,
     ExampleIndexError,
@@ -20,8 +29,19 @@ from foldbatch.errors import (
 )
 from foldbatch.model.columns import BadDataError
 from foldbatch.static.graph import Node
-from foldbatch.types import OBJECT, ObjectType, SequenceType, TupleType, Type, describe_value
+from foldbatch.trees import TreeNode
+from foldbatch.types import (
+    OBJECT,
+    VOID,
+    ObjectType,
+    SequenceType,
+    TupleType,
+    Type,
+    VoidType,
+    describe_value,
+)
 
+Rest: TypeAlias = Literal["error", "ignore"]  # what may become of items that no block reads
 FIX = "for example Record((Map(...), Identity())) >> Nth()"
 
 
@@ -197,7 +217,7 @@ class Nth(Block[TupleType | ObjectType, Any]):
         ExampleTypeError: when tracing, where the number is no int.
 
     >>> from foldbatch.blocks.leaves import Identity, Scalar
-    >>> from foldbatch.blocks.records import Record
+    >>> from foldbatch.blocks.items import Record
     >>> from foldbatch.blocks.sequences import Map
     >>> float((Record((Map(Scalar()), Identity())) >> Nth()).eval(([1, 2, 3], -1)))
     3.0
@@ -244,3 +264,160 @@ def _item_of_pair(pair: Any) -> Any:
 
 PICK, ITEM = Constant("pick", _pick), Constant("numbered_item", _item)
 ITEM_OF_PAIR = Constant("item_of_pair", _item_of_pair)
+
+
+class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
+    """Applies a block to each of several items of its input; the results form a tuple.
+
+    Args:
+        blocks: a dict from key to block (outputs keep its order), pairs of them, or a tuple or
+            list of blocks whose keys are 0, 1, ... The input is an object or a tuple; or nothing, and
+            then no block may read anything: so blocks in a tuple make a first state of `RNN`.
+        rest: what becomes of items that blocks without keys do not read: "error" refuses them where the
+            input is a tuple, or an object that is a tree, list, tuple, array or other sequence; "ignore"
+            drops them. `Record(())` reads nothing, of an object or a tensor.
+
+    Raises:
+        BlockTypeError: when the blocks are none of these, or the input has no items, or is a tuple
+            of another length; or a block reads something where there is nothing.
+        BlockValueError: when a key stands twice, or `rest` is neither "error" nor "ignore".
+        ExampleKeyError: when tracing, where the object lacks a key.
+        ExampleIndexError: when tracing, where it has fewer items than blocks.
+        ExampleError: when tracing, where it has more.
+
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> Record({"a": Scalar(), "b": Scalar("int32")}).eval({"a": 1, "b": 2})
+    (array(1., dtype=float32), array(2, dtype=int32))
+    >>> Record((Scalar(),), rest="ignore").eval([1, "more", "still more"])
+    (array(1., dtype=float32),)
+    """
+
+    def __init__(self, blocks: Mapping[Any, Any] | Iterable[Any], *, rest: Rest = "error") -> None:
+        if rest not in get_args(Rest):
+            expected = f"rest as one of {', '.join(map(repr, get_args(Rest)))}"
+            raise BlockValueError("Record", expected, describe_value(rest), "leave it out to refuse the rest")
+        pairs, self.named = keyed(blocks, "Record")
+        self.blocks = tuple(pairs)
+        self.rest = rest
+        check(self)
+
+    def settings(self) -> dict[str, Any]:
+        given: Any = (self.blocks or {}) if self.named else tuple(block for _, block in self.blocks)
+        return {**settings_of(self), "blocks": given}
+
+    @property
+    def input_type(self) -> Type | None:
+        return OBJECT if self.named or _reading([block.input_type for _, block in self.blocks]) else None
+
+    def build(self, builder: Builder, value: Value) -> tuple[Value, ...]:
+        where = builder.where(self)
+        count, refuses = len(self.blocks), self.rest == "error"
+        match value:
+            case tuple() if self.named:
+                fix = "give the blocks as a tuple"
+                raise BlockOrderError(where, "an object with named items", str(type_of(value)), fix)
+            case tuple() if len(value) < count or (refuses and len(value) > count):
+                fix = "give one block for each item"
+                raise BlockTypeError(where, f"a tuple of {count}", str(type_of(value)), fix)
+            case Object() if count and refuses and not self.named:
+                refuse_rest(builder, value, count, where)
+            case Object() | tuple() | None:
+                pass
+            case _ if not count:  # nothing is read of it
+                pass
+            case _:
+                fix = "give the whole of it to several blocks with AllOf"
+                raise BlockTypeError(where, "an object or a tuple", str(type_of(value)), fix)
+        results = []
+        for key, block in self.blocks:
+            with builder.at(f"[{key!r}]"):
+                item = None if value is None else GetItem(key).select(builder, value, builder.path)
+                results.append(build(block, builder, item))
+        return tuple(results)
+
+    def arguments(self) -> str:
+        return self._blocks() + ("" if self.rest == "error" else f", rest={self.rest!r}")
+
+    def _blocks(self) -> str:
+        if any(isinstance(key, slice) for key, _ in self.blocks):  # no key of a dict before Python 3.12
+            return "[" + ", ".join(f"({key!r}, {block!r})" for key, block in self.blocks) + "]"
+        if self.named:
+            return "{" + ", ".join(f"{key!r}: {block!r}" for key, block in self.blocks) + "}"
+        inner = ", ".join(repr(block) for _, block in self.blocks)
+        return f"({inner},)" if len(self.blocks) == 1 else f"({inner})"
+
+
+class AllOf(Block[Any, TupleType]):
+    """Gives the same input to several blocks; the results form a tuple. Without blocks it yields nothing.
+
+    Raises:
+        BlockTypeError: when an argument is no block, nor anything that stands for one.
+
+    >>> from foldbatch.blocks.leaves import Scalar
+    >>> AllOf(Scalar(), Scalar("int32")).eval(1)
+    (array(1., dtype=float32), array(1, dtype=int32))
+    """
+
+    def __init__(self, *blocks: Any) -> None:
+        self.blocks = tuple(as_block(block, f"AllOf[{i}]") for i, block in enumerate(blocks))
+        check(self)
+
+    @property
+    def input_type(self) -> Type | None:
+        types = [block.input_type for block in self.blocks]
+        if all(type_ == VOID for type_ in types):
+            return VOID
+        return next((type_ for type_ in types if type_ not in (None, VOID)), None)
+
+    def build(self, builder: Builder, value: Value) -> Value:
+        if not self.blocks:
+            return None
+        results = []
+        for number, block in enumerate(self.blocks):
+            with builder.at(f"[{number}]"):
+                results.append(build(block, builder, value))
+        return tuple(results)
+
+    def arguments(self) -> str:
+        return ", ".join(map(repr, self.blocks))
+
+
+def _reading(types: list[Type | None]) -> bool:
+    """Whether blocks read objects, all that read anything."""
+    return OBJECT in types and all(type_ in (OBJECT, VOID) for type_ in types)
+
+
+# What is an order of items. Mappings are read by key, and classes of the user may count something else.
+ORDERED = (TreeNode, list, tuple, np.ndarray, PySequence)
+
+
+def refuse_rest(builder: Builder, source: Object, count: int, where: str) -> None:
+    """Add a check to the tracing program that refuses an object of more than `count` items.
+
+    Args:
+        builder: writes the program.
+        source: the object. One of fewer items is not refused here, but where an item is read.
+        count: how many items are read.
+        where: names the block, for errors.
+    """
+    blame = builder.blame(source, _items(count), where=where)
+    builder.add(Limit(blame, source.expression, count, REFUSE_REST))
+
+
+def _refuse(data: object, count: int) -> None:
+    if isinstance(data, ORDERED) and len(data) > count:
+        fix = "give a block for each, or read them all with Map"
+        if isinstance(data, TreeNode):
+            fix = "read all children with Map and ChildSumTreeLSTM, or binarise the trees"
+            fix += f", or use TreeLSTM(arity={len(data)}) with a Record for each number of children"
+        raise BadDataError(_items(count), f"{len(data)}", f"{fix}; Record(..., rest='ignore') drops the rest")
+
+
+REFUSE_REST = Constant("refuse_rest", _refuse)
+
+
+def _items(count: int) -> str:
+    return "1 item" if count == 1 else f"{count} items"
+
+
+BLOCK_LIKES.append(((Mapping, list, tuple), Record))

@@ -101,7 +101,7 @@ class Zip(Block[TupleType | ObjectType, Any]):
         BlockTypeError: when the input is no tuple, is empty, or a member is no sequence.
 
     >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.records import AllOf
+    >>> from foldbatch.blocks.items import AllOf
     >>> (AllOf(Map(Scalar()), Map(Scalar("int32"))) >> Zip()).eval([1])
     [(array(1., dtype=float32), array(1, dtype=int32))]
     """
@@ -158,7 +158,7 @@ class ZipWith(Block[TupleType | ObjectType, Any]):
 
     >>> from foldbatch.blocks.function import Function
     >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.records import Record
+    >>> from foldbatch.blocks.items import Record
     >>> both = Record((Map(Scalar()), Map(Scalar()))) >> ZipWith(Function(lambda a, b: a * b))
     >>> [float(x) for x in both.eval(([1, 2, 3], [4, 5]))]
     [4.0, 10.0]

@@ -8,7 +8,7 @@ Python tuple of values, void is None.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -18,6 +18,7 @@ from foldbatch.blocks.tracing import Expression, Place, Tuple
 from foldbatch.errors import BlockValueError
 from foldbatch.model.wires import Flow
 from foldbatch.static.graph import Node
+from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.types import (
     OBJECT,
     VOID,
@@ -169,3 +170,35 @@ def run_time_terminals(type_: Type) -> list[Type]:
             case TupleType() | VoidType():
                 raise AssertionError(terminal)
     return types
+
+
+class UnknownTypeError(Exception):
+    """The type of a block's result cannot be inferred, as that of a declaration without an output type."""
+
+
+def pattern(value: Value) -> Hashable | None:
+    """Return a key that values share if no block can tell them apart while it is built.
+
+    A block's result is remembered for each pattern of its input, so the parts of a large model are inferred
+    once, however often they are put into larger ones. The key is None for sequences and for tensors of a
+    sequence's elements: each has an axis of its own, by which blocks tell it from others of its type.
+
+    >>> pattern((Object("x"), None))
+    (ObjectType(), VoidType())
+    """
+    match value:
+        case None:
+            return VOID
+        case Node() if value.axis is UNBATCHED:
+            return value.type, "unbatched"
+        case Node() if value.axis is CALL:
+            return value.type
+        case Object():
+            return OBJECT
+        case Repeated():
+            inner = pattern(value.value)
+            return None if inner is None else ("repeat", inner)
+        case tuple():
+            items = tuple(map(pattern, value))
+            return None if None in items else items
+    return None

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 from foldbatch.blocks.block import AnyBlock, Block, function_name
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.inference import specimen
 from foldbatch.blocks.interrupts import interrupted
 from foldbatch.blocks.lower import built
 from foldbatch.blocks.printing import TOOLS, program
@@ -103,7 +102,7 @@ class Walk(Block[Any, Any]):
             if _repeats(type_):
                 raise BlockTypeError(where, "values, objects and sequences", str(type_), "Zip it first")
         if builder.inferring:
-            return specimen(builder, self.output_type_)
+            return builder.specimen(self.output_type_)
         slots = builder.flatten(value)
         builder.enter()
         builder.affect()

@@ -19,7 +19,7 @@ from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared
 from foldbatch.train import LazyAdam
 from foldbatch.trees import Tree, TreeNode
-from foldbatch.trees.records import records_of
+from foldbatch.trees.given import records_of
 from foldbatch.types import BackendName, describe_value
 
 SIZES = 1, 16, 64, 256

@@ -103,7 +103,7 @@ class Away(Protocol):
         ...
 
 
-class Parameter(Operators):
+class Parameter(Operators[Any]):
     """A named array that training changes (or not, when frozen).
 
     In the function of a block or of a cell it is a tensor: it is indexed, and takes operators, methods and

@@ -25,7 +25,8 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.system.bars import Bar
 from foldbatch.system.forks import start_in_each_process
 from foldbatch.trees import Tree, TreeNode
-from foldbatch.trees.records import Records, chosen, is_arrow, records_of
+from foldbatch.trees.given import is_arrow, records_of
+from foldbatch.trees.records import Records, chosen
 from foldbatch.types import describe_value, has_objects
 
 TRACED = 512  # examples that are traced between two looks at a bar

@@ -26,7 +26,7 @@ from foldbatch.static.op import CALL, OPS, UNBATCHED, Attrs, Axis, Op, fail
 from foldbatch.types import TensorType
 
 
-class Node(Operators):
+class Node(Operators["Node"]):
     """A symbolic tensor: the result of an op. Behaves as a NumPy array of instance shape (`operators`).
 
     Attributes: `op`, `inputs`, `attrs`, `type`, `axis`, and `number`, which grows with every

@@ -14,7 +14,7 @@ from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
 from foldbatch.train.metrics import Metric
 from foldbatch.trees import Tree
-from foldbatch.trees.records import records_of
+from foldbatch.trees.given import records_of
 from foldbatch.types import describe_value
 
 T = TypeVar("T")

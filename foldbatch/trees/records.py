@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, overload
@@ -96,26 +95,3 @@ def chosen(examples: Sequence[Any], indices: Sequence[int]) -> Sequence[Any]:
     if isinstance(examples, Records):
         return replace(examples, rows=examples.rows[np.asarray(indices, np.int64)])
     return [examples[i] for i in indices]
-
-
-def is_arrow(x: object) -> bool:
-    """Return whether an object is one of pyarrow's, which need not be installed.
-
-    >>> is_arrow([1])
-    False
-    """
-    return type(x).__module__.partition(".")[0] == "pyarrow"
-
-
-def records_of(examples: Any) -> Records | None:
-    """Return the records in an Arrow array, chunked array, table or record batch; None of anything else.
-
-    >>> records_of([1, 2]) is None
-    True
-    """
-    if isinstance(examples, Records):
-        return examples
-    if not is_arrow(examples):
-        return None
-    records: Records | None = importlib.import_module("foldbatch.trees.arrow").read_arrow(examples)
-    return records

@@ -14,8 +14,7 @@ from foldbatch import ops
 from foldbatch.blocks.block import infer
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.constants import FromTensor
-from foldbatch.blocks.inference import UnknownTypeError
-from foldbatch.blocks.values import Object
+from foldbatch.blocks.values import Object, UnknownTypeError
 from foldbatch.errors import (
     BlockTypeError,
     BlockValueError,

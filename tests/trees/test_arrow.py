@@ -14,7 +14,8 @@ import foldbatch as fb
 from foldbatch.blocks.columnar.columns import FEW_VALUES
 from foldbatch.blocks.purity import pure
 from foldbatch.errors import ExampleError
-from foldbatch.trees.records import chosen, records_of
+from foldbatch.trees.given import records_of
+from foldbatch.trees.records import chosen
 from tests.blocks.columnar.laws import assert_same, columns_of, lowered
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[arrow]'")

@@ -3,7 +3,8 @@
 import numpy as np
 
 import foldbatch as fb
-from foldbatch.trees.records import ColumnStore, Records, chosen, records_of
+from foldbatch.trees.given import records_of
+from foldbatch.trees.records import ColumnStore, Records, chosen
 from tests.blocks.columnar.laws import assert_same, columns_of, lowered
 
 NUMBERS = np.array([3.0, 1.0, 2.0], np.float32)

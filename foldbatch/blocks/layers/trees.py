@@ -101,7 +101,7 @@ class TreeLSTM(_NodeLSTM):
     Source: Tai et al. 2015, equations 9 to 14.
 
     >>> from foldbatch.blocks.leaves import Vector
-    >>> from foldbatch.blocks.records import Record
+    >>> from foldbatch.blocks.items import Record
     >>> leaf = Record((Vector(3), Record(()))) >> TreeLSTM(2)
     >>> [part.shape for part in leaf.eval([[1, 2, 3], []])]
     [(2,), (2,)]
@@ -159,7 +159,7 @@ class ChildSumTreeLSTM(_NodeLSTM):
     Source: Tai et al. 2015, equations 2 to 8.
 
     >>> from foldbatch.blocks.leaves import Vector
-    >>> from foldbatch.blocks.records import Record
+    >>> from foldbatch.blocks.items import Record
     >>> leaf = Record((Vector(3), Record(()))) >> ChildSumTreeLSTM(2)
     >>> [part.shape for part in leaf.eval([[1, 2, 3], []])]
     [(2,), (2,)]

@@ -1,25 +1,35 @@
-"""A device under use: its driver, its two streams, and kernels that every program needs."""
+"""A device under use, and arrays in its memory: what programs hand to their users, and sums of gradients.
+
+To NumPy such an array is an array: whatever NumPy does with it is done with a copy on the host. What training
+does with gradients (sums, products with a number, norms, a look for NaN) is done on the device; the results
+carry the guards of what they were computed from.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from foldbatch.engines.cuda import row_kernels
-from foldbatch.engines.cuda.arrays import DeviceArray
-from foldbatch.engines.cuda.common import TEXT
+from foldbatch.engines.cuda.common import KINDS, TEXT, bits
 from foldbatch.engines.cuda.drivers.driver import DeviceBuffer, Driver, Event, Function
 from foldbatch.engines.cuda.faults import Faults
-from foldbatch.params.parameters import Array, Parameter
+from foldbatch.engines.cuda.row_kernels import plan_of
+from foldbatch.engines.pending import pending
+from foldbatch.params.parameters import Array, Parameter, Remote, SparseRows
 from foldbatch.system.forks import start_in_each_process
 
 IN_FLIGHT = 64  # copies whose pinned memory is kept, as nobody else may have it before they are done
+THREADS, BLOCKS = 256, 1024
+SUMS = 128  # blocks that add up squares
 
 
 class Device:
@@ -66,7 +76,13 @@ class Device:
     @cached_property
     def faults(self) -> Faults:
         """Updates that the device refused."""
-        return Faults(self)
+        word = self.empty((1,), "int64")
+        return Faults(
+            word.buffer,
+            lambda: int(self.read(word)[0]),
+            lambda: self.driver.fill(word.pointer, 0, 8, self.stream),
+            lambda: self.lock,
+        )
 
     def kernel(self, text: str, name: str) -> Function:
         """Return a kernel of a text, which is loaded once."""
@@ -185,3 +201,386 @@ class Device:
             if function is None:
                 function = self._kernels["", kernel] = self._common(kernel)
         self.driver.launch(function, blocks, threads, arguments, self.stream)
+
+
+class Guard(Protocol):
+    """What tells whether a batch is bad.
+
+    Attributes:
+        word: ``[1] int64`` or more, on the device; the first is not 0 where an id was out of range.
+    """
+
+    word: DeviceArray
+
+    def check(self) -> None:
+        """Wait for the batch, and raise its error if it is bad."""
+        ...
+
+
+class DeviceArray(Remote, NDArrayOperatorsMixin):
+    """An array in memory of a device, without gaps.
+
+    Args:
+        device: whose memory it is.
+        buffer: the memory.
+        shape: of the array.
+        dtype: of its elements.
+        offset: the byte of the buffer where it begins.
+        guards: of the batches that it was computed from; reading it raises the error of a bad one.
+
+    Attributes:
+        pointer: the address of the first element.
+        size: the number of elements.
+        nbytes: the bytes of all elements.
+    """
+
+    __slots__ = ("buffer", "device", "dtype", "guards", "nbytes", "offset", "pointer", "shape", "size")
+
+    def __init__(
+        self,
+        device: Device,
+        buffer: DeviceBuffer,
+        shape: tuple[int, ...],
+        dtype: str,
+        offset: int = 0,
+        guards: tuple[Guard, ...] = (),
+    ) -> None:
+        self.device = device
+        self.buffer = buffer
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
+        self.offset = offset
+        self.guards = guards
+        self.pointer = buffer.pointer + offset
+        self.size = prod(shape)
+        self.nbytes = self.size * self.dtype.itemsize
+
+    @property
+    def kind(self) -> str:
+        """The type of the elements as kernels call it, as ``f4``."""
+        return self.dtype.str[1:]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    # -- on the host
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001 - NumPy's protocol
+        if copy is False:
+            raise ValueError("an array of a device cannot be had on the host without a copy")
+        for guard in self.guards:
+            guard.check()
+        self.device.faults.look()
+        array = self.device.read(self)
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (), **options: Any
+    ) -> Any:
+        if method == "__call__" and not options and not out:
+            made = computed(ufunc, inputs)
+            if made is not None:
+                return made
+        result = getattr(ufunc, method)(*map(home, inputs), **home(options))
+        if not out:
+            return result
+        results = result if isinstance(result, tuple) else (result,)
+        for target, array in zip(out, results, strict=True):
+            if isinstance(target, DeviceArray):
+                if not np.can_cast(array.dtype, target.dtype, "same_kind") or array.shape != target.shape:
+                    return NotImplemented
+                self.device.write(target, array.astype(target.dtype))
+            elif target is not None:
+                np.copyto(target, array, casting="same_kind")
+        return out[0] if len(out) == 1 else out
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        return function(*home(arguments), **home(options))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what NumPy's arrays have: ``sum``, ``tolist``, ``T`` and the like, of a copy on the host."""
+        if name.startswith("_") or not hasattr(np.ndarray, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        array = np.asarray(self)
+        array.flags.writeable = False  # what changes it would change the copy only
+        return getattr(array, name)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(np.asarray(self))
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.asarray(self)[home(key)]
+
+    def __bool__(self) -> bool:
+        return bool(np.asarray(self))
+
+    def __int__(self) -> int:
+        return int(np.asarray(self))
+
+    def __float__(self) -> float:
+        return float(np.asarray(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(np.asarray(self), spec)
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+    def __str__(self) -> str:
+        return str(np.asarray(self))
+
+    def __reduce__(self) -> Any:
+        return np.asarray(self).__reduce__()  # a pickled one is an array of the host
+
+    def __copy__(self) -> DeviceArray:
+        return scaled(self, 1.0)
+
+    def __deepcopy__(self, memo: Any) -> DeviceArray:
+        return scaled(self, 1.0)
+
+    # -- for other libraries on the device
+
+    @property
+    def native(self) -> Any:
+        """The array as one of the device's library, over the same memory: CuPy's on a GPU."""
+        self.device.flush()
+        whole = self.device.driver.array(self.buffer, (self.buffer.nbytes,), "uint8")
+        return whole[self.offset : self.offset + self.nbytes].view(self.dtype).reshape(self.shape)
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        self.device.synchronize()
+        return self.native.__cuda_array_interface__
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.device.synchronize()
+        return self.native.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device: tuple[int, int] = self.native.__dlpack_device__()
+        return device
+
+    # -- gradients, see `foldbatch.params.parameters.Remote`
+
+    def spread(self, gradient: SparseRows) -> DeviceArray:
+        """Return a sparse gradient, whose values this is, as an array of its table's shape."""
+        return spread(self.device, gradient)
+
+    def total(self, parts: Sequence[Any]) -> Any:
+        """Return the sum of a parameter's gradients."""
+        return total(self.device, parts)
+
+    def first_not_finite(self, arrays: Sequence[Any]) -> Callable[[], int | None]:
+        """Look for the first array with a NaN or an infinity; return what waits for its number."""
+        return first_not_finite(self.device, arrays)
+
+    def clipped(self, given: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
+        """Return gradients scaled so that their joint norm is at most `max_norm`; and that norm, pending."""
+        return clipped(self.device, given, max_norm)
+
+
+def home(value: Any) -> Any:
+    """Return a value with copies on the host in the place of arrays of devices."""
+    if isinstance(value, DeviceArray):
+        return np.asarray(value)
+    if isinstance(value, tuple | list) and type(value) in {tuple, list}:
+        return type(value)(map(home, value))
+    if isinstance(value, dict):
+        return {key: home(item) for key, item in value.items()}
+    return value
+
+
+# -- arithmetic on gradients
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRows(SparseRows):
+    """The gradient of a table whose rows the device has, too.
+
+    Attributes:
+        places: the rows, on the device: ``[r] int64``.
+    """
+
+    places: Any = None
+
+
+def blocks_for(size: int) -> int:
+    """Return how many blocks compute so many elements."""
+    return max(1, min(BLOCKS, -(-size // THREADS)))
+
+
+def elementwise(device: Device, name: Any, size: int, arguments: Sequence[int]) -> None:
+    """Run a kernel, as `Device.launch` does, on so many elements, if there are any."""
+    if size:
+        device.launch(name, blocks_for(size), (THREADS, 1), arguments)
+
+
+def like(array: DeviceArray, *others: DeviceArray) -> DeviceArray:
+    """Return an array with any content, like another one, with the guards of all."""
+    made = array.device.empty(array.shape, array.dtype.name)
+    made.guards = guards_of([array, *others])
+    return made
+
+
+def guards_of(arrays: Sequence[DeviceArray]) -> tuple[Any, ...]:
+    """Return the guards of arrays, each once."""
+    return tuple({id(guard): guard for array in arrays for guard in array.guards}.values())
+
+
+def on_device(device: Device, array: Any) -> DeviceArray:
+    """Return an array of the device: itself, or a copy of one of the host, or of another device."""
+    if isinstance(array, Remote) and getattr(array, "device", None) is device:
+        return array  # type: ignore[return-value]
+    return device.put(np.asarray(array))
+
+
+def scaled(array: DeviceArray, factor: float, kernel: str = "scale") -> DeviceArray:
+    """Return an array times a number, or with the kernel ``divide``, divided by it."""
+    made = like(array)
+    arguments = made.pointer, array.pointer, array.size, bits(factor)
+    name = f"{kernel}_{array.kind}"
+    elementwise(array.device, name, array.size, arguments)
+    return made
+
+
+def added(left: DeviceArray, right: DeviceArray) -> DeviceArray:
+    """Return the sum of two arrays of one shape and dtype."""
+    made = like(left, right)
+    arguments = made.pointer, left.pointer, right.pointer, left.size
+    name = f"add_{left.kind}"
+    elementwise(left.device, name, left.size, arguments)
+    return made
+
+
+def computed(ufunc: np.ufunc, inputs: Sequence[Any]) -> DeviceArray | None:
+    """Return what a function of NumPy makes of its operands, if the device can compute it as NumPy would."""
+    if len(inputs) != 2:
+        return None
+    arrays = [x for x in inputs if isinstance(x, Remote)]
+    first: Any = arrays[0]
+    if first.dtype.name not in KINDS:
+        return None
+    if len(arrays) == 2:
+        second: Any = arrays[1]
+        alike = (first.shape, first.dtype, first.device) == (second.shape, second.dtype, second.device)
+        return added(first, second) if alike and ufunc is np.add else None
+    (number,) = (x for x in inputs if not isinstance(x, Remote))
+    plain = type(number) in {int, float} or getattr(number, "dtype", None) == first.dtype
+    if not plain or np.ndim(number):
+        return None  # NumPy's result may have another dtype
+    if ufunc is np.multiply:
+        return scaled(first, float(number))
+    return scaled(first, float(number), "divide") if ufunc is np.true_divide and inputs[0] is first else None
+
+
+def places_of(device: Device, gradient: SparseRows) -> DeviceArray:
+    """Return the rows of a sparse gradient on the device."""
+    places: DeviceArray | None = gradient.places if isinstance(gradient, DeviceRows) else None
+    return device.put(gradient.rows.astype(np.int64)) if places is None else places
+
+
+def spread(device: Device, gradient: SparseRows) -> DeviceArray:
+    """Return a sparse gradient as an array of its table's shape."""
+    values, places = on_device(device, gradient.values), places_of(device, gradient)
+    made = device.zeros(gradient.shape, values.dtype.name)
+    made.guards = values.guards
+    width = values.size // max(1, len(gradient.rows))
+    told = device.put(np.array([made.pointer, values.pointer, places.pointer, values.size, width]))
+    elementwise(device, f"spread_{values.kind}", values.size, [told.pointer])
+    return made
+
+
+def total(device: Device, parts: Sequence[Any]) -> Any:
+    """Return the sum of a parameter's gradients; it is sparse if all of them are."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, SparseRows) for part in parts):
+        return _sparse_total(device, parts)
+    arrays = [part.dense() if isinstance(part, SparseRows) else part for part in parts]
+    sums = on_device(device, arrays[0])
+    for array in arrays[1:]:
+        sums = added(sums, on_device(device, array))
+    return sums
+
+
+def _sparse_total(device: Device, parts: Sequence[SparseRows]) -> DeviceRows:
+    device.flush()
+    rows = np.concatenate([part.rows for part in parts]).astype(np.int64)
+    arrays = [on_device(device, part.values) for part in parts]
+    values = device.empty((len(rows), *arrays[0].shape[1:]), arrays[0].dtype.name)
+    values.guards = guards_of(arrays)
+    start = values.pointer
+    for array in arrays:
+        if array.nbytes:
+            device.driver.copy(start, array.pointer, array.nbytes, device.stream)
+        start += array.nbytes
+    plan = plan_of(rows)
+    distinct = plan[1 : 1 + plan[0]].astype(np.int64)
+    sums = device.empty((len(distinct), *values.shape[1:]), values.dtype.name)
+    sums.guards = values.guards
+    width, held = prod(values.shape[1:]), device.put(plan)
+    arguments = [values.pointer, held.pointer, width, sums.pointer, 0]
+    elementwise(device, f"add_rows_{values.kind}", sums.size, arguments)
+    return DeviceRows(distinct, sums, parts[0].shape, device.put(distinct))  # type: ignore[arg-type]
+
+
+def flags_of(device: Device, arrays: Sequence[DeviceArray], factor: float = 1.0) -> DeviceArray:
+    """Return which arrays, times a factor, hold a NaN or an infinity: 1 for each that does, ``[n] int64``."""
+    flags = device.zeros((len(arrays),), "int64")
+    for k, array in enumerate(arrays):
+        if array.dtype.name in KINDS:
+            arguments = [flags.pointer + 8 * k, array.pointer, array.size, bits(factor)]
+            elementwise(device, f"flag_{array.kind}", array.size, arguments)
+    return flags
+
+
+def first_not_finite(device: Device, arrays: Sequence[DeviceArray]) -> Callable[[], int | None]:
+    """Look for the first array with a NaN or an infinity; return what waits for its number."""
+    due = device.due  # another thread may launch it meanwhile: it looks by itself all the same
+    if due is not None and all(id(array) in due.flags for array in arrays):
+        return partial(due.first_not_finite, arrays)
+    read = device.read_later(flags_of(device, arrays))  # who asks later must not wait for later steps
+
+    def first() -> int | None:
+        flagged = np.flatnonzero(read())
+        return int(flagged[0]) if len(flagged) else None
+
+    return first
+
+
+def clipped(device: Device, given: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
+    """Return gradients scaled so that their joint norm is at most `max_norm`; and that norm, pending.
+
+    All are copies. They are unscaled if the norm is within the limit, or is not finite.
+    """
+    sparse = {name: gradient for name, gradient in given.items() if isinstance(gradient, SparseRows)}
+    arrays = {
+        name: on_device(device, sparse[name].values if name in sparse else gradient)
+        for name, gradient in given.items()
+    }
+    sums = device.zeros((len(arrays), SUMS), "float64")
+    answer = device.empty((2,), "float64")
+    for k, array in enumerate(arrays.values()):
+        blocks = min(SUMS, -(-array.size // THREADS))
+        arguments = [sums.pointer + k * SUMS * 8, array.pointer, array.size]
+        if blocks:
+            name = f"squares_{array.kind}"
+            device.launch(name, blocks, (THREADS, 1), arguments)
+    arguments = [answer.pointer, sums.pointer, sums.size, bits(max_norm)]
+    device.launch("clip_factor", 1, (THREADS, 1), arguments)
+    made: dict[str, Any] = {}
+    for name, array in arrays.items():
+        copy = like(array)
+        arguments = [copy.pointer, array.pointer, array.size, answer.pointer + 8]
+        kernel = f"scale_by_{array.kind}"
+        elementwise(device, kernel, array.size, arguments)
+        made[name] = replace(sparse[name], values=copy) if name in sparse else copy  # type: ignore[arg-type]
+    answer.guards = guards_of(list(arrays.values()))
+    return made, pending(lambda: float(np.asarray(answer)[0]))

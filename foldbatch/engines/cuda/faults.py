@@ -9,13 +9,11 @@ counts go back. After that, updates work again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
+from foldbatch.engines.cuda.drivers.driver import DeviceBuffer
 from foldbatch.errors import ParameterError
-
-if TYPE_CHECKING:
-    from foldbatch.engines.cuda.arrays import DeviceArray
-    from foldbatch.engines.cuda.device import Device
 
 MANY = 1024  # updates that nobody asked about, after which the word is read: their records take memory
 
@@ -37,16 +35,24 @@ class GuardedUpdate(NamedTuple):
 class Faults:
     """The word of a device, and the updates that may have set it.
 
-    Attributes:
-        word: ``[1] int64``, on the device; update kernels do nothing unless it is 0.
+    Args:
+        word: 8 bytes on the device; update kernels do nothing unless they are 0.
+        read: waits for the device, and returns the word.
+        clear: makes it 0.
+        locked: returns what is held by the thread that uses the device.
     """
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    def __init__(
+        self,
+        word: DeviceBuffer,
+        read: Callable[[], int],
+        clear: Callable[[], None],
+        locked: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self.word, self._read, self._clear, self._locked = word, read, clear, locked
         self._updates: list[GuardedUpdate] = []
         self._next = 1
-        self.word: DeviceArray = device.empty((1,), "int64")
-        device.driver.fill(self.word.pointer, 0, 8, device.stream)
+        clear()
 
     def tidy(self) -> None:
         """Look where there are very many updates, which launches the step that is due.
@@ -81,15 +87,15 @@ class Faults:
         Raises:
             ParameterError: when a gradient was not finite, or its batch was bad.
         """
-        with self._device.lock:
+        with self._locked():
             if not self._updates or word == 0:
                 return
-            word = int(self._device.read(self.word)[0])  # somebody may have been quicker
+            word = self._read()  # somebody may have been quicker
             updates, self._updates = self._updates, []
             if not word:
                 return
             bad = [update for update in updates if update.code + len(update.names) >= word]
-            self._device.driver.fill(self.word.pointer, 0, 8, self._device.stream)
+            self._clear()
             for update in reversed(bad):
                 update.undo()
         first = bad[0]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from foldbatch.engines.cuda.arrays import DeviceArray
+from foldbatch.engines.cuda.device import Device, DeviceArray
 from foldbatch.params.parameters import Array, Parameter
-
-if TYPE_CHECKING:
-    from foldbatch.engines.cuda.device import Device
 
 
 @dataclass(frozen=True, slots=True)

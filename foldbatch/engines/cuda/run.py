@@ -12,17 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from foldbatch.engines.batch import arenas_of
-from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.captured import Captured, Key
-from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.gradients import THREADS, DeviceRows, blocks_for, elementwise
+from foldbatch.engines.cuda.device import THREADS, Device, DeviceArray, DeviceRows, blocks_for, elementwise
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.parameters import device_value
+from foldbatch.engines.cuda.ready import Ready
 from foldbatch.engines.cuda.row_kernels import plan_of
 from foldbatch.engines.cuda.staging import GRAIN, StagedBlock, Staging
 from foldbatch.engines.cuda.status import WORDS, Status
@@ -34,9 +33,6 @@ from foldbatch.engines.pending import pending
 from foldbatch.engines.sums import total
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
-
-if TYPE_CHECKING:
-    from foldbatch.engines.cuda.engine import Ready
 
 
 class CudaRun:

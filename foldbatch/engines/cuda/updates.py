@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.cuda.arrays import DeviceArray
 from foldbatch.engines.cuda.common import EACH, KINDS, bits
-from foldbatch.engines.cuda.drivers.driver import Function
-from foldbatch.engines.cuda.gradients import (
+from foldbatch.engines.cuda.device import (
     THREADS,
+    Device,
+    DeviceArray,
     blocks_for,
     elementwise,
     flags_of,
@@ -21,13 +21,11 @@ from foldbatch.engines.cuda.gradients import (
     on_device,
     places_of,
 )
+from foldbatch.engines.cuda.drivers.driver import Function
 from foldbatch.engines.cuda.parameters import device_value
 from foldbatch.engines.launch import Ints
 from foldbatch.params.parameters import Parameter, SparseRows
 from foldbatch.params.updates import Change, RemoteUpdates, Rule
-
-if TYPE_CHECKING:
-    from foldbatch.engines.cuda.device import Device
 
 # The product with the factor is rounded, as it is when a gradient comes scaled: no sum may be merged with it.
 ROUNDED = """\

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.packing import PackedBatch
+from foldbatch.engines.cuda.ready import PhaseKernels, Ready
 from foldbatch.engines.cuda.steps import LaunchStep
 from foldbatch.engines.cuda.texts.kernel_text import CALLS
 from foldbatch.engines.watching import named
 from foldbatch.timelines.timeline import Span
-
-if TYPE_CHECKING:
-    from foldbatch.engines.cuda.engine import PhaseKernels, Ready
 
 # What a driver enqueues on a stream; everything else is not timed.
 ENQUEUED = frozenset(("launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay"))

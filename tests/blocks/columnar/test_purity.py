@@ -21,7 +21,7 @@ from foldbatch.blocks.purity import Reads, pure, reads_of
 from foldbatch.errors import ExampleError
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.trees import Tree, Vocabulary
-from foldbatch.trees.records import records_of
+from foldbatch.trees.given import records_of
 from foldbatch.zoo.tasks import class_or_minus_one, class_or_none, number_or_nan
 from foldbatch.zoo.words import name_of, subwords, words_of
 from tests.blocks.columnar.functions import BEYOND, STATEFUL, Case, Opaque, of, random_pure

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.arrays import DeviceArray
+from foldbatch.engines.cuda.device import DeviceArray
 from foldbatch.errors import ExampleError
 from tests.engines.cuda.emulated import device, needs_compiler
 

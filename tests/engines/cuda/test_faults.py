@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda import faults
-from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.device import Device, DeviceArray
 from foldbatch.errors import ParameterError
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.emulator import Emulator
@@ -35,7 +35,7 @@ def test_good_updates_are_none_to_speak_of(one):
     update(one, [0, 0], [0])
     update(one, [])
     one.faults.look()
-    assert np.asarray(one.faults.word).tolist() == [0]
+    assert np.asarray(DeviceArray(one, one.faults.word, (1,), "int64")).tolist() == [0]
 
 
 def test_the_first_bad_gradient_is_named_and_what_came_after_is_taken_back(one):
@@ -66,7 +66,7 @@ def test_a_bad_batch_is_told_from_a_bad_gradient(one, count):
 
 def test_a_word_that_came_with_something_else_will_do(one):
     update(one, [1, 1])
-    word = int(np.asarray(one.read(one.faults.word))[0])
+    word = int(one.read(DeviceArray(one, one.faults.word, (1,), "int64"))[0])
     one.faults.look(0)
     with pytest.raises(ParameterError, match="a gradient"):
         one.faults.look(word)

@@ -7,9 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda import gradients
-from foldbatch.engines.cuda.arrays import DeviceArray
-from foldbatch.engines.cuda.gradients import DeviceRows, first_not_finite, flags_of
+from foldbatch.engines.cuda.device import DeviceArray, DeviceRows, computed, first_not_finite, flags_of
 from foldbatch.engines.nonfinite import look_for_not_finite
 from foldbatch.engines.pending import Pending
 from foldbatch.engines.sums import total
@@ -153,4 +151,4 @@ def test_scaled_gradients_stay_on_the_device():
 
 
 def test_a_number_on_the_left_of_a_quotient_is_computed_on_the_host():
-    assert gradients.computed(np.true_divide, (1.0, device().put(np.ones(2)))) is None
+    assert computed(np.true_divide, (1.0, device().put(np.ones(2)))) is None

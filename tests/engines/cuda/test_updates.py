@@ -7,9 +7,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.engines.cuda.arrays import DeviceArray
-from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.gradients import DeviceRows
+from foldbatch.engines.cuda.device import Device, DeviceArray, DeviceRows
 from foldbatch.engines.cuda.updates import updates
 from foldbatch.engines.pending import Pending
 from foldbatch.engines.sums import total

@@ -1,0 +1,31 @@
+"""What examples are given as: records in Arrow arrays, or any objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foldbatch.trees.records import Records
+
+
+def is_arrow(x: object) -> bool:
+    """Return whether an object is one of pyarrow's, which need not be installed.
+
+    >>> is_arrow([1])
+    False
+    """
+    return type(x).__module__.partition(".")[0] == "pyarrow"
+
+
+def records_of(examples: Any) -> Records | None:
+    """Return the records in an Arrow array, chunked array, table or record batch; None of anything else.
+
+    >>> records_of([1, 2]) is None
+    True
+    """
+    if isinstance(examples, Records):
+        return examples
+    if not is_arrow(examples):
+        return None
+    from foldbatch.trees.arrow import read_arrow  # noqa: PLC0415 - it needs pyarrow
+
+    return read_arrow(examples)
