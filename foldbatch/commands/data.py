@@ -48,7 +48,6 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 
 def _stats(options: Namespace) -> int:
-    """Print figures of the trees of all files together."""
     figures = tree_statistics(tree for path in options.files for tree in _read(path, options.format))
     print(msgspec.json.encode(figures.to_plain()).decode() if options.json else figures)
     return 0
@@ -70,7 +69,6 @@ def _check(options: Namespace) -> int:
 
 
 def _convert(options: Namespace) -> int:
-    """Write the trees of a file in another format."""
     _write(options.output, _read(options.file, options.format), _writer(options.output, options.to))
     return 0
 
@@ -107,11 +105,6 @@ def _with_keys(path: Path, keys: Sequence[str], new: Iterable[str]) -> list[Any]
 
 
 def _pair(text: str) -> tuple[str, str]:
-    """Read ``OLD=NEW``.
-
-    >>> _pair("cuontry=country")
-    ('cuontry', 'country')
-    """
     old, equals, new = text.partition("=")
     if not (old and equals and new):
         raise ArgumentTypeError(f"expected OLD=NEW, found {text}")

@@ -63,7 +63,6 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 
 def _examples(path: Path, configuration: Configuration, notes: dict[str, Any]) -> list[Any]:
-    """Return the examples of a file, or those of a test part that needs none."""
     examples = read_labelled(None if path == TEST_PART else path, configuration, notes["classes"])
     if not examples:
         raise ReadError("data.test", "examples", "none", "name a file: --check DATA")

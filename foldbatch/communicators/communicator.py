@@ -111,11 +111,7 @@ class ThreadRank:
         return [given[first : first + sizes[self.rank]] for given in self._exchanged(data)]
 
     def abort(self, reason: str) -> NoReturn:
-        """Let the others fail, and raise an error.
-
-        Raises:
-            ProcessError: with the reason.
-        """
+        """Let the others fail, and raise an error."""
         self._barrier.abort()
         raise _ended(f"rank {self.rank} of {self.size}", reason)
 

@@ -84,12 +84,7 @@ def together(communicator: Communicator) -> Iterator[None]:
 
 
 def is_known(error: BaseException, before: BaseException | None = None) -> bool:
-    """Return whether all ranks know of an error, or of one during whose handling it was raised.
-
-    Args:
-        error: the error.
-        before: one that was being handled before; what led to it does not count.
-    """
+    """Return whether all ranks know of an error, or of one during whose handling it was raised."""
     return any(map(is_told, _causes(error, before)))
 
 

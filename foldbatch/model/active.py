@@ -1,7 +1,4 @@
-"""Where gradients flow: through arenas that depend on something wanted, and on which some source depends.
-
-Cells exchange values through arenas, so this is decided for a whole arena at once.
-"""
+"""Where gradients flow: through arenas that depend on something wanted, and on which some source depends."""
 
 from __future__ import annotations
 

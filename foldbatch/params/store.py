@@ -1,9 +1,4 @@
-"""A program's parameters by name: how they are named, read, assigned and loaded.
-
-A layer or a stand-alone parameter keeps the name that the user gave it. Those without a name have that of
-their kind; several of one name are numbered in the order in which the model reads them: ``linear``,
-``linear_1``.
-"""
+"""A program's parameters by name: how they are named, read, assigned and loaded."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Updates: the formulas of optimizers, and what engines make of them.
-
-A formula is written once, as lines of arithmetic that are both Python and C. Engines compile the lines for
-the places where parameters are: NumPy's arrays or a device.
-"""
+"""Updates: the formulas of optimizers, and what engines make of them."""
 
 from __future__ import annotations
 

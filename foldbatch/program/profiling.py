@@ -19,8 +19,6 @@ HOST = "host"
 
 @dataclass(slots=True)
 class _Host:
-    """The spans of the host."""
-
     spans: list[Span] = field(default_factory=list)  # so far
     step: int = 0  # the number of the step under way
 

@@ -1,11 +1,4 @@
-"""A compiled block: a `Program`, which runs any mixture of examples at once.
-
-What is made of what, and when::
-
-    block -> model, tracer             once, in `compile`
-    example -> Trace                   once per example
-    traces -> Schedule -> arenas       per batch, forward and backward over the same tables
-"""
+"""A compiled block: a `Program`, which runs any mixture of examples at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Programs as files, which hold a block or a walk as plain data, its parameters and its options.
-
-The file is one of `foldbatch.system.files`, of the kind ``model``. Nothing in it is code.
-"""
+"""Programs as files, which hold a block or a walk as plain data, its parameters and its options."""
 
 from __future__ import annotations
 
@@ -138,7 +135,6 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], Header]:
 
 
 def _checked(notes: Any) -> Notes:
-    """Return notes, refusing what would be read as something else."""
     try:
         same = isinstance(notes, dict) and msgspec.json.decode(msgspec.json.encode(notes)) == notes
     except (TypeError, ValueError, RecursionError):

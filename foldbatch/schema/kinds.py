@@ -1,9 +1,5 @@
 """What a schema says of each place of the data: the kinds of values that stand there; and their counting.
 
-These are plain data that `msgspec` converts to JSON and back. A place with several kinds is mixed. A place
-without any was always null, or never seen. While samples are counted memory is bounded: of strings, at most
-`categories` distinct ones are held at a place; of keys, at most `MANY_KEYS`.
-
 Sources: the schemas of JsonGrinder.jl (Mandlik, Racinsky, Lisy, Pevny 2022); mean and deviation in one pass
 are Welford's (1962), and of two parts Chan's (1979).
 """

@@ -1,8 +1,5 @@
 """`infer`: a schema of JSON samples; and `Schema`: printed, kept as plain data, made into a block.
 
-In come samples as the JSON readers give them. The schema says for each place which kinds of values
-stand there, with counts and examples. Its block embeds any value into a vector.
-
 Source: the idea and the kinds are those of JsonGrinder.jl (Mandlik, Racinsky, Lisy and Pevny 2022).
 """
 
@@ -55,10 +52,7 @@ class Settings:
 
 
 def place_block(place: kinds.DataPosition, settings: Settings, path: str) -> Block[Any, Any] | None:
-    """Return the block that embeds a place, or None where the samples had no values.
-
-    Its layers are named for the place: ``sessions[].events[].kind``.
-    """
+    """Return the block that embeds a place, or None where the samples had no values."""
     blocks = [block for kind in place.kinds if (block := _kind_block(kind, settings, path)) is not None]
     if len(blocks) < 2:
         return blocks[0] if blocks else None

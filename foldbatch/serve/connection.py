@@ -39,11 +39,7 @@ def connections(limits: Limits) -> type[HttpToolsProtocol]:
 
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc]
-    """A connection; see the module.
-
-    Attributes:
-        limits: of heads, connections and time.
-    """
+    """A connection; see the module."""
 
     limits = Limits()
 
@@ -212,7 +208,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             self._close()
 
     def _close(self) -> None:
-        """Close the connection when what is written has been taken, or is not being taken any more."""
         self.transport.close()
         self._watch_reader()
 

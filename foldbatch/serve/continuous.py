@@ -1,8 +1,4 @@
-"""Continuous batching: examples of a walk that reads numbers join a batch, and leave it, between rounds.
-
-A request that needs many rounds, as a long text that is decoded, keeps no other waiting: a batch is what is
-under way now, not what came together.
-"""
+"""Continuous batching: examples of a walk that reads numbers join a batch, and leave it, between rounds."""
 
 from __future__ import annotations
 

@@ -22,12 +22,6 @@ def rich_bars(file: IO[str]) -> Any:
 class Bar:
     """A bar that a task moves; it appears in a terminal, once the task has taken a while.
 
-    Args:
-        title: what is done.
-        total: how many steps there are.
-        shown: whether there is a bar at all.
-        file: where to; by default standard error.
-
     >>> with Bar("tracing", total=2, shown=True) as bar:
     ...     bar.advance(2)
     """

@@ -15,11 +15,7 @@ CONTROL = Path("/sys/fs/cgroup")
 
 
 def available_cores() -> int:
-    """Return the cores this process may use; the variable ``FOLDBATCH_THREADS`` of the environment decides.
-
-    Raises:
-        BackendError: when that is no count.
-    """
+    """Return the cores this process may use; ``FOLDBATCH_THREADS`` in the environment decides."""
     wanted = os.environ.get(VARIABLE)
     if wanted:
         if not wanted.isascii() or not wanted.isdigit() or int(wanted) < 1:

@@ -17,10 +17,6 @@ _STARTS: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKey
 def start_in_each_process(owner: Any, start: Callable[[Any], None]) -> None:
     """Call ``start(owner)`` now, and again in every process that is forked while `owner` lives.
 
-    Args:
-        owner: an object that has locks, pools of threads or memory that threads write to.
-        start: makes them anew.
-
     >>> class Counter:
     ...     pass
     >>> counter = Counter()

@@ -23,10 +23,6 @@ def locked(folder: Path) -> Iterator[None]:
     The folder itself is locked, so no file is written. Where its file system has no such locks, as some
     network file systems, nothing is.
 
-    Raises:
-        TrainingError: when another process, or another training of this one, has it.
-        OSError: when there is no such folder.
-
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as name, locked(Path(name)):
     ...     try:

@@ -32,8 +32,6 @@ class Drawing(str):
 class Described:
     """What is made with settings: its `repr` has those that differ from the defaults.
 
-    They are found as attributes of the arguments' names, with an underscore before them or without.
-
     >>> class Rate(Described):
     ...     def __init__(self, first: float, every: int = 1) -> None:
     ...         self.first, self.every = first, every

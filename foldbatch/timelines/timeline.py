@@ -125,11 +125,6 @@ def svg(spans: Sequence[Span], note: str) -> str:
 
 
 def _colour(number: int) -> str:
-    """Return a colour unlike those of the numbers before.
-
-    >>> _colour(0)
-    '#db6e6e'
-    """
     parts = colorsys.hls_to_rgb(number * 0.618 % 1, 0.645, 0.6)
     return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
 

@@ -73,11 +73,7 @@ class ParameterModule(torch.nn.Module):
     """A module whose parameters share the memory of a program's, and so stay where they are."""
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> ParameterModule:  # noqa: FBT001, FBT002 - PyTorch's signature
-        """Refuse to move or convert the parameters, as ``to``, ``cuda`` and ``double`` do.
-
-        Raises:
-            ParameterError: when they would be moved or converted.
-        """
+        """Refuse to move or convert the parameters, as ``to``, ``cuda`` and ``double`` do."""
         for name, parameter in self._parameters.items():
             if parameter is None:
                 continue
@@ -99,11 +95,7 @@ class ParameterModule(torch.nn.Module):
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
     ) -> None:
-        """Copy saved arrays into the parameters.
-
-        Raises:
-            ParameterError: when they would take the parameters' places.
-        """
+        """Copy saved arrays into the parameters."""
         if local_metadata.get("assign_to_params_buffers"):
             expected, fix = "arrays to be copied into the program's memory", "leave assign out"
             raise ParameterError("load_state_dict", expected, "assign=True", fix)
@@ -129,16 +121,7 @@ def mount(module: ParameterModule, parameters: Mapping[str, Parameter]) -> dict[
 def refuse_replaced(
     module: ParameterModule, mounted: Mapping[str, torch.nn.Parameter], memory: Mapping[str, int]
 ) -> None:
-    """Refuse parameters that others have replaced: the program would go on computing with its own.
-
-    Args:
-        module: what they were mounted in.
-        mounted: the parameters that were mounted, by name.
-        memory: the address of each one's memory then.
-
-    Raises:
-        ParameterError: when one is another tensor, or has other memory.
-    """
+    """Refuse parameters that others have replaced: the program would go on computing with its own."""
     for full_name, parameter in mounted.items():
         *path, name = full_name.split(".")
         place: torch.nn.Module = module

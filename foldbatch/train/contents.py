@@ -107,7 +107,6 @@ def _text(value: Any) -> bytes | None:
 
 
 def _parts(value: Any, known: Known) -> tuple[bytes, Iterable[Any]]:
-    """Return what tells a value from others but for its parts, and the parts."""
     kind = type(value)
     if kind is list or kind is tuple:  # most of all
         return b"%s %d" % (kind.__name__.encode(), len(value)), value

@@ -46,9 +46,6 @@ class Base:
         of: the name of the `foldbatch.Metric` block, which takes a pair of tensor and label.
         name: of the figure.
         every: ``"value"`` or ``"example"``; see `Metric`.
-
-    Raises:
-        TrainingError: when `every` is neither.
     """
 
     def __init__(self, of: str, name: str, every: Every) -> None:
@@ -66,9 +63,6 @@ class Base:
 def labelled(where: str, values: Array, labels: Labels) -> tuple[Array, list[Any]]:
     """Return the values that have a label, and these labels; a label of None is no label.
 
-    Raises:
-        TrainingError: when there are not as many labels as values.
-
     >>> labelled("Accuracy", np.array([1, 2, 3]), [7, None, 9])
     (array([1, 3]), [7, 9])
     """
@@ -80,11 +74,7 @@ def labelled(where: str, values: Array, labels: Labels) -> tuple[Array, list[Any
 
 
 def classified(where: str, values: Array, labels: Labels) -> tuple[Array, NDArray[np.int64]]:
-    """Return the values that have a label, a row of scores each, and these labels: numbers of columns.
-
-    Raises:
-        TrainingError: when a value is not a row of two scores or more, or a label no number of a column.
-    """
+    """Return the values that have a label, a row of scores each, and these labels: numbers of columns."""
     scores, kept = labelled(where, values, labels)
     if scores.ndim != 2 or (len(scores) and scores.shape[1] < 2):
         found = f"values of shape {list(scores.shape[1:])}"
@@ -355,11 +345,7 @@ Parts = tuple[float, int, list[list[Array]], list[list[Any]]]
 
 
 class Tally:
-    """Collects losses and metric values of batches, and makes figures of them.
-
-    Args:
-        metrics: whose figures are wanted.
-    """
+    """Collects losses and metric values of batches, and makes figures of them."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
@@ -369,11 +355,7 @@ class Tally:
         self._count = 0
 
     def add(self, results: Results, count: int) -> None:
-        """Add a batch of so many examples.
-
-        Raises:
-            UnknownNameError: when no `foldbatch.Metric` block has the name that a metric asks for.
-        """
+        """Add a batch of so many examples."""
         self._loss += results.loss
         self._count += count
         for metric, values, labels in zip(self._metrics, self._values, self._labels, strict=True):
@@ -411,7 +393,6 @@ class Tally:
 
 
 def _last(collected: MetricValues) -> MetricValues:
-    """Return the last value of each example that has one; values lie example by example."""
     examples = collected.examples
     places = np.flatnonzero(np.append(examples[1:] != examples[:-1], [True] * (len(examples) > 0)))
     labels = None if collected.labels is None else [collected.labels[place] for place in places]

@@ -19,10 +19,6 @@ VALUE_BYTES = 8  # about the size of a value
 def read_arrow(data: Any) -> Records | None:
     """Return records in Arrow data, equal to ``data.to_pylist()``; None of what is no sequence.
 
-    Args:
-        data: an ``Array``, ``ChunkedArray``, ``Table`` or ``RecordBatch`` of pyarrow. The rows of tables
-            are dicts.
-
     >>> records = read_arrow(pa.array([{"id": 1}, {"id": None}, {"id": 3}]).slice(1))
     >>> len(records), list(records)
     (2, [{'id': None}, {'id': 3}])

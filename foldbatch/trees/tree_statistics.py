@@ -1,8 +1,4 @@
-"""Figures of a data set of trees: how many, how large, how high, with which labels and words.
-
-In come trees one by one, out come plain numbers, and a text of them. Memory grows with the number of
-distinct labels and words alone.
-"""
+"""Figures of a data set of trees: how many, how large, how high, with which labels and words."""
 
 from __future__ import annotations
 

@@ -26,11 +26,7 @@ from foldbatch.views.explain import BACKWARD, FORWARD, CellExplanation, explain_
 
 
 def boxes(explanation: CellExplanation, *, backward: bool = False) -> list[Box]:
-    """Return the boxes of a cell's forward graph as it is trained, or of its backward graph.
-
-    Every node has one, each use of a constant has one, and so has each result. A node that several
-    routines compute has the stage of the first.
-    """
+    """Return the boxes of a cell's forward graph as it is trained, or of its backward graph."""
     side = BACKWARD if backward else FORWARD
     graph = explanation.cell.backward_graph if backward else explanation.graph_after
     stages: dict[str, str] = {}
@@ -59,7 +55,6 @@ def boxes(explanation: CellExplanation, *, backward: bool = False) -> list[Box]:
 
 
 def _kind(explanation: CellExplanation, node: Node, *, given: bool) -> str:
-    """Return the kind of box that stands for a node that is not computed."""
     graph = explanation.cell.graph
     if node in graph.operands:
         return "operand"

@@ -108,13 +108,11 @@ def logarithms(h: Node, c: Node, seen: Node) -> Node:
 
 
 def _seen(see: AnyBlock) -> AnyBlock:
-    """Return a block from ``(x, (h, c))`` to ``(h, c, seen)``."""
     h = GetItem(1) >> GetItem(0)
     return AllOf(h, GetItem(1) >> GetItem(1), AllOf(GetItem(0), h) >> Concat() >> see)
 
 
 def _counted_node(cell: AnyBlock, see: AnyBlock) -> AnyBlock:
-    """Return a block from ``(x, (states, seen))`` of the children to ``(h, c, seen)``."""
     state = AllOf(GetItem(0), AllOf(GetItem(0), GetItem(1) >> GetItem(0)) >> cell) >> _seen(see)
     both = AllOf(state, GetItem(1) >> GetItem(1))
     total = AllOf(GetItem(0) >> GetItem(2), GetItem(1)) >> Function(ops.add)

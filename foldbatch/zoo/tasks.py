@@ -158,14 +158,7 @@ def scorer(task: Task) -> AnyBlock:
 
 
 def of_example(structure: AnyBlock, scores: AnyBlock, task: Task, beside: AnyBlock | None = None) -> AnyBlock:
-    """Return the model of an example.
-
-    Args:
-        structure: from what is to be classified to its state ``[size]``.
-        scores: what `scorer` made.
-        task: what is to be told.
-        beside: from what is to be classified to numbers that are added to the scores.
-    """
+    """Return the model of an example."""
     told = structure >> scores
     if beside is not None:
         told = AllOf(told, beside) >> Function(ops.add)
@@ -183,14 +176,7 @@ def of_example(structure: AnyBlock, scores: AnyBlock, task: Task, beside: AnyBlo
 
 
 def of_node(state: AnyBlock, hidden: AnyBlock, scores: AnyBlock, task: Task) -> AnyBlock:
-    """Return a block from a node to its state, with the node's losses and metrics, if the task has any.
-
-    Args:
-        state: from a node to its state.
-        hidden: from the state to the part that is classified.
-        scores: what `scorer` made.
-        task: what is to be told.
-    """
+    """Return a block from a node to its state, with the node's losses and metrics, if the task has any."""
     if task.kind != "nodes":
         return state
     labelled = AllOf(GetItem(0) >> hidden >> scores, GetItem(1))

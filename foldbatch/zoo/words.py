@@ -1,8 +1,4 @@
-"""Words: what stands in the nodes of trees, as vectors.
-
-A model reads the word of a node, or the words of a whole tree or list. All functions given to blocks are of
-this module, so that a saved model can be rebuilt.
-"""
+"""Words: what stands in the nodes of trees, as vectors."""
 
 from __future__ import annotations
 

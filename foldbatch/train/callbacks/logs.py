@@ -122,7 +122,6 @@ class JSONLinesLog(Callback):
 
 
 def _as_plain(value: Any) -> Any:
-    """Return a number or an array of NumPy as JSON data."""
     return value.tolist()
 
 
@@ -229,7 +228,6 @@ def line_of(figures: Mapping[str, Any], epochs: int) -> str:
 
 
 def _usual_progress(others: Sequence[Callback]) -> Callback | None:
-    """Return a bar where a person looks on, and none is given."""
     looks = _style_of(sys.stderr) != "lines"
     return Progress() if looks and not any(isinstance(one, Progress) for one in others) else None
 
@@ -267,8 +265,6 @@ class _Lines:
 
 
 class _EpochBar:
-    """A bar by rich, below the lines of past epochs."""
-
     def __init__(self, file: IO[str]) -> None:
         self._bars = rich_bars(file)
         self._bars.start()
@@ -292,8 +288,6 @@ class _EpochBar:
 
 
 class _Notebook:
-    """A bar by tqdm."""
-
     def __init__(self, file: IO[str]) -> None:
         self._tqdm = imported("tqdm.auto", "notebook", "Progress").tqdm
         self._file = file

@@ -130,7 +130,6 @@ class AverageWeights(Callback):
 
 
 def _approach(average: Array, target: Array, weight: float) -> None:
-    """Move an average, in place, towards a target by a share of the way; both have one axis."""
     for first in range(0, len(average), BLOCK):
         part = average[first : first + BLOCK]
         way = target[first : first + BLOCK] - part
