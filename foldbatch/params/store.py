@@ -11,13 +11,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from foldbatch.errors import (
-    NumberedNamesWarning,
-    ParameterError,
-    UnknownNameError,
-    shortened,
-    with_nearest,
-)
+from foldbatch import errors
 from foldbatch.params.parameters import Array, Owner, Parameter
 from foldbatch.params.updates import RemoteUpdates, Updates
 from foldbatch.types import describe_value
@@ -56,7 +50,7 @@ class ParameterStore(MutableMapping[str, Array]):
         self._find(name).assign(value, name)
 
     def __delitem__(self, name: str) -> None:
-        raise ParameterError(name, "a parameter to stay", "del", "parameters belong to their layers")
+        raise errors.ParameterError(name, "a parameter to stay", "del", "parameters belong to their layers")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.parameters)
@@ -105,7 +99,7 @@ class ParameterStore(MutableMapping[str, Array]):
             given = dict(saved, **values)
         except (TypeError, ValueError):
             fix = "for example dict(np.load(path))"
-            raise ParameterError("params", "arrays by name", describe_value(saved), fix) from None
+            raise errors.ParameterError("params", "arrays by name", describe_value(saved), fix) from None
         self._refuse_names(given, strict=strict)
         arrays = {name: self.parameters[name].fitting(value, name) for name, value in given.items()}
         for name, array in arrays.items():
@@ -113,8 +107,8 @@ class ParameterStore(MutableMapping[str, Array]):
         numbered = [name for name in given if name in self.numbered]
         if numbered:
             fix = "an edited model may number other layers so; give names, as in Linear(2, name='out')"
-            found = f"numbered ones: {shortened(numbered)}"
-            warning = NumberedNamesWarning("params", "a name of its own for each layer", found, fix)
+            found = f"numbered ones: {errors.shortened(numbered)}"
+            warning = errors.NumberedNamesWarning("params", "a name of its own for each layer", found, fix)
             warnings.warn(warning, stacklevel=3)
 
     def _refuse_names(self, given: Mapping[Any, Any], *, strict: bool) -> None:
@@ -124,21 +118,21 @@ class ParameterStore(MutableMapping[str, Array]):
             return
         found = []
         if strict and missing:
-            found.append(f"{len(missing)} missing: {shortened(missing)}")
+            found.append(f"{len(missing)} missing: {errors.shortened(missing)}")
         if unknown:
-            listed = shortened(with_nearest(name, missing) for name in unknown)
+            listed = errors.shortened(errors.with_nearest(name, missing) for name in unknown)
             found.append(f"{len(unknown)} unknown: {listed}")
         expected = f"{'all names' if strict else 'names'} of parameters"
         fix = "nothing was changed; print(program.params) lists the names"
-        raise UnknownNameError("params", expected, " and ".join(found), fix)
+        raise errors.UnknownNameError("params", expected, " and ".join(found), fix)
 
     def _find(self, name: str) -> Parameter:
         try:
             return self.parameters[name]
         except KeyError:
-            expected = f"a parameter of {shortened(self.parameters)}"
-            found = with_nearest(name, self.parameters)
-            raise UnknownNameError("params", expected, found, "print(program.params)") from None
+            expected = f"a parameter of {errors.shortened(self.parameters)}"
+            found = errors.with_nearest(name, self.parameters)
+            raise errors.UnknownNameError("params", expected, found, "print(program.params)") from None
 
 
 Holder = Owner | Parameter  # a layer, or a stand-alone parameter

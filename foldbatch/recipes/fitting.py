@@ -31,16 +31,7 @@ from foldbatch.errors import ReadError, TrainingError, shortened
 from foldbatch.program import load, read_notes
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
-from foldbatch.recipes.building import (
-    CHECKPOINTS,
-    LOG,
-    build_callbacks,
-    build_model,
-    build_optimizer,
-    has_best,
-    metrics_of,
-    schema_of,
-)
+from foldbatch.recipes import building
 from foldbatch.recipes.configuration import Configuration, JsonModel, checked, plain, to_toml
 from foldbatch.recipes.data import Dataset
 from foldbatch.system.locks import locked
@@ -122,15 +113,15 @@ def fit(
 ) -> Fitted:
     """Train, test and save a model; several processes do it together, and rank 0 writes the files."""
     options = configuration.train
-    metrics = metrics_of(dataset.kind, options.metrics)
+    metrics = building.metrics_of(dataset.kind, options.metrics)
     communicator = communicator or Alone()
     threads = None if communicator.size == 1 else cores(communicator)
     run = Run(configuration, [*dataset.classes, *dataset.aside])
-    last = folder / CHECKPOINTS / LAST
+    last = folder / building.CHECKPOINTS / LAST
     if resume and communicator.rank == 0 and os.path.lexists(last):
         check_run(run, last)
     program = compile(
-        build_model(configuration, dataset), options.backend, seed=options.seed, threads=threads
+        building.build_model(configuration, dataset), options.backend, seed=options.seed, threads=threads
     )
     parallel = DataParallel(program, communicator)
     traced = replace(dataset, train=parallel.prepare(dataset.train), dev=parallel.prepare(dataset.dev))
@@ -139,10 +130,10 @@ def fit(
         on_fit_start=lambda _: write_whole(folder / CONFIGURATION, to_toml(configuration).encode())
     )
     keep_options.first_only = True
-    steering = build_callbacks(configuration, traced, steps, folder)
+    steering = building.build_callbacks(configuration, traced, steps, folder)
     trainer = Trainer(
         parallel,
-        build_optimizer(configuration.optimizer),
+        building.build_optimizer(configuration.optimizer),
         batch_size=options.batch_size,
         metrics=metrics,
         callbacks=[keep_options, run, *steering, *callbacks],
@@ -150,7 +141,7 @@ def fit(
     )
     with _kept_apart(folder, resume=resume) if parallel.is_first else nullcontext():
         history = trainer.fit(traced.train, traced.dev or None, epochs=options.epochs, resume=resume)
-        if has_best(configuration, dataset.dev):
+        if building.has_best(configuration, dataset.dev):
             _restore_best(trainer)
         figures: dict[str, Any] = {"epochs": history}
         figures |= {
@@ -161,7 +152,7 @@ def fit(
         notes: dict[str, Any] = {"task": dataset.kind, "classes": list(dataset.classes)}
         notes |= {"configuration": plain(configuration)}
         if isinstance(configuration.model, JsonModel):
-            notes["schema"] = schema_of(dataset).to_plain()
+            notes["schema"] = building.schema_of(dataset).to_plain()
         if parallel.is_first:
             program.save(folder / MODEL, notes=notes)
             write_whole(folder / FIGURES, as_json(figures))
@@ -175,7 +166,7 @@ def _kept_apart(folder: Path, *, resume: bool) -> Iterator[None]:
         if not resume and (folder / MODEL).exists():
             fix = "name another folder"
             raise TrainingError(str(folder), "a folder without a run", "one that a run has written to", fix)
-        remove_partial(folder, (CONFIGURATION, MODEL, FIGURES, LOG))
+        remove_partial(folder, (CONFIGURATION, MODEL, FIGURES, building.LOG))
         yield
 
 
