@@ -58,10 +58,12 @@ class Callback(Described):
     Attributes:
         first_only: whether rank 0 alone calls it, because it prints or writes files.
         steers: whether its settings and its state must be the same on all ranks, which is then checked.
+        in_state: the names of attributes that its state has.
     """
 
     first_only = False
     steers = False
+    in_state: tuple[str, ...] = ()
 
     def on_fit_start(self, trainer: Trainer) -> None:
         """Be called once, before the first epoch of a `fit`."""
@@ -94,11 +96,13 @@ class Callback(Described):
         """Be called once, after the last epoch, also where a callback or an error ended the `fit`."""
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps: a dict of plain data and arrays."""
-        return {}
+        """Return what a checkpoint keeps: a dict of plain data and arrays, here those `in_state`."""
+        return {name.strip("_"): getattr(self, name) for name in self.in_state}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` returned."""
+        for name in self.in_state:
+            setattr(self, name, state[name.strip("_")])
 
 
 class Checkpoints(Callback):
@@ -133,6 +137,8 @@ class Checkpoints(Callback):
     >>> Checkpoints("runs/sst", every=100, monitor="validation_accuracy").last.name
     'last.safetensors'
     """
+
+    in_state = "best_figure", "best_epoch"
 
     @renamed(best="monitor")
     def __init__(
@@ -205,12 +211,6 @@ class Checkpoints(Callback):
 
     def on_interrupt(self, trainer: Trainer) -> None:
         self._write(trainer, self.last)
-
-    def state(self) -> dict[str, Any]:
-        return {"best_figure": self.best_figure, "best_epoch": self.best_epoch}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.best_figure, self.best_epoch = state["best_figure"], state["best_epoch"]
 
     def restore_best(self, trainer: Trainer) -> None:
         """Give the parameters the values of the best epoch; of several processes rank 0 reads them.

@@ -62,6 +62,8 @@ class AverageWeights(Callback):
     Source: Polyak and Juditsky 1992; Izmailov and others 2018.
     """
 
+    in_state = ("_count",)
+
     @renamed(dev="validation")
     def __init__(
         self,
@@ -107,10 +109,10 @@ class AverageWeights(Callback):
 
     def state(self) -> dict[str, Any]:
         averages = {AVERAGE + name: np.array(array) for name, array in self.averages.items()}
-        return {"count": self._count, **averages}
+        return super().state() | averages
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._count = state["count"]
+        super().load_state(state)
         self.averages = {
             key.removeprefix(AVERAGE): np.array(array)
             for key, array in state.items()
