@@ -3,8 +3,6 @@
 And a model whose data are read by two cells each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

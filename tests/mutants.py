@@ -5,8 +5,6 @@ barrier dropped. A short run of some law must then fail. One that survives shows
 stronger, and the mutant stays. The exit status is 1 where one survived, or where the laws fail without any.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

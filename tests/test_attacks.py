@@ -3,8 +3,6 @@
 `python -m tests.attacks --tries 100000` does the same for longer.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -5,8 +5,6 @@ NaN, infinities and the signs of zeros are NumPy's, and values are apart by no m
 a case says, too: the sign of a zero where NumPy's own depends on the processor, and numbers below the least normal one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ likes. The other laws: the table of ops in `test_edges` and in the engines' room
 table of errors in `test_errors`.
 """
 
-from __future__ import annotations
-
 import os
 from functools import cache
 from random import Random

@@ -1,7 +1,5 @@
 """The random programs: that they hold every block there is, and mean the same however they are read."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from itertools import product

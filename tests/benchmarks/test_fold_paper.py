@@ -1,7 +1,5 @@
 """Fold's Table 1 at toy size: every column, and none of it taken on trust."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Padded batches are the batches they were made of; JAX computes the benchmark's model where it is installed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """What benchmarks measure computes what it should: models, their data, and what is compared with them."""
 
-from __future__ import annotations
-
 import time
 from importlib.util import find_spec
 

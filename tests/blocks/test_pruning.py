@@ -1,7 +1,5 @@
 """What only losses and metrics read is neither traced nor computed where they are not asked for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What single blocks make of examples, beside what random programs say of all of them."""
 
-from __future__ import annotations
-
 import enum
 import functools
 from collections import deque, namedtuple

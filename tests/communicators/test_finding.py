@@ -1,7 +1,5 @@
 """What launchers set is recognised, and a training is refused where processes would not know of each other."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Engines by name: which there are, which is chosen, and what every one of them can be asked."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

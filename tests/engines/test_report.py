@@ -1,7 +1,5 @@
 """A report is right, is text that a newcomer reads at once, and says what to try."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Values that leave an engine or come to it: results, cotangents, ids out of range, what is not finite."""
 
-from __future__ import annotations
-
 import pickle
 from functools import partial
 from typing import Any

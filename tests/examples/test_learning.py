@@ -1,7 +1,5 @@
 """Example programs learn what they say."""
 
-from __future__ import annotations
-
 import json
 import random
 

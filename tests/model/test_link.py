@@ -1,7 +1,5 @@
 """Linking: what is recursive, what shares an arena, where gradients flow, what is packed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

@@ -1,7 +1,5 @@
 """Models: what engines read of them, and the same model with other graphs or other gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import foldbatch as fb

@@ -5,8 +5,6 @@ graphs; no builder's region, tracing program, cell, schedule or kernel takes par
 from it as finite differences. It knows inference only: dropout drops nothing.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

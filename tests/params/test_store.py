@@ -1,7 +1,5 @@
 """A program's parameters by name: unique names, assignment of some or all of them."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Derivatives along tangents, of inputs and from cotangents of results: on random programs, under every engine, and by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

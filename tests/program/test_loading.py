@@ -1,7 +1,5 @@
 """Loading: a loaded program is the saved one, in a process that knows nothing of it; spoilt files are one error."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

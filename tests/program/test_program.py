@@ -1,7 +1,5 @@
 """Programs: any mixture of examples in one call, and nothing lost, mixed up or remembered too long."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """Traces: a tree's is kept as long as the tree lives, and the plan of a tree alone; other examples' are not."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

@@ -1,7 +1,5 @@
 """Runs compute what they are asked for, and nothing else; a step computes all of it in one pass."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Reading a type directly from the example, or from what is given."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

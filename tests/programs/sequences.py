@@ -1,7 +1,5 @@
 """Making sequences of sequences, and values of sequences."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import foldbatch as fb

@@ -1,7 +1,5 @@
 """A run trains, saves, goes on and is read back; what does not fit is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

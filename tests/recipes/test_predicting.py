@@ -1,7 +1,5 @@
 """What models tell, alone and together, is what their scores say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Levels keep dependent calls apart, and cost no more groups than they must."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

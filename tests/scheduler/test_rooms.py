@@ -1,7 +1,5 @@
 """Rooms: every batch of a class has its levels at the same ranks and rows, and reads what it read before."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Schedules are legal, and what verifies them tells those that are not; traces become one."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Identical calls share a rank; nothing is lost, order is kept, and no result or gradient changes."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Inferring schemas of samples, and keeping them as plain data."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The route of predictions: each refusal has its status, and one example's fault is told of it alone."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """Cells staged both ways: right in every stage, and as little as possible in each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

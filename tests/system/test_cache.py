@@ -1,7 +1,5 @@
 """The cache on disk: the user's directory, its entries, and what leaves it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -1,7 +1,5 @@
 """Files of arrays: what is read is what was written, and whatever was changed is refused in one line."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from typing import Any

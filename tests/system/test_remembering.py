@@ -1,7 +1,5 @@
 """What is made of an object is made once, and goes with the object."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """Trees: arrays in post-order, nodes that look at them, and figures of many."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Buffers as they are in kernels, and sums that follow from them."""
 
-from __future__ import annotations
-
 import foldbatch as fb
 from foldbatch.engines.numpy import TARGET
 from foldbatch.static import ops

@@ -1,7 +1,5 @@
 """Ways to make parts of random walks: read a type, choose, recurse, loop, compute, or hang losses and metrics beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple

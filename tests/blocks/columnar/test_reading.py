@@ -1,7 +1,5 @@
 """What columns read, and what they leave to the program."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

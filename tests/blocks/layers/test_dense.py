@@ -1,7 +1,5 @@
 """Linear, Embedding, LayerNorm and attention are their equations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Layers own parameters: made once, shared with the layer, named after it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tree networks against the equations of their papers. A tree is ``(x or None, [children])``; a child may be None, which is missing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Kernels are compiled and run by the emulator.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Callable

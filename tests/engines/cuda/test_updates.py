@@ -1,7 +1,5 @@
 """Optimizers' steps on a device are those of the host, and a bad gradient there changes nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Products: derivatives on every sample, NumPy's meaning of @, and which product becomes a GEMM."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

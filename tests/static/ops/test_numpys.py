@@ -1,7 +1,5 @@
 """Functions of tensors that NumPy has compute what NumPy's do; batch functions, along sequences."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Passes keep what graphs compute, end, and are checked one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """What is missing is told in one sentence, with what to do; stand-ins play what may be missing."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Iterator

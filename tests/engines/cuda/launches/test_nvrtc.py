@@ -1,7 +1,5 @@
 """Compiling kernels for GPUs that are not here, and what they would take of them."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from importlib.machinery import ModuleSpec
