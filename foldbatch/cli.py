@@ -1,7 +1,5 @@
 """The command ``foldbatch``: a table of its commands, each a function of its arguments."""
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """The command ``foldbatch bench``: what batching gains on a block and examples that import paths name."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from argparse import ArgumentParser

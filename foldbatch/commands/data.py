@@ -1,7 +1,5 @@
 """The command ``foldbatch data``: files of trees counted, checked, converted and split."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re

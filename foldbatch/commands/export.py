@@ -1,7 +1,5 @@
 """The command ``foldbatch export``: a saved model as an ONNX file, and whether it computes the same."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib.util import find_spec

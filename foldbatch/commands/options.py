@@ -1,7 +1,5 @@
 """What commands share: options, numbers of the command line, and that of several processes one speaks."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys

@@ -1,7 +1,5 @@
 """The command ``foldbatch train``: a configuration in, a folder with a trained model out."""
 
-from __future__ import annotations
-
 import warnings
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence

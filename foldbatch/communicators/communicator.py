@@ -1,7 +1,5 @@
 """Communicator: what training needs of the library that connects its processes; one alone, and threads."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

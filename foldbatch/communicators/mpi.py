@@ -1,7 +1,5 @@
 """Processes that an MPI launcher started, over mpi4py."""
 
-from __future__ import annotations
-
 import atexit
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Sharing: values of all ranks, errors that all ranks learn of, and cores that ranks share."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys

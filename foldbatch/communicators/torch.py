@@ -1,7 +1,5 @@
 """Processes that ``torchrun`` started, or a program that set up torch.distributed, over that library."""
 
-from __future__ import annotations
-
 import atexit
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn

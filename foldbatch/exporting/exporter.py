@@ -1,7 +1,5 @@
 """Exporter: a program as an ONNX graph, tables of examples for it, results of what it yields, and a check."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any

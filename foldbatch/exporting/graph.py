@@ -1,7 +1,5 @@
 """Graph: from a model to one ONNX graph for examples of every shape."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -18,8 +18,6 @@ are computed: component by component, in a recursive one level by level, then ce
 output, then call by call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Where gradients flow: through arenas that depend on something wanted, and on which some source depends."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What blocks read of examples, as columns: one array for all visits of a block, checked as a whole."""
 
-from __future__ import annotations
-
 import reprlib
 from functools import cache
 from typing import Any, NoReturn

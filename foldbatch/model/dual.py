@@ -10,8 +10,6 @@ Source: Pearlmutter 1994 (Fast exact multiplication by the Hessian), section 3: 
 forward mode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 

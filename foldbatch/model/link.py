@@ -3,8 +3,6 @@
 ``drafts --wires--> components, arenas --> which ends recur, and where gradients flow --> staged cells``
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar

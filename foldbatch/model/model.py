@@ -1,7 +1,5 @@
 """The Model: cells and how they are connected. Any front end can describe one, and any engine can run it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Needed: what is left of cells where only some of their losses, metrics and outputs are asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Gradients of inputs, and from results: cells staged once more, for the same traces."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from foldbatch.model.active import Sources

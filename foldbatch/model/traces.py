@@ -5,8 +5,6 @@ tracer makes fit by construction. Traces of another origin, such as a file or an
 here. All checks work on whole arrays, over as many examples as are joined.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain

@@ -4,8 +4,6 @@ Source: common subexpressions across calls, by moving code to where they meet ("
 Advanced Compiler Design and Implementation, section 13.5).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A program's parameters by name: how they are named, read, assigned and loaded."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections import Counter

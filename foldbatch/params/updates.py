@@ -1,7 +1,5 @@
 """Updates: the formulas of optimizers, and what engines make of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 

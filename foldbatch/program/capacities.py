@@ -1,7 +1,5 @@
 """Capacities: how large batches are, learned from data for an engine that runs a batch by one launch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compiling and loading: from a block, or from a file that `Program.save` wrote, to a `Program`."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence

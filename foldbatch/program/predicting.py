@@ -1,7 +1,5 @@
 """Predictions as plain data: class and probabilities, or the number, that a model tells of an example."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol

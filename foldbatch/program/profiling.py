@@ -1,7 +1,5 @@
 """Profiling: a batch run a few times, with the times of all that host, threads and device do."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

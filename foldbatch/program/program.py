@@ -1,7 +1,5 @@
 """A compiled block: a `Program`, which runs any mixture of examples at once."""
 
-from __future__ import annotations
-
 import os
 import time
 import warnings

@@ -1,7 +1,5 @@
 """Programs as files, which hold a block or a walk as plain data, its parameters and its options."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias

@@ -1,7 +1,5 @@
 """Variants: one model made ready several times, each with the losses and metrics that some runs ask for."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping

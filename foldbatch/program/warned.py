@@ -1,7 +1,5 @@
 """Warnings of a program, once each: of losses and gradients that are not finite, of models without a loss."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Mapping

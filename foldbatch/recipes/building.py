@@ -1,7 +1,5 @@
 """Building: the model, the optimizer, metrics and callbacks of a configuration, for the examples at hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any

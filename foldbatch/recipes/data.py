@@ -1,7 +1,5 @@
 """Data sets: the three parts of a run as examples of the zoo, and the classes of their labels."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -13,8 +13,6 @@ A run that goes on must have more in common with the run that began than data an
 command line counts, or it is refused; none is ignored. Those that count are listed here.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import sys

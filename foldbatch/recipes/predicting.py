@@ -1,7 +1,5 @@
 """Predictions: what models, one or several seeds of it, tell of structures, and how well they do."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The functions with which blocks of a schema read values; each returns None for a value of another kind."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import isfinite
 from typing import Any

@@ -1,7 +1,5 @@
 """Batches across requests: a batch leaves when the engine is free, and takes what waits."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import deque

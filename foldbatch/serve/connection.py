@@ -9,8 +9,6 @@ byte of it comes, and for ever for a client that does not read its answer. Here
 - at the server's end, requests that are just being sent are answered, too.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

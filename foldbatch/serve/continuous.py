@@ -1,7 +1,5 @@
 """Continuous batching: examples of a walk that reads numbers join a batch, and leave it, between rounds."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future

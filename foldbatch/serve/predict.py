@@ -1,7 +1,5 @@
 """The route ``/predict``: from the bytes of a request to those of its answer, and to a status of HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence

@@ -1,7 +1,5 @@
 """Bodies of requests: from bytes to the examples that a model reads; a fault in one is told of it alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import StringIO

@@ -1,7 +1,5 @@
 """The server's process: its routes, a socket that listens, uvicorn above it, and a graceful end."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os

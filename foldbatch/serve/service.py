@@ -1,7 +1,5 @@
 """The service: a saved model that answers batches, refuses single examples, is read anew; its limits."""
 
-from __future__ import annotations
-
 import re
 import sys
 import traceback

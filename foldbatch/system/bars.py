@@ -1,7 +1,5 @@
 """Bars: how far a long task is, in a terminal."""
 
-from __future__ import annotations
-
 import sys
 import time
 from importlib import import_module

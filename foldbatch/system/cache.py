@@ -11,8 +11,6 @@ What is in the directory is run. So it is used where nobody but this user, and r
 what is in it belong to this user, nobody else may write there, nor exchange a directory or a link above it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Cores: how many a process may use, by its affinity, the quota of its container, and what the user says."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from functools import cache

@@ -3,8 +3,6 @@
 Source: https://github.com/huggingface/safetensors, whose format has no digest of its own.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import struct

@@ -4,8 +4,6 @@ A forked process has a copy of all memory, but only one of the threads. A lock t
 locked for ever there, and a pool of threads waits for threads that do not exist.
 """
 
-from __future__ import annotations
-
 import os
 import weakref
 from collections.abc import Callable

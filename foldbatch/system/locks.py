@@ -1,7 +1,5 @@
 """Locks of folders: two processes never write to one at once, and a process that dies leaves no lock."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Files that commands write: refused before a long run where that is impossible, complete or not there."""
 
-from __future__ import annotations
-
 import os
 from argparse import ArgumentTypeError
 from collections.abc import Iterable

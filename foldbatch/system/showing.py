@@ -1,7 +1,5 @@
 """How results show themselves: as text where they are printed, as they look best in a notebook."""
 
-from __future__ import annotations
-
 import inspect
 from html import escape
 from os import PathLike

@@ -1,7 +1,5 @@
 """SVG: elements and pages as text that needs nothing else."""
 
-from __future__ import annotations
-
 from html import escape
 
 FONT = "system-ui, sans-serif"

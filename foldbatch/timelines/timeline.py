@@ -1,7 +1,5 @@
 """A timeline: what the host, its threads and the streams of a device did, and when."""
 
-from __future__ import annotations
-
 import colorsys
 import json
 import os

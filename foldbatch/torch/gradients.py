@@ -6,8 +6,6 @@ sees few tensors: the parameters, one for each place that read tensors, and one 
 that have one shape and dtype.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

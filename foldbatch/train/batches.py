@@ -1,7 +1,5 @@
 """Batches on their way: what each process runs of them, planned ahead, trained on or evaluated."""
 
-from __future__ import annotations
-
 import atexit
 import operator
 import sys

@@ -1,7 +1,5 @@
 """Changes of parameters on the host: in one call where an engine compiles steps, else block by block."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache

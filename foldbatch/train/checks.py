@@ -1,7 +1,5 @@
 """Checks of what a `Trainer` is given, each before anything runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar

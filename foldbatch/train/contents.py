@@ -5,8 +5,6 @@ and the attributes of objects, however deep and also where parts are shared or c
 object hides what it holds, as those of extension modules may, its class is all that is covered.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 from collections.abc import Iterable, Iterator, Mapping, Sequence

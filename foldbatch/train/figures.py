@@ -1,7 +1,5 @@
 """Figures of a training: found by name, compared, drawn; mistakes on trees, drawn as trees."""
 
-from __future__ import annotations
-
 import math
 import os
 import warnings

@@ -1,7 +1,5 @@
 """Gradients on their way to an optimizer: whether they fit their parameters, and clipping."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

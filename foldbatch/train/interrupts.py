@@ -1,7 +1,5 @@
 """Interrupts: Ctrl-C and SIGTERM wait until what is under way can be left without harm."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from types import FrameType

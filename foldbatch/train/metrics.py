@@ -1,7 +1,5 @@
 """Metrics: figures of the values that a model's `Metric` blocks collect."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, get_args

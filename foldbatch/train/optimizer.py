@@ -1,7 +1,5 @@
 """What all optimizers share: checks, step counts, state."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Optimizers: formulas for one step of the parameters, given their gradients."""
 
-from __future__ import annotations
-
 import math
 
 from foldbatch.errors import TrainingError

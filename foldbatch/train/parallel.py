@@ -6,8 +6,6 @@ slice of it, and sends the sum to the others, so a rank sends less than twice th
 many ranks there are.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

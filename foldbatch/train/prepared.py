@@ -6,8 +6,6 @@ cover the tracing program, but not functions of the user that it calls; when the
 Every number that is read is checked against the model, so a file may come from anywhere.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Samplers: which examples make up which batch, as lists of indices, epoch after epoch."""
 
-from __future__ import annotations
-
 import operator
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized

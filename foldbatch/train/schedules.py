@@ -1,7 +1,5 @@
 """Schedules: what the learning rate is multiplied by, as a function of steps or epochs done."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise

@@ -1,7 +1,5 @@
 """Arrow: arrays of pyarrow as records, read where they lie; the extra ``arrow``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any

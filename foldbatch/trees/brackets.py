@@ -3,8 +3,6 @@
 Source: the format is that of the Penn Treebank (Marcus et al. 1993); SST is Socher et al. 2013.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator

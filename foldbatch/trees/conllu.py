@@ -5,8 +5,6 @@ Source: https://universaldependencies.org/format.html. A word line has ten colum
 multiword tokens (``1-2``) and of empty nodes (``8.1``) are checked, and make no nodes of trees.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator

@@ -3,8 +3,6 @@
 Source: the task is that of Nangia and Bowman 2018 (ListOps), with two of its four operators.
 """
 
-from __future__ import annotations
-
 import ast
 import random
 from functools import cache

@@ -5,8 +5,6 @@ or, where every node is labelled, a tree and None. For predictions it yields *st
 None.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

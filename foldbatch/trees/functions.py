@@ -4,8 +4,6 @@ Source: the task is that of Allamanis, Barr, Bird and Sutton 2015 (naming method
 the verb.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """JSON and JSON lines from files, and trees as JSON lines."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator

@@ -7,8 +7,6 @@ Source: the check rests on the stack that builds a tree from a post-order: after
 holds ``i + 1 - (children so far)`` nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 

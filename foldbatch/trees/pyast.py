@@ -1,7 +1,5 @@
 """Python's own syntax trees as `Tree`s: what the standard `ast` module parses, flattened."""
 
-from __future__ import annotations
-
 import ast
 
 from foldbatch.errors import ReadError

@@ -1,7 +1,5 @@
 """Text from files, in pieces that know where they lie, so that readers can name line and column."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import os

@@ -1,7 +1,5 @@
 """Figures of a data set of trees: how many, how large, how high, with which labels and words."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass

@@ -5,8 +5,6 @@ line of how many words there are and how many numbers each has. In its binary fo
 blank, and its numbers as little-endian float32; a line end may stand before a word.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from array import array

@@ -1,7 +1,5 @@
 """A graph as a picture: a node a line, rails from values down to where they are read; as text and as SVG."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The explanation of a cell: graphs pass by pass, stages with reasons, routines, buffers, gradients."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

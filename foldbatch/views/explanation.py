@@ -1,7 +1,5 @@
 """Explanations: what the compiler made of a block, cell by cell, as text, data and pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape

@@ -1,7 +1,5 @@
 """The picture that explains dynamic batching: the calls of some examples, coloured by when they run."""
 
-from __future__ import annotations
-
 import colorsys
 import json
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The child-sum Tree-LSTM, for trees of any arity: dependency and syntax trees."""
 
-from __future__ import annotations
-
 from operator import attrgetter
 
 from foldbatch import blocks as fb

@@ -1,7 +1,5 @@
 """The models of the zoo by name: those for phrases and for records; `child_sum` has a module of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Literal

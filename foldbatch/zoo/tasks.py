@@ -15,8 +15,6 @@ each node: children before parents, in the order of a tree's arrays. Their label
 None where there is none.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial

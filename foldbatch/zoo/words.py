@@ -1,7 +1,5 @@
 """Words: what stands in the nodes of trees, as vectors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a person reads of a training: tables, JSON lines, events for TensorBoard, plots, a bar, norms."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

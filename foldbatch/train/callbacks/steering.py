@@ -1,7 +1,5 @@
 """Learning rates while training, and its end: schedules, plateaus, patience, time."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Mapping

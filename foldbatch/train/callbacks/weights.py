@@ -1,7 +1,5 @@
 """Parameters and gradients on their way: averages, limits, and a guard against what is not finite."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
