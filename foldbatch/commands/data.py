@@ -13,14 +13,7 @@ import msgspec
 import numpy as np
 
 from foldbatch.commands.options import at_least_0, whole
-from foldbatch.errors import (
-    BlockUseError,
-    FoldbatchError,
-    UnknownNameError,
-    counted,
-    shortened,
-    with_nearest,
-)
+from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError, counted, shortened, with_nearest
 from foldbatch.recipes.data import without
 from foldbatch.schema import infer
 from foldbatch.system.output import output_file, write_whole
@@ -195,13 +188,6 @@ def _parser(prog: str) -> ArgumentParser:
     split.add_argument("file", type=Path, metavar="FILE")
     split.add_argument("folder", type=Path, metavar="FOLDER")
     shares = "of train, dev and test (default 80 10 10)"
-    split.add_argument(
-        "--shares",
-        nargs=3,
-        type=at_least_0,
-        default=(80, 10, 10),
-        metavar="N",
-        help=shares,
-    )
+    split.add_argument("--shares", nargs=3, type=at_least_0, default=(80, 10, 10), metavar="N", help=shares)
     split.add_argument("--seed", type=whole(0), default=0, help="of the draw (default 0)")
     return parser

@@ -21,10 +21,7 @@ PRODUCTS = ("linear", "linear_by", "matmul")
 
 
 def moved_upstream(
-    drafts: Iterable[Draft],
-    wires: Sequence[Flow],
-    component: Mapping[object, int],
-    results: Iterable[Flow],
+    drafts: Iterable[Draft], wires: Sequence[Flow], component: Mapping[object, int], results: Iterable[Flow]
 ) -> list[Draft]:
     """Return the drafts, with products that recursive cells make of words alone in the cells of the words.
 

@@ -20,10 +20,7 @@ from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Captures, Report
 from foldbatch.engines.results import Results, StepResult
 from foldbatch.engines.runner import SECONDS, TURNS, Options, Runner
-from foldbatch.errors import (
-    BlockTypeError,
-    counted,
-)
+from foldbatch.errors import BlockTypeError, counted
 from foldbatch.functions.notes import iterator_in
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.model.tracer import Tracer

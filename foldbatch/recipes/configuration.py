@@ -103,8 +103,7 @@ class ChildSumModel(Section, frozen=True, tag_field="name", tag="child_sum"):
     counts: Annotated[bool, _option("whether the classifier sees counts of features, too")] = False
     dropout: Annotated[Share, _option("of what stands in a node: its kind and words together")] = 0.0
     features: Annotated[
-        int,
-        _option("kinds and words of so many examples or more vote beside the tree; 0: none", ge=0),
+        int, _option("kinds and words of so many examples or more vote beside the tree; 0: none", ge=0)
     ] = 0
     features_dropout: Annotated[Share, _option("of those votes")] = 0.0
 
@@ -154,8 +153,7 @@ class OptimizerOptions(Section, frozen=True):
     """What changes the parameters."""
 
     name: Annotated[
-        Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw", "eve"],
-        _option("the rule"),
+        Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw", "eve"], _option("the rule")
     ] = "adagrad"
     lr: Annotated[float, _option("learning rate; 0: the rule's own default", ge=0)] = 0.0
     momentum: Annotated[Share, _option("of sgd and rmsprop")] = 0.0

@@ -128,12 +128,7 @@ class Schema:
     root: kinds.DataPosition
 
     def block(
-        self,
-        size: int,
-        *,
-        pooling: Sequence[str] = ("mean", "max"),
-        ngram: int = 3,
-        buckets: int = 1024,
+        self, size: int, *, pooling: Sequence[str] = ("mean", "max"), ngram: int = 3, buckets: int = 1024
     ) -> Block[Any, Any]:
         """Return a block from a value of such data to a vector ``[N, size]`` of float32.
 

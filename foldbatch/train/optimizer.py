@@ -14,12 +14,7 @@ from foldbatch.params.store import ParameterStore
 from foldbatch.params.updates import Change, RemoteUpdates, Rule
 from foldbatch.system.showing import Described
 from foldbatch.train.blocks import ParameterBlocks
-from foldbatch.train.gradients import (
-    Array,
-    Gradients,
-    fitting_gradient,
-    fitting_there,
-)
+from foldbatch.train.gradients import Array, Gradients, fitting_gradient, fitting_there
 from foldbatch.types import describe_value
 
 State = dict[str, Any]

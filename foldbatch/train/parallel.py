@@ -274,11 +274,7 @@ class DataParallel:
     """
 
     def __init__(
-        self,
-        program: Program,
-        communicator: Communicator | None = None,
-        *,
-        cost: Callable[[Any], int] = cost,
+        self, program: Program, communicator: Communicator | None = None, *, cost: Callable[[Any], int] = cost
     ) -> None:
         if not isinstance(program, Program):
             fix = "fb.compile(block) makes one"

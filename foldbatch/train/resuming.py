@@ -293,11 +293,7 @@ class TrainingStart:
 
     @classmethod
     def of(
-        cls,
-        program: Program,
-        settings: Facts,
-        training: Sequence[Any],
-        held_out: Sequence[Any] | None,
+        cls, program: Program, settings: Facts, training: Sequence[Any], held_out: Sequence[Any] | None
     ) -> TrainingStart:
         """Return what a training of these examples begins with; `settings` are those of its optimizer."""
         dev = digests(() if held_out is None else held_out)

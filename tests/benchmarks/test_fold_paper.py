@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import fold_paper
-from benchmarks.fold_paper import (
-    PLAN,
-    SIDES,
-    TASKS,
-)
+from benchmarks.fold_paper import PLAN, SIDES, TASKS
 from benchmarks.fold_paper_tables import as_dict, tables
 from benchmarks.manual import Manual
 from foldbatch.errors import FoldbatchError

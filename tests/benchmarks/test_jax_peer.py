@@ -7,12 +7,7 @@ from hypothesis import strategies as st
 
 from benchmarks.flat import level_order
 from benchmarks.jax_peer import common_shape, padded
-from tests.benchmarks.flat_trees import (
-    batch_loss,
-    random_parameters,
-    random_trees,
-    sigmoid,
-)
+from tests.benchmarks.flat_trees import batch_loss, random_parameters, random_trees, sigmoid
 
 
 def _loss(batch, p, hidden: int) -> float:

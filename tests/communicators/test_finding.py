@@ -36,10 +36,7 @@ def test_launchers(environment, expected):
 
 @pytest.mark.parametrize(
     ("variables", "library"),
-    [
-        ({"PMI_SIZE": "2"}, "mpi4py"),
-        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, "torch"),
-    ],
+    [({"PMI_SIZE": "2"}, "mpi4py"), ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, "torch")],
 )
 def test_without_the_library_nobody_trains(environment, variables, library):
     for name, value in variables.items():

@@ -219,14 +219,7 @@ def test_prepared_examples_are_not_traced_again():
     assert program.run([EXAMPLES[0], *prepared[1:3], *EXAMPLES[3:]], losses=True) == VALUES
 
 
-USES = [
-    "run",
-    "value_and_grad",
-    "vjp",
-    "plan",
-    "prepare",
-    "describe",
-]
+USES = ["run", "value_and_grad", "vjp", "plan", "prepare", "describe"]
 
 
 @pytest.mark.parametrize("use", USES)

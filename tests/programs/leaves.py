@@ -52,8 +52,7 @@ def wrapped(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
     if given:
         opened = fb.AllOf(fb.GetItem(0) >> opened, *map(fb.GetItem, range(1, len(given) + 1)))
     return Recipe(
-        opened >> inner.block >> fb.Identity(),
-        lambda source, depth: {"closed": inner.data(source, depth)},
+        opened >> inner.block >> fb.Identity(), lambda source, depth: {"closed": inner.data(source, depth)}
     )
 
 

@@ -107,11 +107,9 @@ def write_trees(folder):
 )
 def test_every_model_is_loaded_as_it_was_saved(tmp_path, write, options):
     structure = write(tmp_path)
-    options |= {
-        "data__train": tmp_path / "train",
-        "model__hidden": 2,
-        "train__epochs": 1,
-    } | ({} if options.get("model__name") == "json" else {"words__spread": 0.1})
+    options |= {"data__train": tmp_path / "train", "model__hidden": 2, "train__epochs": 1} | (
+        {} if options.get("model__name") == "json" else {"words__spread": 0.1}
+    )
     configuration = configured(**options)
     fitted = fit(configuration, read_dataset(configuration), tmp_path / "run")
     told, again = (

@@ -11,11 +11,7 @@ import pytest
 
 from foldbatch.system import cache
 
-PARTS = [
-    "above",
-    "above/cache",
-    "above/cache/a.cubin",
-]
+PARTS = ["above", "above/cache", "above/cache/a.cubin"]
 
 
 def test_the_directory_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,10 +87,7 @@ def read_nest(maker: Walks, type_: Nest, depth: int, given: Given) -> Part:
         at = given.index(type_)
         return Part(lambda x, *given: given[at], nothing)
     parts, data = maker.several(type_.items, depth, given)
-    return Part(
-        lambda x, *given: type_.made([p.run(x[i], *given) for i, p in enumerate(parts)]),
-        data,
-    )
+    return Part(lambda x, *given: type_.made([p.run(x[i], *given) for i, p in enumerate(parts)]), data)
 
 
 def read_many(maker: Walks, type_: Many, depth: int, given: Given) -> Part:
@@ -352,8 +349,7 @@ def loosely(maker: Walks, type_: TensorType, depth: int, given: Given) -> Part:
         return p + q
 
     return Part(
-        run,
-        lambda source, depth: [a.data(source, depth), b.data(source, depth), source.number(9) / 8 - 0.5],
+        run, lambda source, depth: [a.data(source, depth), b.data(source, depth), source.number(9) / 8 - 0.5]
     )
 
 

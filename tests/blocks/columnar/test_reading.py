@@ -130,10 +130,7 @@ OF_OBJECTS.resolve_to(fb.OneOf(LEAF, {True: LABEL, False: fb.GetItem(0) >> OF_OB
     ("block", "reason"),
     [
         (even_and_odd(), "calls another one"),
-        (
-            declared(lambda tree: fb.AllOf(INNER, fb.Map(tree) >> fb.Sum()) >> ADD),
-            "calls another one",
-        ),
+        (declared(lambda tree: fb.AllOf(INNER, fb.Map(tree) >> fb.Sum()) >> ADD), "calls another one"),
         (
             declared(
                 lambda tree: fb.OneOf(LEAF, {True: LEAF_ROW, False: fb.GetItem(0) >> fb.GetItem(0) >> tree})

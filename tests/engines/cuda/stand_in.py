@@ -153,11 +153,7 @@ class StandIn:
             getDevice=lambda: owner.gpu,
             setDevice=make_current,
             getDeviceCount=lambda: devices,
-            getDeviceProperties=lambda number: {
-                "name": b"Stand-in",
-                "major": 9,
-                "minor": 0,
-            },
+            getDeviceProperties=lambda number: {"name": b"Stand-in", "major": 9, "minor": 0},
             runtimeGetVersion=lambda: version,
             driverGetVersion=lambda: driver,
             memGetInfo=lambda: (owner.free, 1 << 30),
