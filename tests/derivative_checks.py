@@ -199,9 +199,6 @@ def sum_over_mixed(engine: Program, prepared: list[Prepared], found: Any, places
     return along
 
 
-# -- cotangents of results
-
-
 def cotangents_like(type_: Type, result: Any, rng: np.random.Generator, none: float = 0.1) -> Any:
     """Return a random cotangent of a result: None for parts that are not floats, and for some that are."""
     if rng.random() < none:

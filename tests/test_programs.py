@@ -65,9 +65,6 @@ def test_a_step_is_taken_for_the_types_of_its_operands_alone():
             assert len(found) == 1, (shapes, sequences, found)
 
 
-# -- the command that checks programs
-
-
 def test_a_program_that_fails_is_named_and_the_others_are_checked(capsys):
     checked = []
 

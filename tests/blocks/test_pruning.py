@@ -28,8 +28,6 @@ def left(block: fb.Block, *asides: str) -> str:
     return lowered(block, *asides).tracer.source.partition("\n\n")[0]
 
 
-# -- statements
-
 NOBODY = Blame("")
 
 
@@ -70,8 +68,6 @@ def test_a_new_kind_of_statement_is_pruned_as_any():
     (root,) = pruned([function("root", "x0", *body, result("d"))], {})
     assert root.body[:2] == body[1::2]
 
-
-# -- blocks
 
 SIDES = {
     "a datum": LOSS,

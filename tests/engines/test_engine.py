@@ -259,8 +259,6 @@ def test_a_new_engine_is_a_line_in_the_table() -> None:
             choose_engine("lacking")
 
 
-# -- a toy engine of some hundred lines: what a new one must have, and no more
-
 TOY = {"toy": ("tests.engines.toy", "")}
 
 

@@ -74,9 +74,6 @@ def test_gradients_stop_where_no_parameter_lies_behind_and_where_no_loss_lies_be
     assert not linked(lossless).signatures[2].operands[0].differentiable
 
 
-# -- drafts put together by hand
-
-
 def one_by_one(drafts: list[Draft], results: Iterable[Flow] = (), **more: object) -> Model:
     parameters = fb.compile(V >> fb.Linear(1), "numpy").model.parameters  # of another model: left out
     own = [node.attrs["parameter"] for draft in drafts for node in weights(draft)]

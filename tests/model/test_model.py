@@ -6,8 +6,6 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.model.model import digest
 
-# -- staged once more
-
 
 def test_digests_tell_models_apart_and_equal_ones_not():
     def digest_of(scale=2.0, size=3, init="zeros", name="w", loss="loss"):

@@ -192,9 +192,6 @@ def _default(block: Block | None, type_: Type, log: Meaning) -> Any:
     return zero(type_) if block is None else apply(block, None, log)
 
 
-# -- blocks of blocks
-
-
 def _chosen(block: fb.OneOf, value: Any, log: Meaning) -> Any:
     if isinstance(block.key_fn, Block):
         key = as_object(apply(block.key_fn, value, log)).value
@@ -288,9 +285,6 @@ def _collected(block: fb.blocks.Collected, value: Any, log: Meaning) -> Any:
     mine = found[before:]
     del found[before:]
     return result, Listed(mine, output_type(block, type_of_value(value)).items[1].element)
-
-
-# -- functions of tensors
 
 
 def computed(block: TensorBlock, value: Any) -> Any:

@@ -21,9 +21,6 @@ def _values(store: ParameterStore) -> list[list[float]]:
     return [value.tolist() for value in store.values()]
 
 
-# -- names
-
-
 def test_layers_without_names_are_numbered_in_order_of_appearance() -> None:
     first, second = Owner("linear"), Owner("linear")
     parameters = [
@@ -59,9 +56,6 @@ def test_a_name_given_twice_is_numbered_and_hides_nothing() -> None:
     assert numbered_names(named) == set(named)
 
 
-# -- one parameter
-
-
 def test_the_store_is_a_mapping_that_checks() -> None:
     """Getting an unknown name suggests the nearest one; parameters cannot be deleted."""
     store = _held("bias")
@@ -82,9 +76,6 @@ def test_errors_name_the_whole_parameter() -> None:
             ParameterError, match=r"^words\.weight: expected float32\[3,2\], found float64\[2,2\]"
         ):
             assign("words.weight", np.zeros((2, 2)))
-
-
-# -- all parameters
 
 
 def test_assigning_params_copies_into_the_arrays_that_run() -> None:

@@ -45,9 +45,6 @@ def test_cotangents_of_results_of_any_program_are_pulled_back_the_same_in_every_
     assert_vjp(compiled(program, TESTED, kept_bytes=kept_bytes), program)
 
 
-# -- by hand
-
-
 def gates(trainable: bool = True) -> fb.Block:
     """Return a model of trees of ids: a table, a recursion, dropout, and a loss at every node."""
     table = fb.Embedding(5, 3, "normal", dtype="float64", trainable=trainable, name="table")
@@ -131,9 +128,6 @@ def test_derivatives_of_nothing_are_nothing():
     assert not without.vjp([[1, 2]], inputs=True).inputs["model Vector(2, 'float32')"].values.any()
 
 
-# -- inputs
-
-
 def test_integers_have_no_gradient():
     _, _, found = fb.compile(gates()).vjp(TREES, inputs=True)
     assert len(found) == 0
@@ -176,9 +170,6 @@ def test_asking_for_gradients_of_inputs_changes_no_kernel_of_training():
         for (kind, _), _ in stage.results
     }
     assert "feed" not in yielded
-
-
-# -- cotangents of results
 
 
 @pytest.mark.parametrize("backend", [TESTED, "reference"])
@@ -286,9 +277,6 @@ def test_cotangents_that_do_not_fit_are_refused_and_change_nothing(cotangents, e
         assert_same(dense(found.gradients[name]), dense(gradient))
 
 
-# -- errors
-
-
 def test_examples_that_do_not_fit_are_refused():
     program = fb.compile(gates())
     for call in (
@@ -299,9 +287,6 @@ def test_examples_that_do_not_fit_are_refused():
     ):
         with pytest.raises(ExampleError, match=r"tree.*at example 0"):
             call()
-
-
-# -- what gradients flow through
 
 
 def test_where_all_parameters_are_frozen_no_backward_kernel_is_made():

@@ -65,9 +65,6 @@ EXAMPLES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 6))), ((3, 4), 5), 1]
 VALUES = [value(x) for x in EXAMPLES]
 
 
-# -- traces of trees
-
-
 def test_a_tree_is_traced_once():
     """Identity tells: an equal tree is another one, and is traced anew."""
     nodes: list[Any] = []
@@ -162,9 +159,6 @@ def test_an_id_used_again_is_no_mistake():
     assert program.run([tree], losses=True) == [1.5]
 
 
-# -- plans of single trees
-
-
 def test_the_plan_of_a_tree_that_comes_alone_is_made_once():
     program, tree = compiled(), as_tree(EXAMPLES[2])
     first = outcome(program, [tree])
@@ -200,9 +194,6 @@ def test_results_are_the_same_with_plans_and_without(options):
             program.run(trees, losses=True)
     assert all(known.parts is None for known in without._ready.traces._known.values())
     assert all(known.parts is not None for known in program._ready.traces._known.values())
-
-
-# -- examples prepared and batches planned ahead
 
 
 def test_prepared_examples_are_not_traced_again():

@@ -26,9 +26,6 @@ def model() -> fb.Block:
     )
 
 
-# -- the law
-
-
 def assert_the_same_without_asides(program: BlockProgram, backend: str) -> None:
     """Check that results do not depend on what is asked for, nor on data that only losses and metrics read."""
     compiled = fb.compile(program.block, backend)
@@ -77,9 +74,6 @@ def test_a_step_is_a_run_and_its_gradients(program):
         assert_same(metrics_of(made.results)[name], metric)
 
 
-# -- runs
-
-
 def test_a_prediction_needs_no_labels():
     program = fb.compile(model(), TESTED)
     labelled, predicted = program.run(DATA, losses=True, metrics=True), program.run(UNLABELLED)
@@ -116,9 +110,6 @@ def test_what_was_not_asked_for_says_so(batch):
             _ = program.run(work, losses=True).metrics
         assert results == list(results)
         assert repr(results) == repr(list(results))
-
-
-# -- steps
 
 
 def test_a_step_drops_as_value_and_grad_does():

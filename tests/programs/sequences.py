@@ -77,9 +77,6 @@ def _rnn(maker: Maker, x: Type, out: Type, state: Type, *, given: bool = False) 
     return fb.RNN(cell, None if fits and maker.number(2) else maker.constant(state))
 
 
-# -- ways of reading types
-
-
 def summarised(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
     """Compute floats of a sequence."""
     source = maker.floats() if maker.number(3) == 0 else type_

@@ -71,9 +71,6 @@ def test_equal_words_are_embedded_once_and_their_gradients_summed() -> None:
     np.testing.assert_allclose(*gradients, rtol=1e-12)
 
 
-# -- whole subtrees
-
-
 def _repeatable(setting: Setting) -> Setting:
     """Return the setting with two thirds of its cells repeatable, and its examples twice."""
     signatures = tuple(replace(cell, repeatable=k % 3 < 2) for k, cell in enumerate(setting.signatures))

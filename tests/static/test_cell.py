@@ -13,9 +13,6 @@ from foldbatch.static.routines import Stage, routine_of
 from foldbatch.types import TensorType
 from tests.static.run_kernel import TARGET
 
-# -- the law: staged, both ways = interpreted
-
-
 # -- a Tree-LSTM written naively: every node classifies its h and adds a loss
 
 
@@ -34,9 +31,6 @@ def test_feed_bounds_see_through_casts_and_take_the_smallest() -> None:
     assert feed_bounds(graph) == {ids: 5}
     stages = stage_cell(graph, Ends()).training.forward
     assert _ops(stages.values()).count("check_range") == 1
-
-
-# -- training and inference
 
 
 @pytest.mark.parametrize(("trained", "inferred", "checks"), [(5, 5, 0), (9, 5, 1), (5, 9, 0), (None, 5, 1)])

@@ -97,9 +97,6 @@ def test_no_file_is_the_systems_own_error(tmp_path):
         files.read(tmp_path / "none", "model", "")
 
 
-# -- headers that lie, with what safetensors itself says of arrays
-
-
 def lying(path, **changes):
     """Change what the file says of the array ``rows``."""
     data = path.read_bytes()

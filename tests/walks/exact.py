@@ -383,9 +383,6 @@ def _result(x: Any) -> Any:
     return list(map(_result, x)) if isinstance(x, list) else x
 
 
-# -- what walks call
-
-
 class _Now:
     """The interpreter that computes calls; None where they are foldbatch's."""
 

@@ -13,8 +13,6 @@ from tests.programs.recipes import FLAG, FLOAT, ID, PAIR, SCALAR, SQUARE, TENSOR
 from tests.walks.exact import cell, layer, loss, metric, ops, parts_of, tensor
 from tests.walks.maker import LABELS, STATICS, Given, Many, Nest, Number, Part, Walks, function_of, nothing
 
-# -- reading
-
 
 def directly(maker: Walks, type_: TensorType, depth: int, given: Given) -> Part:
     """Read a tensor of floats."""
@@ -145,9 +143,6 @@ def item_of(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
     return Part(lambda x, *given: tensor(x), lambda source, depth: source.number(3))
 
 
-# -- choosing and recursing
-
-
 def chosen(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
     """Read a type in one of several ways, as the example says."""
     cases = [maker.part(type_, depth, given) for _ in range(1 + maker.number(3))]
@@ -275,9 +270,6 @@ def again(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
     """The very part used elsewhere."""
     made: list[Any] = [p for t, g, p in maker.made if (t, g) == (type_, given)]
     return maker.one_of(made) if made else chosen(maker, type_, depth, given)
-
-
-# -- computing
 
 
 def derived(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
@@ -525,9 +517,6 @@ def remembered(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
     return Part(run, data)
 
 
-# -- beside the value
-
-
 def beside(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
     """A loss, a metric, or a call whose result nobody reads, beside the value."""
     main = maker.part(type_, depth, given)
@@ -583,9 +572,6 @@ WAYS: dict[type, list[Any]] = {
     Nest: [read_nest, *OF_BOTH, *OF_FLOATS],
     Many: [read_many, read_many, growing, chosen, let, again, tried, beside],
 }
-
-
-# -- whole walks
 
 
 def result_of(maker: Walks, depth: int, nested: int = 2) -> Part:

@@ -240,9 +240,6 @@ def test_steps_are_the_same_in_every_order_of_the_device_and_touch_only_what_the
             assert_same(found, right)
 
 
-# -- programs on the emulated device
-
-
 def _trees(backend, *, trainable=True):
     """A program that folds nested pairs of numbers; those above 4 are in no table."""
     start = np.arange(15).reshape(5, 3) / 10
