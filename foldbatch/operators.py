@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from foldbatch.errors import GraphError
 from foldbatch.types import TensorType
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from foldbatch.static.graph import Node
 
 F = TypeVar("F", bound=Callable[..., Any])
+Operation: TypeAlias = "Callable[[Any, Any], Node]"
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # the functions of `foldbatch.ops` by name
 TAKEN: set[str] = set()  # those that take the arguments of the NumPy function of their name
 
@@ -71,6 +72,14 @@ def nearest(name: str) -> str:
     return HINTS.get(name) or (f"use ops.{close[0]}" if close else "compute it with foldbatch.ops")
 
 
+def _first(name: str) -> Operation:
+    return lambda self, other: _call(name, self, other)
+
+
+def _both_ways(name: str) -> tuple[Operation, Operation]:
+    return _first(name), lambda self, other: _call(name, other, self)
+
+
 class Operators:
     """The operators, methods and properties of a symbolic tensor."""
 
@@ -112,41 +121,18 @@ class Operators:
 
     # -- arithmetic
 
-    def __add__(self, other: Any) -> Node:
-        return _call("add", self, other)
-
-    def __radd__(self, other: Any) -> Node:
-        return _call("add", other, self)
-
-    def __sub__(self, other: Any) -> Node:
-        return _call("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Node:
-        return _call("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Node:
-        return _call("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Node:
-        return _call("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Node:
-        return _call("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Node:
-        return _call("divide", other, self)
-
-    def __floordiv__(self, other: Any) -> Node:
-        return _call("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Node:
-        return _call("floor_divide", other, self)
-
-    def __mod__(self, other: Any) -> Node:
-        return _call("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Node:
-        return _call("mod", other, self)
+    __add__, __radd__ = _both_ways("add")
+    __sub__, __rsub__ = _both_ways("subtract")
+    __mul__, __rmul__ = _both_ways("multiply")
+    __truediv__, __rtruediv__ = _both_ways("divide")
+    __floordiv__, __rfloordiv__ = _both_ways("floor_divide")
+    __mod__, __rmod__ = _both_ways("mod")
+    __pow__, __rpow__ = _both_ways("power")
+    __matmul__, __rmatmul__ = _both_ways("matmul")
+    __lt__, __gt__ = _first("less"), _first("greater")
+    __le__, __ge__ = _first("less_equal"), _first("greater_equal")
+    __and__ = __rand__ = _first("logical_and")
+    __or__ = __ror__ = _first("logical_or")
 
     def __neg__(self) -> Node:
         return _call("negative", self)
@@ -163,31 +149,7 @@ class Operators:
             raise GraphError("ops.round", "no digits behind the point", str(digits), fix)
         return _call("round", self)
 
-    def __pow__(self, exponent: Any) -> Node:
-        return _call("power", self, exponent)
-
-    def __rpow__(self, base: Any) -> Node:
-        return _call("power", base, self)
-
-    def __matmul__(self, other: Any) -> Node:
-        return _call("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Node:
-        return _call("matmul", other, self)
-
     # -- comparisons and logic
-
-    def __lt__(self, other: Any) -> Node:
-        return _call("less", self, other)
-
-    def __gt__(self, other: Any) -> Node:
-        return _call("greater", self, other)
-
-    def __le__(self, other: Any) -> Node:
-        return _call("less_equal", self, other)
-
-    def __ge__(self, other: Any) -> Node:
-        return _call("greater_equal", self, other)
 
     def __eq__(self, other: object) -> Any:
         if other is None or (isinstance(other, Operators) and not _functions.running):
@@ -201,16 +163,10 @@ class Operators:
 
     __hash__ = object.__hash__  # by identity, so that nodes are keys
 
-    def __and__(self, other: Any) -> Node:
-        return _call("logical_and", self, other)
-
-    def __or__(self, other: Any) -> Node:
-        return _call("logical_or", self, other)
-
     def __xor__(self, other: Any) -> Node:
         return _call("not_equal", _bools(self), _bools(other))
 
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    __rxor__ = __xor__
 
     def __invert__(self) -> Node:
         return _call("logical_not", self)
