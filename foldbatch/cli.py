@@ -1,7 +1,5 @@
 """The command ``foldbatch``: a table of its commands, each a function of its arguments."""
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings
@@ -42,8 +40,6 @@ def _cache(arguments: Sequence[str]) -> int:
 
 
 def _of(module: str, name: str) -> Command:
-    """Return the command of a module, which is imported when the command is called."""
-
     def run(arguments: Sequence[str]) -> int:
         status: int = import_module(module).main(arguments, f"foldbatch {name}")
         return status
@@ -72,9 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     It is 0, or 1 for a check that failed, 2 for wrong input (with one line that says what), 130 where Ctrl-C
     ended it, 143 where SIGTERM did, and 141 where nobody reads the output any more.
-
-    Args:
-        arguments: the command and its own arguments; those of the process by default.
     """
     parser = ArgumentParser(
         prog="foldbatch", description="Models whose shape changes with every example, batched."

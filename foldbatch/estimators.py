@@ -120,7 +120,6 @@ class StructureEstimator(BaseEstimator):
         return self._program
 
     def _fit(self, structures: Sequence[Any], labels: Sequence[Any]) -> None:
-        """Train a new model on structures and their labels: numbers of classes, or numbers."""
         self.__dict__.pop("_program", None)
         self._settings = self.get_params()
         if self.model not in MODELS:
@@ -153,7 +152,6 @@ class StructureEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _results(self, structures: Iterable[Any]) -> list[Any]:
-        """Return the program's result for each structure."""
         check_is_fitted(self)
         pairs = [(structure, None) for structure in listed(structures)]
         parts = (pairs[i : i + CHUNK] for i in range(0, len(pairs), CHUNK))

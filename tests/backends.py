@@ -4,8 +4,6 @@
 one that FOLDBATCH_BACKEND names. All else is tested on NumPy's, or that one.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

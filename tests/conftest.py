@@ -3,8 +3,6 @@
 That is ``shared/data`` beside the repository.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Callable

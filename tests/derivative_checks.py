@@ -3,8 +3,6 @@
 And a model whose data are read by two cells each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -199,9 +197,6 @@ def sum_over_mixed(engine: Program, prepared: list[Prepared], found: Any, places
         ]
         along += float(np.vdot(found.values[found.examples == number], wave(data)))
     return along
-
-
-# -- cotangents of results
 
 
 def cotangents_like(type_: Type, result: Any, rng: np.random.Generator, none: float = 0.1) -> Any:

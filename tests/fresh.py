@@ -1,7 +1,5 @@
 """A process without the code that made a model: it loads the model's file, and must compute the same."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import subprocess

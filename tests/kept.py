@@ -1,7 +1,5 @@
 """Programs to keep, of functions with import paths only, and what spoils their files."""
 
-from __future__ import annotations
-
 import copy
 import operator
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ while a model is saved, while a checkpoint is written or at any time between, wh
 to one of two processes that train together.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import mmap

@@ -1,7 +1,5 @@
 """Options of `foldbatch.compile` as tests write them: flat, in one mapping with its other arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

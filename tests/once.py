@@ -4,8 +4,6 @@
 more libraries tries what the first one had to skip, and no test runs twice for the same engine.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A random graph is built with the public ops from a pool of nodes; an op whose ty
 its operands is skipped. It comes with values for its inputs, in float64.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod

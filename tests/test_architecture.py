@@ -3,8 +3,6 @@
 That floors import only downward is import-linter's part, in CI.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import subprocess

@@ -3,8 +3,6 @@
 `python -m tests.attacks --tries 100000` does the same for longer.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -50,11 +48,7 @@ def test_edited_files_do_no_harm(tmp_path):
 
 @pytest.mark.parametrize(
     ("function", "event"),
-    [
-        ("os.system", "os.system"),
-        ("io.open_code", "open"),
-        ("socket.gethostbyname", "import encodings.idna"),
-    ],
+    [("os.system", "os.system"), ("io.open_code", "open"), ("socket.gethostbyname", "import encodings.idna")],
 )
 def test_harm_would_be_noticed(function, event):
     """Files whose function the reader trusts, though it does harm."""

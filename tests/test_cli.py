@@ -1,7 +1,5 @@
 """The command ``foldbatch`` hands what follows a command's name to that command."""
 
-from __future__ import annotations
-
 import io
 import warnings
 

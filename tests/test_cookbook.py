@@ -3,8 +3,6 @@
 Its models are whole in their files: they are loaded where the recipe's code is not.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

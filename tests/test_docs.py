@@ -1,7 +1,5 @@
 """The documentation's Python runs, page by page, from top to bottom."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from contextlib import suppress

@@ -5,8 +5,6 @@ NaN, infinities and the signs of zeros are NumPy's, and values are apart by no m
 a case says, too: the sign of a zero where NumPy's own depends on the processor, and numbers below the least normal one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,8 +26,6 @@ from tests.backends import lacking
 FLOATS, WHOLE, BOOL = ("float32", "float64"), ("int32", "int64"), ("bool",)
 NUMBERS, ALL = (*FLOATS, *WHOLE), (*FLOATS, *WHOLE, *BOOL)
 SHORT, LONG = 3, 70  # elements of a line that one thread of a GPU goes along, or that many share
-
-# -- operands
 
 
 def edges(dtype: str) -> Any:
@@ -71,9 +67,6 @@ def lines(dtype: str, length: int) -> Any:
     for place, column in zip((0, 33, length - 1), three.T, strict=True):
         found[:, place] = column
     return found[::7]
-
-
-# -- functions
 
 
 @dataclass(frozen=True)
@@ -269,9 +262,6 @@ def differences(case: Case, found: Any, *operands: Any, engine: str) -> list[str
         return [
             f"{case.name} of {', '.join(map(str, of))}: {found[at]}, right {right[at]}; {wrong.sum()} such"
         ]
-
-
-# -- engines
 
 
 def results(block: fb.Block, engine: str, examples: list[Any]) -> list[Any]:

@@ -4,8 +4,6 @@ golden/block_errors.txt is a table of misuses: the built-in error that a user wo
 raised, the expression that raises it, and below it what the user reads.
 """
 
-from __future__ import annotations
-
 import builtins
 import inspect
 import pickle

@@ -1,7 +1,5 @@
 """Estimators in scikit-learn's hands: its checks, its searches, and its promises about parameters and pickles."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

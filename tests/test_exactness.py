@@ -1,7 +1,5 @@
 """How exact results are, equally on every engine: sums of many rows, functions at the ends of their ranges."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -8,8 +8,6 @@ likes. The other laws: the table of ops in `test_edges` and in the engines' room
 table of errors in `test_errors`.
 """
 
-from __future__ import annotations
-
 import os
 from functools import cache
 from random import Random
@@ -43,8 +41,6 @@ def test_batched_is_one_by_one_is_the_oracle(engine: str, door: str, first: int)
             error.add_note(f"{command} --here --few-ways")
             raise
 
-
-# -- models of the zoo
 
 WORDS = fb.trees.Vocabulary(["not", "very", "good"])
 TREES = [
@@ -94,9 +90,6 @@ def test_models_of_the_zoo_train_as_on_the_reference(engine: str, name: str, num
         np.testing.assert_allclose(found[key], value, rtol=2e-3, atol=2e-4, err_msg=key)
 
 
-# -- deep data
-
-
 def folded(w: float, xs: Any) -> tuple[float, float]:
     """Return what ``h = w * h + x`` yields in the end, and its derivative."""
     h = slope = 0.0
@@ -132,9 +125,6 @@ def test_data_of_many_levels_run_and_are_differentiated(engine: str, shape: str)
         loss, gradients = fb.compile(block, backend, threads=1).value_and_grad(examples)
     right = [folded(0.75, xs) for xs in lists]
     np.testing.assert_allclose([loss, float(gradients["w"])], np.sum(right, 0), rtol=1e-9)
-
-
-# -- what once failed
 
 
 def _table() -> fb.Block:

@@ -1,7 +1,5 @@
 """The list of mutants is about the package as it is, and its command notices one that survives."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import pytest

@@ -1,7 +1,5 @@
 """Operators, methods and NumPy's functions on symbolic tensors mean what they mean on arrays, on every engine."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The random programs: that they hold every block there is, and mean the same however they are read."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from itertools import product
@@ -65,9 +63,6 @@ def test_a_step_is_taken_for_the_types_of_its_operands_alone():
                 except GraphError:
                     found.add(None)
             assert len(found) == 1, (shapes, sequences, found)
-
-
-# -- the command that checks programs
 
 
 def test_a_program_that_fails_is_named_and_the_others_are_checked(capsys):

@@ -1,7 +1,5 @@
 """README.md keeps its word: two commands of one line each, and Python that runs as it stands."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from pathlib import Path

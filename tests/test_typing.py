@@ -3,8 +3,6 @@
 Both checkers read one file; a line with ``# wrong`` must be complained about, no other line may be.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

@@ -1,7 +1,5 @@
 """The command ``foldbatch bench``: what batching gains on a block and examples that import paths name."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from argparse import ArgumentParser
@@ -26,10 +24,6 @@ FORM = "package.module:attribute or path/to/file.py:attribute"
 
 def named(path: str) -> Any:
     """Return the value that an import path names; modules are looked for in the working directory, too.
-
-    Raises:
-        UnknownNameError: when there is no such module, file or attribute. What a module itself raises while
-            it is imported is passed on.
 
     >>> named("math:tau") > 6
     True
@@ -112,7 +106,6 @@ def _model(path: str) -> Any:
 
 
 def _takes_one(function: Any) -> bool:
-    """Whether a function needs exactly one argument."""
     required = [x for x in inspect.signature(function).parameters.values() if x.default is x.empty]
     return len(required) == 1 and required[0].kind in (
         required[0].POSITIONAL_ONLY,
@@ -121,7 +114,6 @@ def _takes_one(function: Any) -> bool:
 
 
 def _made(path: str) -> Any:
-    """Return what an import path names, or, where that is a function, what it returns."""
     value = named(path)
     if isinstance(value, Block | Program) or not callable(value):
         return value

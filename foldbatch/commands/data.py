@@ -1,7 +1,5 @@
 """The command ``foldbatch data``: files of trees counted, checked, converted and split."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import re
@@ -15,14 +13,7 @@ import msgspec
 import numpy as np
 
 from foldbatch.commands.options import at_least_0, whole
-from foldbatch.errors import (
-    BlockUseError,
-    FoldbatchError,
-    UnknownNameError,
-    counted,
-    shortened,
-    with_nearest,
-)
+from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError, counted, shortened, with_nearest
 from foldbatch.recipes.data import without
 from foldbatch.schema import infer
 from foldbatch.system.output import output_file, write_whole
@@ -48,7 +39,6 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 
 def _stats(options: Namespace) -> int:
-    """Print figures of the trees of all files together."""
     figures = tree_statistics(tree for path in options.files for tree in _read(path, options.format))
     print(msgspec.json.encode(figures.to_plain()).decode() if options.json else figures)
     return 0
@@ -70,7 +60,6 @@ def _check(options: Namespace) -> int:
 
 
 def _convert(options: Namespace) -> int:
-    """Write the trees of a file in another format."""
     _write(options.output, _read(options.file, options.format), _writer(options.output, options.to))
     return 0
 
@@ -107,11 +96,6 @@ def _with_keys(path: Path, keys: Sequence[str], new: Iterable[str]) -> list[Any]
 
 
 def _pair(text: str) -> tuple[str, str]:
-    """Read ``OLD=NEW``.
-
-    >>> _pair("cuontry=country")
-    ('cuontry', 'country')
-    """
     old, equals, new = text.partition("=")
     if not (old and equals and new):
         raise ArgumentTypeError(f"expected OLD=NEW, found {text}")
@@ -204,13 +188,6 @@ def _parser(prog: str) -> ArgumentParser:
     split.add_argument("file", type=Path, metavar="FILE")
     split.add_argument("folder", type=Path, metavar="FOLDER")
     shares = "of train, dev and test (default 80 10 10)"
-    split.add_argument(
-        "--shares",
-        nargs=3,
-        type=at_least_0,
-        default=(80, 10, 10),
-        metavar="N",
-        help=shares,
-    )
+    split.add_argument("--shares", nargs=3, type=at_least_0, default=(80, 10, 10), metavar="N", help=shares)
     split.add_argument("--seed", type=whole(0), default=0, help="of the draw (default 0)")
     return parser

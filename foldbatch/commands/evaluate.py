@@ -1,7 +1,5 @@
 """The command ``foldbatch eval``: the figures of a saved model on labelled data."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path

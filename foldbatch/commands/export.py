@@ -1,7 +1,5 @@
 """The command ``foldbatch export``: a saved model as an ONNX file, and whether it computes the same."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -63,7 +61,6 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 
 def _examples(path: Path, configuration: Configuration, notes: dict[str, Any]) -> list[Any]:
-    """Return the examples of a file, or those of a test part that needs none."""
     examples = read_labelled(None if path == TEST_PART else path, configuration, notes["classes"])
     if not examples:
         raise ReadError("data.test", "examples", "none", "name a file: --check DATA")

@@ -1,7 +1,5 @@
 """The command ``foldbatch inspect``: a model, its parameters, and how an example of it runs."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What commands share: options, numbers of the command line, and that of several processes one speaks."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys
@@ -89,9 +87,6 @@ def first_speaks(communicator: Communicator) -> Iterator[None]:
     """Let rank 0 alone print output, warnings and errors that the user can mend.
 
     Rank 0 learns of the others' errors, see `foldbatch.communicators.together`; they end with status 2.
-
-    Raises:
-        SystemExit: on other ranks, in place of a `FoldbatchError`, an OSError or a KeyboardInterrupt.
     """
     if communicator.rank == 0:
         yield

@@ -1,7 +1,5 @@
 """The command ``foldbatch predict``: classes or numbers of new data, as JSON lines or drawn."""
 
-from __future__ import annotations
-
 import gzip
 import sys
 from argparse import ArgumentParser

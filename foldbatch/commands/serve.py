@@ -1,7 +1,5 @@
 """The command ``foldbatch serve``: predictions of a saved model over HTTP."""
 
-from __future__ import annotations
-
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import fields

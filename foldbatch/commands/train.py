@@ -1,7 +1,5 @@
 """The command ``foldbatch train``: a configuration in, a folder with a trained model out."""
 
-from __future__ import annotations
-
 import warnings
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
@@ -85,7 +83,6 @@ def _several(
     options: Namespace,
     communicator: Communicator,
 ) -> list[Fitted]:
-    """Train a model for each seed, and compare them with their ensemble."""
     fitted = []
     for number in range(options.seeds):
         train = msgspec.structs.replace(configuration.train, seed=configuration.train.seed + number)
@@ -149,11 +146,7 @@ def _show_some(fitted: Fitted, dataset: Dataset) -> None:
 
 
 def _folder(given: Path | None, name: str, *, resume: bool) -> Path:
-    """Return the folder of the run: a new one, or to resume the one that is there.
-
-    Raises:
-        BlockUseError: when a run would be overwritten, or there is none to resume.
-    """
+    """Return the folder of the run: a new one, or to resume the one that is there."""
     if given is not None:
         files = (CONFIGURATION, MODEL, FIGURES, f"{SEED}*")
         if not resume and any(found for file in files for found in given.glob(file)):
@@ -175,11 +168,6 @@ def _folder(given: Path | None, name: str, *, resume: bool) -> Path:
 
 
 def _separated(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the options of the configuration, and the command's own.
-
-    >>> _separated(["a.toml", "--train.epochs", "3", "--resume"])
-    (['--train.epochs', '3'], ['a.toml', '--resume'])
-    """
     overrides: list[str] = []
     own: list[str] = []
     rest = list(arguments)

@@ -1,7 +1,5 @@
 """Communicator: what training needs of the library that connects its processes; one alone, and threads."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -111,11 +109,7 @@ class ThreadRank:
         return [given[first : first + sizes[self.rank]] for given in self._exchanged(data)]
 
     def abort(self, reason: str) -> NoReturn:
-        """Let the others fail, and raise an error.
-
-        Raises:
-            ProcessError: with the reason.
-        """
+        """Let the others fail, and raise an error."""
         self._barrier.abort()
         raise _ended(f"rank {self.rank} of {self.size}", reason)
 

@@ -1,7 +1,5 @@
 """Finding the processes that a launcher started, by what it sets in the environment."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

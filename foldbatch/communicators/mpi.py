@@ -1,7 +1,5 @@
 """Processes that an MPI launcher started, over mpi4py."""
 
-from __future__ import annotations
-
 import atexit
 import sys
 from collections.abc import Sequence
@@ -18,11 +16,6 @@ from foldbatch.errors import ProcessError
 
 class MPICommunicator:
     """The processes of an MPI communicator.
-
-    Args:
-        comm: of mpi4py; by default a copy of ``COMM_WORLD``, so that messages of yours do not meet ours. Then
-            an error that nobody catches in one process ends all, which would else wait for it for ever;
-            and so does the end of a process for which others wait.
 
     >>> MPICommunicator(MPI.COMM_SELF).size
     1

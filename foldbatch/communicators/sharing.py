@@ -1,7 +1,5 @@
 """Sharing: values of all ranks, errors that all ranks learn of, and cores that ranks share."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys
@@ -84,12 +82,7 @@ def together(communicator: Communicator) -> Iterator[None]:
 
 
 def is_known(error: BaseException, before: BaseException | None = None) -> bool:
-    """Return whether all ranks know of an error, or of one during whose handling it was raised.
-
-    Args:
-        error: the error.
-        before: one that was being handled before; what led to it does not count.
-    """
+    """Return whether all ranks know of an error, or of one during whose handling it was raised."""
     return any(map(is_told, _causes(error, before)))
 
 

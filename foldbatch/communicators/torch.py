@@ -1,7 +1,5 @@
 """Processes that ``torchrun`` started, or a program that set up torch.distributed, over that library."""
 
-from __future__ import annotations
-
 import atexit
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -20,9 +18,6 @@ class TorchCommunicator:
     Where there is no default group yet, one is made from the environment that ``torchrun`` sets up, with the
     backend gloo; it ends with the process. Where there is one, such as NCCL's, it is used, and left to who
     made it; bytes then pass through the GPU.
-
-    Args:
-        group: by default that of all processes.
     """
 
     def __init__(self, group: Any = None) -> None:
@@ -54,11 +49,7 @@ class TorchCommunicator:
         return list(received.cpu().numpy().reshape(self.size, -1))
 
     def abort(self, reason: str) -> NoReturn:
-        """Close the connections, so that the others fail, and raise an error.
-
-        Raises:
-            ProcessError: with the reason.
-        """
+        """Close the connections, so that the others fail, and raise an error."""
         distributed.destroy_process_group(self._group)
         fix = "mend it, and go on from the last checkpoint"
         raise ProcessError(f"rank {self.rank} of {self.size}", "all processes to go on", reason, fix)
@@ -75,6 +66,5 @@ class TorchCommunicator:
 
 
 def _end(group: Any) -> None:
-    """End a group before Python ends: its threads would abort the process, and a good training with it."""
     if distributed.is_initialized() and distributed.group.WORLD is group:
         distributed.destroy_process_group()

@@ -1,7 +1,5 @@
 """Exporter: a program as an ONNX graph, tables of examples for it, results of what it yields, and a check."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -112,9 +110,6 @@ def session_of(data: bytes, threads: int = 0) -> Any:
 def run(exporter: Exporter, session: Any, examples: Sequence[Any]) -> Results:
     """Return what `Program.run` returns with metrics, computed by onnxruntime.
 
-    Raises:
-        ExampleError: when an example does not fit the program.
-
     >>> import foldbatch as fb
     >>> exporter = Exporter(fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy"))
     >>> session = session_of(exporter.proto().SerializeToString(), threads=1)
@@ -130,9 +125,6 @@ def largest_difference(program: Program, exporter: Exporter, data: bytes, exampl
     """Return the largest difference between a program and its graph, over all results and metrics.
 
     Of numbers above 1 it is the share that counts, since rounding grows with them.
-
-    Raises:
-        ExampleError: when an example does not fit the program.
     """
     session, rest, largest = session_of(data), iter(examples), 0.0
     while batch := list(islice(rest, BATCH)):

@@ -1,10 +1,4 @@
-"""Graph: from a model to one ONNX graph for examples of every shape.
-
-Cells that do not call themselves run once, on all their calls. The cells of a recursion are the body of a
-`Loop` over levels. Values lie in arenas, which grow with each run. An operand is a `Gather` of rows.
-"""
-
-from __future__ import annotations
+"""Graph: from a model to one ONNX graph for examples of every shape."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -31,12 +25,7 @@ State = dict[str, str]  # what runs hand on: tensors that grow, by name
 
 
 def model_proto(model: Model, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:
-    """Return a model as an `onnx.ModelProto`, checked.
-
-    Raises:
-        ModelError: when the model has ops that cannot be exported, too many parameters, or no result.
-        BlockValueError: when `opset` is not from 18 to 23.
-    """
+    """Return a model as an `onnx.ModelProto`, checked."""
     if opset not in OPSETS:
         expected = f"a version from {OPSETS[0]} to {OPSETS[-1]}"
         raise BlockValueError("opset", expected, str(opset), f"leave it out for {OPSET}")

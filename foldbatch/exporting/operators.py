@@ -1,8 +1,4 @@
-"""Operators: what each op of a cell is in ONNX, one paragraph each.
-
-A paragraph gets the scope, the node, and the names of the node's operands; it writes ONNX nodes and returns
-the name of the result. `TRANSLATIONS` is the table. `REFUSED` names the ops without an entry, and why.
-"""
+"""Operators: what each op of a cell is in ONNX, one paragraph each."""
 
 from __future__ import annotations
 

@@ -18,8 +18,6 @@ are computed: component by component, in a recursive one level by level, then ce
 output, then call by call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,11 +86,7 @@ def graph_of(model: Model, cell: int) -> CellGraph:
 
 
 def interface_of(model: Model) -> Interface:
-    """Return what the graph of a model takes and yields.
-
-    Raises:
-        ModelError: when cells have ops that cannot be exported: it names them all.
-    """
+    """Return what the graph of a model takes and yields."""
     refuse(model)
     cells = {k: _cell(model, k) for k in range(len(model.cells))}
     numbers = sorted({signature.component for signature in model.signatures})
@@ -117,11 +111,7 @@ UNKNOWN = "`exporting.operators` has no translation of it"
 
 
 def refuse(model: Model) -> None:
-    """Refuse a model with ops that cannot be exported.
-
-    Raises:
-        ModelError: when there are some: it names the cells and the ops.
-    """
+    """Refuse a model with ops that cannot be exported."""
     wrong = []
     for k, cell in enumerate(model.cells):
         nodes = reachable(graph_of(model, k).results, graph_of(model, k).inputs)

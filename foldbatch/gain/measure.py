@@ -140,7 +140,6 @@ def unchanged(program: Program) -> Iterator[None]:
 def _in_turn(
     program: Program, sample: list[Any], sizes: Sequence[int], tasks: Sequence[str], repeats: int
 ) -> list[Batches]:
-    """Measure every size of batch once a turn; the first turn warms up and is forgotten."""
     known = traced_before(program, sample)
     measured = [Batches(program, size, cut(sample, size), cut(known, size), tasks) for size in sizes]
     for turn in range(1 + repeats):
@@ -152,10 +151,7 @@ def _in_turn(
 
 
 def traced_before(program: Program, examples: Sequence[Any]) -> list[Any]:
-    """Return what stands for examples in runs that do not trace: trees as they are, the others prepared.
-
-    A program knows trees once it has seen them. What is prepared holds all of the model, losses too.
-    """
+    """Return what stands for examples in runs that do not trace: trees as they are, the others prepared."""
     prepared = program.prepare(examples)
     return [x if isinstance(x, Tree) else p for x, p in zip(examples, prepared, strict=True)]
 
@@ -278,20 +274,7 @@ class Glance:
 
 
 def glance(program: Program, examples: Sequence[Any], size: int) -> Glance | None:
-    """Measure what batching gains in training; None for a program or a batch that does not batch.
-
-    The batch is drawn from the examples, evenly spaced; some of its examples, from small to large, run one by
-    one. Both take turns, with examples traced before and with new ones, and medians count. Parameters are
-    afterwards what they were.
-
-    Args:
-        program: with losses.
-        examples: of which one batch is measured.
-        size: of the batch; if there are fewer examples, it is their number.
-
-    Raises:
-        ExampleError: when an example does not fit the block.
-    """
+    """Measure what batching gains in training; None for a program or a batch that does not batch."""
     size = min(size, len(examples))
     if size < 2 or program.options.backend == "reference" or not program.options.batched:
         return None

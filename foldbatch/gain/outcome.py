@@ -1,7 +1,5 @@
 """What `foldbatch.bench` returns: all figures as plain data, and as text for people."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Sequence

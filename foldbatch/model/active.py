@@ -1,9 +1,4 @@
-"""Where gradients flow: through arenas that depend on something wanted, and on which some source depends.
-
-Cells exchange values through arenas, so this is decided for a whole arena at once.
-"""
-
-from __future__ import annotations
+"""Where gradients flow: through arenas that depend on something wanted, and on which some source depends."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What blocks read of examples, as columns: one array for all visits of a block, checked as a whole."""
 
-from __future__ import annotations
-
 import reprlib
 from functools import cache
 from typing import Any, NoReturn
@@ -31,9 +29,6 @@ def column(
         type_: the type that each is read as.
         bound: the number that ids must be below, if the data are ids.
         declared: the integer dtype whose range the data must fit, if not that of the type.
-
-    Raises:
-        BadDataError: when any item is not of the type, or not below `bound`.
     """
     if not len(items):  # an array has no truth
         return np.zeros((0, *type_.shape), type_.dtype)
@@ -90,13 +85,11 @@ def _kinds(dtype: str) -> str:
 
 @cache
 def _limits(dtype: str) -> tuple[int, int]:
-    """Return the smallest and the largest number of an integer dtype."""
     limits = np.iinfo(dtype)
     return int(limits.min), int(limits.max)
 
 
 def _datum(item: Any) -> str:
-    """Describe a piece of data, a list with its items."""
     if isinstance(item, list | tuple):
         return f"{type(item).__name__} {reprlib.repr(item)}"
     return describe_value(item)

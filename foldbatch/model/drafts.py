@@ -1,7 +1,5 @@
 """Drafts of cells, with the wires that connect them: a front end makes them, and `link` reads them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from foldbatch.model.wires import Flow

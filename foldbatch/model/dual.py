@@ -10,8 +10,6 @@ Source: Pearlmutter 1994 (Fast exact multiplication by the Hessian), section 3: 
 forward mode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -65,14 +63,7 @@ def dual_graph(
     outputs: Collection[int],
     tangents: Mapping[Parameter, Parameter],
 ) -> CellGraph:
-    """Return a cell's graph on pairs of values and tangents.
-
-    Args:
-        graph: the cell, while training.
-        operands: the numbers of operands that are pairs, each with the axis of the pair.
-        outputs: the numbers of outputs that leave as pairs, along axis 0.
-        tangents: by parameter, the parameter that holds its tangent.
-    """
+    """Return a cell's graph on pairs of values and tangents."""
     inputs, values, moving = list(graph.operands), dict[Node, Node](), dict[Node, Node]()
     for i, axis in operands.items():
         x = graph.operands[i]

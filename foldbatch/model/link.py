@@ -3,8 +3,6 @@
 ``drafts --wires--> components, arenas --> which ends recur, and where gradients flow --> staged cells``
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -151,7 +149,6 @@ def numbered_sites(results: Sequence[Node]) -> list[Node]:
 
 
 def _all_wires(drafts: Sequence[Draft], results: Sequence[Flow]) -> list[Flow]:
-    """Return every wire that cells write or read, the wires between them, and those of results."""
     wires: dict[Flow, None] = {}
     stack = [wire for draft in drafts for wire in draft.outputs.values()]
     stack += [wire for draft in drafts for wire in draft.reads]
@@ -164,7 +161,6 @@ def _all_wires(drafts: Sequence[Draft], results: Sequence[Flow]) -> list[Flow]:
 
 
 def _components(drafts: Sequence[Draft], wires: Sequence[Flow]) -> dict[object, int]:
-    """Return the component of each cell (by number) and wire, in topological order."""
     edges: dict[object, list[object]] = {wire: list(wire.flows_to) for wire in wires}
     for draft in drafts:
         edges[draft.number] = list(draft.outputs.values())

@@ -1,10 +1,4 @@
-"""The Model: cells and how they are connected. Any front end can describe one, and any engine can run it.
-
-``drafts --link--> Model --load--> kernels``. A model holds no kernel and no tracer; the front end makes the
-traces of examples.
-"""
-
-from __future__ import annotations
+"""The Model: cells and how they are connected. Any front end can describe one, and any engine can run it."""
 
 import hashlib
 from collections.abc import Sequence
@@ -129,10 +123,7 @@ def asides_of(model: Model) -> frozenset[str]:
 
 
 def digest(model: Model) -> str:
-    """Return a digest of what a model computes and how its parameters are drawn, for values of them.
-
-    Of functions that draw parameters it knows nothing but that they are functions.
-    """
+    """Return a digest of what a model computes and how its parameters are drawn, for values of them."""
     parts: list[object] = [str(model.result), model.arenas, sorted(model.results), model.signatures]
     parts += [model.losses, model.metrics, model.labels, model.marks, model.keys, model.kept_bytes]
     parts += [[(str(feed.type), feed.declared) for feed in feeds] for feeds in model.feeds]
@@ -149,11 +140,7 @@ def digest(model: Model) -> str:
 
 
 def find_cells(cells: Sequence[Cell], name: str, where: str) -> list[int]:
-    """Return the numbers of the cells that a name stands for.
-
-    Raises:
-        UnknownNameError: when no cell has such a name.
-    """
+    """Return the numbers of the cells that a name stands for."""
     if isinstance(name, str):  # not so where nobody checks types
         exact = [number for number, cell in enumerate(cells) if cell.name == name]
         part = [number for number, cell in enumerate(cells) if name in cell.name]

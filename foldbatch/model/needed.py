@@ -1,10 +1,4 @@
-"""Needed: what is left of cells where only some of their losses, metrics and outputs are asked for.
-
-An output is needed where its wire leads to a result of the example, or to a cell that reads it for something
-needed. Operands and data that nothing needed depends on are read no more.
-"""
-
-from __future__ import annotations
+"""Needed: what is left of cells where only some of their losses, metrics and outputs are asked for."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

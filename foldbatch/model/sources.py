@@ -1,10 +1,4 @@
-"""Gradients of inputs, and from results: cells staged once more, for the same traces.
-
-A model's own cells yield the gradients of parameters, from its losses. The cells made here can also yield
-the gradients of floats in examples, and start from given cotangents of results. They are made on demand.
-"""
-
-from __future__ import annotations
+"""Gradients of inputs, and from results: cells staged once more, for the same traces."""
 
 from functools import partial
 
@@ -26,16 +20,7 @@ def with_gradients(
     inputs: bool = False,
     training: bool = True,
 ) -> Model:
-    """Return a model whose cells yield other gradients than those of parameters from losses.
-
-    Args:
-        model: the model.
-        losses: whether gradients come from losses.
-        results: whether gradients come from cotangents of results.
-        parameters: whether gradients of parameters are wanted.
-        inputs: whether gradients of the floats in examples are wanted.
-        training: whether what is differentiated is computed as while training, or as in inference.
-    """
+    """Return a model whose cells yield other gradients than those of parameters from losses."""
     settled = partial(in_phase, training=False)
     graphs = [cell.built if training else transformed(cell.built, settled) for cell in model.cells]
     feeds = [
@@ -50,11 +35,7 @@ def with_gradients(
 
 
 def float_reads(model: Model) -> dict[str, tuple[TensorType, list[list[tuple[int, int]]]]]:
-    """Return the reads of floats from examples, by the path of the block that reads.
-
-    Each path has the type of the data and, for every place of the tracing program that reads them there, the
-    (cell, feed) pairs that hold them, in the order in which the cells are called.
-    """
+    """Return the reads of floats from examples, by the path of the block that reads."""
     places: dict[Node, list[tuple[int, int]]] = {}
     reads: dict[str, tuple[TensorType, list[list[tuple[int, int]]]]] = {}
     for k, (cell, feeds) in enumerate(zip(model.cells, model.feeds, strict=True)):

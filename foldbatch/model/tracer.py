@@ -1,8 +1,4 @@
-"""The seam between front ends and what runs models: a `Tracer` turns examples into traces for its model.
-
-A front end is what a user describes a model with: blocks, or plain Python functions. All above this floor
-knows of it is what stands here.
-"""
+"""The seam between front ends and what runs models: a `Tracer` turns examples into traces for its model."""
 
 from __future__ import annotations
 

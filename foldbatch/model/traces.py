@@ -5,8 +5,6 @@ tracer makes fit by construction. Traces of another origin, such as a file or an
 here. All checks work on whole arrays, over as many examples as are joined.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -31,8 +29,6 @@ FIX = "let the front end that made the trace write it for this model"
 
 @dataclass(frozen=True, slots=True)
 class _CellCalls:
-    """The calls of one cell in the joined traces."""
-
     name: str  # the cell's name, for errors
     counts: Index  # ``[examples]``: how many calls each example makes
     base: Array  # ``[n]``: the number of each call's first value
@@ -44,8 +40,6 @@ class _CellCalls:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """What is known of each value number of the joined traces; `NONE` where there is no value."""
-
     arena: NDArray[np.int32]  # ``[values] int32``: the arena of the value
     # ``[values] int32``: when the value is there: twice the component of its cell, and one more where it is
     # computed after the recursion
@@ -56,9 +50,6 @@ class _Values:
 
 def check_trace(model: Model, policy: Policy, trace: Trace) -> None:
     """Check that a trace fits a model, so that any engine can run it.
-
-    Raises:
-        ExampleError: when it does not fit; the message names the cell and what is wrong.
 
     >>> import foldbatch as fb
     >>> tracer = fb.compile(fb.Scalar("int32") >> fb.Embedding(4, 2), "numpy").lowered
@@ -79,11 +70,7 @@ def check_trace(model: Model, policy: Policy, trace: Trace) -> None:
 
 
 def check_traces(model: Model, policy: Policy, merged: Merged, results: Sequence[Any]) -> None:
-    """Check that the joined traces of some examples fit a model.
-
-    Raises:
-        ExampleError: when one does not fit; the message names the cell, the example and what is wrong.
-    """
+    """Check that the joined traces of some examples fit a model."""
     _check_shapes(model, merged)
     cells = _calls(model, merged)
     values = _values(model, policy, merged, cells)
@@ -100,7 +87,6 @@ def check_traces(model: Model, policy: Policy, merged: Merged, results: Sequence
 
 
 def _check_shapes(model: Model, merged: Merged) -> None:
-    """Check the shape and the dtype of every array, and that numbers of rows add up."""
     trace = merged.trace
     parts = (trace.calls, trace.elements, trace.levels, trace.feeds, trace.labels, merged.counts)
     if any(len(part) != len(model.cells) for part in parts):
@@ -139,7 +125,6 @@ def _check_array(where: str, what: str, array: Array, dtype: str, shape: tuple[i
 
 
 def _calls(model: Model, merged: Merged) -> list[_CellCalls]:
-    """Return the calls of each cell; refuse numbers outside of their example, or out of order."""
     ends = _ends(merged)
     sizes = ends - merged.offsets
     width = max([1, *(len(cell.outputs) for cell in model.signatures)])
@@ -165,7 +150,6 @@ def _calls(model: Model, merged: Merged) -> list[_CellCalls]:
 
 
 def _values(model: Model, policy: Policy, merged: Merged, cells: Sequence[_CellCalls]) -> _Values:
-    """Return what is known of each value; refuse numbers that two calls share."""
     total = merged.trace.values
     arena, turn, scope, level = (np.full(total, NONE, np.int32) for _ in range(4))
     taken, claims = np.zeros(total, np.bool_), 0
@@ -233,7 +217,6 @@ def _check_levels(
 def _check_feed(
     model: Model, trace: Trace, place: tuple[int, int], calls: _CellCalls, bound: int | None
 ) -> None:
-    """Check data: ids below their bound, numbers in the range that is declared, numbers of calls."""
     k, i = place
     column, feed = trace.feeds[k][i], model.feeds[k][i]
     number = calls.base - calls.first
@@ -254,7 +237,6 @@ def _check_feed(
 
 
 def _check_results(model: Model, merged: Merged, results: Sequence[Any], values: _Values) -> None:
-    """Check that results have the structure of the result's type, and values of its tensors' types."""
     if len(results) != len(merged.offsets):
         raise ExampleError("result", f"those of {len(merged.offsets)} examples", f"{len(results)}", FIX)
     sizes = (_ends(merged) - merged.offsets).tolist()
@@ -327,15 +309,6 @@ def _ends(merged: Merged) -> Index:
 
 
 def _blame(calls: _CellCalls, wrong: Flags, expected: str, found: Array, caller: Index | None = None) -> None:
-    """Raise the error for the first of a cell's numbers that is wrong.
-
-    Args:
-        calls: the cell's calls.
-        wrong: ``[m, ...]``: which numbers are wrong, of each call or of each element.
-        expected: what the numbers should be.
-        found: ``[m, ...]``: the numbers.
-        caller: ``[m]``: the call of each element; None where there is one row for each call.
-    """
     if wrong.any():
         place = np.unravel_index(int(wrong.argmax()), wrong.shape)
         call = int(place[0]) if caller is None else int(caller[place[0]])

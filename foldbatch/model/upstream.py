@@ -1,17 +1,8 @@
 """Work that a recursion does on words alone, moved to the cell that reads the words.
 
-An LSTM multiplies each word of a sentence by a weight. That product needs no state, so it is made before the
-recursion. It depends on the word alone, so the cell that looks the word up may as well make it. Equal calls
-of that cell run once (`foldbatch.scheduler.sharing`), so the product is made once for each distinct word of a
-batch, forward and backward. The recursion then reads the product in the place of the word.
-
-A draft keeps its operands, outputs and wires. Only what they hold is another tensor, so the same traces fit.
-
 Source: common subexpressions across calls, by moving code to where they meet ("hoisting": Muchnick 1997,
 Advanced Compiler Design and Implementation, section 13.5).
 """
-
-from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,10 +21,7 @@ PRODUCTS = ("linear", "linear_by", "matmul")
 
 
 def moved_upstream(
-    drafts: Iterable[Draft],
-    wires: Sequence[Flow],
-    component: Mapping[object, int],
-    results: Iterable[Flow],
+    drafts: Iterable[Draft], wires: Sequence[Flow], component: Mapping[object, int], results: Iterable[Flow]
 ) -> list[Draft]:
     """Return the drafts, with products that recursive cells make of words alone in the cells of the words.
 
@@ -72,8 +60,6 @@ def moved_upstream(
 
 @dataclass(frozen=True, slots=True)
 class _WordProduct:
-    """A cell that reads a word and makes a product of it."""
-
     draft: Draft  # the cell
     number: int  # of the operand that is the word
     results: tuple[Node, ...]  # all that the cell yields
@@ -96,7 +82,6 @@ def _results(draft: Draft) -> list[Node]:
 
 
 def _with_results(draft: Draft, operands: list[tuple[Node, Flow]], results: Iterable[Node]) -> Draft:
-    """Return a cell with other operands and results."""
     new = iter(results)
     return replace(
         draft,
@@ -115,7 +100,6 @@ def _is_word(draft: Draft) -> bool:
 
 
 def _ends(draft: Draft, component: Mapping[object, int]) -> Ends:
-    """Return which operands and outputs of a cell are recursive."""
     own = component[draft.number]
     operands = frozenset(i for i, (_, wire) in enumerate(draft.operands) if component[wire] == own)
     outputs = frozenset(i for i, wire in enumerate(draft.outputs.values()) if component[wire] == own)
@@ -175,7 +159,6 @@ def _starts(cuts: Sequence[_WordProduct]) -> Iterator[int]:
 
 
 def _reading(cut: _WordProduct, cuts: Sequence[_WordProduct], start: int) -> Draft:
-    """Return a cell that reads its product, which begins at `start` of a vector of all, for the word."""
     product = given = input_node(_joined([each.product for each in cuts]).type)
     if len(cuts) > 1:
         product = apply("slice", given, axis=0, start=start, stop=start + cut.product.type.size)

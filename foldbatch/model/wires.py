@@ -1,10 +1,4 @@
-"""Where values may flow: wires between cells, found while a block is built.
-
-A *wire* is a place in the tracing program that holds a value: a cell's output, a variable, an
-argument or result of a recursive function. Edges say that one wire's values may come to be
-another's. Two questions are answered from them: which wires need the same arena (everything
-connected), and which cells are recursive (strongly connected components of cells and wires).
-"""
+"""Where values may flow: wires between cells, found while a block is built."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Parameters: named arrays that layers own, their initialisers, and sparse row gradients.
-
-A `Parameter` belongs to the layer that made it and is shared by sharing the layer. Its array
-is drawn when a program that reaches it is compiled, from the program's seed and the
-parameter's name, so the values do not depend on the order of construction. A program shows its
-parameters as ``program.params``; see `foldbatch.params.store`.
-"""
+"""Parameters: named arrays that layers own, their initialisers, and sparse row gradients."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""A program's parameters by name: how they are named, read, assigned and loaded.
-
-A layer or a stand-alone parameter keeps the name that the user gave it. Those without a name have that of
-their kind; several of one name are numbered in the order in which the model reads them: ``linear``,
-``linear_1``.
-"""
-
-from __future__ import annotations
+"""A program's parameters by name: how they are named, read, assigned and loaded."""
 
 import itertools
 import warnings
@@ -16,13 +9,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from foldbatch.errors import (
-    NumberedNamesWarning,
-    ParameterError,
-    UnknownNameError,
-    shortened,
-    with_nearest,
-)
+from foldbatch import errors
 from foldbatch.params.parameters import Array, Owner, Parameter
 from foldbatch.params.updates import RemoteUpdates, Updates
 from foldbatch.types import describe_value
@@ -61,7 +48,7 @@ class ParameterStore(MutableMapping[str, Array]):
         self._find(name).assign(value, name)
 
     def __delitem__(self, name: str) -> None:
-        raise ParameterError(name, "a parameter to stay", "del", "parameters belong to their layers")
+        raise errors.ParameterError(name, "a parameter to stay", "del", "parameters belong to their layers")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.parameters)
@@ -110,7 +97,7 @@ class ParameterStore(MutableMapping[str, Array]):
             given = dict(saved, **values)
         except (TypeError, ValueError):
             fix = "for example dict(np.load(path))"
-            raise ParameterError("params", "arrays by name", describe_value(saved), fix) from None
+            raise errors.ParameterError("params", "arrays by name", describe_value(saved), fix) from None
         self._refuse_names(given, strict=strict)
         arrays = {name: self.parameters[name].fitting(value, name) for name, value in given.items()}
         for name, array in arrays.items():
@@ -118,8 +105,8 @@ class ParameterStore(MutableMapping[str, Array]):
         numbered = [name for name in given if name in self.numbered]
         if numbered:
             fix = "an edited model may number other layers so; give names, as in Linear(2, name='out')"
-            found = f"numbered ones: {shortened(numbered)}"
-            warning = NumberedNamesWarning("params", "a name of its own for each layer", found, fix)
+            found = f"numbered ones: {errors.shortened(numbered)}"
+            warning = errors.NumberedNamesWarning("params", "a name of its own for each layer", found, fix)
             warnings.warn(warning, stacklevel=3)
 
     def _refuse_names(self, given: Mapping[Any, Any], *, strict: bool) -> None:
@@ -129,21 +116,21 @@ class ParameterStore(MutableMapping[str, Array]):
             return
         found = []
         if strict and missing:
-            found.append(f"{len(missing)} missing: {shortened(missing)}")
+            found.append(f"{len(missing)} missing: {errors.shortened(missing)}")
         if unknown:
-            listed = shortened(with_nearest(name, missing) for name in unknown)
+            listed = errors.shortened(errors.with_nearest(name, missing) for name in unknown)
             found.append(f"{len(unknown)} unknown: {listed}")
         expected = f"{'all names' if strict else 'names'} of parameters"
         fix = "nothing was changed; print(program.params) lists the names"
-        raise UnknownNameError("params", expected, " and ".join(found), fix)
+        raise errors.UnknownNameError("params", expected, " and ".join(found), fix)
 
     def _find(self, name: str) -> Parameter:
         try:
             return self.parameters[name]
         except KeyError:
-            expected = f"a parameter of {shortened(self.parameters)}"
-            found = with_nearest(name, self.parameters)
-            raise UnknownNameError("params", expected, found, "print(program.params)") from None
+            expected = f"a parameter of {errors.shortened(self.parameters)}"
+            found = errors.with_nearest(name, self.parameters)
+            raise errors.UnknownNameError("params", expected, found, "print(program.params)") from None
 
 
 Holder = Owner | Parameter  # a layer, or a stand-alone parameter

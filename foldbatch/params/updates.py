@@ -1,10 +1,4 @@
-"""Updates: the formulas of optimizers, and what engines make of them.
-
-A formula is written once, as lines of arithmetic that are both Python and C. Engines compile the lines for
-the places where parameters are: NumPy's arrays or a device.
-"""
-
-from __future__ import annotations
+"""Updates: the formulas of optimizers, and what engines make of them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Capacities: how large batches are, learned from data for an engine that runs a batch by one launch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,10 +11,7 @@ from foldbatch.scheduler.trace import Trace
 
 
 def learned(runner: Runner, traces: Sequence[Trace], batch_size: int, batches: int) -> Captures | None:
-    """Let an engine learn from random batches of traces; return what it knows, None where it learns nothing.
-
-    Nothing is launched. `Program.warm` says more.
-    """
+    """Let an engine learn from random batches of traces; return what it knows, or None."""
     engine = runner.engine
     learners = _learners(engine)
     draw = np.random.default_rng(0)  # the same batches each time
@@ -37,6 +32,5 @@ def captures(engine: Engine) -> Captures | None:
 
 
 def _learners(engine: Engine) -> dict[bool, Capturing]:
-    """Return what learns capacities, for training and for inference."""
     launchers = {training: engine.launcher(training=training) for training in (True, False)}
     return {training: launcher for training, launcher in launchers.items() if launcher is not None}

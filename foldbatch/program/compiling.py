@@ -1,10 +1,4 @@
-"""Compiling and loading: from a block, or from a file that `Program.save` wrote, to a `Program`.
-
-A file may come from anywhere: what it holds is checked before anything is made of it, it names no function
-that could do harm unless the caller trusts it, and no parameter is larger than its array in the file.
-"""
-
-from __future__ import annotations
+"""Compiling and loading: from a block, or from a file that `Program.save` wrote, to a `Program`."""
 
 import os
 import warnings

@@ -45,16 +45,7 @@ class ReadyRound:
 
 
 class Deciding:
-    """The rounds of a program's walk: what was learnt of them, and the engine of their model.
-
-    Args:
-        options: how the program runs.
-        seed: the seed of random numbers.
-        admit: is given the parameters of a model before it runs.
-
-    Attributes:
-        rounds: what was learnt.
-    """
+    """The rounds of a program's walk: what was learnt of them, and the engine of their model."""
 
     def __init__(self, options: Options, seed: int, admit: Callable[[Sequence[Parameter]], None]) -> None:
         self.rounds = Rounds()
@@ -88,18 +79,7 @@ class Deciding:
     def results(
         self, tracer: Tracer, examples: Any, asides: Collection[str], step: int, *, keep_going: bool
     ) -> list[Any] | None:
-        """Return what a walk makes of examples in inference, as the rounds leave it; None where others know.
-
-        Args:
-            tracer: has the walk.
-            examples: the batch.
-            asides: what is asked for beside results.
-            step: the step that random numbers are drawn for.
-            keep_going: whether an exception that the walk raises for an example is its result.
-
-        Raises:
-            BlockTypeError: when others were to go on where they cannot.
-        """
+        """Return what a walk makes of examples in inference; None where others know."""
         if not (keep_going or tracer.decides):
             return None
         simple = not asides and isinstance(examples, list | tuple)
@@ -121,11 +101,7 @@ class Deciding:
                 raise
 
     def begun(self, tracer: Tracer) -> UnderWay:
-        """Return an empty batch that examples join between rounds, for inference.
-
-        Raises:
-            BlockTypeError: when the program is none of a plain function.
-        """
+        """Return an empty batch that examples join between rounds, for inference."""
         if not isinstance(tracer, FunctionTracer):
             fix = "give its examples to run"
             raise BlockTypeError("Continuous", "a program of a plain function", "one of a block", fix)
@@ -137,14 +113,7 @@ class Deciding:
 
 
 class RoundEngine:
-    """What computes rounds: `foldbatch.functions.rounds.Computing`.
-
-    Args:
-        deciding: the rounds of the program.
-        step: the step that random numbers are drawn for.
-        numbers: the numbers of examples in a larger batch.
-        training: whether it is computed as while training.
-    """
+    """What computes rounds: `foldbatch.functions.rounds.Computing`."""
 
     def __init__(self, deciding: Deciding, step: int, numbers: Sequence[int], training: bool) -> None:  # noqa: FBT001
         self._deciding, self._step, self._numbers = deciding, step, numbers

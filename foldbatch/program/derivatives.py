@@ -1,8 +1,4 @@
-"""Derivatives beyond the gradient, each made when first asked for: along tangents, and of inputs.
-
-They run the traces of the program itself through cells of their own, see `foldbatch.model.dual`
-and `foldbatch.model.sources`.
-"""
+"""Derivatives beyond the gradient, each made when first asked for: along tangents, and of inputs."""
 
 from __future__ import annotations
 

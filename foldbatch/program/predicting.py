@@ -1,7 +1,5 @@
 """Predictions as plain data: class and probabilities, or the number, that a model tells of an example."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
@@ -20,11 +18,7 @@ SMALLEST = np.finfo(np.float64).tiny
 
 
 def unlabelled(structure: Any, kind: str | None) -> Any:
-    """Return the example of a structure whose label is to be told.
-
-    Raises:
-        ExampleTypeError: when nodes are told, and it is no tree.
-    """
+    """Return the example of a structure whose label is to be told."""
     if kind not in ("nodes", "root"):
         return (structure, None) if kind else structure
     if isinstance(structure, TreeNode):
@@ -99,7 +93,6 @@ def _check_shapes(results: Iterable[Results], shape: tuple[int, ...]) -> None:
 
 
 def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-    """Return the mean of what several models answer."""
     mean: NDArray[np.float64] = np.mean([answers(row) for row in rows], axis=0)
     return mean
 

@@ -1,7 +1,5 @@
 """Profiling: a batch run a few times, with the times of all that host, threads and device do."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +17,6 @@ HOST = "host"
 
 @dataclass(slots=True)
 class _Host:
-    """The spans of the host."""
-
     spans: list[Span] = field(default_factory=list)  # so far
     step: int = 0  # the number of the step under way
 

@@ -1,13 +1,4 @@
-"""A compiled block: a `Program`, which runs any mixture of examples at once.
-
-What is made of what, and when::
-
-    block -> model, tracer             once, in `compile`
-    example -> Trace                   once per example
-    traces -> Schedule -> arenas       per batch, forward and backward over the same tables
-"""
-
-from __future__ import annotations
+"""A compiled block: a `Program`, which runs any mixture of examples at once."""
 
 import os
 import time
@@ -29,10 +20,7 @@ from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Captures, Report
 from foldbatch.engines.results import Results, StepResult
 from foldbatch.engines.runner import SECONDS, TURNS, Options, Runner
-from foldbatch.errors import (
-    BlockTypeError,
-    counted,
-)
+from foldbatch.errors import BlockTypeError, counted
 from foldbatch.functions.notes import iterator_in
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.model.tracer import Tracer

@@ -1,9 +1,4 @@
-"""Programs as files, which hold a block or a walk as plain data, its parameters and its options.
-
-The file is one of `foldbatch.system.files`, of the kind ``model``. Nothing in it is code.
-"""
-
-from __future__ import annotations
+"""Programs as files, which hold a block or a walk as plain data, its parameters and its options."""
 
 import os
 from collections.abc import Mapping
@@ -138,7 +133,6 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], Header]:
 
 
 def _checked(notes: Any) -> Notes:
-    """Return notes, refusing what would be read as something else."""
     try:
         same = isinstance(notes, dict) and msgspec.json.decode(msgspec.json.encode(notes)) == notes
     except (TypeError, ValueError, RecursionError):

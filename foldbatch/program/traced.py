@@ -1,9 +1,4 @@
-"""Examples and their traces: an example that cannot have changed is traced once.
-
-A `foldbatch.trees.Tree` cannot change, so its trace is kept as long as the tree lives. Other examples may be
-changed by their owner; `Program.prepare` traces them once where they are not. The plan of a batch of a single
-tree is kept too, as long as all such plans take little memory.
-"""
+"""Examples and their traces: an example that cannot have changed is traced once."""
 
 from __future__ import annotations
 
@@ -88,12 +83,7 @@ class Traces:
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
     ) -> list[Trace] | tuple[SubBatch, ...]:
-        """Return the traces of examples, or a plan of the batch where one is at hand.
-
-        Raises:
-            ExampleError: when an example does not fit the block, or was prepared or planned by another
-                program.
-        """
+        """Return the traces of examples, or a plan of the batch where one is at hand."""
         if isinstance(examples, Planned):
             return _own(examples, owner).parts
         traces = self.all(examples, owner, trace_all, fresh)
@@ -113,13 +103,7 @@ class Traces:
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
     ) -> list[Trace]:
-        """Return the traces of examples; `trace_all` traces new ones.
-
-        By default it is `Tracer.trace_all`. Those in `fresh`, by number, were traced for this model already;
-        what is traced now takes their place: it fits the model that the tracer then has.
-
-        Other arguments and errors are those of `work`.
-        """
+        """Return the traces of examples; `trace_all` traces new ones."""
         if isinstance(examples, Planned):
             return _own(examples, owner).traces
         examples = listed(examples)
@@ -180,7 +164,6 @@ class Traces:
 
 
 def _freed(traces: weakref.ref[Traces], tree: weakref.KeyedRef[int, Tree]) -> None:
-    """Forget a tree that is freed."""
     this = traces()
     if this is not None:
         this._forget(tree.key)
@@ -194,11 +177,7 @@ def _trace_of(example: Prepared, number: int, owner: object) -> Trace:
 
 
 def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...] | Records:
-    """Return the examples of a batch as a list or tuple, those of Arrow data as records.
-
-    Raises:
-        ExampleTypeError: when they are a single example.
-    """
+    """Return the examples of a batch as a list or tuple, those of Arrow data as records."""
     if isinstance(examples, list | tuple):
         return examples
     if (records := records_of(examples)) is not None:

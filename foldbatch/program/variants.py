@@ -1,10 +1,4 @@
-"""Variants: one model made ready several times, each with the losses and metrics that some runs ask for.
-
-A variant is built when it is first used. All share the parameters; each has a model, kernels, buffers and
-traces of its own. A model may grow while examples are traced; then it is made ready anew.
-"""
-
-from __future__ import annotations
+"""Variants: one model made ready several times, each with the losses and metrics that some runs ask for."""
 
 import hashlib
 import threading
@@ -30,13 +24,7 @@ T = TypeVar("T")
 
 
 class ReadyModel:
-    """A model made ready to run: what runs it, the traces of examples for it, and derivatives of it.
-
-    Prepared examples and planned batches belong to it.
-
-    Attributes:
-        model: the model as it was when this was made.
-    """
+    """A model made ready to run: what runs it, the traces of examples for it, and derivatives of it."""
 
     def __init__(
         self, tracer: Tracer, options: Options, seed: int, parameters: Mapping[str, Parameter]
@@ -68,13 +56,7 @@ class Variant:
     def work(
         self, examples: Iterable[Any] | Planned, decide: Decide | None = None
     ) -> tuple[ReadyModel, Work]:
-        """Return the traces of examples, or a plan of the batch where one is at hand, and what runs them.
-
-        Examples that ask for numbers are given them by `decide`.
-
-        Raises:
-            ExampleError: when an example does not fit the model, or was prepared or planned for another one.
-        """
+        """Return the traces of examples, or a plan of the batch where one is at hand, and what runs them."""
         if not isinstance(examples, Planned):
             batch = listed(examples)
             trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide)
@@ -87,10 +69,7 @@ class Variant:
     def all(
         self, examples: Iterable[Any] | Planned, trace_all: TraceAll | None = None
     ) -> tuple[ReadyModel, list[Trace]]:
-        """Return the traces of examples, and what runs them; errors are those of `work`.
-
-        New ones are traced by `trace_all`, by default the tracer's.
-        """
+        """Return the traces of examples, and what runs them; errors are those of `work`."""
         batch = examples if isinstance(examples, Planned) else listed(examples)
         return self._fitting(lambda ready, fresh: ready.traces.all(batch, ready, trace_all, fresh))
 
@@ -133,10 +112,7 @@ class Variants:
         self._lock = threading.Lock()
 
     def for_run(self, examples: Iterable[Any] | Planned, asides: frozenset[str]) -> Variant:
-        """Return the variant that runs examples.
-
-        Examples that were prepared or planned were traced for the full one.
-        """
+        """Return the variant that runs examples."""
         if isinstance(examples, Planned):
             return self.full
         kinds = set() if isinstance(examples, Records) else {*map(type, examples)}

@@ -1,7 +1,5 @@
 """Warnings of a program, once each: of losses and gradients that are not finite, of models without a loss."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Mapping
@@ -23,10 +21,7 @@ class Warned:
         self._of: set[type[FoldbatchWarning]] = set()
 
     def look_at(self, model: Model, loss: float, gradients: Mapping[str, Gradient] | None = None) -> None:
-        """Warn of what is not finite, or of a model to be trained that has no loss.
-
-        Where the loss is still to be read, it is looked at when somebody reads it.
-        """
+        """Warn of what is not finite, or of a model to be trained that has no loss."""
         trains, bad = gradients is not None, None
         pending = isinstance(loss, Pending)
         if gradients and NotFiniteWarning not in self._of and (pending or math.isfinite(loss)):

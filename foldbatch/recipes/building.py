@@ -1,7 +1,5 @@
 """Building: the model, the optimizer, metrics and callbacks of a configuration, for the examples at hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,12 +74,7 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
 
 
 def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, Any]:
-    """Return the model of a configuration, with the vocabulary of the training part.
-
-    Raises:
-        ReadError: when the file of vectors is malformed.
-        OSError: when it cannot be read.
-    """
+    """Return the model of a configuration, with the vocabulary of the training part."""
     options, task = configuration.model, _task(configuration.task, dataset)
     if isinstance(options, JsonModel):
         block = schema_of(dataset).block(options.size, pooling=options.list_pooling)
@@ -112,11 +105,7 @@ def schema_of(dataset: Dataset) -> Schema:
 
 
 def build_optimizer(options: OptimizerOptions) -> Optimizer:
-    """Return the optimizer of its options.
-
-    Raises:
-        TrainingError: when a rule has no such setting, or not of this size.
-    """
+    """Return the optimizer of its options."""
     given: dict[str, Any] = {"weight_decay": options.weight_decay}
     given |= {"lr_factors": options.lr_factors, "decay_factors": options.decay_factors}
     if options.lr:
@@ -186,7 +175,6 @@ def _kinds(dataset: Dataset) -> Vocabulary:
 
 
 def _features(dataset: Dataset, minimum: int) -> Vocabulary:
-    """Return the features that so many training examples have."""
     named = (feature for example in dataset.train for feature in features_of(structure_of(example)))
     return Vocabulary.count(named, minimum)
 
@@ -216,13 +204,6 @@ NUMBER_METRICS: dict[str, Callable[[str, str], Metric]] = {"mse": MeanSquaredErr
 def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[Metric]:
     """Return the metrics of a task: of whole examples, and the accuracy of nodes where these are told.
 
-    Args:
-        kind: the task's.
-        names: of figures besides ``accuracy``, or ``mse`` of numbers.
-
-    Raises:
-        UnknownNameError: when a figure is of classes and the task of numbers, or the other way round.
-
     >>> [metric.name for metric in metrics_of("nodes", ["f1"])]
     ['accuracy', 'f1', 'node_accuracy']
     """
@@ -237,11 +218,7 @@ def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[Metric]:
 
 
 def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]) -> tuple[str, Mode]:
-    """Return the figure by which the best epoch is chosen, and whether less or more of it is better.
-
-    Raises:
-        UnknownNameError: when `train.best` is no figure of the run.
-    """
+    """Return the figure by which the best epoch is chosen, and whether less or more of it is better."""
     train, moving = configuration.train, configuration.average.name == "moving"
     metrics = [metric.name for metric in metrics_of(kind, train.metrics)]
     figures = ["loss", *(name for name in metrics if name != "confusion")]
@@ -257,18 +234,7 @@ def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]
 def build_callbacks(
     configuration: Configuration, dataset: Dataset, steps: int, folder: Path
 ) -> list[Callback]:
-    """Return the callbacks of a run, in the order in which they have to be called.
-
-    Args:
-        configuration: all options.
-        dataset: whose dev part chooses the best epoch; it may be empty.
-        steps: updates of an epoch.
-        folder: where checkpoints, the log of epochs, plots and events are written.
-
-    Raises:
-        UnknownNameError: when the figure that chooses an epoch is none of the run.
-        BackendError: when a library for plots or events is not installed.
-    """
+    """Return the callbacks of a run, in the order in which they have to be called."""
     train, schedule, average = configuration.train, configuration.schedule, configuration.average
     dev, best = dataset.dev, has_best(configuration, dataset.dev)
     figure, mode = deciding_figure(configuration, dataset.kind, dev)

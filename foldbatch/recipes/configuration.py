@@ -1,10 +1,4 @@
-"""Configurations: from a TOML file and the options of a command line to checked settings, and back to TOML.
-
-Sections hold options, each with a type, a default, bounds and a description. A section that has several
-kinds, such as ``model``, holds the options of the one that its ``name`` says. An option is called the same in
-a file and on the command line: ``hidden = 100`` in section ``[model]`` is ``--model.hidden 100``. What the
-command line says counts.
-"""
+"""Configurations: from a TOML file and options of a command line to checked settings, and back to TOML."""
 
 from __future__ import annotations
 
@@ -109,8 +103,7 @@ class ChildSumModel(Section, frozen=True, tag_field="name", tag="child_sum"):
     counts: Annotated[bool, _option("whether the classifier sees counts of features, too")] = False
     dropout: Annotated[Share, _option("of what stands in a node: its kind and words together")] = 0.0
     features: Annotated[
-        int,
-        _option("kinds and words of so many examples or more vote beside the tree; 0: none", ge=0),
+        int, _option("kinds and words of so many examples or more vote beside the tree; 0: none", ge=0)
     ] = 0
     features_dropout: Annotated[Share, _option("of those votes")] = 0.0
 
@@ -160,8 +153,7 @@ class OptimizerOptions(Section, frozen=True):
     """What changes the parameters."""
 
     name: Annotated[
-        Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw", "eve"],
-        _option("the rule"),
+        Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw", "eve"], _option("the rule")
     ] = "adagrad"
     lr: Annotated[float, _option("learning rate; 0: the rule's own default", ge=0)] = 0.0
     momentum: Annotated[Share, _option("of sgd and rmsprop")] = 0.0
@@ -249,11 +241,7 @@ def usual_model(format_: object) -> str:
 
 
 def check_model(configuration: Configuration) -> None:
-    """Refuse a model that cannot read the examples of the format.
-
-    Raises:
-        UnknownNameError: when it cannot.
-    """
+    """Refuse a model that cannot read the examples of the format."""
     name, format_ = _model_name(configuration), configuration.data.format
     suited = MODELS_OF[FORMATS[format_].kind]
     if name not in suited:
@@ -262,11 +250,7 @@ def check_model(configuration: Configuration) -> None:
 
 
 def check_arity(configuration: Configuration, example: Any, where: str) -> None:
-    """Refuse a tree with nodes of one child, or of three and more, where the model has no cell for them.
-
-    Raises:
-        ReadError: when it is such a tree.
-    """
+    """Refuse a tree with nodes of one child, or of three and more, where the model has no cell for them."""
     if _model_name(configuration) in OF_PAIRS and isinstance(example, TreeNode):
         odd = set(np.bincount(example.tree.parents[:-1]).tolist()) - {0, 2}  # the root is last, and no child
         if odd:
@@ -288,15 +272,6 @@ FORMER = {"train.batch": "train.batch_size"}  # names that work for one release
 
 def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Configuration:
     """Return the settings of a file, changed by options of the command line.
-
-    Args:
-        path: of the TOML file; without one, everything has its default.
-        overrides: from ``section.key`` to the text of a value.
-
-    Raises:
-        ReadError: when the file is no TOML, or a value does not fit its option.
-        UnknownNameError: when there is no such option.
-        OSError: when the file cannot be read.
 
     >>> read_configuration(None, {"model.name": "rntn", "model.hidden": "30"}).model
     RNTNModel(hidden=30)
@@ -334,18 +309,12 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
 
 
 def checked(raw: Raw, where: str) -> Configuration:
-    """Return the settings that plain data hold, such as a model's file has of its configuration.
-
-    Raises:
-        ReadError: when a value does not fit its option.
-        UnknownNameError: when there is no such option.
-    """
+    """Return the settings that plain data hold, such as a model's file has of its configuration."""
     _rename(raw)
     return _checked(raw, where, {})
 
 
 def _rename(raw: Raw) -> None:
-    """Give options their present names."""
     for former, now in FORMER.items():
         section, _, key = former.partition(".")
         if isinstance(raw.get(section), dict) and key in raw[section]:
@@ -428,9 +397,6 @@ def describe_options() -> Iterator[tuple[str, str, str]]:
 def split_overrides(arguments: Sequence[str]) -> dict[str, str]:
     """Return the options ``--section.key value`` or ``--section.key=value`` of a command line.
 
-    Raises:
-        UnknownNameError: when an argument is no such option, or lacks its value.
-
     >>> split_overrides(["--train.epochs", "3", "--model.name=rntn"])
     {'train.epochs': '3', 'model.name': 'rntn'}
     """
@@ -497,7 +463,6 @@ def _check_finite(value: Any, path: str, where: str, overrides: Mapping[str, str
 
 
 def _source(path: str, where: str, overrides: Mapping[str, str]) -> str:
-    """Return whether the file or the command line said it."""
     option = path.partition("[")[0]
     return f"--{path}" if option in overrides or not where else f"{where}: {path}"
 
@@ -563,7 +528,6 @@ def _value(text: str, type_: Any) -> Any:
 
 
 def _written(value: Any) -> str:
-    """Return a value as TOML."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -1,7 +1,5 @@
 """Data sets: the three parts of a run as examples of the zoo, and the classes of their labels."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,14 +41,7 @@ class Dataset:
 
 
 def read_dataset(configuration: Configuration) -> Dataset:
-    """Return the data set of a configuration.
-
-    Raises:
-        ReadError: when a file is malformed, no training file is named, a part has no labels, a label is
-            none of training, or a tree does not suit the model.
-        UnknownNameError: when the model cannot read data of the format, or the format has no such task.
-        OSError: when a file cannot be read.
-    """
+    """Return the data set of a configuration."""
     check_model(configuration)
     data, kind = configuration.data, task_kind(configuration)
     train, dev, test = (list(read_part(data, part)) for part in PARTS)
@@ -84,11 +75,6 @@ def read_labelled(path: Path | None, configuration: Configuration, classes: Sequ
             chosen, so it is not opened.
         configuration: the model's.
         classes: the model's.
-
-    Raises:
-        ReadError: when the file is malformed, holds another class, or has no labels; or when there is no
-            path, and the configuration names files.
-        OSError: when it cannot be read.
     """
     data, where = configuration.data, "DATA" if path is None else str(path)
     if path is None and any(getattr(data, key) for key in PATHS["data"]):
@@ -111,11 +97,7 @@ def read_labelled(path: Path | None, configuration: Configuration, classes: Sequ
 
 
 def read_part(data: Data, part: str) -> Iterable[Sample]:
-    """Return the samples of a part: of the file that a section names for it, or of the one in its folder.
-
-    Raises:
-        ReadError: when the file is malformed, perhaps while iterating.
-    """
+    """Return the samples of a part: of the file that a section names for it, or of the one in its folder."""
     if data.format == "functions":
         corpus = _functions(data.training_verbs)
         return ((example.tree, corpus.verbs[example.verb]) for example in getattr(corpus, part))
@@ -166,10 +148,7 @@ def without(records: Iterable[Any], keys: Sequence[str]) -> Iterator[Any]:
 
 
 def unlike(schema: Schema, record: Any, data: Data) -> tuple[str, int, list[str]]:
-    """Return how a record is unlike those of training, how many fields are known, and the unknown ones.
-
-    The words are empty where it is like them. The label and keys that training left out are passed over.
-    """
+    """Return how a record is unlike those of training, how many fields are known, and the unknown ones."""
     known, unknown = schema.fields_of(*without([record], (data.label, *data.leave_out)))
     words = f"the fields {shortened(unknown)}" if unknown else "" if known else "nothing that is known"
     return words, known, unknown
@@ -189,7 +168,6 @@ def _known_classes(data: Data) -> tuple[str, ...]:
 
 
 def _check(examples: Sequence[Any], where: str, configuration: Configuration) -> None:
-    """Refuse examples of which none has a label, or whose trees the model cannot read."""
     for place, example in enumerate(examples, 1):
         check_arity(configuration, example, f"{where}, tree {place}")
     if not any(label is not None for example in examples for label in _labels(example)):
@@ -208,11 +186,7 @@ def _labels(example: Any) -> Iterable[Any]:
 
 
 def task_kind(configuration: Configuration) -> Kind:
-    """Return the task that is trained: what the configuration says, or what suits format and model.
-
-    Raises:
-        UnknownNameError: when the format has no such task.
-    """
+    """Return the task that is trained: what the configuration says, or what suits format and model."""
     kind, format_ = configuration.task.kind, configuration.data.format
     nodes = FORMATS[format_].kind == "phrases"
     suits: tuple[Kind, ...] = ("nodes", "root") if nodes else ("class", "number")
@@ -225,11 +199,7 @@ def task_kind(configuration: Configuration) -> Kind:
 
 
 def numbered(samples: Iterable[Sample], kind: Kind, classes: Sequence[str], where: str) -> list[Any]:
-    """Return samples as examples of a task, their classes as numbers.
-
-    Raises:
-        ReadError: when a label is no number where one is told, or none of the classes.
-    """
+    """Return samples as examples of a task, their classes as numbers."""
     number_of = {name: number for number, name in enumerate(classes)}
     examples: list[Any] = []
     for place, (structure, label) in enumerate(samples, 1):

@@ -13,8 +13,6 @@ A run that goes on must have more in common with the run that began than data an
 command line counts, or it is refused; none is ignored. Those that count are listed here.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import sys
@@ -31,16 +29,7 @@ from foldbatch.errors import ReadError, TrainingError, shortened
 from foldbatch.program import load, read_notes
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
-from foldbatch.recipes.building import (
-    CHECKPOINTS,
-    LOG,
-    build_callbacks,
-    build_model,
-    build_optimizer,
-    has_best,
-    metrics_of,
-    schema_of,
-)
+from foldbatch.recipes import building
 from foldbatch.recipes.configuration import Configuration, JsonModel, checked, plain, to_toml
 from foldbatch.recipes.data import Dataset
 from foldbatch.system.locks import locked
@@ -78,13 +67,7 @@ class Run(Callback):
 
 
 def check_run(run: Run, path: Path) -> None:
-    """Refuse a checkpoint of a run with other options or other classes.
-
-    Raises:
-        TrainingError: that names the options.
-        ReadError: when the checkpoint is damaged.
-        OSError: when it cannot be read.
-    """
+    """Refuse a checkpoint of a run with other options or other classes."""
     present, kept = run.state(), read_state(path)["callbacks"].get(Run.__name__)
     if kept is None:
         raise TrainingError(str(path), "a checkpoint of foldbatch train", "one of another program", UNCHANGED)
@@ -126,31 +109,17 @@ def fit(
     callbacks: Sequence[Callback] = (),
     communicator: Communicator | None = None,
 ) -> Fitted:
-    """Train, test and save a model; several processes do it together, and rank 0 writes the files.
-
-    Args:
-        configuration: all options.
-        dataset: that `foldbatch.recipes.data.read_dataset` read.
-        folder: of the run; it is made.
-        resume: whether to go on from the newest checkpoint of the folder.
-        callbacks: more of them, such as what shows progress.
-        communicator: of several processes, each of which calls this; by default this one trains alone.
-
-    Raises:
-        FoldbatchError: when examples do not fit the model, or a setting is out of range; when the run that is
-            resumed began with other options or data; when another one writes to the folder.
-        OSError: when the folder cannot be written.
-    """
+    """Train, test and save a model; several processes do it together, and rank 0 writes the files."""
     options = configuration.train
-    metrics = metrics_of(dataset.kind, options.metrics)
+    metrics = building.metrics_of(dataset.kind, options.metrics)
     communicator = communicator or Alone()
     threads = None if communicator.size == 1 else cores(communicator)
     run = Run(configuration, [*dataset.classes, *dataset.aside])
-    last = folder / CHECKPOINTS / LAST
+    last = folder / building.CHECKPOINTS / LAST
     if resume and communicator.rank == 0 and os.path.lexists(last):
         check_run(run, last)
     program = compile(
-        build_model(configuration, dataset), options.backend, seed=options.seed, threads=threads
+        building.build_model(configuration, dataset), options.backend, seed=options.seed, threads=threads
     )
     parallel = DataParallel(program, communicator)
     traced = replace(dataset, train=parallel.prepare(dataset.train), dev=parallel.prepare(dataset.dev))
@@ -159,10 +128,10 @@ def fit(
         on_fit_start=lambda _: write_whole(folder / CONFIGURATION, to_toml(configuration).encode())
     )
     keep_options.first_only = True
-    steering = build_callbacks(configuration, traced, steps, folder)
+    steering = building.build_callbacks(configuration, traced, steps, folder)
     trainer = Trainer(
         parallel,
-        build_optimizer(configuration.optimizer),
+        building.build_optimizer(configuration.optimizer),
         batch_size=options.batch_size,
         metrics=metrics,
         callbacks=[keep_options, run, *steering, *callbacks],
@@ -170,7 +139,7 @@ def fit(
     )
     with _kept_apart(folder, resume=resume) if parallel.is_first else nullcontext():
         history = trainer.fit(traced.train, traced.dev or None, epochs=options.epochs, resume=resume)
-        if has_best(configuration, dataset.dev):
+        if building.has_best(configuration, dataset.dev):
             _restore_best(trainer)
         figures: dict[str, Any] = {"epochs": history}
         figures |= {
@@ -181,7 +150,7 @@ def fit(
         notes: dict[str, Any] = {"task": dataset.kind, "classes": list(dataset.classes)}
         notes |= {"configuration": plain(configuration)}
         if isinstance(configuration.model, JsonModel):
-            notes["schema"] = schema_of(dataset).to_plain()
+            notes["schema"] = building.schema_of(dataset).to_plain()
         if parallel.is_first:
             program.save(folder / MODEL, notes=notes)
             write_whole(folder / FIGURES, as_json(figures))
@@ -190,17 +159,12 @@ def fit(
 
 @contextmanager
 def _kept_apart(folder: Path, *, resume: bool) -> Iterator[None]:
-    """Make the folder of a run, keep it from others, and remove what a process that was killed left half.
-
-    Raises:
-        TrainingError: when another run writes to it, or has done so since it was looked at.
-    """
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         if not resume and (folder / MODEL).exists():
             fix = "name another folder"
             raise TrainingError(str(folder), "a folder without a run", "one that a run has written to", fix)
-        remove_partial(folder, (CONFIGURATION, MODEL, FIGURES, LOG))
+        remove_partial(folder, (CONFIGURATION, MODEL, FIGURES, building.LOG))
         yield
 
 
@@ -237,11 +201,7 @@ class ModelNotes(TypedDict):
 
 
 def model_files(path: Path) -> list[Path]:
-    """Return the file of a model, or those of all seeds of a run; none where a folder holds no model.
-
-    Args:
-        path: of a file, of the folder of a run, or of one that holds runs ``seed-0``, ``seed-1`` and so on.
-    """
+    """Return the file of a model, or those of all seeds of a run; none where a folder holds no model."""
     if not path.is_dir():
         return [path]
     return [path / MODEL] if (path / MODEL).exists() else sorted(path.glob(f"seed-*/{MODEL}"))
@@ -250,18 +210,7 @@ def model_files(path: Path) -> list[Path]:
 def load_model(
     path: Path, backend: BackendName = "auto", trust: Iterable[str] = ()
 ) -> tuple[Program, dict[str, Any], Configuration]:
-    """Return a trained model with its notes and its configuration.
-
-    Args:
-        path: of the file, or of the folder of a run.
-        backend: what computes.
-        trust: as of `foldbatch.load`.
-
-    Raises:
-        ReadError: when the file is damaged, ``foldbatch train`` did not write it, or the model does not
-            answer as its notes say.
-        OSError: when there is no such file.
-    """
+    """Return a trained model with its notes and its configuration."""
     file = path / MODEL if path.is_dir() else path
     notes = _notes(read_notes(file), str(file))
     configuration = checked(notes["configuration"], str(file))
@@ -285,7 +234,6 @@ def _notes(raw: Any, where: str) -> ModelNotes:
 
 
 def _check_answers(program: Program, notes: ModelNotes, where: str) -> None:
-    """Refuse a model that answers anything else than its notes say."""
     classes = len(notes["classes"])
     expected = TensorType((classes,) if classes else ())
     told: list[object] = [program.model.result]
@@ -301,18 +249,7 @@ def _check_answers(program: Program, notes: ModelNotes, where: str) -> None:
 def load_models(
     path: Path, backend: BackendName = "auto", trust: Iterable[str] = ()
 ) -> tuple[list[Program], dict[str, Any], Configuration]:
-    """Return a trained model, or those of all seeds of a run, with the notes and configuration of the first.
-
-    Args:
-        path: of a file, of the folder of a run, or of one that holds runs ``seed-0``, ``seed-1`` and so on.
-        backend: what computes.
-        trust: as of `foldbatch.load`.
-
-    Raises:
-        ReadError: when a file is damaged, ``foldbatch train`` did not write it, or a seed has other classes
-            or reads another format.
-        OSError: when there is no such file.
-    """
+    """Return a trained model, or those of all seeds of a run, and the first's notes and configuration."""
     files = model_files(path) or [path]
     models = [load_model(file, backend, trust) for file in files]
     _, notes, configuration = models[0]

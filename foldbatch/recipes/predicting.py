@@ -1,7 +1,5 @@
 """Predictions: what models, one or several seeds of it, tell of structures, and how well they do."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -52,14 +50,6 @@ def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequ
 
     Of several there is ``vote_accuracy``, too: that of the class which most models name, and of those with
     equal votes the one with the higher mean probability.
-
-    Args:
-        programs: the models. The ``loss`` per example is told of a single one only.
-        examples: with labels; those without are not counted.
-        metrics: that `foldbatch.recipes.building.metrics_of` returned.
-
-    Raises:
-        ExampleError: when an example does not fit the models.
     """
     if len(programs) == 1:
         return Trainer(programs[0], SGD(), metrics=metrics).evaluate(examples)
@@ -87,7 +77,6 @@ def _votes(values: Array) -> Array | float:
 
 
 def _collected(program: Program, examples: Sequence[Any]) -> tuple[dict[str, list[Any]], dict[str, Array]]:
-    """Return labels and values of each `foldbatch.Metric` block."""
     labels: dict[str, list[Any]] = {}
     parts: dict[str, list[Array]] = {}
     for first in range(0, len(examples), BATCH):
@@ -102,10 +91,6 @@ HEADS = ("examples", "precision", "recall", "f1")
 
 def class_figures(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return how many examples each class has, and precision, recall and F1 of it.
-
-    Args:
-        confusion: counts ``[classes, classes]``: a row for each label, a column for each answer.
-        classes: their names.
 
     >>> class_figures([[3, 1], [0, 0]], ["bad", "good"])["bad"]
     {'examples': 4, 'precision': 1.0, 'recall': 0.75, 'f1': 0.8571428571428571}

@@ -1,9 +1,5 @@
 """What a schema says of each place of the data: the kinds of values that stand there; and their counting.
 
-These are plain data that `msgspec` converts to JSON and back. A place with several kinds is mixed. A place
-without any was always null, or never seen. While samples are counted memory is bounded: of strings, at most
-`categories` distinct ones are held at a place; of keys, at most `MANY_KEYS`.
-
 Sources: the schemas of JsonGrinder.jl (Mandlik, Racinsky, Lisy, Pevny 2022); mean and deviation in one pass
 are Welford's (1962), and of two parts Chan's (1979).
 """
@@ -13,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import isfinite, sqrt
+from math import inf, isfinite, sqrt
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -178,26 +175,48 @@ class Thresholds:
 
 
 @dataclass(slots=True)
+class FlagCounts:
+    """Bools at a place."""
+
+    limits: Thresholds
+    count: int = 0
+    true: int = 0
+
+    def take(self, value: bool) -> None:  # noqa: FBT001 - it is the value
+        """Count a bool."""
+        self.count += 1
+        self.true += value
+
+    def merge(self, other: FlagCounts) -> None:
+        """Add the bools of another place."""
+        self.count += other.count
+        self.true += other.true
+
+    def kind(self) -> Flags:
+        """Return what the schema says of them."""
+        return Flags(self.count, self.true)
+
+
+@dataclass(slots=True)
 class NumberCounts:
     """Numbers at a place: their count, mean, and sum of squared distances from the mean."""
 
+    limits: Thresholds
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0
-    low: float = 0.0
-    high: float = 0.0
+    low: float = inf
+    high: float = -inf
     whole: bool = True
 
     def take(self, value: float) -> None:
         """Count a number."""
-        self.merge(NumberCounts(1, number := bounded(value), 0.0, number, number, isinstance(value, int)))
+        number, whole = bounded(value), isinstance(value, int)
+        self.merge(NumberCounts(self.limits, 1, number, 0.0, number, number, whole))
 
     def merge(self, other: NumberCounts) -> None:
         """Add the numbers of another place."""
-        if not other.count:
-            return
-        self.low = min(self.low, other.low) if self.count else other.low
-        self.high = max(self.high, other.high) if self.count else other.high
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
         count = self.count + other.count
         distance = other.mean - self.mean
         self.squares += other.squares + distance * distance * (self.count * other.count / count)
@@ -212,38 +231,45 @@ class NumberCounts:
 
 
 @dataclass(slots=True)
-class StringCounts:
-    """Strings at a place, counted until there are too many distinct ones."""
+class Sized:
+    """Values at a place that have lengths: how many there are, and between which lengths all lie."""
 
+    limits: Thresholds
     count: int = 0
     shortest: int = 0
     longest: int = 0
+
+    def add(self, count: int, shortest: int, longest: int) -> None:
+        """Count values, knowing how many there are and the lengths between which all lie."""
+        self.shortest = min(self.shortest, shortest) if self.count else shortest
+        self.longest = max(self.longest, longest)
+        self.count += count
+
+
+@dataclass(slots=True)
+class StringCounts(Sized):
+    """Strings at a place, counted until there are too many distinct ones."""
+
     counts: Counter[str] = field(default_factory=Counter)
     many: bool = False
 
-    def take(self, text: str, limits: Thresholds, times: int = 1) -> None:
+    def take(self, text: str, times: int = 1) -> None:
         """Count a string, once or several times."""
-        self.shortest = min(self.shortest, len(text)) if self.count else len(text)
-        self.longest = max(self.longest, len(text))
-        self.count += times
+        self.add(times, len(text), len(text))
         if not self.many:
             self.counts[text] += times
-            self.bound(limits)
+            self.bound()
 
-    def merge(self, other: StringCounts, limits: Thresholds) -> None:
+    def merge(self, other: StringCounts) -> None:
         """Add the strings of another place."""
-        if not other.count:
-            return
-        self.shortest = min(self.shortest, other.shortest) if self.count else other.shortest
-        self.longest = max(self.longest, other.longest)
-        self.count += other.count
+        self.add(other.count, other.shortest, other.longest)
         self.many = self.many or other.many
         self.counts += other.counts
-        self.bound(limits)
+        self.bound()
 
-    def bound(self, limits: Thresholds) -> None:
+    def bound(self) -> None:
         """Keep only a few examples once there are too many distinct strings for a category."""
-        if self.many or len(self.counts) > limits.categories:
+        if self.many or len(self.counts) > self.limits.categories:
             self.many = True
             self.counts = Counter(dict(list(self.counts.items())[:EXAMPLES]))
 
@@ -255,187 +281,120 @@ class StringCounts:
 
 
 @dataclass(slots=True)
-class ListCounts:
+class ListCounts(Sized):
     """Lists at a place, and what is in them."""
 
-    count: int = 0
-    shortest: int = 0
-    longest: int = 0
-    item: Counts | None = None
+    item: Counts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.item = Counts(self.limits)
 
     def take(self, length: int) -> Counts:
         """Count a list, and return the place of its items."""
-        self.merge_lengths(1, length, length)
-        self.item = self.item or Counts()
+        self.add(1, length, length)
         return self.item
 
-    def merge(self, other: ListCounts, limits: Thresholds) -> None:
+    def merge(self, other: ListCounts) -> None:
         """Add the lists of another place."""
-        if other.count:
-            self.merge_lengths(other.count, other.shortest, other.longest)
-            self.item = self.item or Counts()
-            self.item.merge(other.item or Counts(), limits)
+        self.add(other.count, other.shortest, other.longest)
+        self.item.merge(other.item)
 
-    def merge_lengths(self, count: int, shortest: int, longest: int) -> None:
-        """Count lists, knowing how many there are and the lengths between which all lie."""
-        self.shortest = min(self.shortest, shortest) if self.count else shortest
-        self.longest = max(self.longest, longest)
-        self.count += count
-
-    def kind(self, limits: Thresholds) -> ListOf:
+    def kind(self) -> ListOf:
         """Return what the schema says of them."""
-        assert self.item is not None
-        return ListOf(self.count, self.shortest, self.longest, self.item.place(limits))
+        return ListOf(self.count, self.shortest, self.longest, self.item.place())
 
 
 @dataclass(slots=True)
-class ObjectCounts:
+class ObjectCounts(Sized):
     """Objects at a place: as records while their keys are few, then as dictionaries."""
 
-    sizes: ListCounts = field(default_factory=ListCounts)
     total: int = 0  # of all their keys
     fields: dict[str, Counts] = field(default_factory=dict)
     presences: Counter[str] = field(default_factory=Counter)
-    keys: StringCounts | None = None  # of a dictionary
-    values: Counts | None = None
+    pairs: tuple[StringCounts, Counts] | None = None  # keys and values of a dictionary
 
-    def take(self, keys: list[str], limits: Thresholds) -> list[Counts]:
+    def take(self, keys: list[str]) -> list[Counts]:
         """Count an object, and return the places of its values."""
-        self.sizes.merge_lengths(1, len(keys), len(keys))
+        self.add(1, len(keys), len(keys))
         self.total += len(keys)
-        if self.keys is None:
+        if self.pairs is None:
             self.presences.update(keys)
-            places = [self.fields.setdefault(key, Counts()) for key in keys]
-            if len(self.fields) <= MANY_KEYS or not self.is_dictionary(limits):
-                return places
-            self.collapse(limits)
-            assert self.values is not None
-            return [self.values] * len(keys)
-        assert self.values is not None
+            places = [self.fields.setdefault(key, Counts(self.limits)) for key in keys]
+            if len(self.fields) > MANY_KEYS and self.is_dictionary():
+                return [self.collapsed()[1]] * len(keys)
+            return places
         for key in keys:
-            self.keys.take(key, limits)
-        return [self.values] * len(keys)
+            self.pairs[0].take(key)
+        return [self.pairs[1]] * len(keys)
 
-    def is_dictionary(self, limits: Thresholds) -> bool:
+    def is_dictionary(self) -> bool:
         """Whether there are more keys than `fields`, and an object has fewer than half of them on average."""
         distinct = len(self.fields)
-        return distinct > limits.fields and 2 * self.total < distinct * self.sizes.count
+        return distinct > self.limits.fields and 2 * self.total < distinct * self.count
 
-    def collapse(self, limits: Thresholds) -> None:
-        """From now on, count keys and values, and no fields."""
-        if self.keys is not None:
-            return
-        self.keys, self.values = StringCounts(), Counts()
-        for key, counts in self.fields.items():
-            self.keys.take(key, limits, self.presences[key])
-            self.values.merge(counts, limits)
-        self.fields, self.presences = {}, Counter()
+    def collapsed(self) -> tuple[StringCounts, Counts]:
+        """Return keys and values, which alone are counted from now on."""
+        if self.pairs is None:
+            keys, values = self.pairs = StringCounts(self.limits), Counts(self.limits)
+            for key, counts in self.fields.items():
+                keys.take(key, self.presences[key])
+                values.merge(counts)
+            self.fields, self.presences = {}, Counter()
+        return self.pairs
 
-    def merge(self, other: ObjectCounts, limits: Thresholds) -> None:
+    def merge(self, other: ObjectCounts) -> None:
         """Add the objects of another place."""
-        self.sizes.merge_lengths(other.sizes.count, other.sizes.shortest, other.sizes.longest)
+        self.add(other.count, other.shortest, other.longest)
         self.total += other.total
-        if self.keys is not None or other.keys is not None:
-            self.collapse(limits)
-            other.collapse(limits)
-            assert self.keys is not None
-            assert self.values is not None
-            assert other.keys is not None
-            assert other.values is not None
-            self.keys.merge(other.keys, limits)
-            self.values.merge(other.values, limits)
+        if self.pairs is not None or other.pairs is not None:
+            (keys, values), (other_keys, other_values) = self.collapsed(), other.collapsed()
+            keys.merge(other_keys)
+            values.merge(other_values)
             return
         self.presences.update(other.presences)
         for key, counts in other.fields.items():
-            self.fields.setdefault(key, Counts()).merge(counts, limits)
+            self.fields.setdefault(key, Counts(self.limits)).merge(counts)
 
-    def kind(self, limits: Thresholds) -> Fields | Dictionary:
+    def kind(self) -> Fields | Dictionary:
         """Return what the schema says of them."""
-        count = self.sizes.count
-        if self.is_dictionary(limits):
-            self.collapse(limits)
-        if self.keys is None or self.values is None:
-            places = {
-                key: place.place(limits, absent=count - self.presences[key])
-                for key, place in self.fields.items()
-            }
-            return Fields(count, places)
-        key = DataPosition(0, (self.keys.kind(),))
-        return Dictionary(count, self.sizes.shortest, self.sizes.longest, key, self.values.place(limits))
+        if self.pairs is None and not self.is_dictionary():
+            absent = {key: self.count - self.presences[key] for key in self.fields}
+            return Fields(self.count, {key: part.place(absent[key]) for key, part in self.fields.items()})
+        keys, values = self.collapsed()
+        key = DataPosition(0, (keys.kind(),))
+        return Dictionary(self.count, self.shortest, self.longest, key, values.place())
+
+
+PARTS = (FlagCounts, NumberCounts, StringCounts, ListCounts, ObjectCounts)  # as a schema has them in turn
+P = TypeVar("P", FlagCounts, NumberCounts, StringCounts, ListCounts, ObjectCounts)
 
 
 @dataclass(slots=True)
 class Counts:
-    """All that was counted at one place; parts that were not needed are None."""
+    """All that was counted at one place."""
 
+    limits: Thresholds
     nulls: int = 0
-    flags: int = 0
-    true: int = 0
-    numbers: NumberCounts | None = None
-    strings: StringCounts | None = None
-    lists: ListCounts | None = None
-    objects: ObjectCounts | None = None
+    parts: dict[Any, Any] = field(default_factory=dict)  # by their classes
 
-    def take_flag(self, value: bool) -> None:  # noqa: FBT001 - it is the value
-        """Count a bool."""
-        self.flags += 1
-        self.true += value
+    def of(self, kind: type[P]) -> P:
+        """Return the part that counts values of a kind."""
+        part: P | None = self.parts.get(kind)
+        if part is None:
+            part = self.parts[kind] = kind(self.limits)
+        return part
 
-    def take_number(self, value: float) -> None:
-        """Count a number; one that is not finite is missing."""
-        if not isfinite(bounded(value)):
-            self.nulls += 1
-            return
-        self.numbers = self.numbers or NumberCounts()
-        self.numbers.take(value)
-
-    def take_string(self, value: str, limits: Thresholds) -> None:
-        """Count a string."""
-        self.strings = self.strings or StringCounts()
-        self.strings.take(value, limits)
-
-    def take_list(self, length: int) -> Counts:
-        """Count a list, and return the place of its items."""
-        self.lists = self.lists or ListCounts()
-        return self.lists.take(length)
-
-    def take_object(self, keys: list[str], limits: Thresholds) -> list[Counts]:
-        """Count an object, and return the places of its values."""
-        self.objects = self.objects or ObjectCounts()
-        return self.objects.take(keys, limits)
-
-    def merge(self, other: Counts, limits: Thresholds) -> None:
+    def merge(self, other: Counts) -> None:
         """Add what was counted at another place; that one is not to be used again."""
         self.nulls += other.nulls
-        self.flags += other.flags
-        self.true += other.true
-        if other.numbers is not None:
-            self.numbers = self.numbers or NumberCounts()
-            self.numbers.merge(other.numbers)
-        if other.strings is not None:
-            self.strings = self.strings or StringCounts()
-            self.strings.merge(other.strings, limits)
-        if other.lists is not None:
-            self.lists = self.lists or ListCounts()
-            self.lists.merge(other.lists, limits)
-        if other.objects is not None:
-            self.objects = self.objects or ObjectCounts()
-            self.objects.merge(other.objects, limits)
+        for kind, part in other.parts.items():
+            self.of(kind).merge(part)
 
-    def place(self, limits: Thresholds, absent: int = 0) -> DataPosition:
+    def place(self, absent: int = 0) -> DataPosition:
         """Return the schema of the place, where the value was absent so many times."""
-        present: list[Kind] = []
-        if self.flags:
-            present.append(Flags(self.flags, self.true))
-        if self.numbers is not None:
-            present.append(self.numbers.kind())
-        if self.strings is not None:
-            present.append(self.strings.kind())
-        if self.lists is not None:
-            present.append(self.lists.kind(limits))
-        if self.objects is not None:
-            present.append(self.objects.kind(limits))
-        return DataPosition(self.nulls + absent, tuple(present))
+        return DataPosition(
+            self.nulls + absent, tuple(self.parts[kind].kind() for kind in PARTS if kind in self.parts)
+        )
 
 
 def bounded(value: float) -> float:

@@ -1,9 +1,4 @@
-"""The functions with which blocks of a schema read values; each returns None for a value of another kind.
-
-They are functions of a module, so that a block made of them can be kept as plain data.
-"""
-
-from __future__ import annotations
+"""The functions with which blocks of a schema read values; each returns None for a value of another kind."""
 
 from functools import lru_cache
 from math import isfinite

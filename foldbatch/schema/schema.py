@@ -1,8 +1,5 @@
 """`infer`: a schema of JSON samples; and `Schema`: printed, kept as plain data, made into a block.
 
-In come samples as the JSON readers give them. The schema says for each place which kinds of values
-stand there, with counts and examples. Its block embeds any value into a vector.
-
 Source: the idea and the kinds are those of JsonGrinder.jl (Mandlik, Racinsky, Lisy and Pevny 2022).
 """
 
@@ -12,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -55,10 +53,7 @@ class Settings:
 
 
 def place_block(place: kinds.DataPosition, settings: Settings, path: str) -> Block[Any, Any] | None:
-    """Return the block that embeds a place, or None where the samples had no values.
-
-    Its layers are named for the place: ``sessions[].events[].kind``.
-    """
+    """Return the block that embeds a place, or None where the samples had no values."""
     blocks = [block for kind in place.kinds if (block := _kind_block(kind, settings, path)) is not None]
     if len(blocks) < 2:
         return blocks[0] if blocks else None
@@ -134,12 +129,7 @@ class Schema:
     root: kinds.DataPosition
 
     def block(
-        self,
-        size: int,
-        *,
-        pooling: Sequence[str] = ("mean", "max"),
-        ngram: int = 3,
-        buckets: int = 1024,
+        self, size: int, *, pooling: Sequence[str] = ("mean", "max"), ngram: int = 3, buckets: int = 1024
     ) -> Block[Any, Any]:
         """Return a block from a value of such data to a vector ``[N, size]`` of float32.
 
@@ -277,17 +267,16 @@ def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) ->
     given: object = samples
     if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
         raise ExampleTypeError("infer", "a list of samples", describe_value(samples), "write [sample]")
-    limits = Thresholds(categories, fields)
-    root = Counts()
+    root = Counts(Thresholds(categories, fields))
     number = -1
     for number, sample in enumerate(samples):
-        _count(sample, root, limits, (number,))
+        _count(sample, root, (number,))
     if number < 0:
         raise ExampleError("infer", "one sample or more", "none", "check where they are read from")
-    return Schema(root.place(limits))
+    return Schema(root.place())
 
 
-def _count(sample: Any, root: Counts, limits: Thresholds, path: _Path) -> None:
+def _count(sample: Any, root: Counts, path: _Path) -> None:
     stack: list[tuple[Any, Counts, _Path, int]] = [(sample, root, path, 0)]
     while stack:
         value, counts, path, depth = stack.pop()
@@ -295,19 +284,21 @@ def _count(sample: Any, root: Counts, limits: Thresholds, path: _Path) -> None:
             case None:
                 counts.nulls += 1
             case bool():
-                counts.take_flag(value)
+                counts.of(kinds.FlagCounts).take(value)
+            case int() | float() if not isfinite(kinds.bounded(value)):
+                counts.nulls += 1
             case int() | float():
-                counts.take_number(value)
+                counts.of(kinds.NumberCounts).take(value)
             case str():
-                counts.take_string(value, limits)
+                counts.of(kinds.StringCounts).take(value)
             case list() | tuple() if depth < DEEPEST:
-                item = counts.take_list(len(value))
+                item = counts.of(kinds.ListCounts).take(len(value))
                 pairs = list(enumerate(value))
                 stack += [(inner, item, (path, i), depth + 1) for i, inner in reversed(pairs)]
             case dict() if depth < DEEPEST:
                 if not all(isinstance(key, str) for key in value):
                     raise ExampleTypeError(_where(path), "keys of str", describe_value(value), _FIX)
-                places = counts.take_object(list(value), limits)
+                places = counts.of(kinds.ObjectCounts).take(list(value))
                 entries = list(zip(value.items(), places, strict=True))
                 stack += [(inner, at, (path, key), depth + 1) for (key, inner), at in reversed(entries)]
             case list() | tuple() | dict():

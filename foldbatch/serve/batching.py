@@ -1,11 +1,4 @@
-"""Batches across requests: a batch leaves when the engine is free, and takes what waits.
-
-Requests come from one asyncio loop; the engine runs in a thread of its own. While a batch runs, the next one
-gathers, so batches grow with the load and nobody waits for a batch to fill. The queue knows no HTTP, no clock
-and no thread: times are arguments, and one thread calls all of it.
-"""
-
-from __future__ import annotations
+"""Batches across requests: a batch leaves when the engine is free, and takes what waits."""
 
 import asyncio
 import threading
@@ -48,13 +41,6 @@ Entry: TypeAlias = tuple[Request, int]  # an example: its request, and its numbe
 class Queue:
     """Requests in the order of their arrival.
 
-    Args:
-        limit: of the nodes that wait. A request that is larger still waits where nothing else does.
-
-    Attributes:
-        nodes: that wait.
-        examples: that wait.
-
     >>> queue = Queue(limit=100)
     >>> queue.put(Request(["a", "b"], [3, 3], deadline=9.0))
     >>> queue.put(Request(["c"], [1], deadline=9.0))
@@ -71,11 +57,7 @@ class Queue:
         self._requests: deque[Request] = deque()
 
     def put(self, request: Request) -> None:
-        """Let the examples of a request wait, all of them or none.
-
-        Raises:
-            QueueFullError: when there is no room for them.
-        """
+        """Let the examples of a request wait, all of them or none."""
         nodes = sum(request.sizes)
         if self.nodes and self.nodes + nodes > self.limit:
             waiting = f"{counted(self.nodes, 'node')} that wait"
@@ -86,15 +68,7 @@ class Queue:
         self._requests.append(request)
 
     def take(self, now: float, examples: int, nodes: int) -> list[Entry]:
-        """Return the examples of the next batch, those that have waited longest; they leave the queue.
-
-        An example never overtakes one that came before. Requests whose deadline has passed are dropped.
-
-        Args:
-            now: the time.
-            examples: how many at most.
-            nodes: how many at most; a first example that is larger is returned alone.
-        """
+        """Return the examples of the next batch, those that have waited longest; they leave the queue."""
         batch: list[Entry] = []
         room = nodes
         while self._requests and len(batch) < examples:
@@ -140,15 +114,6 @@ class Observer(Protocol):
 class Batching:
     """Runs the examples of requests together.
 
-    Args:
-        answer: the engine: returns an answer for each structure, in order.
-        limits: of batches and of the queue.
-        observer: is told of each batch.
-
-    Attributes:
-        queue: what waits.
-        running: whether a batch runs.
-
     >>> async def ask(words):
     ...     batching = Batching(lambda structures, nodes: [len(word) for word in structures], Limits())
     ...     batching.start()
@@ -185,14 +150,7 @@ class Batching:
         return self.queue.nodes / self._pace if self._pace else 1.0
 
     def ask(self, request: Request) -> asyncio.Future[list[Any]]:
-        """Let the examples of a request run; return the future of their answers, in order.
-
-        Where the future is cancelled, what still waits of the request is forgotten. It raises `DeadlineError`
-        when the deadline of the request passes.
-
-        Raises:
-            QueueFullError: when too much waits already; nothing of the request runs then.
-        """
+        """Let the examples of a request run; return the future of their answers, in order."""
         self.queue.put(request)
         done: asyncio.Future[list[Any]] = self._loop.create_future()
         request.done = done

@@ -9,8 +9,6 @@ byte of it comes, and for ever for a client that does not read its answer. Here
 - at the server's end, requests that are just being sent are answered, too.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any
@@ -39,11 +37,7 @@ def connections(limits: Limits) -> type[HttpToolsProtocol]:
 
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc]
-    """A connection; see the module.
-
-    Attributes:
-        limits: of heads, connections and time.
-    """
+    """A connection; see the module."""
 
     limits = Limits()
 
@@ -212,7 +206,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             self._close()
 
     def _close(self) -> None:
-        """Close the connection when what is written has been taken, or is not being taken any more."""
         self.transport.close()
         self._watch_reader()
 

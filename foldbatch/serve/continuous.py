@@ -1,10 +1,4 @@
-"""Continuous batching: examples of a walk that reads numbers join a batch, and leave it, between rounds.
-
-A request that needs many rounds, as a long text that is decoded, keeps no other waiting: a batch is what is
-under way now, not what came together.
-"""
-
-from __future__ import annotations
+"""Continuous batching: examples of a walk that reads numbers join a batch, and leave it, between rounds."""
 
 import threading
 from collections.abc import Callable

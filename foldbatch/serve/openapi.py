@@ -1,7 +1,5 @@
 """The description of the server: a document of OpenAPI, and a page made of it that needs no other server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from html import escape

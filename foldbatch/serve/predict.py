@@ -1,7 +1,5 @@
 """The route ``/predict``: from the bytes of a request to those of its answer, and to a status of HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
@@ -16,15 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from foldbatch.errors import FoldbatchError, ReadError
 from foldbatch.serve.batching import Batching, DeadlineError, QueueFullError, Request
-from foldbatch.serve.reading import (
-    Ask,
-    MediaTypeError,
-    Read,
-    ReadExample,
-    TooLargeError,
-    numbered,
-    read_body,
-)
+from foldbatch.serve.reading import Ask, MediaTypeError, Read, ReadExample, TooLargeError, numbered, read_body
 from foldbatch.serve.service import Limits, Service, log
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -1,7 +1,5 @@
 """Bodies of requests: from bytes to the examples that a model reads; a fault in one is told of it alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import StringIO
@@ -49,11 +47,6 @@ Read = ReadExample | FoldbatchError  # an example, or why it is refused
 
 def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limits) -> tuple[list[Read], Ask]:
     """Return the examples of a body, and what is asked of them.
-
-    Raises:
-        MediaTypeError: when it is of a kind that is not read.
-        TooLargeError: when there are too many examples.
-        ReadError: when the body as a whole cannot be read.
 
     >>> sst = msgspec.convert({"data": {"format": "sst"}, "model": {"name": "tree_lstm"}}, Configuration)
     >>> read, _ = read_body(b'{"examples": ["(2 (2 a) (2 film))", "(2 (2 a"]}', JSON, sst, Limits())
@@ -190,11 +183,6 @@ def _bounded(name: str | None, structure: Any, where: str, limits: Limits) -> Re
 
 
 def _extent(value: Any) -> tuple[int, int]:
-    """Return how many values a JSON value holds, and how deeply they lie.
-
-    >>> _extent(["a", "film"]), _extent({"a": {"b": [1, 2]}})
-    ((2, 1), (4, 3))
-    """
     size, depth, level = 0, 0, [value]
     while level:
         below: list[Any] = []

@@ -1,7 +1,5 @@
 """The server's process: its routes, a socket that listens, uvicorn above it, and a graceful end."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import os
@@ -45,13 +43,6 @@ class Server(uvicorn.Server):  # type: ignore[misc]
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens.
 
-    Args:
-        host: an address of this machine.
-        port: 0 is any that is free.
-
-    Raises:
-        ReadError: when the address is in use, or is none of this machine.
-
     >>> with listen("127.0.0.1", 0) as listening:
     ...     listening.getsockname()[0]
     '127.0.0.1'
@@ -91,19 +82,7 @@ def run(
     grace: float,
     started: Callable[[str], None],
 ) -> None:
-    """Serve a model until SIGTERM; what waits then is answered first.
-
-    Args:
-        service: the model.
-        limits: of requests, batches and the queue.
-        listening: the socket; it is closed in the end.
-        watch: seconds between two looks at the model's file; 0 for none.
-        grace: seconds that are left to what waits when the server ends.
-        started: is called with the server's address when requests are taken.
-
-    Raises:
-        KeyboardInterrupt: after Ctrl-C, which ends the server as gracefully.
-    """
+    """Serve a model until SIGTERM; what waits then is answered first."""
     host, port = listening.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -130,15 +109,7 @@ def application(
     started: Callable[[], None] = lambda: None,
     draining: Callable[[], bool] = lambda: False,
 ) -> Any:
-    """Return the application of ASGI that serves a model.
-
-    Args:
-        service: the model.
-        limits: of requests, batches and the queue.
-        watch: seconds between two looks at the model's file; 0 for none.
-        started: is called when requests are taken.
-        draining: whether the server is about to end.
-    """
+    """Return the application of ASGI that serves a model."""
     metrics = ServerMetrics()
     batching = Batching(service.answer, limits, metrics)
     predict = Predict(service, batching, limits, metrics)

@@ -1,7 +1,5 @@
 """The service: a saved model that answers batches, refuses single examples, is read anew; its limits."""
 
-from __future__ import annotations
-
 import re
 import sys
 import traceback
@@ -141,21 +139,7 @@ def _try(model: ServedModel, path: Path, *, nodes: bool) -> None:
 
 
 class Service:
-    """The model that answers now.
-
-    Args:
-        path: of a model's file, or of the folder of a run.
-        backend: what computes.
-        loaded: is called when a model has been read, and the former one is not needed any more.
-        trust: as of `foldbatch.load`, also when the model is read anew.
-
-    Attributes:
-        model: the model.
-
-    Raises:
-        ReadError: when a file is damaged, ``foldbatch train`` did not write it, or the model cannot answer.
-        OSError: when there is no such file.
-    """
+    """The model that answers now."""
 
     def __init__(
         self,
@@ -177,12 +161,7 @@ class Service:
         return self._signature() != self._seen
 
     def reload(self) -> None:
-        """Read the model anew. A batch that runs ends on the former model, which stays where this fails.
-
-        Raises:
-            ReadError: when a file is damaged, or the new model cannot answer, or reads another format.
-            OSError: when there is no such file.
-        """
+        """Read the model anew. A batch that runs ends on the former model, which stays where this fails."""
         self._seen = self._signature()
         model = load(self.path, self._backend, self._trust)
         former, new = self.model.configuration.data.format, model.configuration.data.format
@@ -193,14 +172,7 @@ class Service:
         self._loaded()
 
     def answer(self, structures: Sequence[Any], nodes: bool = False) -> list[Any]:  # noqa: FBT001, FBT002
-        """Return a prediction for each structure, or the error of the one that the model cannot read.
-
-        They run together. Where that fails, the rest runs without the one that is to blame.
-
-        Args:
-            structures: trees, lists of words or records.
-            nodes: whether predictions hold all nodes, too.
-        """
+        """Return a prediction for each structure, or the error of the one that the model cannot read."""
         model = self.model
         answers: list[Any] = [None] * len(structures)
         parts = [list(range(len(structures)))]

@@ -1,7 +1,5 @@
 """Bars: how far a long task is, in a terminal."""
 
-from __future__ import annotations
-
 import sys
 import time
 from importlib import import_module
@@ -21,12 +19,6 @@ def rich_bars(file: IO[str]) -> Any:
 
 class Bar:
     """A bar that a task moves; it appears in a terminal, once the task has taken a while.
-
-    Args:
-        title: what is done.
-        total: how many steps there are.
-        shown: whether there is a bar at all.
-        file: where to; by default standard error.
 
     >>> with Bar("tracing", total=2, shown=True) as bar:
     ...     bar.advance(2)

@@ -11,8 +11,6 @@ What is in the directory is run. So it is used where nobody but this user, and r
 what is in it belong to this user, nobody else may write there, nor exchange a directory or a link above it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -44,10 +42,7 @@ class CacheWarning(FoldbatchWarning, RuntimeWarning):
 
 
 def cache_directory() -> Path | None:
-    """Return where compiled loops are kept between runs; None where there is no safe place.
-
-    It is made, with mode 700, where it is not there. Warns once where it cannot be used.
-    """
+    """Return where compiled loops are kept between runs; None where there is no safe place."""
     directory, fault = place(make=True)
     if fault is not None:
         _warn(*fault.args)
@@ -57,9 +52,6 @@ def cache_directory() -> Path | None:
 
 def place(*, make: bool = False) -> tuple[Path | None, CacheWarning | None]:
     """Return the directory that the user wants, and why it cannot be used; None where there is no such thing.
-
-    Args:
-        make: whether to make it where it is not there, and to look at it only once in a process.
 
     >>> from unittest import mock
     >>> with mock.patch.dict(os.environ, {"FOLDBATCH_CACHE": "/some/where"}):
@@ -83,7 +75,6 @@ def _warn(*parts: str) -> None:
 
 
 def _fault(directory: Path, make: bool) -> CacheWarning | None:  # noqa: FBT001 - it is cached
-    """Return why a directory cannot be used, None where it can."""
     try:
         where, found = _on_the_way(directory, make)
         if not found:
@@ -101,10 +92,7 @@ _fault_once = cache(_fault)
 
 
 def _on_the_way(path: Path, make: bool) -> tuple[Path, str]:  # noqa: FBT001 - as above
-    """Return where a path leads, and ""; or the part of the way that another user could exchange, and why.
-
-    Links are followed one by one, so that whoever owns one is known.
-    """
+    """Return where a path leads, and ""; or the part of the way that another user could exchange, and why."""
     user, links = os.geteuid(), 0
     at, rest = Path(), list(reversed(path.parts))
     while rest:
@@ -162,10 +150,7 @@ def sealed(content: bytes) -> bytes:
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """Return the content that was `sealed` and written; None where it is not there.
-
-    A damaged file is removed.
-    """
+    """Return the content that was `sealed` and written; None where it is not there."""
     try:
         whole = path.read_bytes()
     except OSError:

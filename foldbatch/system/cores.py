@@ -1,7 +1,5 @@
 """Cores: how many a process may use, by its affinity, the quota of its container, and what the user says."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from functools import cache
@@ -15,11 +13,7 @@ CONTROL = Path("/sys/fs/cgroup")
 
 
 def available_cores() -> int:
-    """Return the cores this process may use; the variable ``FOLDBATCH_THREADS`` of the environment decides.
-
-    Raises:
-        BackendError: when that is no count.
-    """
+    """Return the cores this process may use; ``FOLDBATCH_THREADS`` in the environment decides."""
     wanted = os.environ.get(VARIABLE)
     if wanted:
         if not wanted.isascii() or not wanted.isdigit() or int(wanted) < 1:

@@ -4,8 +4,6 @@ Calls of plain functions take no stack of the machine. But up to Python 3.11 tho
 do, without a check, so what runs deep gets a thread with a large stack.
 """
 
-from __future__ import annotations
-
 import contextvars
 import sys
 import threading

@@ -1,7 +1,5 @@
 """How the libraries of an extra are installed: one sentence, for all errors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 IN_A_CHECKOUT = Path(__file__).parents[2].joinpath("pyproject.toml").is_file()

@@ -1,12 +1,7 @@
 """Files of arrays: named arrays and a JSON header in one file of the safetensors format, with a digest.
 
-A file appears under its name when it is complete and on the disk, or not at all. What is read is what was
-written: a digest covers names, dtypes, shapes, numbers and header. Reading runs no code of the file.
-
 Source: https://github.com/huggingface/safetensors, whose format has no digest of its own.
 """
-
-from __future__ import annotations
 
 import hashlib
 import os
@@ -42,18 +37,7 @@ class Cover(msgspec.Struct):
 def write(
     path: str | os.PathLike[str], kind: str, arrays: Mapping[str, ArrayLike], header: Mapping[str, Any]
 ) -> None:
-    """Write arrays and a header to a file; where that fails, a former file of the name stays as it was.
-
-    Args:
-        path: of the file.
-        kind: what the file holds, such as ``model``; `read` refuses other kinds.
-        arrays: by name, of floats, integers or bools.
-        header: JSON data: dicts with keys of str, lists, strings, numbers, bools, None.
-
-    Raises:
-        OSError: when the file cannot be written.
-        TypeError: when the header is no JSON data.
-    """
+    """Write arrays and a header to a file; where that fails, a former file of the name stays as it was."""
     # the format's writer would store an array that is not contiguous in the wrong order
     plain = {name: np.require(array, requirements="C") for name, array in arrays.items()}
     text = msgspec.Raw(msgspec.json.encode(header))
@@ -63,16 +47,6 @@ def write(
 
 def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, Array], dict[str, Any]]:
     """Return the arrays and the header that `write` wrote to a file. The arrays may be written to.
-
-    Args:
-        path: of the file.
-        kind: what the file should hold.
-        fix: what to do about a file that is damaged, for errors.
-
-    Raises:
-        ReadError: when the file is damaged or was changed, or holds something else, or was written by a
-            newer version.
-        OSError: when there is no such file, or it cannot be read.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -4,8 +4,6 @@ A forked process has a copy of all memory, but only one of the threads. A lock t
 locked for ever there, and a pool of threads waits for threads that do not exist.
 """
 
-from __future__ import annotations
-
 import os
 import weakref
 from collections.abc import Callable
@@ -16,10 +14,6 @@ _STARTS: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKey
 
 def start_in_each_process(owner: Any, start: Callable[[Any], None]) -> None:
     """Call ``start(owner)`` now, and again in every process that is forked while `owner` lives.
-
-    Args:
-        owner: an object that has locks, pools of threads or memory that threads write to.
-        start: makes them anew.
 
     >>> class Counter:
     ...     pass

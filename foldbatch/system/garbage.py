@@ -1,7 +1,5 @@
 """Python's garbage collector: a pause while very many objects are made, and objects that it leaves out."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Locks of folders: two processes never write to one at once, and a process that dies leaves no lock."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -22,10 +20,6 @@ def locked(folder: Path) -> Iterator[None]:
 
     The folder itself is locked, so no file is written. Where its file system has no such locks, as some
     network file systems, nothing is.
-
-    Raises:
-        TrainingError: when another process, or another training of this one, has it.
-        OSError: when there is no such folder.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as name, locked(Path(name)):

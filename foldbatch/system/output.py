@@ -1,7 +1,5 @@
 """Files that commands write: refused before a long run where that is impossible, complete or not there."""
 
-from __future__ import annotations
-
 import os
 from argparse import ArgumentTypeError
 from collections.abc import Iterable
@@ -14,9 +12,6 @@ from foldbatch.errors import BlockValueError
 
 def output_file(text: str) -> Path:
     """Read the name of a file to write; what it is for takes long, so a wrong one is refused before.
-
-    Raises:
-        ArgumentTypeError: when its folder does not exist, or it is a folder itself.
 
     >>> output_file("figures.json").name
     'figures.json'
@@ -33,9 +28,6 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file and wait until it is on the disk; a former file of the name stays where that fails.
 
     A process that is killed meanwhile may leave a file ``.NAME.*.partial`` beside it.
-
-    Raises:
-        OSError: when it cannot be written.
     """
     target = Path(os.path.realpath(path))  # which knows links that lead to themselves
     if target.exists() and not target.is_file():  # a pipe, or a terminal
@@ -63,12 +55,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_picture(path: str | os.PathLike[str], text: str, ending: str = ".svg") -> None:
-    """Write a picture that is text whole, to a name that says what it is.
-
-    Raises:
-        BlockValueError: when the name has another ending.
-        OSError: when it cannot be written.
-    """
+    """Write a picture that is text whole, to a name that says what it is."""
     if Path(path).suffix.lower() != ending:
         raise BlockValueError(
             "path", f"a name that ends in {ending}", repr(str(path)), "browsers show such files"
@@ -77,10 +64,7 @@ def write_picture(path: str | os.PathLike[str], text: str, ending: str = ".svg")
 
 
 def remove_partial(folder: Path, names: Iterable[str]) -> None:
-    """Remove what processes that were killed while they wrote files of these names have left in a folder.
-
-    Names may be patterns, such as ``epoch-*``. Nobody may be writing there.
-    """
+    """Remove what processes that were killed while they wrote files of these names have left in a folder."""
     for name in names:
         for left in folder.glob(f".{name}.*.partial"):
             left.unlink(missing_ok=True)

@@ -1,7 +1,5 @@
 """What was made of an object is remembered for as long as the object lives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar

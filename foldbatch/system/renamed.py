@@ -1,7 +1,5 @@
 """Arguments that were renamed: the former name works for one release, and warns."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import wraps

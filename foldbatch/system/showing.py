@@ -1,7 +1,5 @@
 """How results show themselves: as text where they are printed, as they look best in a notebook."""
 
-from __future__ import annotations
-
 import inspect
 from html import escape
 from os import PathLike
@@ -31,8 +29,6 @@ class Drawing(str):
 
 class Described:
     """What is made with settings: its `repr` has those that differ from the defaults.
-
-    They are found as attributes of the arguments' names, with an underscore before them or without.
 
     >>> class Rate(Described):
     ...     def __init__(self, first: float, every: int = 1) -> None:

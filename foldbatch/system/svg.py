@@ -1,7 +1,5 @@
 """SVG: elements and pages as text that needs nothing else."""
 
-from __future__ import annotations
-
 from html import escape
 
 FONT = "system-ui, sans-serif"
@@ -10,12 +8,6 @@ INK, PAPER = "#1b1f24", "#ffffff"
 
 def element(name: str, *inside: str, **attributes: str | float) -> str:
     """Return an element.
-
-    Args:
-        name: of the element.
-        inside: its content, which is SVG.
-        attributes: with ``_`` for the hyphens of their names; numbers are in pixels. `title` stands where the
-            pointer rests.
 
     >>> element("line", x1=0, y2=1.23456, stroke_width=2)
     '<line x1="0" y2="1.23" stroke-width="2"/>'

@@ -1,7 +1,5 @@
 """A timeline: what the host, its threads and the streams of a device did, and when."""
 
-from __future__ import annotations
-
 import colorsys
 import json
 import os
@@ -125,11 +123,6 @@ def svg(spans: Sequence[Span], note: str) -> str:
 
 
 def _colour(number: int) -> str:
-    """Return a colour unlike those of the numbers before.
-
-    >>> _colour(0)
-    '#db6e6e'
-    """
     parts = colorsys.hls_to_rgb(number * 0.618 % 1, 0.645, 0.6)
     return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
 

@@ -1,7 +1,4 @@
-"""Blocks inside PyTorch: `Module`, the rows of tensors that examples hold, layers taken over from PyTorch.
-
-It is loaded when ``foldbatch.torch`` or ``foldbatch.from_torch`` is first asked for.
-"""
+"""Blocks inside PyTorch: `Module`, the rows of tensors that examples hold, layers taken over from PyTorch."""
 
 from foldbatch.errors import BackendError
 from foldbatch.system.extras import install

@@ -6,8 +6,6 @@ sees few tensors: the parameters, one for each place that read tensors, and one 
 that have one shape and dtype.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter
@@ -149,9 +147,6 @@ class TensorReads:
 def numbers_of(tensor: torch.Tensor) -> NDArray[Any]:
     """Return a tensor's numbers as an array over its memory.
 
-    Raises:
-        BackendError: when it holds none, as inside `torch.func` or an export, or has a tangent.
-
     >>> numbers_of(torch.ones(2, requires_grad=True))
     array([1., 1.], dtype=float32)
     """
@@ -228,10 +223,7 @@ class BackwardCall:
         return self.held.results(tensors)
 
     def backward(self, cotangents: Sequence[Array | None], scale: float) -> list[torch.Tensor | None]:
-        """Return the gradients of parameters, then those of reads; all times `scale`.
-
-        A parameter that only other things read, such as losses, has none.
-        """
+        """Return the gradients of parameters, then those of reads; all times `scale`."""
         gradients = self.held.backward(cotangents, visited=bool(self.reads))
         found = [self._of_parameter(gradients.parameters.get(p), p) for p in self.parameters]
         found += [self._of_read(gradients, read) for read in self.reads]
@@ -300,10 +292,6 @@ def once(
     """Return gradients; under ``create_graph=True`` such that differentiating them is an error.
 
     Otherwise PyTorch would take them for constants, and a penalty on them would add nothing.
-
-    Args:
-        gradients: of some tensors.
-        origins: all that they depend on.
     """
     if not torch.is_grad_enabled():
         return gradients
@@ -348,12 +336,7 @@ class _LossFunction(torch.autograd.Function):
 
 
 def stacked_results(call: BackwardCall, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Return the values of results, those of one shape and dtype as one tensor ``[m, *shape]``.
-
-    Args:
-        call: the call.
-        given: the parameters and reads that gradients are wanted of, in the order of the call's.
-    """
+    """Return the values of results, those of one shape and dtype as one tensor ``[m, *shape]``."""
     stacked: tuple[torch.Tensor, ...] = _ResultsFunction.apply(call, *given)
     return stacked
 

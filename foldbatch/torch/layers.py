@@ -1,7 +1,5 @@
 """Layers taken over from PyTorch, with their weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeAlias
 

@@ -33,15 +33,7 @@ from foldbatch.program.traced import Prepared, listed
 from foldbatch.program.variants import ReadyModel, Variant
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.graph import reachable
-from foldbatch.torch.gradients import (
-    BackwardCall,
-    TensorRead,
-    TensorReads,
-    nothing_of,
-    settle,
-    stacked_results,
-    summed_loss,
-)
+from foldbatch.torch import gradients
 from foldbatch.trees import Tree
 from foldbatch.types import BackendName, SequenceType, TensorType
 
@@ -73,11 +65,7 @@ class ParameterModule(torch.nn.Module):
     """A module whose parameters share the memory of a program's, and so stay where they are."""
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> ParameterModule:  # noqa: FBT001, FBT002 - PyTorch's signature
-        """Refuse to move or convert the parameters, as ``to``, ``cuda`` and ``double`` do.
-
-        Raises:
-            ParameterError: when they would be moved or converted.
-        """
+        """Refuse to move or convert the parameters, as ``to``, ``cuda`` and ``double`` do."""
         for name, parameter in self._parameters.items():
             if parameter is None:
                 continue
@@ -99,11 +87,7 @@ class ParameterModule(torch.nn.Module):
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
     ) -> None:
-        """Copy saved arrays into the parameters.
-
-        Raises:
-            ParameterError: when they would take the parameters' places.
-        """
+        """Copy saved arrays into the parameters."""
         if local_metadata.get("assign_to_params_buffers"):
             expected, fix = "arrays to be copied into the program's memory", "leave assign out"
             raise ParameterError("load_state_dict", expected, "assign=True", fix)
@@ -129,16 +113,7 @@ def mount(module: ParameterModule, parameters: Mapping[str, Parameter]) -> dict[
 def refuse_replaced(
     module: ParameterModule, mounted: Mapping[str, torch.nn.Parameter], memory: Mapping[str, int]
 ) -> None:
-    """Refuse parameters that others have replaced: the program would go on computing with its own.
-
-    Args:
-        module: what they were mounted in.
-        mounted: the parameters that were mounted, by name.
-        memory: the address of each one's memory then.
-
-    Raises:
-        ParameterError: when one is another tensor, or has other memory.
-    """
+    """Refuse parameters that others have replaced: the program would go on computing with its own."""
     for full_name, parameter in mounted.items():
         *path, name = full_name.split(".")
         place: torch.nn.Module = module
@@ -305,7 +280,7 @@ class Module(ParameterModule):
         type_ = self.program.model.result
         if not isinstance(type_, TensorType):
             return call.results(stacked)
-        return stacked[0] if stacked else nothing_of(type_, given)
+        return stacked[0] if stacked else gradients.nothing_of(type_, given)
 
     @left_out
     def nodes(self, examples: Iterable[Any] | Planned) -> Nodes:
@@ -329,7 +304,7 @@ class Module(ParameterModule):
             fix = "collect nodes: Collected(block) >> GetItem(1), with Collect() where a node is computed"
             raise BlockTypeError("Module.nodes", "a block that yields a sequence of tensors", str(type_), fix)
         stacked, call, given = self._results(examples)
-        none = nothing_of(type_.element, given)
+        none = gradients.nothing_of(type_.element, given)
         counts = np.array(call.held.lengths(), np.int64)
         nodes = np.concatenate([np.zeros(0, np.int64), *map(np.arange, counts)])
         places = np.repeat(np.arange(len(counts)), counts)
@@ -358,7 +333,7 @@ class Module(ParameterModule):
             fix = "end a branch of it with Loss, or compute the loss of the results in PyTorch"
             raise BlockTypeError("Module.loss", "a block with a Loss", "none", fix)
         call, given = self._call(examples, losses=True)
-        return summed_loss(call, getattr(torch, np.result_type(*dtypes).name), given)
+        return gradients.summed_loss(call, getattr(torch, np.result_type(*dtypes).name), given)
 
     # -- examples ahead of their turn
 
@@ -411,15 +386,15 @@ class Module(ParameterModule):
 
     def _results(
         self, examples: Iterable[Any] | Planned
-    ) -> tuple[tuple[torch.Tensor, ...], BackwardCall, list[torch.Tensor]]:
+    ) -> tuple[tuple[torch.Tensor, ...], gradients.BackwardCall, list[torch.Tensor]]:
         """Return results, those of one shape and dtype as one tensor; the call; where gradients flow to."""
         call, given = self._call(examples, losses=False)
         _ = call.held.values
-        return stacked_results(call, given), call, given
+        return gradients.stacked_results(call, given), call, given
 
     def _call(
         self, examples: Iterable[Any] | Planned, *, losses: bool
-    ) -> tuple[BackwardCall, list[torch.Tensor]]:
+    ) -> tuple[gradients.BackwardCall, list[torch.Tensor]]:
         if torch.jit.is_tracing() or get_proxy_mode() is not None:
             fix = "`foldbatch export` writes a model as an ONNX graph"
             raise BackendError("fb.torch.Module", "to be run", "a trace, which would keep these results", fix)
@@ -448,8 +423,8 @@ class Module(ParameterModule):
         else:
             pool = derivatives.own_pool
             held = pool.hold(plan, step, training=self.training and self._phases)
-        settle(list(self.program.params.parameters.values()))
-        call = BackwardCall(held, list(own), reads, numbers, self.sparse)
+        gradients.settle(list(self.program.params.parameters.values()))
+        call = gradients.BackwardCall(held, list(own), reads, numbers, self.sparse)
         return call, [*own.values(), *(read.values for read in reads)]
 
     def _learnt(self, examples: Sequence[Any] | Planned) -> Model:
@@ -484,14 +459,14 @@ class Module(ParameterModule):
 
     def _traced(
         self, batch: Planned | Sequence[Any], variant: Variant, decide: Decide | None = None
-    ) -> tuple[ReadyModel, list[Trace], list[TensorRead], Sequence[int]]:
+    ) -> tuple[ReadyModel, list[Trace], list[gradients.TensorRead], Sequence[int]]:
         """Return what runs traces, the traces, what was read of tensors now, and from which examples."""
-        reads = TensorReads()
+        reads = gradients.TensorReads()
         traced: Sequence[int] = ()
 
         def trace_all(examples: Sequence[Any], numbers: Sequence[int]) -> list[Trace]:
             nonlocal reads, traced
-            reads, traced = TensorReads(), numbers
+            reads, traced = gradients.TensorReads(), numbers
             return variant.tracer.trace_all(examples, numbers, reads.look, decide)
 
         try:
@@ -505,7 +480,7 @@ class Module(ParameterModule):
             self._refuse_tensors(reads.found)
         return ready, traces, reads.found, traced
 
-    def _refuse_tensors(self, found: Sequence[TensorRead]) -> None:
+    def _refuse_tensors(self, found: Sequence[gradients.TensorRead]) -> None:
         """Refuse tensors that require gradients where what is read is kept."""
         if found:
             where = self.program.model.feeds[found[0].cell][found[0].feed].where

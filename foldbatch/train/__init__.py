@@ -5,25 +5,23 @@ from warnings import warn
 
 from foldbatch.train import schedules
 from foldbatch.train.batches import prefetched
-from foldbatch.train.callbacks import (
-    AverageWeights,
-    Callback,
-    Checkpoints,
-    ClipGradients,
+from foldbatch.train.callbacks.logs import (
     CSVLog,
-    EarlyStopping,
     JSONLinesLog,
-    LambdaCallback,
-    NaNGuard,
     ParameterStatistics,
     Plots,
     Progress,
+    TensorBoardLog,
+)
+from foldbatch.train.callbacks.steering import (
+    EarlyStopping,
+    LambdaCallback,
     ReduceLROnPlateau,
     ReduceOnPlateau,
     Schedule,
-    TensorBoardLog,
     TimeLimit,
 )
+from foldbatch.train.callbacks.weights import AverageWeights, ClipGradients, NaNGuard
 from foldbatch.train.figures import draw_errors, plot_confusion, plot_history
 from foldbatch.train.gradients import clip_by_global_norm, scale
 from foldbatch.train.metrics import (
@@ -41,7 +39,7 @@ from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam,
 from foldbatch.train.parallel import DataParallel
 from foldbatch.train.prepared import load_prepared, save_prepared
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
-from foldbatch.train.trainer import Trainer
+from foldbatch.train.trainer import Callback, Checkpoints, Trainer
 
 __all__ = [
     "F1",

@@ -1,7 +1,5 @@
 """Batches on their way: what each process runs of them, planned ahead, trained on or evaluated."""
 
-from __future__ import annotations
-
 import atexit
 import operator
 import sys
@@ -172,20 +170,7 @@ def evaluate(
     noted: Callable[[], int],
     between: Callable[[], None],
 ) -> dict[str, Any]:
-    """Return figures: the ``loss`` per example, and each metric by its name. All processes have the same.
-
-    Args:
-        parallel: the program, and the processes that share the examples.
-        metrics: whose figures are wanted.
-        examples: with labels; the same for all processes.
-        noted: returns the signal that came to this process, or 0.
-        between: is called after each part of the examples; of several processes once, at the end.
-
-    Raises:
-        TrainingError: when there are no examples.
-        ExampleError: when an example does not fit the model.
-        ProcessError: when another process has failed or ended.
-    """
+    """Return figures: the ``loss`` per example, and each metric by its name. All processes have the same."""
     tally, count = Tally(metrics), 0
     if not parallel.is_alone:
         everything = list(several(examples))

@@ -1,10 +1,4 @@
-"""Changes of parameters on the host: in one call where an engine compiles steps, else block by block.
-
-Blocks stay in a core's cache, so that the only temporary arrays are a few blocks kept between steps. Formulas
-become calls of NumPy's functions, each of which writes into an array that is there.
-"""
-
-from __future__ import annotations
+"""Changes of parameters on the host: in one call where an engine compiles steps, else block by block."""
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
@@ -74,15 +68,7 @@ def formula(rule: Rule) -> Formula:
 def _spell(
     node: ast.expr, place: str | None, level: int, names: dict[str, str], calls: list[str]
 ) -> tuple[str, int]:
-    """Append the calls that compute an expression; return where it is then, and how many places it took.
-
-    Args:
-        node: the expression.
-        place: where it shall be; None for the scratch array of `level`.
-        level: the first scratch array that is free.
-        names: of arrays that lines above made.
-        calls: so far.
-    """
+    """Append the calls that compute an expression; return where it is then, and how many places it took."""
     match node:
         case ast.Name(name):
             return names.get(name, name), level
@@ -116,11 +102,7 @@ def cuts(table: Array) -> Iterator[tuple[int, int]]:
 
 
 class ParameterBlocks:
-    """Changes parameters of the host, as `RemoteUpdates` those of a device, with code of an engine or NumPy.
-
-    Attributes:
-        updates: the engine's code, if it has any.
-    """
+    """Changes parameters of the host, as `RemoteUpdates` those of a device, by an engine or NumPy."""
 
     def __init__(self) -> None:
         self.updates: Updates | None = None
@@ -131,12 +113,7 @@ class ParameterBlocks:
         return np.full_like(parameter, number)
 
     def apply(self, changes: Sequence[Change], undo: Callable[[], None]) -> None:
-        """Change parameters' arrays and their moments in place.
-
-        Raises:
-            ParameterError: when a gradient is not good, see `check_numbers`; nothing has changed then, and
-                `undo` was called.
-        """
+        """Change parameters' arrays and their moments in place."""
         updates = self.updates
         try:
             if updates is None:
@@ -163,7 +140,6 @@ class ParameterBlocks:
                 self._apply(change, block, g)
 
     def _gradient(self, change: Change, p: Array, start: int, stop: int) -> Array:
-        """Return rows `start` to `stop` of the gradient, times the factor; ``[stop - start, *]``."""
         gradient, factor = change.gradient, change.factor
         if isinstance(gradient, SparseRows):
             g = self._scratch(0, p)
@@ -184,7 +160,6 @@ class ParameterBlocks:
                 table[rows] = changed
 
     def _apply(self, change: Change, block: Sequence[Array], g: Array) -> None:
-        """Change a block of a parameter and its moments in place. Shapes: all ``[rows, *]``, alike."""
         made = formula(change.rule)
         scratch = (self._scratch(1 + slot, g) for slot in range(made.scratch))
         made.apply(block[0], g, *block[1:], *change.numbers, *scratch)

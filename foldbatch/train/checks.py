@@ -1,7 +1,5 @@
 """Checks of what a `Trainer` is given, each before anything runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -22,22 +20,14 @@ NUMBERED = "the examples of this batch have the numbers {}"  # a note, see `noti
 
 
 def instance_of(name: str, value: Any, kind: type[T], expected: str, fix: str) -> T:
-    """Return an argument of `Trainer` that is of its type.
-
-    Raises:
-        TrainingError: when it is not.
-    """
+    """Return an argument of `Trainer` that is of its type."""
     if not isinstance(value, kind):
         raise TrainingError(f"Trainer {name}", expected, describe_value(value), fix)
     return value
 
 
 def check_count(name: str, value: Any, least: int) -> int:
-    """Return an argument that is a whole number of `least` or more.
-
-    Raises:
-        TrainingError: when it is not.
-    """
+    """Return an argument that is a whole number of `least` or more."""
     if not is_int(value) or value < least:
         expected = f"a whole number of {least} or more"
         raise TrainingError(f"Trainer {name}", expected, describe_value(value), "for example 10")
@@ -45,11 +35,7 @@ def check_count(name: str, value: Any, least: int) -> int:
 
 
 def all_of(name: str, values: Any) -> list[Any]:
-    """Return what `Trainer` was given several of, as a list.
-
-    Raises:
-        TrainingError: when it is a single one.
-    """
+    """Return what `Trainer` was given several of, as a list."""
     if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
         fix = f"write {name}=[...], also for one"
         raise TrainingError(f"Trainer {name}", f"a list of {name}", describe_value(values), fix)
@@ -66,17 +52,7 @@ def is_above(value: object, low: float, *, or_equal: bool = False) -> bool:
 
 
 def check_metrics(program: Program, metrics: Sequence[Metric], *, learnt: bool = True) -> list[Metric]:
-    """Return metrics whose values the program collects, and whose names differ.
-
-    Args:
-        program: that is trained.
-        metrics: of it.
-        learnt: whether a model that grows has seen the examples; else it may lack some still.
-
-    Raises:
-        TrainingError: when there is something else among them, or two have one name.
-        UnknownNameError: when the program has no metric of the name.
-    """
+    """Return metrics whose values the program collects, and whose names differ."""
     blocks = sorted({name for names in program.model.metrics for name in names})
     names: set[str] = set()
     metrics = all_of("metrics", metrics)
@@ -118,11 +94,7 @@ def sequence_of(where: str, examples: Iterable[Any]) -> Sequence[Any]:
 
 
 def several(examples: Iterable[Any]) -> Iterable[Any]:
-    """Return examples, refusing a single one.
-
-    Raises:
-        ExampleTypeError: when they are a single example.
-    """
+    """Return examples, refusing a single one."""
     if (records := records_of(examples)) is not None:
         return records
     many = isinstance(examples, Iterator) or hasattr(examples, "__getitem__")
@@ -150,12 +122,7 @@ def noting(note: str, *values: object) -> Iterator[None]:
 
 
 def fitting_examples(program: Program, name: str, examples: Iterable[Any]) -> Sequence[Any]:
-    """Return examples that `Trainer.fit` was given, with a length.
-
-    Raises:
-        TrainingError: when there are none.
-        ExampleError: when the first one, or of a plain function any, does not fit the model.
-    """
+    """Return examples that `Trainer.fit` was given, with a length."""
     given = sequence_of(f"fit {name}", examples)
     with noting("this is the first of fit's {}; losses and metrics need labels", name):
         try:

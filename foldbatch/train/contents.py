@@ -5,8 +5,6 @@ and the attributes of objects, however deep and also where parts are shared or c
 object hides what it holds, as those of extension modules may, its class is all that is covered.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -107,7 +105,6 @@ def _text(value: Any) -> bytes | None:
 
 
 def _parts(value: Any, known: Known) -> tuple[bytes, Iterable[Any]]:
-    """Return what tells a value from others but for its parts, and the parts."""
     kind = type(value)
     if kind is list or kind is tuple:  # most of all
         return b"%s %d" % (kind.__name__.encode(), len(value)), value

@@ -1,7 +1,5 @@
 """Figures of a training: found by name, compared, drawn; mistakes on trees, drawn as trees."""
 
-from __future__ import annotations
-
 import math
 import os
 import warnings
@@ -40,9 +38,6 @@ def flattened(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 def figure_of(where: str, figures: Mapping[str, Any], name: str) -> float:
     """Return a figure by name; one by class is named ``FIGURE/CLASS``.
-
-    Raises:
-        UnknownNameError: when there is no such number.
 
     >>> figure_of("EarlyStopping", {"validation_f1": {"good": 0.5}}, "validation_f1/good")
     0.5
@@ -90,14 +85,6 @@ def is_better(value: float, best: float | None, mode: str, margin: float = 0.0) 
 
 def imported(module: str, extra: str, where: str) -> Any:
     """Return a module of an optional library.
-
-    Args:
-        module: its name.
-        extra: the name of what installs it with foldbatch.
-        where: who needs it, for the error.
-
-    Raises:
-        BackendError: when it is not installed.
 
     >>> imported("json", "plot", "here").dumps([1])
     '[1]'
@@ -184,18 +171,12 @@ def plot_confusion(
 
 
 def _drawing(drawings: int) -> tuple[Drawing, list[Any]]:
-    """Return an empty figure with a row of axes."""
     library = imported("matplotlib.figure", "plot", "plots")
     figure = library.Figure(figsize=(5.2 * drawings, 4.0), layout="constrained")
     return figure, list(figure.subplots(1, drawings, squeeze=False)[0])
 
 
 def _without_set(name: str) -> str:
-    """Return the name of a figure without the set that it is of.
-
-    >>> _without_set("validation_averaged_accuracy"), _without_set("validation_loss")
-    ('accuracy', 'loss')
-    """
     return name.removeprefix("validation_").removeprefix("averaged_")
 
 
@@ -248,7 +229,6 @@ def draw_errors(
 
 
 def _marked(number: int, trees: Sequence[Tree], answers: Sequence[Answers]) -> Tree | None:
-    """Return a tree with its wrong nodes marked, or None where there is none."""
     tree, answer = trees[number], answers[number]
     by_node = [*[None] * (tree.size - 1), answer] if isinstance(answer, int | str) else list(answer)
     if len(by_node) != tree.size:

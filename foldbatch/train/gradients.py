@@ -1,9 +1,4 @@
-"""Gradients on their way to an optimizer: whether they fit their parameters, and clipping.
-
-In: gradients by parameter name, each an array or `SparseRows`. Out: the same, checked or scaled.
-"""
-
-from __future__ import annotations
+"""Gradients on their way to an optimizer: whether they fit their parameters, and clipping."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -84,10 +79,6 @@ def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float 
     The result is an array of one axis or more, or `SparseRows`, and the factor still to be applied, which is
     1 where it had to be applied first. Its numbers are not looked at; see `check_numbers`.
 
-    Raises:
-        ParameterError: when the parameter cannot be updated in place, or the gradient has another
-            shape or no numbers.
-
     >>> fitting_gradient("w", np.zeros(2, "float32"), np.array([1, 2]))
     (array([1., 2.], dtype=float32), 1.0)
     """
@@ -117,10 +108,6 @@ def _fitting(
 def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
     """Look for what is not finite in gradients, each with the name of its parameter.
 
-    Raises:
-        ParameterError: when a gradient holds a NaN or an infinity, or its rows are not ascending, distinct
-            and within the table.
-
     >>> check_numbers([("w", np.array([1.0, np.inf]))])
     Traceback (most recent call last):
     ...
@@ -134,13 +121,7 @@ def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
 
 
 def fitting_there(name: str, parameter: Parameter, gradient: Any, factor: float) -> tuple[Any, float]:
-    """Do what `fitting_gradient` does, for a parameter on a device.
-
-    The numbers of a gradient of the device are not looked at; those of another one are.
-
-    Raises:
-        ParameterError: as `fitting_gradient` and `check_numbers`, also where rows do not fit the table.
-    """
+    """Do what `fitting_gradient` does, for a parameter on a device."""
     shape, dtype = parameter.type.shape, np.dtype(parameter.type.dtype)
     values = gradient.values if isinstance(gradient, SparseRows) else gradient
     if isinstance(values, Remote):

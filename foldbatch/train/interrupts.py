@@ -1,7 +1,5 @@
 """Interrupts: Ctrl-C and SIGTERM wait until what is under way can be left without harm."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from types import FrameType
@@ -15,9 +13,6 @@ class Interrupts:
 
     The second signal is not held back. A signal for which the user has set a handler is left to it; so are
     all signals outside of the main thread, where Python runs no handlers.
-
-    Attributes:
-        raised: whether `look` has raised an exception.
 
     >>> import os
     >>> try:
@@ -55,16 +50,7 @@ class Interrupts:
         return self._noted or 0
 
     def look(self, agreed: int | None = None) -> None:
-        """Raise the exception of a signal that came.
-
-        Args:
-            agreed: the signal of which all processes know, or 0, where several train together; the one that
-                came to this process is not looked at then.
-
-        Raises:
-            KeyboardInterrupt: after Ctrl-C (SIGINT).
-            SystemExit: after SIGTERM; its code is 143, as shells say it of a process that SIGTERM ended.
-        """
+        """Raise the exception of a signal that came."""
         number = self.noted if agreed is None else agreed
         if not number:
             return

@@ -1,9 +1,7 @@
 """Metrics: figures of the values that a model's `Metric` blocks collect."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
@@ -42,21 +40,25 @@ class Metric(Protocol):
 class Base:
     """What the metrics of the package share: their names, and which values they count.
 
+    A value whose label is None is not counted. Of no values the figure is NaN.
+
     Args:
         of: the name of the `foldbatch.Metric` block, which takes a pair of tensor and label.
-        name: of the figure.
-        every: ``"value"`` or ``"example"``; see `Metric`.
+        name: of the figure; by default `usual`.
+        every: ``"value"``, or ``"example"`` for the last value of each example; see `Metric`.
 
     Raises:
-        TrainingError: when `every` is neither.
+        TrainingError: when `every` is neither; by `compute`, when values or labels do not fit.
     """
 
-    def __init__(self, of: str, name: str, every: Every) -> None:
+    usual = ""
+
+    def __init__(self, of: str, name: str | None = None, *, every: Every = "value") -> None:
         if every not in EVERY:
             fix = "'example' counts the last value of each example, in a tree the root's"
             raise TrainingError(f"{type(self).__name__} every", "'value' or 'example'", repr(every), fix)
         self.of = of
-        self.name = name
+        self.name = self.usual if name is None else name
         self.every: str = every
 
     def __repr__(self) -> str:
@@ -65,9 +67,6 @@ class Base:
 
 def labelled(where: str, values: Array, labels: Labels) -> tuple[Array, list[Any]]:
     """Return the values that have a label, and these labels; a label of None is no label.
-
-    Raises:
-        TrainingError: when there are not as many labels as values.
 
     >>> labelled("Accuracy", np.array([1, 2, 3]), [7, None, 9])
     (array([1, 3]), [7, 9])
@@ -79,68 +78,44 @@ def labelled(where: str, values: Array, labels: Labels) -> tuple[Array, list[Any
     return values[places], [labels[place] for place in places]
 
 
-def classified(where: str, values: Array, labels: Labels) -> tuple[Array, NDArray[np.int64]]:
-    """Return the values that have a label, a row of scores each, and these labels: numbers of columns.
+class OfClasses(Base):
+    """A metric of scores ``[m, classes]`` and labels, ``m`` whole numbers; more is said at `Base`."""
 
-    Raises:
-        TrainingError: when a value is not a row of two scores or more, or a label no number of a column.
-    """
-    scores, kept = labelled(where, values, labels)
-    if scores.ndim != 2 or (len(scores) and scores.shape[1] < 2):
-        found = f"values of shape {list(scores.shape[1:])}"
-        raise TrainingError(
-            where, "a vector of two scores or more as each value", found, "give it the logits"
-        )
-    for label in kept:
-        if not isinstance(label, int | np.integer) or not 0 <= label < scores.shape[1]:
-            expected = f"labels from 0 to {scores.shape[1] - 1}, or None"
-            raise TrainingError(where, expected, describe_value(label), "give the class's number")
-    return scores, np.array(kept, np.int64)
+    def compute(self, values: Array, labels: Labels) -> Any:
+        """Return the figure."""
+        where = type(self).__name__
+        scores, kept = labelled(where, values, labels)
+        if scores.ndim != 2 or (len(scores) and scores.shape[1] < 2):
+            expected, found = "a vector of two scores or more as each value", list(scores.shape[1:])
+            raise TrainingError(where, expected, f"values of shape {found}", "give it the logits")
+        for label in kept:
+            if not isinstance(label, int | np.integer) or not 0 <= label < scores.shape[1]:
+                expected = f"labels from 0 to {scores.shape[1] - 1}, or None"
+                raise TrainingError(where, expected, describe_value(label), "give the class's number")
+        return self._figure(scores, np.array(kept, np.int64))
+
+    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> Any:
+        return self._share(scores, numbers) if len(numbers) else math.nan
+
+    def _share(self, scores: Array, numbers: NDArray[np.int64]) -> float:
+        raise NotImplementedError
 
 
-Average: TypeAlias = Literal["macro", "micro"]
-AVERAGES = (*get_args(Average), None)
-
-
-class Accuracy(Base):
+class Accuracy(OfClasses):
     """The share of values whose greatest score is at their label.
-
-    Shapes: values ``[m, classes]``, labels ``m`` whole numbers. A value whose label is None is not counted.
-
-    Args:
-        of: the name of the `foldbatch.Metric` block.
-        name: of the figure.
-        every: ``"value"``, or ``"example"`` for the last value of each example.
-
-    Raises:
-        TrainingError: when `every` is neither; by `compute`, when values or labels do not fit.
 
     >>> Accuracy("root").compute(np.array([[0.1, 0.9], [0.8, 0.2], [1.0, 0.0]]), [1, 1, None])
     0.5
     """
 
-    def __init__(self, of: str, name: str = "accuracy", *, every: Every = "value") -> None:
-        super().__init__(of, name, every)
+    usual = "accuracy"
 
-    def compute(self, values: Array, labels: Labels) -> float:
-        """Return the share, or NaN of no values."""
-        scores, numbers = classified("Accuracy", values, labels)
-        return float(np.mean(scores.argmax(axis=1) == numbers)) if len(numbers) else math.nan
+    def _share(self, scores: Array, numbers: NDArray[np.int64]) -> float:
+        return float(np.mean(scores.argmax(axis=1) == numbers))
 
 
-class TopK(Base):
-    """The share of values whose label is among the `k` greatest scores; of equal scores, all count.
-
-    Shapes: values ``[m, classes]``, labels ``m`` whole numbers. A value whose label is None is not counted.
-
-    Args:
-        of: the name of the `foldbatch.Metric` block.
-        k: how many scores count, at least 1.
-        name: of the figure; by default ``top_K``.
-        every: ``"value"``, or ``"example"`` for the last value of each example.
-
-    Raises:
-        TrainingError: when `k` or `every` is out of range; by `compute`, when values or labels do not fit.
+class TopK(OfClasses):
+    """The share of values whose label is among the `k` greatest scores, at least 1; of equal ones, all count.
 
     >>> TopK("root", 2).compute(np.array([[0.1, 0.9, 0.2], [0.8, 0.1, 0.2]]), [2, 1])
     0.5
@@ -149,52 +124,38 @@ class TopK(Base):
     def __init__(self, of: str, k: int = 5, name: str | None = None, *, every: Every = "value") -> None:
         if k < 1:
             raise TrainingError("TopK k", "a whole number of 1 or more", repr(k), "for example 5")
-        super().__init__(of, f"top_{k}" if name is None else name, every)
+        super().__init__(of, f"top_{k}" if name is None else name, every=every)
         self.k = k
 
-    def compute(self, values: Array, labels: Labels) -> float:
-        """Return the share, or NaN of no values."""
-        scores, numbers = classified("TopK", values, labels)
-        if not len(numbers):
-            return math.nan
+    def _share(self, scores: Array, numbers: NDArray[np.int64]) -> float:
         own = np.take_along_axis(scores, numbers[:, None], axis=1)
         return float(np.mean((scores > own).sum(axis=1) < self.k))
 
 
-class Confusion(Base):
+class Confusion(OfClasses):
     """How often each class is taken for which: row = label, column = the class of the greatest score.
-
-    Shapes: values ``[m, classes]``, labels ``m`` whole numbers. A value whose label is None is not counted.
-
-    Args:
-        of: the name of the `foldbatch.Metric` block.
-        name: of the figure.
-        every: ``"value"``, or ``"example"`` for the last value of each example.
-
-    Raises:
-        TrainingError: when `every` is neither; by `compute`, when values or labels do not fit.
 
     >>> Confusion("root").compute(np.array([[0.1, 0.9], [0.8, 0.2], [0.7, 0.3]]), [1, 0, 1])
     [[1, 0], [1, 1]]
     """
 
-    def __init__(self, of: str, name: str = "confusion", *, every: Every = "value") -> None:
-        super().__init__(of, name, every)
+    usual = "confusion"
 
-    def compute(self, values: Array, labels: Labels) -> list[list[int]]:
-        """Return the counts, a list for each label."""
-        table: list[list[int]] = _counts(*classified("Confusion", values, labels)).tolist()
+    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> list[list[int]]:
+        table: list[list[int]] = _counts(scores, numbers).tolist()
         return table
 
 
-class F1(Base):
-    """The harmonic mean of precision and recall, of all classes or by class.
+Average: TypeAlias = Literal["macro", "micro"]
+AVERAGES = (*get_args(Average), None)
 
-    Shapes: values ``[m, classes]``, labels ``m`` whole numbers. A value whose label is None is not counted.
+
+class F1(OfClasses):
+    """The harmonic mean of precision and recall, of all classes or by class.
 
     Args:
         of: the name of the `foldbatch.Metric` block.
-        name: of the figure.
+        name: of the figure; by default ``f1``.
         average: ``"macro"``: the mean over the classes that are a label or an answer somewhere. ``"micro"``:
             from the counts of all classes together, which here is the accuracy. None: a dict by class.
         classes: the names of the classes, for `average` None; by default ``"0"``, ``"1"`` and so on.
@@ -211,10 +172,12 @@ class F1(Base):
     0.6667
     """
 
+    usual = "f1"
+
     def __init__(
         self,
         of: str,
-        name: str = "f1",
+        name: str | None = None,
         *,
         average: Average | None = "macro",
         classes: Sequence[str] | None = None,
@@ -222,13 +185,12 @@ class F1(Base):
     ) -> None:
         if average not in AVERAGES:
             raise TrainingError("F1 average", "'macro', 'micro' or None", repr(average), "None is by class")
-        super().__init__(of, name, every)
+        super().__init__(of, name, every=every)
         self.average = average
         self.classes = None if classes is None else list(classes)
 
-    def compute(self, values: Array, labels: Labels) -> Any:
-        """Return the figure, NaN of no values, or a dict of figures by class."""
-        counts = _counts(*classified("F1", values, labels))
+    def _figure(self, scores: Array, numbers: NDArray[np.int64]) -> Any:
+        counts = _counts(scores, numbers)
         right, sums = counts.diagonal(), counts.sum(axis=0) + counts.sum(axis=1)
         if self.average is None:
             names = [str(number) for number in range(len(right))] if self.classes is None else self.classes
@@ -249,84 +211,18 @@ def _counts(scores: Array, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.bincount(numbers * classes + answers, minlength=classes**2).reshape(classes, classes)
 
 
-class MeanSquaredError(Base):
-    """The mean of squared differences between values and labels, over all entries.
-
-    Shapes: values ``[m, *shape]``, labels ``m`` numbers or arrays of this shape. A value whose label is
-    None is not counted.
-
-    Args:
-        of: the name of the `foldbatch.Metric` block.
-        name: of the figure.
-        every: ``"value"``, or ``"example"`` for the last value of each example.
-
-    Raises:
-        TrainingError: when `every` is neither; by `compute`, when labels do not fit the values.
-
-    >>> MeanSquaredError("score").compute(np.array([1.0, 2.0]), [1, 4])
-    2.0
-    """
-
-    def __init__(self, of: str, name: str = "mse", *, every: Every = "value") -> None:
-        super().__init__(of, name, every)
-
-    def compute(self, values: Array, labels: Labels) -> float:
-        """Return the mean, or NaN of no values."""
-        return _mean(np.square(_differences("MeanSquaredError", values, labels)))
-
-
-class MeanAbsoluteError(Base):
-    """The mean distance between values and labels, over all entries.
-
-    Shapes: values ``[m, *shape]``, labels ``m`` numbers or arrays of this shape. A value whose label is
-    None is not counted.
-
-    Args:
-        of: the name of the `foldbatch.Metric` block.
-        name: of the figure.
-        every: ``"value"``, or ``"example"`` for the last value of each example.
-
-    Raises:
-        TrainingError: when `every` is neither; by `compute`, when labels do not fit the values.
-
-    >>> MeanAbsoluteError("score").compute(np.array([1.0, 2.0]), [1, 4])
-    1.0
-    """
-
-    def __init__(self, of: str, name: str = "mae", *, every: Every = "value") -> None:
-        super().__init__(of, name, every)
-
-    def compute(self, values: Array, labels: Labels) -> float:
-        """Return the mean, or NaN of no values."""
-        return _mean(np.abs(_differences("MeanAbsoluteError", values, labels)))
-
-
-class Perplexity(Base):
+class Perplexity(OfClasses):
     """How many equally likely choices would be as hard to guess: exp of the mean of -log p(label).
 
-    Shapes: values ``[m, classes]``, logits or log probabilities, and labels ``m`` whole numbers. A value
-    whose label is None is not counted.
-
-    Args:
-        of: the name of the `foldbatch.Metric` block.
-        name: of the figure.
-        every: ``"value"``, or ``"example"`` for the last value of each example.
-
-    Raises:
-        TrainingError: when `every` is neither; by `compute`, when values or labels do not fit.
+    Values are logits or log probabilities. It is infinite where it is too large for a float.
 
     >>> Perplexity("word").compute(np.zeros((3, 4)), [0, 3, 1])
     4.0
     """
 
-    def __init__(self, of: str, name: str = "perplexity", *, every: Every = "value") -> None:
-        super().__init__(of, name, every)
+    usual = "perplexity"
 
-    def compute(self, values: Array, labels: Labels) -> float:
-        """Return the perplexity, or NaN of no values; infinity where it is too large for a float."""
-        scores, numbers = classified("Perplexity", values, labels)
-        if not len(numbers):
-            return math.nan
+    def _share(self, scores: Array, numbers: NDArray[np.int64]) -> float:
         scores = scores.astype(np.float64)
         own = np.take_along_axis(scores, numbers[:, None], axis=1)[:, 0]
         # Log probabilities are logits, too: their log-sum-exp is 0.
@@ -336,18 +232,38 @@ class Perplexity(Base):
             return float(np.exp(np.mean(log_sums - own)))
 
 
-def _differences(where: str, values: Array, labels: Labels) -> Array:
-    kept, right = labelled(where, values, labels)
-    try:
-        wanted = np.array(right, np.float64).reshape((len(right), *kept.shape[1:]))
-    except (TypeError, ValueError) as error:
-        expected = f"labels of shape {list(kept.shape[1:])}"
-        raise TrainingError(where, expected, str(error), "give numbers, or None") from None
-    return np.asarray(kept, np.float64) - wanted
+class MeanSquaredError(Base):
+    """The mean of squared differences between values ``[m, *shape]`` and labels, over all entries.
+
+    >>> MeanSquaredError("score").compute(np.array([1.0, 2.0]), [1, 4])
+    2.0
+    """
+
+    usual = "mse"
+    distance: Callable[[Array], Array] = np.square
+
+    def compute(self, values: Array, labels: Labels) -> float:
+        """Return the mean, or NaN of no values; labels are numbers or arrays of the values' shape."""
+        where = type(self).__name__
+        kept, right = labelled(where, values, labels)
+        try:
+            wanted = np.array(right, np.float64).reshape((len(right), *kept.shape[1:]))
+        except (TypeError, ValueError) as error:
+            expected = f"labels of shape {list(kept.shape[1:])}"
+            raise TrainingError(where, expected, str(error), "give numbers, or None") from None
+        distances = type(self).distance(np.asarray(kept, np.float64) - wanted)
+        return float(distances.mean()) if distances.size else math.nan
 
 
-def _mean(array: Array) -> float:
-    return float(array.mean()) if array.size else math.nan
+class MeanAbsoluteError(MeanSquaredError):
+    """The mean distance between values ``[m, *shape]`` and labels, over all entries.
+
+    >>> MeanAbsoluteError("score").compute(np.array([1.0, 2.0]), [1, 4])
+    1.0
+    """
+
+    usual = "mae"
+    distance = np.abs
 
 
 # the summed loss, how many examples, and for each metric its arrays of values, and its labels
@@ -355,11 +271,7 @@ Parts = tuple[float, int, list[list[Array]], list[list[Any]]]
 
 
 class Tally:
-    """Collects losses and metric values of batches, and makes figures of them.
-
-    Args:
-        metrics: whose figures are wanted.
-    """
+    """Collects losses and metric values of batches, and makes figures of them."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
@@ -369,11 +281,7 @@ class Tally:
         self._count = 0
 
     def add(self, results: Results, count: int) -> None:
-        """Add a batch of so many examples.
-
-        Raises:
-            UnknownNameError: when no `foldbatch.Metric` block has the name that a metric asks for.
-        """
+        """Add a batch of so many examples."""
         self._loss += results.loss
         self._count += count
         for metric, values, labels in zip(self._metrics, self._values, self._labels, strict=True):
@@ -411,7 +319,6 @@ class Tally:
 
 
 def _last(collected: MetricValues) -> MetricValues:
-    """Return the last value of each example that has one; values lie example by example."""
     examples = collected.examples
     places = np.flatnonzero(np.append(examples[1:] != examples[:-1], [True] * (len(examples) > 0)))
     labels = None if collected.labels is None else [collected.labels[place] for place in places]

@@ -1,10 +1,4 @@
-"""What all optimizers share: checks, step counts, state.
-
-An optimizer says its formula, see `params.updates.Rule`. All gradients are checked before anything is
-changed: on the host at once, on a device without waiting for it.
-"""
-
-from __future__ import annotations
+"""What all optimizers share: checks, step counts, state."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,12 +14,7 @@ from foldbatch.params.store import ParameterStore
 from foldbatch.params.updates import Change, RemoteUpdates, Rule
 from foldbatch.system.showing import Described
 from foldbatch.train.blocks import ParameterBlocks
-from foldbatch.train.gradients import (
-    Array,
-    Gradients,
-    fitting_gradient,
-    fitting_there,
-)
+from foldbatch.train.gradients import Array, Gradients, fitting_gradient, fitting_there
 from foldbatch.types import describe_value
 
 State = dict[str, Any]
@@ -206,7 +195,6 @@ class Optimizer(Described):
         place.apply(changes, undo)
 
     def _bring_home(self) -> None:
-        """Copy moments to the host, if the last step was taken on a device."""
         if self._device is not None:
             self._device.look()
             self._moments = {name: [np.array(m) for m in moments] for name, moments in self._moments.items()}
@@ -272,7 +260,6 @@ class Optimizer(Described):
         self._steps = {name: int(state[f"steps/{name}"]) for name in names}
 
     def _touches_rows_only(self, decay: float) -> bool:
-        """Return whether rows without a gradient stay as they are, with a weight decay."""
         raise NotImplementedError
 
     def _remembered(self, loss: float | None, scale: float) -> dict[str, float]:

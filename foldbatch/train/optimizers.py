@@ -1,16 +1,4 @@
-"""Optimizers: formulas for one step of the parameters, given their gradients.
-
-In: parameters and gradients by name, a gradient being an array or `SparseRows`. Out: nothing;
-the parameters are changed in place, after every gradient has been found fit, so that a bad
-batch changes nothing at all.
-
-The formulas are torch.optim's, to rounding. A sparse gradient gives what its dense form would
-give: where rows without a gradient stay as they are (plain SGD, AdaGrad) only the touched rows
-are visited, else (momentum, RMSprop, Adam, weight decay) all are. `LazyAdam` is the one exception,
-and bears it in its name.
-"""
-
-from __future__ import annotations
+"""Optimizers: formulas for one step of the parameters, given their gradients."""
 
 import math
 

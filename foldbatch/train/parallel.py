@@ -6,8 +6,6 @@ slice of it, and sends the sum to the others, so a rank sends less than twice th
 many ranks there are.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,15 +39,6 @@ ALIKE = "give all processes the same data, model, seed and settings, and let cal
 
 def check_alike(communicator: Communicator, facts: Facts, rows: Mapping[str, Digests] | None = None) -> None:
     """Compare facts of all ranks.
-
-    Args:
-        communicator: of the ranks.
-        facts: texts by name; of what is too long, digests.
-        rows: by name, digests ``[n] uint64`` of what has numbers, such as examples.
-
-    Raises:
-        TrainingError: at every rank, when something differs; it says what, and at which ranks.
-        ProcessError: when another rank has failed or ended.
 
     >>> from foldbatch.communicators import in_threads
     >>> def work(communicator):
@@ -85,7 +74,6 @@ def check_alike(communicator: Communicator, facts: Facts, rows: Mapping[str, Dig
 
 
 def _first_row(name: str, arrays: Sequence[Digests]) -> str:
-    """Return the first number at which each other rank differs from rank 0."""
     lengths = [len(array) for array in arrays]
     if len(set(lengths)) > 1:
         return _by_rank(f"number of {name}", [str(length) for length in lengths])
@@ -182,16 +170,7 @@ def summed(
     counts: Sequence[Counts],
     sum_copies: SumCopies = lambda dtype: None,
 ) -> tuple[dict[str, Gradient], int]:
-    """Return the sums over all ranks, and how many bytes this rank sent.
-
-    Args:
-        communicator: of two ranks or more.
-        gradients: of this rank, by name; all ranks have the same names.
-        counts: for each rank, those of `counts_of`.
-        sum_copies: of an engine: given a dtype, what sums rows, if it has something quicker than NumPy.
-
-    A sum is sparse where the gradients of all ranks are.
-    """
+    """Return the sums over all ranks, and how many bytes this rank sent."""
     names = sorted(gradients)
     sparse = [i for i in range(len(names)) if all(of[i] != DENSE for of in counts)]
     arrays = {name: _dense(gradients[name]) for number, name in enumerate(names) if number not in set(sparse)}
@@ -295,11 +274,7 @@ class DataParallel:
     """
 
     def __init__(
-        self,
-        program: Program,
-        communicator: Communicator | None = None,
-        *,
-        cost: Callable[[Any], int] = cost,
+        self, program: Program, communicator: Communicator | None = None, *, cost: Callable[[Any], int] = cost
     ) -> None:
         if not isinstance(program, Program):
             fix = "fb.compile(block) makes one"

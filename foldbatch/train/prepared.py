@@ -6,8 +6,6 @@ cover the tracing program, but not functions of the user that it calls; when the
 Every number that is read is checked against the model, so a file may come from anywhere.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -149,7 +147,6 @@ def _part(field: str, *path: int) -> Callable[[Trace], Array]:
 
 
 def _pack(model: Model, traces: Sequence[Trace]) -> Arrays:
-    """Return all traces as arrays: the rows of all examples, and how many rows each example has."""
     arrays: Arrays = {"values": np.array([trace.values for trace in traces], np.int64)}
     for k, columns in enumerate(_columns(model)):
         arrays[f"count{k}"] = np.array([len(trace.calls[k]) for trace in traces], np.int64)
@@ -174,12 +171,6 @@ def _pack(model: Model, traces: Sequence[Trace]) -> Arrays:
 
 
 def _unpack(program: Program, arrays: Arrays) -> Iterator[Trace]:
-    """Yield the traces that `_pack` packed, when all have been checked.
-
-    Raises:
-        ExampleError: when traces do not fit the program's model.
-        ValueError: when arrays are not those of a data set; also the others of `DAMAGE`.
-    """
     model = program.model
     _check_arrays(model, arrays)
     values = arrays["values"]
@@ -214,7 +205,6 @@ def _unpack(program: Program, arrays: Arrays) -> Iterator[Trace]:
 
 
 def _check_arrays(model: Model, arrays: Arrays) -> None:
-    """Check that a file has the arrays of a model's data sets: their names, dtypes and shapes of rows."""
     columns = [column for columns in _columns(model) for column in columns]
     forms: dict[str, tuple[str, tuple[int, ...]]] = {
         column.name: (column.dtype, column.shape) for column in columns
@@ -232,11 +222,7 @@ def _check_arrays(model: Model, arrays: Arrays) -> None:
 
 
 def _merged(model: Model, arrays: Arrays) -> Merged:
-    """Return the traces of all examples joined: their numbers follow each other, as in a batch.
-
-    Raises:
-        ValueError: when the numbers of rows do not fit together.
-    """
+    """Return the traces of all examples joined: their numbers follow each other, as in a batch."""
     values = arrays["values"]
     if (values < 0).any() or (values >= 2**31).any():
         raise ValueError("numbers of values out of range")
@@ -279,13 +265,11 @@ def _merged(model: Model, arrays: Arrays) -> Merged:
 
 
 def _cut(rows: Any, ends: Array) -> list[Any]:
-    """Return the rows of each example, which end at `ends`: ``[rows, *]`` with ``ends: [examples]``."""
     stops = ends.tolist()
     return [rows[start:stop] for start, stop in zip([0, *stops], stops, strict=False)]
 
 
 def _together(columns: Sequence[Sequence[Any]], examples: int) -> list[tuple[Any, ...]]:
-    """Return, per example, its part of each column."""
     return list(zip(*columns, strict=True)) if columns else [()] * examples
 
 

@@ -51,10 +51,6 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
 
     An array is named by the keys that lead to it, as in ``parameters/embedding.weight``. Numbers of NumPy
     become Python's, and tuples become lists.
-
-    Raises:
-        TrainingError: when the state holds something else than plain data and arrays.
-        OSError: when the file cannot be written.
     """
     arrays: dict[str, Array] = {}
     header = {key: _as_json(value, key, arrays) for key, value in state.items()}
@@ -63,11 +59,6 @@ def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
 
 def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the state that `write_state` wrote to a file.
-
-    Raises:
-        ReadError: when the file is damaged, is no checkpoint, or was written by a newer version; when it is a
-            folder, a pipe, or anything else that is no file.
-        OSError: when there is no such file, or it cannot be read.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -87,7 +78,6 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _as_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
-    """Return a value as JSON data; add its arrays to those of the file."""
     if isinstance(value, np.ndarray):
         while where in arrays:  # where names have slashes
             where += "'"
@@ -109,7 +99,6 @@ def _as_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
 
 
 def _restored(value: Any, arrays: Mapping[str, Array]) -> Any:
-    """Return the value that `_as_json` made JSON data of."""
     if isinstance(value, list):
         return [_restored(entry, arrays) for entry in value]
     if not isinstance(value, dict):
@@ -176,11 +165,7 @@ def tables(program: Program) -> dict[str, RowNames]:
 
 
 def check_names(present: Mapping[str, RowNames], kept: Mapping[str, Digests], where: str) -> None:
-    """Refuse rows whose names are not those that a checkpoint was trained with; more may have come.
-
-    Raises:
-        TrainingError: that says which row is the first one.
-    """
+    """Refuse rows whose names are not those that a checkpoint was trained with; more may have come."""
     for name in [name for name in kept if name in present]:
         names, now, before = present[name].names, present[name].digests, kept[name]
         shared = min(len(now), len(before))
@@ -199,7 +184,6 @@ def check_names(present: Mapping[str, RowNames], kept: Mapping[str, Digests], wh
 
 
 def _rows(value: Any) -> list[Any] | None:
-    """Return the names of rows that a value lists, if it does."""
     if isinstance(value, Vocabulary):
         return list(value.words)
     if isinstance(value, list | tuple):
@@ -217,7 +201,6 @@ def _rows(value: Any) -> list[Any] | None:
 
 
 def _inside(value: Any) -> Iterator[Any]:
-    """Yield what a value of the tracing program refers to."""
     if isinstance(value, FunctionType) and value.__globals__ is CELLS:
         yield value.__dict__.get("__wrapped__")
     elif isinstance(value, FunctionType):
@@ -283,13 +266,6 @@ class Position:
     def read(self, *, late: bool = False) -> float:
         """Read losses in the order of steps, and return the sum of those read.
 
-        Args:
-            late: whether the last ones may wait: so many steps as a device should have to do meanwhile.
-
-        Raises:
-            ExampleError: when a device found an id out of range; its batch is named.
-            ParameterError: when it refused an update.
-
         >>> from foldbatch.engines.pending import pending
         >>> position = Position()
         >>> for number in range(4):
@@ -317,11 +293,7 @@ class TrainingStart:
 
     @classmethod
     def of(
-        cls,
-        program: Program,
-        settings: Facts,
-        training: Sequence[Any],
-        held_out: Sequence[Any] | None,
+        cls, program: Program, settings: Facts, training: Sequence[Any], held_out: Sequence[Any] | None
     ) -> TrainingStart:
         """Return what a training of these examples begins with; `settings` are those of its optimizer."""
         dev = digests(() if held_out is None else held_out)
@@ -397,17 +369,7 @@ def model_digest(program: Program) -> str:
 def check_configuration(
     origin: TrainingStart, present: Mapping[str, Any], kept: Mapping[str, Any], where: str
 ) -> None:
-    """Refuse a checkpoint of another training.
-
-    Args:
-        origin: what the present training began with.
-        present: what it must have in common with the one that it goes on with.
-        kept: the same of the checkpoint.
-        where: its file.
-
-    Raises:
-        TrainingError: that says what differs.
-    """
+    """Refuse a checkpoint of another training."""
     if present.keys() != kept.keys():
         expected = "a checkpoint that says which examples and words it was trained on"
         raise TrainingError(where, expected, "one of an earlier version of foldbatch", "start anew")

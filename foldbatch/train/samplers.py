@@ -1,11 +1,4 @@
-"""Samplers: which examples make up which batch, as lists of indices, epoch after epoch.
-
-A sampler sees a cost and a key per example, never the example. An epoch is a pure function of seed
-and number: the same on every machine, with every version of NumPy. Keys put examples that are alike
-into one batch; costs bound what a batch holds.
-"""
-
-from __future__ import annotations
+"""Samplers: which examples make up which batch, as lists of indices, epoch after epoch."""
 
 import operator
 import zlib
@@ -126,7 +119,6 @@ class Sampler(Described):
         self._epoch, self._batch = epoch, batch
 
     def _shuffled(self, epoch: int, count: int, purpose: int) -> Index:
-        """Return the numbers below `count` in an order of their own for each seed, epoch and purpose."""
         numbers = np.arange(count)
         return np.argsort(call_keys(self.seed, epoch, numbers, np.full(count, purpose)), kind="stable")
 

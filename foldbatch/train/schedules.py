@@ -1,10 +1,4 @@
-"""Schedules: what the learning rate is multiplied by, as a function of steps or epochs done.
-
-A schedule is any function from a count, 0 at the first step or epoch, to a factor of 0 or more. It keeps
-nothing, so that training can be resumed anywhere. `foldbatch.train.Schedule` applies one.
-"""
-
-from __future__ import annotations
+"""Schedules: what the learning rate is multiplied by, as a function of steps or epochs done."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -24,34 +24,14 @@ from foldbatch.system.locks import locked
 from foldbatch.system.output import remove_partial
 from foldbatch.system.renamed import renamed
 from foldbatch.system.showing import Described
+from foldbatch.train import checks, resuming
 from foldbatch.train.batches import Batch, Share, evaluate, in_parts, share_of, shares
-from foldbatch.train.checks import (
-    NUMBERED,
-    all_of,
-    check_count,
-    check_metrics,
-    fitting_examples,
-    instance_of,
-    is_above,
-    noting,
-    several,
-)
 from foldbatch.train.contents import DIGEST, Facts, digest, settings, text_of
 from foldbatch.train.figures import Mode, check_mode, figure_of, is_better, mode_of
 from foldbatch.train.interrupts import Interrupts
 from foldbatch.train.metrics import Metric
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import DataParallel, check_alike
-from foldbatch.train.resuming import (
-    Position,
-    TrainingStart,
-    assign,
-    check_configuration,
-    exchanged,
-    model_digest,
-    read_state,
-    write_state,
-)
 from foldbatch.train.samplers import Sampler, shuffled
 from foldbatch.trees.records import Records
 from foldbatch.types import describe_value
@@ -78,10 +58,12 @@ class Callback(Described):
     Attributes:
         first_only: whether rank 0 alone calls it, because it prints or writes files.
         steers: whether its settings and its state must be the same on all ranks, which is then checked.
+        in_state: the names of attributes that its state has.
     """
 
     first_only = False
     steers = False
+    in_state: tuple[str, ...] = ()
 
     def on_fit_start(self, trainer: Trainer) -> None:
         """Be called once, before the first epoch of a `fit`."""
@@ -114,11 +96,13 @@ class Callback(Described):
         """Be called once, after the last epoch, also where a callback or an error ended the `fit`."""
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps: a dict of plain data and arrays."""
-        return {}
+        """Return what a checkpoint keeps: a dict of plain data and arrays, here those `in_state`."""
+        return {name.strip("_"): getattr(self, name) for name in self.in_state}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` returned."""
+        for name in self.in_state:
+            setattr(self, name, state[name.strip("_")])
 
 
 class Checkpoints(Callback):
@@ -154,6 +138,8 @@ class Checkpoints(Callback):
     'last.safetensors'
     """
 
+    in_state = "best_figure", "best_epoch"
+
     @renamed(best="monitor")
     def __init__(
         self,
@@ -167,7 +153,7 @@ class Checkpoints(Callback):
     ) -> None:
         for name, value, least in (("every", every, 1), ("seconds", seconds, 0), ("keep", keep, 0)):
             whole = is_int(value) or name == "seconds"
-            if value is not None and not (whole and is_above(value, least, or_equal=True)):
+            if value is not None and not (whole and checks.is_above(value, least, or_equal=True)):
                 expected = f"a {'whole number' if name != 'seconds' else 'number'} of {least} or more"
                 raise TrainingError(f"Checkpoints {name}", expected, describe_value(value), "or leave it out")
         self.folder = Path(folder)
@@ -226,12 +212,6 @@ class Checkpoints(Callback):
     def on_interrupt(self, trainer: Trainer) -> None:
         self._write(trainer, self.last)
 
-    def state(self) -> dict[str, Any]:
-        return {"best_figure": self.best_figure, "best_epoch": self.best_epoch}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.best_figure, self.best_epoch = state["best_figure"], state["best_epoch"]
-
     def restore_best(self, trainer: Trainer) -> None:
         """Give the parameters the values of the best epoch; of several processes rank 0 reads them.
 
@@ -240,7 +220,7 @@ class Checkpoints(Callback):
             ReadError: when the file is damaged.
         """
         best = self._read_best(trainer) if trainer.parallel.is_first else None
-        assign(trainer.program.params, from_first(trainer.parallel.communicator, best))
+        resuming.assign(trainer.program.params, from_first(trainer.parallel.communicator, best))
 
     def _read_best(self, trainer: Trainer) -> dict[str, Array]:
         if not self.best.exists():
@@ -261,12 +241,12 @@ class Checkpoints(Callback):
             for callback in trainer.callbacks:
                 averages |= getattr(callback, "averages", {})
         notes = {"figure": self.monitor, "value": self.best_figure, "epoch": self.best_epoch}
-        with exchanged(trainer.program.params, averages):
+        with resuming.exchanged(trainer.program.params, averages):
             trainer.program.save(self.best, notes | {MODEL: trainer.model_digest})
 
     def _write(self, trainer: Trainer, path: Path) -> None:
         if trainer.parallel.is_first:
-            write_state(path, trainer._state())
+            resuming.write_state(path, trainer._state())
         self._steps, self._time = trainer.steps, time.monotonic()
 
     def _of_epoch(self, number: int) -> Path:
@@ -333,41 +313,41 @@ class Trainer:
     ) -> None:
         if not isinstance(program, DataParallel):
             fix = "fb.compile(block) makes one"
-            program = DataParallel(instance_of("program", program, Program, "a program", fix), Alone())
+            program = DataParallel(checks.instance_of("program", program, Program, "a program", fix), Alone())
         self.parallel = program
         self.program = program.program
         fix = "for example fb.Adam()"
-        self.optimizer = instance_of("optimizer", optimizer, Optimizer, "an optimizer", fix)
-        callbacks = all_of("callbacks", callbacks)
+        self.optimizer = checks.instance_of("optimizer", optimizer, Optimizer, "an optimizer", fix)
+        callbacks = checks.all_of("callbacks", callbacks)
         for number, callback in enumerate(callbacks):
             fix = "give an instance of a class derived from fb.train.Callback"
-            instance_of(f"callbacks[{number}]", callback, Callback, "a callback", fix)
+            checks.instance_of(f"callbacks[{number}]", callback, Callback, "a callback", fix)
         if sampler is not None:
             fix = "for example fb.train.bucketed(examples, batch_size=25)"
-            instance_of("sampler", sampler, Sampler, "a sampler", fix)
+            checks.instance_of("sampler", sampler, Sampler, "a sampler", fix)
             if batch_size is not None:
                 expected, found = "the sampler to make batches", f"batch_size={batch_size!r} as well"
                 raise TrainingError("Trainer sampler", expected, found, "leave out batch_size")
-        self.metrics = check_metrics(self.program, metrics, learnt=False)
+        self.metrics = checks.check_metrics(self.program, metrics, learnt=False)
         callbacks = [*callbacks, *(one for make in USUAL if (one := make(callbacks)) is not None)]
         self.callbacks = sorted(callbacks, key=lambda callback: isinstance(callback, Checkpoints))
         self.epoch = self.epochs = self.steps = self.batches = 0
-        self.position = Position()
+        self.position = resuming.Position()
         self.batch = Batch([], [])
         self.figures: dict[str, Any] = {}
         self.history: list[dict[str, Any]] = []
         self.stopped: str | None = None
         self.fitting = False
-        self._size = BATCH if batch_size is None else check_count("batch_size", batch_size, 1)
+        self._size = BATCH if batch_size is None else checks.check_count("batch_size", batch_size, 1)
         self._given_sampler = sampler
         self._seed = seed
-        self._ahead = check_count("ahead", ahead, 0)
+        self._ahead = checks.check_count("ahead", ahead, 0)
         self._began = 0.0  # when the epoch under way would have begun, had it not been interrupted
         self._interrupts = Interrupts()
         self._settings = settings(optimizer) | {"lr": text_of(optimizer.lr)}
         self.sampler = shuffled((), self._size, seed)  # of the present `fit`
         self.examples = 0  # how many it trains on
-        self.origin = TrainingStart()
+        self.origin = resuming.TrainingStart()
 
     def __repr__(self) -> str:
         return f"Trainer({self.program!r}, {self.optimizer!r}, {counted(self.epoch, 'epoch')} done)"
@@ -411,19 +391,20 @@ class Trainer:
         The arguments, the first example of each set and the checkpoint are looked at before anything changes.
         """
         with together(self.parallel.communicator):
-            self.epochs = check_count("fit epochs", epochs, 0)
-            training = fitting_examples(self.program, "examples", examples)
+            self.epochs = checks.check_count("fit epochs", epochs, 0)
+            training = checks.fitting_examples(self.program, "examples", examples)
             if validation is not None:
-                validation = fitting_examples(self.program, "validation", validation)
-            check_metrics(self.program, self.metrics)
+                validation = checks.fitting_examples(self.program, "validation", validation)
+            checks.check_metrics(self.program, self.metrics)
             sampler = self._sampler_for(training)
             with self._folder_kept():
                 kept = from_first(self.parallel.communicator, self._kept(resume))
                 self.examples, self.sampler = len(training), sampler
-                self.position, self.stopped, self._began = Position(), None, time.perf_counter()
+                self.position, self.stopped, self._began = resuming.Position(), None, time.perf_counter()
                 kept_by = any(isinstance(one, Checkpoints) for one in self.callbacks)
                 if kept_by or resume is not False or not self.parallel.is_alone:  # else nobody asks
-                    self.origin = TrainingStart.of(self.program, self._settings, training, validation)
+                    began_with = self.program, self._settings, training, validation
+                    self.origin = resuming.TrainingStart.of(*began_with)
                 if kept is not None:
                     self._take_over(*kept)
                 if not self.parallel.is_alone:
@@ -465,12 +446,12 @@ class Trainer:
         >>> trainer.step([1, 2]), trainer.program.params["w"]
         (9.0, array(1.5, dtype=float32))
         """
-        given = several(examples)
+        given = checks.several(examples)
         given = given if isinstance(given, Records) else list(given)
         batch = Batch(list(range(len(given))), given)
         with together(self.parallel.communicator):
             share = share_of(self.parallel, batch)
-            self._step(share, Position(), self.parallel.numbering(share.places))
+            self._step(share, resuming.Position(), self.parallel.numbering(share.places))
         return batch.loss
 
     def evaluate(self, examples: Iterable[Any]) -> dict[str, Any]:
@@ -512,7 +493,7 @@ class Trainer:
     @cached_property
     def model_digest(self) -> str:
         """A digest of what the program computes, for checkpoints."""
-        return model_digest(self.program)
+        return resuming.model_digest(self.program)
 
     # -- before a fit
 
@@ -530,10 +511,10 @@ class Trainer:
             return None
         if resume is not True:
             fix = "resume=True goes on from the checkpoint of Checkpoints"
-            instance_of("fit resume", resume, str | os.PathLike, "True, False or a path", fix)  # type: ignore[arg-type]
+            checks.instance_of("fit resume", resume, str | os.PathLike, "True, False or a path", fix)  # type: ignore[arg-type]
         path = self._checkpoints("fit resume").last if resume is True else Path(resume)
         wanted = self.parallel.is_first and (resume is not True or os.path.lexists(path))
-        return (read_state(path), str(path)) if wanted else None
+        return (resuming.read_state(path), str(path)) if wanted else None
 
     def _state(self) -> dict[str, Any]:
         position = self.position
@@ -557,12 +538,12 @@ class Trainer:
 
     def _take_over(self, state: Mapping[str, Any], where: str) -> None:
         """Stand where another trainer was when it returned a state, which is refused if it was unlike."""
-        check_configuration(self.origin, self._configuration(), state["configuration"], where)
+        resuming.check_configuration(self.origin, self._configuration(), state["configuration"], where)
         self.optimizer.load_state(state["optimizer"])
-        assign(self.program.params, state["parameters"])
+        resuming.assign(self.program.params, state["parameters"])
         self.program.steps_drawn = state["steps_drawn"]
         self.epoch, self.steps = state["epoch"], state["steps"]
-        self.position = Position(**state["position"])
+        self.position = resuming.Position(**state["position"])
         self.history, self.stopped = state["history"], state["stopped"]
         self.figures = self.history[-1] if self.history else {}
         states = {name.replace(*FORMER): kept for name, kept in state["callbacks"].items()}
@@ -616,7 +597,7 @@ class Trainer:
                 name = f"order of examples in epoch {self.epoch + 1}"
                 check_alike(self.parallel.communicator, {name: DIGEST + digest(batches).hex()})
             for share in shares(self.parallel, examples, batches[position.batches :], self._ahead):
-                self._step(share, position, noting(NUMBERED, share.indices))
+                self._step(share, position, checks.noting(checks.NUMBERED, share.indices))
                 position.read(late=True)  # a GPU has the next steps to do meanwhile
                 self._look()
             loss = position.read() / max(position.examples, 1)  # a GPU is waited for here
@@ -625,7 +606,7 @@ class Trainer:
                 made = self._evaluate(validation, self._look)
                 figures |= {f"validation_{name}": value for name, value in made.items()}
             self._compare()  # before callbacks keep what differs
-        self.epoch, self.position, self._began = self.epoch + 1, Position(), time.perf_counter()
+        self.epoch, self.position, self._began = self.epoch + 1, resuming.Position(), time.perf_counter()
         self.figures = figures
         self.history.append(figures)
         self._call("on_epoch_end")
@@ -633,7 +614,7 @@ class Trainer:
     def _evaluate(self, examples: Iterable[Any], between: Callable[[], None]) -> dict[str, Any]:
         return evaluate(self.parallel, self.metrics, examples, lambda: self._interrupts.noted, between)
 
-    def _step(self, share: Share, position: Position, naming: AbstractContextManager[None]) -> None:
+    def _step(self, share: Share, position: resuming.Position, naming: AbstractContextManager[None]) -> None:
         """Train on a batch; errors of its examples are raised within `naming`."""
         self.batch = batch = share.batch
         self._call("on_step_start")

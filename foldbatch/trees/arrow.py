@@ -1,7 +1,5 @@
 """Arrow: arrays of pyarrow as records, read where they lie; the extra ``arrow``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
@@ -18,10 +16,6 @@ VALUE_BYTES = 8  # about the size of a value
 
 def read_arrow(data: Any) -> Records | None:
     """Return records in Arrow data, equal to ``data.to_pylist()``; None of what is no sequence.
-
-    Args:
-        data: an ``Array``, ``ChunkedArray``, ``Table`` or ``RecordBatch`` of pyarrow. The rows of tables
-            are dicts.
 
     >>> records = read_arrow(pa.array([{"id": 1}, {"id": None}, {"id": 3}]).slice(1))
     >>> len(records), list(records)

@@ -1,14 +1,7 @@
 """Trees in brackets: a streaming reader for the Penn Treebank and SST, and a writer.
 
-In comes a path, lines or a string, out come `Tree`s; or a tree goes in and its text comes out.
-Trees may be spread over any number of lines, or share one. The reader holds one piece of text
-and one open tree, keeps its own stack, and so reads files of any length and trees of any depth.
-Words are split at blanks, tabs and line ends alone: they may hold no-break spaces.
-
 Source: the format is that of the Penn Treebank (Marcus et al. 1993); SST is Socher et al. 2013.
 """
-
-from __future__ import annotations
 
 import os
 import re
@@ -104,9 +97,6 @@ def read_sst(path_or_lines: Source) -> Iterator[Tree]:
 
 def read_tree_lines(lines: Iterable[str], where: str) -> Iterator[Tree | list[str]]:
     """Yield the trees of each line in brackets, and the words of any other line that is not blank.
-
-    Raises:
-        ReadError: as `read_brackets`, when a line in brackets is malformed.
 
     >>> tree, words = read_tree_lines(["(S I)", "a gem"], "x")
     >>> tree.words(), words

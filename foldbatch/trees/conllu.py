@@ -1,14 +1,9 @@
-r"""Dependency treebanks in CoNLL-U, the format of Universal Dependencies: a streaming reader.
-
-In comes a path, lines or a string, out come `Tree`s, or `Sentence`s with all columns. The reader holds
-one piece of text and one sentence, so it reads files of any length.
+"""Dependency treebanks in CoNLL-U, the format of Universal Dependencies: a streaming reader.
 
 Source: https://universaldependencies.org/format.html. A word line has ten columns between tabs:
 ``ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC``. A blank line ends a sentence. Lines of
 multiword tokens (``1-2``) and of empty nodes (``8.1``) are checked, and make no nodes of trees.
 """
-
-from __future__ import annotations
 
 import os
 import re
@@ -196,11 +191,7 @@ class Sentence:
 
 
 def check_options(label: str, words: str, heads: str, roots: str, crossing: str) -> None:
-    """Raise unless each option is one of those listed.
-
-    Raises:
-        BlockValueError: when one is not.
-    """
+    """Raise unless each option is one of those listed."""
     kinds = (("label", label, LabelField), ("words", words, WordField), ("heads", heads, HeadPlace),
              ("roots", roots, Roots), ("crossing", crossing, Crossing))  # fmt: skip
     for name, value, kind in kinds:

@@ -1,13 +1,7 @@
 """The other embedded data set: expressions of max and min over digits, and the digit that each comes to.
 
-``max(3, min(7, 2))`` is 3. The words of an expression hardly tell its value: it is the nesting that does, so
-a model that reads trees learns to tell nearly all, and one that counts words does not. Expressions are drawn
-at random, so the set needs no download, and is the same everywhere.
-
 Source: the task is that of Nangia and Bowman 2018 (ListOps), with two of its four operators.
 """
-
-from __future__ import annotations
 
 import ast
 import random
@@ -43,9 +37,6 @@ def random_expressions(seed: int = 0) -> dict[str, list[tuple[Tree, str]]]:
 def parse_expression(text: str, where: str = "expression") -> Tree:
     """Return the tree of an expression as Python writes it.
 
-    Raises:
-        ReadError: when it is anything else than max and min of digits.
-
     >>> print(parse_expression("max(3, min(7, 2))").draw())
     max
     ├─ digit 3
@@ -61,7 +52,6 @@ def parse_expression(text: str, where: str = "expression") -> Tree:
 
 
 def _parsed(node: ast.expr) -> Any:
-    """Return what Python read as the tuples of `Tree.from_nested`."""
     match node:
         case ast.Constant(int(digit)) if type(digit) is int and 0 <= digit <= 9:
             return DIGIT, str(digit)

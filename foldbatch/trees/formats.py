@@ -5,8 +5,6 @@ or, where every node is labelled, a tree and None. For predictions it yields *st
 None.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,15 +65,7 @@ class Format:
     options: tuple[str, ...] = ()
 
     def labelled(self, path: Path, key: str) -> Iterable[Sample]:
-        """Yield the samples of a file or folder.
-
-        Args:
-            path: of the file or folder.
-            key: at which records, and comments of sentences, have the label.
-
-        Raises:
-            ReadError: when the file is malformed, or has no labels.
-        """
+        """Yield the samples of a file or folder."""
         if self.samples is not None:
             return self.samples(path, key)
         assert self.read is not None
@@ -99,7 +89,6 @@ def _python_file(path: Path) -> Iterator[Tree]:
 
 
 def _python_samples(path: Path, key: str) -> Iterator[Sample]:
-    """Yield the tree of each file ``PATH/CLASS/*.py`` with its class."""
     files = sorted(path.glob("*/*.py"))
     if not files:
         fix = "put the files of each class into a folder that is called like the class"

@@ -1,16 +1,8 @@
 """The embedded data set: functions of Python's standard library, and the verbs of their names.
 
-A function's syntax tree goes in, its name hidden; to be told is the verb that its author named
-it by, one of the 16 most common: get, set, is, add and so on. The trees are parsed from the
-library of the running interpreter, so the set needs no download, and differs a little from one
-version of Python to the next. Modules, not functions, are divided into train, dev and test, so
-that near copies do not cross.
-
 Source: the task is that of Allamanis, Barr, Bird and Sutton 2015 (naming methods), cut down to
 the verb.
 """
-
-from __future__ import annotations
 
 import ast
 import hashlib

@@ -1,12 +1,4 @@
-r"""JSON and JSON lines from files, and trees as JSON lines.
-
-In comes a path, lines or a string, out come plain Python values: dict, list, str, int, float, bool and
-None. A file of JSON lines is read one line at a time. Values that are nested too deeply for the parser
-(about a thousand levels) are refused; a tree of any depth is one flat line, so depth does not matter
-there.
-"""
-
-from __future__ import annotations
+"""JSON and JSON lines from files, and trees as JSON lines."""
 
 import os
 import re

@@ -7,8 +7,6 @@ Source: the check rests on the stack that builds a tree from a post-order: after
 holds ``i + 1 - (children so far)`` nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -28,11 +26,7 @@ _SHOWN_STEPS = 8  # a place a million levels down is not spelled out
 
 
 def as_parents(parents: ArrayLike) -> NDArray[np.int32]:
-    """Return a read-only ``[n] int32`` copy of `parents`.
-
-    Raises:
-        ExampleError: when it is no list of integers, or empty.
-    """
+    """Return a read-only ``[n] int32`` copy of `parents`."""
     array = np.asarray(parents)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         fix = "give each node's parent, -1 at the root"
@@ -49,11 +43,7 @@ def as_parents(parents: ArrayLike) -> NDArray[np.int32]:
 
 
 def as_entries(name: str, entries: Any, size: int) -> tuple[Any, ...]:
-    """Return labels or tokens as a tuple, `size` times None where there are none.
-
-    Raises:
-        ExampleTypeError: when they are no sequence.
-    """
+    """Return labels or tokens as a tuple, `size` times None where there are none."""
     if entries is None:
         return (None,) * size
     if not isinstance(entries, Iterable):
@@ -65,12 +55,7 @@ def as_entries(name: str, entries: Any, size: int) -> tuple[Any, ...]:
 def check_entries(
     name: str, entries: Sequence[object], size: int, kinds: frozenset[type], expected: str
 ) -> None:
-    """Raise unless there are `size` entries, each of exactly one of `kinds`.
-
-    Raises:
-        ExampleError: when their number is another.
-        ExampleTypeError: when one is of another type (a bool is no int here).
-    """
+    """Raise unless there are `size` entries, each of exactly one of `kinds`."""
     if len(entries) != size:
         raise ExampleError(
             f"Tree.{name}", f"{size} entries, as many as parents", f"{len(entries)}", "give one a node"
@@ -99,11 +84,7 @@ def children_csr(parents: NDArray[np.int32]) -> Csr:
 
 
 def check_post_order(parents: NDArray[np.int32]) -> Csr:
-    """Return the children of all nodes, having made sure that `parents` is one tree in post-order.
-
-    Raises:
-        ExampleError: when it is not; names the first node out of place.
-    """
+    """Return the children of all nodes, having made sure that `parents` is one tree in post-order."""
     fix = "number children before parents, left to right, and the root last"
     if parents[-1] != -1:
         raise ExampleError(f"Tree.parents[{len(parents) - 1}]", "-1 at the last node", f"{parents[-1]}", fix)
@@ -167,10 +148,6 @@ def flatten(
         name: what `root` is called in such a place.
         step: how a child is reached from its parent there, with {} for its number.
         first: the number of a first child.
-
-    Raises:
-        ExampleError: when an object lies below itself.
-        ExampleTypeError: when a label is no str, int or None, or a token no str or None.
     """
     # Visiting a node, then its children right to left, is post-order backwards.
     above: list[int] = []
@@ -218,11 +195,7 @@ def flatten(
 
 
 def expand_nested(part: object, where: Callable[[], str]) -> tuple[Label, str | None, Sequence[object]]:
-    """Read one node of nested tuples or lists: ``(label, child, ...)`` or ``(label, "token")``.
-
-    Raises:
-        ExampleError: when `part` is neither.
-    """
+    """Read one node of nested tuples or lists: ``(label, child, ...)`` or ``(label, "token")``."""
     fix = "write (label, child, child) or (label, 'token')"
     if isinstance(part, str):
         raise ExampleError(where(), "a node", f"{describe_value(part)} beside other children", fix)

@@ -1,12 +1,4 @@
-"""Python's own syntax trees as `Tree`s: what the standard `ast` module parses, flattened.
-
-In comes source text or an ``ast`` node, out comes a `Tree`. A label is the node's type, with
-its operator or the type of its constant (``Call``, ``BinOp:Add``, ``Constant:int``); a token is
-the name, attribute or short constant that the node holds. Operators and load/store contexts
-are no nodes of their own: they are in the label, or follow from the place.
-"""
-
-from __future__ import annotations
+"""Python's own syntax trees as `Tree`s: what the standard `ast` module parses, flattened."""
 
 import ast
 

@@ -1,7 +1,4 @@
-"""Records: data that lie in columns, one for each field, such as those of Arrow arrays.
-
-`foldbatch.trees.arrow` makes them. Nothing here needs pyarrow.
-"""
+"""Records: data that lie in columns, one for each field, such as those of Arrow arrays."""
 
 from __future__ import annotations
 

@@ -1,12 +1,4 @@
-"""Text from files, in pieces that know where they lie, so that readers can name line and column.
-
-In comes a path (plain or ``.gz``) or an iterable of lines, out come `TextPiece`s of UTF-8 text in
-order. Memory is bounded by the size of a piece. What cannot be read (a missing file, invalid
-UTF-8, a NUL byte, broken gzip data) raises a `ReadError` at the place where it lies, after
-everything before it has been given out.
-"""
-
-from __future__ import annotations
+"""Text from files, in pieces that know where they lie, so that readers can name line and column."""
 
 import codecs
 import gzip
@@ -61,11 +53,6 @@ def read_pieces(path_or_lines: str | os.PathLike[str] | Iterable[str]) -> Iterat
 
     A byte order mark at the very beginning is dropped. A path that ends in ``.gz`` is unpacked.
     A line of an iterable may lack its line end.
-
-    Raises:
-        ReadError: when it is no path and no lines, as a text of several lines is. While iterating: when the
-            file is missing or a folder, is not UTF-8, holds a NUL byte, or is named ``.gz`` and is no whole
-            gzip file.
     """
     if isinstance(path_or_lines, str | os.PathLike):
         path = os.fspath(path_or_lines)
@@ -85,11 +72,7 @@ def decoded_pieces(blocks: Iterable[bytes | Problem], name: str) -> Iterator[Tex
 
 
 def text_pieces(text: str, name: str = "text", line: int = 1) -> Iterator[TextPiece]:
-    """Yield one string, which begins at a line, as pieces, checked as a file's text is.
-
-    Raises:
-        ReadError: when it is no string; where it holds a NUL byte, while iterating.
-    """
+    """Yield one string, which begins at a line, as pieces, checked as a file's text is."""
     if not isinstance(text, str):
         raise ReadError(name, "a str", describe_value(text), "read a file with read_brackets")
     return _place([(text, None)], name, line)
@@ -135,11 +118,7 @@ def _open(path: str) -> IO[bytes]:
 
 
 def read_blocks(path: str) -> Iterator[bytes | Problem]:
-    """Yield the bytes of a file, unpacked if its name ends in ``.gz``; a problem of reading comes last.
-
-    Raises:
-        ReadError: when the file is missing or a folder, or may not be read; while iterating.
-    """
+    """Yield the bytes of a file, unpacked if its name ends in ``.gz``; a problem of reading comes last."""
     with _open(path) as file:
         source: IO[bytes] = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file  # type: ignore[assignment]
         while True:

@@ -269,17 +269,7 @@ class Tree(TreeNode):
     ('S', 3, 1, ('I', 'slept'), ['NP', 'VP'])
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_csr",
-        "_hash",
-        "_heights",
-        "_kids",
-        "_sizes",
-        "labels",
-        "parents",
-        "tokens",
-    )
+    __slots__ = ("__weakref__", "_csr", "_hash", "_heights", "_kids", "_sizes", "labels", "parents", "tokens")
 
     parents: NDArray[np.int32]
     labels: tuple[Label, ...]

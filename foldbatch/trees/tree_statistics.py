@@ -1,10 +1,4 @@
-"""Figures of a data set of trees: how many, how large, how high, with which labels and words.
-
-In come trees one by one, out come plain numbers, and a text of them. Memory grows with the number of
-distinct labels and words alone.
-"""
-
-from __future__ import annotations
+"""Figures of a data set of trees: how many, how large, how high, with which labels and words."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

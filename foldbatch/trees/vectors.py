@@ -1,16 +1,9 @@
 """Word vectors from files, and the embedding table that they make for a vocabulary.
 
-Formats are GloVe's, lines ``word number number ...``, and word2vec's as text or binary; plain or ``.gz``.
-Files are read block by block, so that only what is kept needs memory. Columns of text are split at plain
-blanks, from the right: words may hold any other character. Only words that are
-asked for are parsed.
-
 Sources: GloVe (Pennington, Socher and Manning 2014); word2vec (Mikolov et al. 2013), whose text begins with a
 line of how many words there are and how many numbers each has. In its binary format a word is its bytes, a
 blank, and its numbers as little-endian float32; a line end may stand before a word.
 """
-
-from __future__ import annotations
 
 import os
 import re
@@ -39,11 +32,7 @@ class Wanted:
 
 
 def read_lines(pieces: Iterable[TextPiece], wanted: Wanted, *, header: bool) -> None:
-    """Read all vectors of a text; `header` says whether its first line is word2vec's.
-
-    Raises:
-        ReadError: with ``file:line:column``; see `read_vectors`.
-    """
+    """Read all vectors of a text; `header` says whether its first line is word2vec's."""
     count, width, seen = 0, 0, 0
     end = ""
     for piece in whole_pieces(pieces, "\n"):
@@ -78,7 +67,6 @@ def _read_header(piece: TextPiece, lines: list[str]) -> tuple[int, int]:
 def _read_rows(
     piece: TextPiece, lines: list[str], width: int, wanted: Wanted
 ) -> tuple[NDArray[np.float32], int]:
-    """Return the vectors of a piece's lines, and how many lines hold one; number the words kept."""
     values = array("f")
     numbers: list[int] = []  # of the lines that are kept
     words, kept = wanted.words, wanted.kept
@@ -176,11 +164,7 @@ _CUT = "the file is cut off or no binary word2vec: fetch it again, or pass its f
 
 
 def read_binary(blocks: Iterator[bytes | Problem], name: str, wanted: Wanted) -> None:
-    """Read all vectors of a binary file.
-
-    Raises:
-        ReadError: with ``file:byte N``; see `read_vectors`.
-    """
+    """Read all vectors of a binary file."""
     window = _Window(blocks, name)
     window.fill(64)
     header = _BINARY_HEADER.match(window.data)

@@ -1,7 +1,4 @@
-"""`Vocabulary`: words and their numbers, with number 0 for every word that is not in it.
-
-In come the distinct words of the training data, out come the rows of an embedding table.
-"""
+"""`Vocabulary`: words and their numbers, with number 0 for every word that is not in it."""
 
 from __future__ import annotations
 

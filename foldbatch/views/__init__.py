@@ -1,7 +1,4 @@
-"""Views: cells explained in text and drawings, batches drawn as pictures.
-
-Nothing that compiles or runs a model imports from here.
-"""
+"""Views: cells explained in text and drawings, batches drawn as pictures."""
 
 from foldbatch.views.explanation import Explanation, explain
 from foldbatch.views.picture import draw_schedule

@@ -1,7 +1,5 @@
 """A graph as a picture: a node a line, rails from values down to where they are read; as text and as SVG."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,9 +98,6 @@ def _late(boxes: Sequence[Box]) -> list[Box]:
 def as_text(boxes: Sequence[Box]) -> str:
     """Return a drawing of boxes, each after those it reads.
 
-    A rail that a line crosses without a corner is not read there. Sources (``○`` inputs, ``□``
-    parameters, ``·`` constants) stand above their first reader.
-
     >>> a, b = Box("a", "a", "float32", "operand"), Box("b", "b", "float32", "parameter")
     >>> tanh = Box("%0", "%0 tanh", "float32", "step", ("a",))
     >>> print(as_text([a, b, tanh, Box("%1", "%1 add", "float32", "step", ("%0", "b"))]))
@@ -132,8 +127,6 @@ def _signs(line: RailLine) -> Iterator[str]:
 def as_svg(drawings: Mapping[str, Sequence[Box]]) -> str:
     """Return drawings, one below the other under their titles, as one SVG; the first lines tell the colours.
 
-    Boxes stand as in `as_text`. The ground follows the reader's light or dark scheme.
-
     >>> svg = as_svg({"d": [Box("a", "a", "float32", "operand"), Box("b", "b", "float32", "step", ("a",))]})
     >>> svg[:4], svg.count("<g class=")
     ('<svg', 2)
@@ -162,7 +155,6 @@ def as_svg(drawings: Mapping[str, Sequence[Box]]) -> str:
 
 
 def _drawn(line: RailLine, y: float, right: float, tops: dict[int, float]) -> list[str]:
-    """Return a line as SVG: the rails that end at it, what joins it to the others, the node and its words."""
     x, drawn = _MARGIN + _RAIL * line.rail, []
     for i in sorted(line.read):
         at = _MARGIN + _RAIL * i

@@ -1,9 +1,4 @@
-"""The explanation of a cell: graphs pass by pass, stages with reasons, routines, buffers, gradients.
-
-It is read off the cell and the routines that an engine makes of it, as data and as text.
-"""
-
-from __future__ import annotations
+"""The explanation of a cell: graphs pass by pass, stages with reasons, routines, buffers, gradients."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -179,10 +174,7 @@ def recomputed(parts: StageParts, names: Mapping[Node, str]) -> Iterator[Recompu
 
 
 def planned(parts: StageParts) -> dict[str, int]:
-    """Return the bytes of one row of every buffer, by axis.
-
-    Routines run in turn, so scratch of the same type is the same memory in all of them.
-    """
+    """Return the bytes of one row of every buffer, by axis."""
     scratch = dict.fromkeys(slot for part in parts for slot in part.buffers.slots)
     return _sizes([*scratch, *(node for part in parts for node in _own(part))])
 

@@ -1,7 +1,5 @@
 """Explanations: what the compiler made of a block, cell by cell, as text, data and pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -26,11 +24,7 @@ from foldbatch.views.explain import BACKWARD, FORWARD, CellExplanation, explain_
 
 
 def boxes(explanation: CellExplanation, *, backward: bool = False) -> list[Box]:
-    """Return the boxes of a cell's forward graph as it is trained, or of its backward graph.
-
-    Every node has one, each use of a constant has one, and so has each result. A node that several
-    routines compute has the stage of the first.
-    """
+    """Return the boxes of a cell's forward graph as it is trained, or of its backward graph."""
     side = BACKWARD if backward else FORWARD
     graph = explanation.cell.backward_graph if backward else explanation.graph_after
     stages: dict[str, str] = {}
@@ -59,7 +53,6 @@ def boxes(explanation: CellExplanation, *, backward: bool = False) -> list[Box]:
 
 
 def _kind(explanation: CellExplanation, node: Node, *, given: bool) -> str:
-    """Return the kind of box that stands for a node that is not computed."""
     graph = explanation.cell.graph
     if node in graph.operands:
         return "operand"

@@ -1,11 +1,4 @@
-"""The picture that explains dynamic batching: the calls of some examples, coloured by when they run.
-
-Each example is drawn as what it is, a tree, a chain, any graph of calls; calls of one colour, in
-whatever example, are rows of one kernel. Calls that do not run, as an identical one does, are rings.
-As SVG the picture stands still, as HTML it runs.
-"""
-
-from __future__ import annotations
+"""The picture that explains dynamic batching: the calls of some examples, coloured by when they run."""
 
 import colorsys
 import json
@@ -72,10 +65,7 @@ def calls_of(
 
 
 def _steps(batch: ScheduledBatch, ranks: Sequence[Index]) -> tuple[list[Index], tuple[DrawnStep, ...]]:
-    """Return the step of every call, per cell ``[calls] int64``, and the steps.
-
-    Shapes: `ranks`, per cell ``[calls] int64``: at which rank of the cell each call's result is computed.
-    """
+    """Return the step of every call, per cell ``[calls] int64``, and the steps."""
     schedule = batch.schedule
     of_rank = [np.zeros(len(table.order), np.int64) for table in schedule.cells]
     steps = [step for step in schedule.steps if "step" in step.stages and step.stop > step.start]
@@ -167,11 +157,7 @@ def draw_schedule(
 
 
 def picture(program: Program | Any, examples: Iterable[Any]) -> Picture:
-    """Return the calls of a batch with their steps and places.
-
-    Raises:
-        ExampleError: as `draw_schedule`.
-    """
+    """Return the calls of a batch with their steps and places."""
     if not isinstance(program, Program):
         program = compile(program)
     prepared = program.prepare(examples)

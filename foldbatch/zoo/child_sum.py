@@ -1,27 +1,8 @@
 """The child-sum Tree-LSTM, for trees of any arity: dependency and syntax trees."""
 
-from __future__ import annotations
-
 from operator import attrgetter
 
-from foldbatch.blocks import (
-    AllOf,
-    ChildSumTreeLSTM,
-    Concat,
-    Dropout,
-    Embedding,
-    ForwardDeclaration,
-    Function,
-    GetItem,
-    Identity,
-    InputTransform,
-    Linear,
-    Map,
-    OneOf,
-    Record,
-    Sum,
-    Void,
-)
+from foldbatch import blocks as fb
 from foldbatch.errors import BlockValueError
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
@@ -79,24 +60,24 @@ def child_sum(
         raise BlockValueError("child_sum", "labels that are kinds or classes", "both", fix)
     content = token_vector(words)
     if kinds is not None:
-        table = Embedding(len(kinds), words.size, words.initial(), name="kinds")
-        kind = GetItem("label") >> InputTransform(name_of) >> words_to_rows(kinds, table, words.dropout)
-        content = AllOf(content, kind) >> Function(ops.add)
+        table = fb.Embedding(len(kinds), words.size, words.initial(), name="kinds")
+        kind = fb.GetItem("label") >> fb.InputTransform(name_of) >> words_to_rows(kinds, table, words.dropout)
+        content = fb.AllOf(content, kind) >> fb.Function(ops.add)
     if dropout:
-        content = content >> Dropout(dropout)
-    cell, scores = ChildSumTreeLSTM(hidden), scorer(task)
-    tree = ForwardDeclaration(output_type=(hidden,) * (3 if counts else 2), name="tree")
-    children: AnyBlock = GetItem("children") >> Map(tree())
+        content = content >> fb.Dropout(dropout)
+    cell, scores = fb.ChildSumTreeLSTM(hidden), scorer(task)
+    tree = fb.ForwardDeclaration(output_type=(hidden,) * (3 if counts else 2), name="tree")
+    children: AnyBlock = fb.GetItem("children") >> fb.Map(tree())
     if not counts:
-        leaf, node = AllOf(content, Record(())) >> cell, AllOf(content, children) >> cell
+        leaf, node = fb.AllOf(content, fb.Record(())) >> cell, fb.AllOf(content, children) >> cell
     else:
-        see = Linear(hidden, "relu", name="see")
-        seen_below: AnyBlock = Map(GetItem(2))
-        parts = AllOf(Map(AllOf(GetItem(0), GetItem(1))), seen_below >> Sum())
-        leaf = content >> AllOf(Identity(), AllOf(Identity(), Void()) >> cell) >> _seen(see)
-        node = AllOf(content, children >> parts) >> _counted_node(cell, see)
-    state = OneOf(attrgetter("is_leaf"), {True: leaf, False: node})
-    classified = Function(logarithms) if counts else GetItem(0)
+        see = fb.Linear(hidden, "relu", name="see")
+        seen_below: AnyBlock = fb.Map(fb.GetItem(2))
+        parts = fb.AllOf(fb.Map(fb.AllOf(fb.GetItem(0), fb.GetItem(1))), seen_below >> fb.Sum())
+        leaf = content >> fb.AllOf(fb.Identity(), fb.AllOf(fb.Identity(), fb.Void()) >> cell) >> _seen(see)
+        node = fb.AllOf(content, children >> parts) >> _counted_node(cell, see)
+    state = fb.OneOf(attrgetter("is_leaf"), {True: leaf, False: node})
+    classified = fb.Function(logarithms) if counts else fb.GetItem(0)
     tree.resolve_to(of_node(state, classified, scores, task))
     beside = None if features is None else votes(features, task, features_dropout)
     return of_example(tree() >> classified, scores, task, beside)
@@ -108,14 +89,14 @@ def logarithms(h: Node, c: Node, seen: Node) -> Node:
 
 
 def _seen(see: AnyBlock) -> AnyBlock:
-    """Return a block from ``(x, (h, c))`` to ``(h, c, seen)``."""
-    h = GetItem(1) >> GetItem(0)
-    return AllOf(h, GetItem(1) >> GetItem(1), AllOf(GetItem(0), h) >> Concat() >> see)
+    h = fb.GetItem(1) >> fb.GetItem(0)
+    return fb.AllOf(h, fb.GetItem(1) >> fb.GetItem(1), fb.AllOf(fb.GetItem(0), h) >> fb.Concat() >> see)
 
 
 def _counted_node(cell: AnyBlock, see: AnyBlock) -> AnyBlock:
-    """Return a block from ``(x, (states, seen))`` of the children to ``(h, c, seen)``."""
-    state = AllOf(GetItem(0), AllOf(GetItem(0), GetItem(1) >> GetItem(0)) >> cell) >> _seen(see)
-    both = AllOf(state, GetItem(1) >> GetItem(1))
-    total = AllOf(GetItem(0) >> GetItem(2), GetItem(1)) >> Function(ops.add)
-    return both >> AllOf(GetItem(0) >> GetItem(0), GetItem(0) >> GetItem(1), total)
+    state = fb.AllOf(fb.GetItem(0), fb.AllOf(fb.GetItem(0), fb.GetItem(1) >> fb.GetItem(0)) >> cell) >> _seen(
+        see
+    )
+    both = fb.AllOf(state, fb.GetItem(1) >> fb.GetItem(1))
+    total = fb.AllOf(fb.GetItem(0) >> fb.GetItem(2), fb.GetItem(1)) >> fb.Function(ops.add)
+    return both >> fb.AllOf(fb.GetItem(0) >> fb.GetItem(0), fb.GetItem(0) >> fb.GetItem(1), total)

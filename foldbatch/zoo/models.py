@@ -1,29 +1,10 @@
 """The models of the zoo by name: those for phrases and for records; `child_sum` has a module of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Literal
 
-from foldbatch.blocks import (
-    RNN,
-    RNTN,
-    AllOf,
-    Concat,
-    ForwardDeclaration,
-    GetItem,
-    Identity,
-    InputTransform,
-    Linear,
-    LSTMCell,
-    Map,
-    Mean,
-    OneOf,
-    Record,
-    TreeLSTM,
-    Void,
-)
+from foldbatch import blocks as fb
 from foldbatch.errors import BlockValueError
 from foldbatch.zoo.child_sum import child_sum
 from foldbatch.zoo.tasks import AnyBlock, Task, of_example, of_node, scorer
@@ -53,13 +34,13 @@ def tree_lstm(words: Words, task: Task, *, hidden: int = 150) -> AnyBlock:
     >>> compile(model, "numpy").run([tree])[0].shape
     (5,)
     """
-    tree = ForwardDeclaration(output_type=(hidden, hidden), name="tree")
-    cell, scores = TreeLSTM(hidden), scorer(task)
-    leaf = AllOf(leaf_vector(words), Record(())) >> cell
-    node = AllOf(Void(), Record((tree(), tree()))) >> cell
-    state = OneOf(attrgetter("is_leaf"), {True: leaf, False: node})
-    tree.resolve_to(of_node(state, GetItem(0), scores, task))
-    return of_example(tree() >> GetItem(0), scores, task)
+    tree = fb.ForwardDeclaration(output_type=(hidden, hidden), name="tree")
+    cell, scores = fb.TreeLSTM(hidden), scorer(task)
+    leaf = fb.AllOf(leaf_vector(words), fb.Record(())) >> cell
+    node = fb.AllOf(fb.Void(), fb.Record((tree(), tree()))) >> cell
+    state = fb.OneOf(attrgetter("is_leaf"), {True: leaf, False: node})
+    tree.resolve_to(of_node(state, fb.GetItem(0), scores, task))
+    return of_example(tree() >> fb.GetItem(0), scores, task)
 
 
 def rntn(words: Words, task: Task, *, hidden: int | None = None) -> AnyBlock:
@@ -86,14 +67,14 @@ def rntn(words: Words, task: Task, *, hidden: int | None = None) -> AnyBlock:
     (5,)
     """
     size = words.size if hidden is None else hidden
-    tree = ForwardDeclaration(output_type=size, name="tree")
-    cell, scores = RNTN(size), scorer(task)
+    tree = fb.ForwardDeclaration(output_type=size, name="tree")
+    cell, scores = fb.RNTN(size), scorer(task)
     leaf = leaf_vector(words)
     if size != words.size:
         leaf = leaf >> cell
-    node = AllOf(Void(), Record((tree(), tree()))) >> cell
-    state = OneOf(attrgetter("is_leaf"), {True: leaf, False: node})
-    tree.resolve_to(of_node(state, Identity(), scores, task))
+    node = fb.AllOf(fb.Void(), fb.Record((tree(), tree()))) >> cell
+    state = fb.OneOf(attrgetter("is_leaf"), {True: leaf, False: node})
+    tree.resolve_to(of_node(state, fb.Identity(), scores, task))
     return of_example(tree(), scores, task)
 
 
@@ -132,10 +113,10 @@ def bilstm(
     word = word_vector(words)
     ends = []
     for name, read in (("forward", words_of), ("backward", reversed_words_of)):
-        outputs_and_last = InputTransform(read) >> Map(word) >> RNN(LSTMCell(hidden, name=name))
-        pooled = GetItem(0) >> Mean() if pooling == "mean" else GetItem(1) >> GetItem(0)
+        outputs_and_last = fb.InputTransform(read) >> fb.Map(word) >> fb.RNN(fb.LSTMCell(hidden, name=name))
+        pooled = fb.GetItem(0) >> fb.Mean() if pooling == "mean" else fb.GetItem(1) >> fb.GetItem(0)
         ends.append(outputs_and_last >> pooled)
-    return of_example(AllOf(*ends) >> Concat(), scorer(task), task)
+    return of_example(fb.AllOf(*ends) >> fb.Concat(), scorer(task), task)
 
 
 def json(record: AnyBlock, task: Task, *, hidden: int = 64) -> AnyBlock:
@@ -160,7 +141,7 @@ def json(record: AnyBlock, task: Task, *, hidden: int = 64) -> AnyBlock:
     if task.reads_tree:
         fix = "use Task('class') or Task('number')"
         raise BlockValueError("json", "a task whose examples are pairs", task.kind, fix)
-    return of_example(record >> Linear(hidden, "relu", name="hidden"), scorer(task), task)
+    return of_example(record >> fb.Linear(hidden, "relu", name="hidden"), scorer(task), task)
 
 
 MODELS: dict[str, Callable[..., Any]] = {

@@ -15,8 +15,6 @@ each node: children before parents, in the order of a tree's arrays. Their label
 None where there is none.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -24,19 +22,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from foldbatch.blocks import (
-    AllOf,
-    Dropout,
-    Function,
-    GetItem,
-    Identity,
-    InputTransform,
-    Linear,
-    Loss,
-    Metric,
-    Record,
-    Scalar,
-)
+from foldbatch import blocks as fb
 from foldbatch.blocks.block import Block
 from foldbatch.blocks.purity import pure
 from foldbatch.errors import BlockValueError
@@ -151,67 +137,53 @@ def first_scores(scores: Node, *, answers: int) -> Node:
 
 def scorer(task: Task) -> AnyBlock:
     """Return a block from a state ``[size]`` to scores ``[classes]``, or to a number."""
-    scores: AnyBlock = Linear(1 if task.kind == "number" else task.classes, name="classify")
+    scores: AnyBlock = fb.Linear(1 if task.kind == "number" else task.classes, name="classify")
     if task.kind == "number":
-        scores = scores >> Function(only_element)
-    return Dropout(task.dropout) >> scores if task.dropout else scores
+        scores = scores >> fb.Function(only_element)
+    return fb.Dropout(task.dropout) >> scores if task.dropout else scores
 
 
 def of_example(structure: AnyBlock, scores: AnyBlock, task: Task, beside: AnyBlock | None = None) -> AnyBlock:
-    """Return the model of an example.
-
-    Args:
-        structure: from what is to be classified to its state ``[size]``.
-        scores: what `scorer` made.
-        task: what is to be told.
-        beside: from what is to be classified to numbers that are added to the scores.
-    """
+    """Return the model of an example."""
     told = structure >> scores
     if beside is not None:
-        told = AllOf(told, beside) >> Function(ops.add)
+        told = fb.AllOf(told, beside) >> fb.Function(ops.add)
     if not task.reads_tree:
-        told = GetItem(0) >> told
-    label: AnyBlock = GetItem("label") if task.reads_tree else GetItem(1)
+        told = fb.GetItem(0) >> told
+    label: AnyBlock = fb.GetItem("label") if task.reads_tree else fb.GetItem(1)
     # among nodes, the root has had one loss already
     factor = task.root_weight - 1 if task.kind == "nodes" else 1.0
     return (
-        AllOf(told, label)
-        >> AllOf(GetItem(0), *_asides(task, "root", factor))
-        >> GetItem(0)
+        fb.AllOf(told, label)
+        >> fb.AllOf(fb.GetItem(0), *_asides(task, "root", factor))
+        >> fb.GetItem(0)
         >> _answers(task)
     )
 
 
 def of_node(state: AnyBlock, hidden: AnyBlock, scores: AnyBlock, task: Task) -> AnyBlock:
-    """Return a block from a node to its state, with the node's losses and metrics, if the task has any.
-
-    Args:
-        state: from a node to its state.
-        hidden: from the state to the part that is classified.
-        scores: what `scorer` made.
-        task: what is to be told.
-    """
+    """Return a block from a node to its state, with the node's losses and metrics, if the task has any."""
     if task.kind != "nodes":
         return state
-    labelled = AllOf(GetItem(0) >> hidden >> scores, GetItem(1))
-    asides = labelled >> AllOf(*_asides(task, "node", 1.0))
-    return AllOf(state, GetItem("label")) >> AllOf(GetItem(0), asides) >> GetItem(0)
+    labelled = fb.AllOf(fb.GetItem(0) >> hidden >> scores, fb.GetItem(1))
+    asides = labelled >> fb.AllOf(*_asides(task, "node", 1.0))
+    return fb.AllOf(state, fb.GetItem("label")) >> fb.AllOf(fb.GetItem(0), asides) >> fb.GetItem(0)
 
 
 def _asides(task: Task, name: str, factor: float) -> list[AnyBlock]:
     """Return blocks of a pair of scores and label: a metric, and a loss that counts `factor` times."""
     if task.kind == "number":
-        number = InputTransform(number_or_nan) >> Scalar()
-        loss = Record((Identity(), number)) >> Function(squared_error) >> Loss(name)
-        return [Metric(name), loss]
-    label = InputTransform(partial(class_or_none, answers=task.answers))
-    metric = Record((_answers(task), label)) >> Metric(name)
+        number = fb.InputTransform(number_or_nan) >> fb.Scalar()
+        loss = fb.Record((fb.Identity(), number)) >> fb.Function(squared_error) >> fb.Loss(name)
+        return [fb.Metric(name), loss]
+    label = fb.InputTransform(partial(class_or_none, answers=task.answers))
+    metric = fb.Record((_answers(task), label)) >> fb.Metric(name)
     if factor == 0:
         return [metric]
-    class_ = InputTransform(class_or_minus_one) >> Scalar("int32")
+    class_ = fb.InputTransform(class_or_minus_one) >> fb.Scalar("int32")
     function = partial(class_loss, weights=task.weights, smoothing=task.smoothing, factor=factor)
-    return [metric, Record((Identity(), class_)) >> Function(function) >> Loss(name)]
+    return [metric, fb.Record((fb.Identity(), class_)) >> fb.Function(function) >> fb.Loss(name)]
 
 
 def _answers(task: Task) -> AnyBlock:
-    return Function(partial(first_scores, answers=task.answers)) if task.answers else Identity()
+    return fb.Function(partial(first_scores, answers=task.answers)) if task.answers else fb.Identity()

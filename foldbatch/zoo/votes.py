@@ -3,8 +3,6 @@
 Source: Cheng et al. 2016, Wide and Deep Learning for Recommender Systems.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from foldbatch.blocks import AllOf, Dropout, Embedding, FromTensor, Function, InputTransform, Map, Scalar, Sum

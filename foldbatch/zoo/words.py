@@ -1,10 +1,4 @@
-"""Words: what stands in the nodes of trees, as vectors.
-
-A model reads the word of a node, or the words of a whole tree or list. All functions given to blocks are of
-this module, so that a saved model can be rebuilt.
-"""
-
-from __future__ import annotations
+"""Words: what stands in the nodes of trees, as vectors."""
 
 import re
 from collections.abc import Sequence
@@ -15,16 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.blocks import (
-    Dropout,
-    Embedding,
-    GetItem,
-    InputTransform,
-    Map,
-    Optional,
-    Scalar,
-    Sum,
-)
+from foldbatch import blocks as fb
 from foldbatch.blocks.block import Block
 from foldbatch.blocks.purity import pure
 from foldbatch.errors import BlockValueError
@@ -112,7 +97,7 @@ def word_vector(words: Words) -> Block[Any, Any]:
 
 def leaf_vector(words: Words) -> Block[Any, Any]:
     """Return a block from a leaf to the vector of its token; one without a token is an unknown word."""
-    return GetItem("token") >> word_vector(words)
+    return fb.GetItem("token") >> word_vector(words)
 
 
 def token_vector(words: Words) -> Block[Any, Any]:
@@ -120,17 +105,17 @@ def token_vector(words: Words) -> Block[Any, Any]:
     if words.split == "subwords":
         table = word_table(words)
         one = words_to_rows(words.vocabulary, table, words.dropout)
-        return GetItem("token") >> InputTransform(subwords) >> Map(one) >> Sum()
-    return GetItem("token") >> Optional(word_vector(words))
+        return fb.GetItem("token") >> fb.InputTransform(subwords) >> fb.Map(one) >> fb.Sum()
+    return fb.GetItem("token") >> fb.Optional(word_vector(words))
 
 
-def word_table(words: Words) -> Embedding:
+def word_table(words: Words) -> fb.Embedding:
     """Return the table of the words' vectors, a layer called ``words``."""
     init = words.initial() if words.vectors is None else words.vectors
-    return Embedding(len(words.vocabulary), words.size, init, trainable=words.trainable, name="words")
+    return fb.Embedding(len(words.vocabulary), words.size, init, trainable=words.trainable, name="words")
 
 
-def words_to_rows(vocabulary: Vocabulary, table: Embedding, dropout: float) -> Block[Any, Any]:
+def words_to_rows(vocabulary: Vocabulary, table: fb.Embedding, dropout: float) -> Block[Any, Any]:
     """Return a block from a str to its row of a table."""
-    row = InputTransform(vocabulary.__getitem__) >> Scalar("int32") >> table
-    return row >> Dropout(dropout) if dropout else row
+    row = fb.InputTransform(vocabulary.__getitem__) >> fb.Scalar("int32") >> table
+    return row >> fb.Dropout(dropout) if dropout else row

@@ -5,8 +5,6 @@ that notices files, modules, texts that are run, processes and sockets. It print
 exit status is 1 where harm was noticed or a process died.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Edits of a file's header: other types, names, functions, arguments, references and nesting."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import re

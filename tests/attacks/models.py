@@ -1,7 +1,5 @@
 """Models whose files are edited, and examples of each."""
 
-from __future__ import annotations
-
 import operator
 import re
 from functools import partial

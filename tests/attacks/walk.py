@@ -3,8 +3,6 @@
 It prints how many paths were tried, and those that a file reaches though they are not on the list.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import sys

@@ -1,7 +1,5 @@
 """Loading and running edited files in this process, with a hook that notices what innocent files do not cause."""
 
-from __future__ import annotations
-
 import inspect
 import io
 import os

@@ -1,7 +1,5 @@
 """Random binary trees, and the benchmark's model as plain recursion in NumPy: the peers' oracle."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from benchmarks.flat import FlatTree

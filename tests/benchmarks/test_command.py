@@ -1,7 +1,5 @@
 """The command runs a case, prints it, writes it and draws it; what is wrong is refused before."""
 
-from __future__ import annotations
-
 import re
 from argparse import ArgumentParser
 from pathlib import Path

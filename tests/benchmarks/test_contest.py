@@ -1,7 +1,5 @@
 """Who computes something else is caught before anything is timed; who takes part takes turns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

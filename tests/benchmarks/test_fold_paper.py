@@ -1,18 +1,12 @@
 """Fold's Table 1 at toy size: every column, and none of it taken on trust."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
 
 from benchmarks import fold_paper
-from benchmarks.fold_paper import (
-    PLAN,
-    SIDES,
-    TASKS,
-)
+from benchmarks.fold_paper import PLAN, SIDES, TASKS
 from benchmarks.fold_paper_tables import as_dict, tables
 from benchmarks.manual import Manual
 from foldbatch.errors import FoldbatchError

@@ -1,7 +1,5 @@
 """Padded batches are the batches they were made of; JAX computes the benchmark's model where it is installed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,12 +7,7 @@ from hypothesis import strategies as st
 
 from benchmarks.flat import level_order
 from benchmarks.jax_peer import common_shape, padded
-from tests.benchmarks.flat_trees import (
-    batch_loss,
-    random_parameters,
-    random_trees,
-    sigmoid,
-)
+from tests.benchmarks.flat_trees import batch_loss, random_parameters, random_trees, sigmoid
 
 
 def _loss(batch, p, hidden: int) -> float:

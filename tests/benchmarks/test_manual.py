@@ -1,7 +1,5 @@
 """The program written by hand computes what ours does, however it is cut up."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What benchmarks measure computes what it should: models, their data, and what is compared with them."""
 
-from __future__ import annotations
-
 import time
 from importlib.util import find_spec
 
@@ -23,8 +21,6 @@ from foldbatch.trees import Vocabulary
 from tests.backends import TESTED
 from tests.benchmarks.flat_trees import batch_loss, node_logits
 from tests.benchmarks.wrong_peer import wrong_peer
-
-# -- The benchmark's model is the one it says, and its random trees look like sentences
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -71,9 +67,6 @@ def test_random_trees_repeat_by_seed_and_are_of_a_sentence_s_size() -> None:
     assert {node.label for tree in trees for node in tree.nodes()} == set(range(5))
 
 
-# -- Our model in the benchmark is the peers' model, whichever way its trees come
-
-
 TREES = random_trees(5, seed=4)
 VOCABULARY = Vocabulary.count(word for tree in TREES for word in tree.words())
 
@@ -105,9 +98,6 @@ def test_of_flat_trees_it_is_the_same_model() -> None:
     assert other.loss(flat) == pytest.approx(ours.loss(TREES), rel=1e-5)
 
 
-# -- The model of Fold's benchmark, and its trees
-
-
 def test_a_node_computes_what_the_paper_s_does():
     """Written out in NumPy, for one node."""
     program = fb.compile(fold_model(3, 2), "numpy")
@@ -124,9 +114,6 @@ def test_a_node_computes_what_the_paper_s_does():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     loss, _ = program.value_and_grad([fb.trees.Tree([2, 2, -1], [0, 1, None])])
     assert loss == pytest.approx(0.5 * (expected**2).sum(), rel=1e-5)
-
-
-# -- Our model over sentences, against a loop in NumPy
 
 
 SENTENCES = [(["good", "film"], 4), (["not", "good", "at", "all"], 1), (["film"], 2)]
@@ -168,9 +155,6 @@ def test_results_and_loss_are_those_of_a_loop(kind) -> None:
     np.testing.assert_array_equal(ours.infer(prepared), ours.infer(SENTENCES))
 
 
-# -- PyTorch's LSTM and GRU compute our model, and learn what it learns
-
-
 def test_packed_words_are_those_of_the_sentences() -> None:
     """Read back row by row: each sentence's words in order."""
     sentences = [flat_sentence(words, 0) for words in ([3], [1, 2, 3], [5, 4], [7, 8, 9])]
@@ -183,9 +167,6 @@ def test_packed_words_are_those_of_the_sentences() -> None:
     assert read == [sentence.words.tolist() for sentence in sentences]
 
 
-# -- The case ``sequences`` at toy size
-
-
 def test_a_wrong_peer_is_refused_and_an_absent_one_is_named(tmp_path) -> None:
     script = wrong_peer(tmp_path)
     options = {"kinds": ["gru"], "hidden": [3], "batches": [2], "repeats": 1, "backend": "numpy"}
@@ -196,15 +177,9 @@ def test_a_wrong_peer_is_refused_and_an_absent_one_is_named(tmp_path) -> None:
     assert len(outcome.found) == 1
 
 
-# -- The graph network of ``benchmarks.graphs`` computes what PyTorch's does
-
-
 @pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch: pip install -e '.[torch]'")
 def test_ours_and_pytorchs_network_begin_with_the_same_loss() -> None:
     assert set(graphs.compared(8, 3, 1, "numpy")) == {"new", "ready"}
-
-
-# -- The case ``functions`` runs, and its two models are one
 
 
 def test_the_function_computes_what_the_block_does() -> None:
@@ -224,9 +199,6 @@ def test_the_function_computes_what_the_block_does() -> None:
     assert results[0].calls_backward == results[1].calls_backward
 
 
-# -- The case ``deciding`` measures walks that compute the same as PyTorch's
-
-
 @pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch: pip install -e '.[torch]'")
 def test_ours_and_pytorchs_walks_agree() -> None:
     rows = deciding.run([(3, (4, 5)), 7, ((8, 9), 2)], [8, 12], 1, "numpy")
@@ -239,9 +211,6 @@ def test_ours_and_pytorchs_walks_agree() -> None:
 def test_the_command_prints_a_row_a_task(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["deciding", "--batch", "3", "--hidden", "8", "--repeats", "1", "--only", "parse"]) == 0
     assert "parse, 8" in capsys.readouterr().out
-
-
-# -- The model of many cores: parts are those that the engine makes, and more of them take no longer
 
 
 def test_a_model_has_a_row_for_each_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:

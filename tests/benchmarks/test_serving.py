@@ -1,7 +1,5 @@
 """The load on a server: what is counted, and one short run."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.serving import main

@@ -1,7 +1,5 @@
 """Small runs of cases that no test of their own runs: each prints its rows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

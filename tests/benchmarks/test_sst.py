@@ -1,7 +1,5 @@
 """The case runs at toy size and measures what it says it does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

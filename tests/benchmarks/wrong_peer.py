@@ -1,7 +1,5 @@
 """A peer that computes the wrong thing."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the test of every block asks: the same results for all examples at once and for each alone."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

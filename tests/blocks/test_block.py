@@ -1,7 +1,5 @@
 """Blocks combine, print as the expressions that build them, and run."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

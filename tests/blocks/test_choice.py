@@ -1,7 +1,5 @@
 """OneOf: the case is chosen by the example alone, and cases yield one type."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Compositions: blocks wired in any acyclic way, used like any other block."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Values as data: what comes back is what was given, through JSON; what cannot be written is named."""
 
-from __future__ import annotations
-
 import enum
 import math
 import operator

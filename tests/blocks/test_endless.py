@@ -1,7 +1,5 @@
 """Examples that contain themselves are refused soon, and nothing else is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

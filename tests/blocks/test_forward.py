@@ -1,7 +1,5 @@
 """Blocks that refer to themselves and to each other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Exceptions that no example is to blame for come out as they are."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time

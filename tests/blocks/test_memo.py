@@ -1,7 +1,5 @@
 """A part of an example that is shared is visited once where that is asked for, or changes nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Import paths: what is listed and what the caller trusts is found, and nothing else."""
 
-from __future__ import annotations
-
 import functools
 import math
 import operator

@@ -1,7 +1,5 @@
 """Blocks as plain data: every class comes back as it was, and what is one object stays one."""
 
-from __future__ import annotations
-
 import enum
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Loops in bulk, and functions that go on where the stack ends, note what statement by statement is noted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from operator import itemgetter

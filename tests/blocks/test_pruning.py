@@ -1,7 +1,5 @@
 """What only losses and metrics read is neither traced nor computed where they are not asked for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +9,7 @@ import foldbatch as fb
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.pruning import pruned
-from foldbatch.blocks.tracing import (
-    Blame,
-    Constant,
-    Expression,
-    Read,
-    Return,
-    Statement,
-)
+from foldbatch.blocks.tracing import Blame, Constant, Expression, Read, Return, Statement
 from foldbatch.blocks.values import Terminal
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.types import OBJECT
@@ -36,8 +27,6 @@ def left(block: fb.Block, *asides: str) -> str:
     """Return the lines of the root's function that are left."""
     return lowered(block, *asides).tracer.source.partition("\n\n")[0]
 
-
-# -- statements
 
 NOBODY = Blame("")
 
@@ -79,8 +68,6 @@ def test_a_new_kind_of_statement_is_pruned_as_any():
     (root,) = pruned([function("root", "x0", *body, result("d"))], {})
     assert root.body[:2] == body[1::2]
 
-
-# -- blocks
 
 SIDES = {
     "a datum": LOSS,

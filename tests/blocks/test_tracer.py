@@ -1,7 +1,5 @@
 """Tracing: depth, threads, re-entrance, and errors that find their place in the data."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 import re

@@ -1,7 +1,5 @@
 """What single blocks make of examples, beside what random programs say of all of them."""
 
-from __future__ import annotations
-
 import enum
 import functools
 from collections import deque, namedtuple
@@ -28,18 +26,12 @@ from foldbatch.trees import Tree
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, as_type
 from tests.blocks.results import yields
 
-# -- What single blocks make of examples, beside what random programs say of all of them
-
-
 # -- Map, Zip, NGrams and Length, over everything that is a sequence, in sequences of sequences and of tuples
 
 
 ONE = fb.Scalar()
 TWICE = fb.Function(lambda x: x * 2)
 NUMBERS = fb.Map(ONE)
-
-
-# -- sequences of sequences
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
@@ -75,9 +67,6 @@ def test_sequences_are_wiring_and_cost_no_level_beyond_their_blocks():
     assert (apart >> fb.Map(fb.Function(ops.add))).max_depth(range(9)) == 1
 
 
-# -- Fold, RNN and Reduce: as far as Python's own loops go, over sequences of any length
-
-
 NOTHING = fb.Zeros([])
 SUMS = fb.Function(lambda x, state: (x * state, x + state))
 
@@ -111,9 +100,6 @@ def test_an_rnn_finds_its_first_state_where_the_cells_type_tells_it():
     yields(NUMBERS >> fb.RNN(step()), ([2, 3], ([0.0, 6.0], 5.0)))
 
 
-# -- Collecting what all nodes of an example yield, wherever they are
-
-
 SEEN = fb.blocks.Collect()
 
 
@@ -121,9 +107,6 @@ def test_types_are_known_once_compiled():
     block = fb.blocks.Collected(fb.Map(ONE >> SEEN))
     right = TupleType((SequenceType(TensorType(())), SequenceType(TensorType(()))))
     assert fb.compile(block).model.result == right
-
-
-# -- Losses add up over the batch, metrics keep their example, their place and their label
 
 
 def test_labels_are_any_objects_and_stay_with_their_values():
@@ -141,9 +124,6 @@ def test_a_metric_that_is_never_visited_is_there_and_empty():
     assert results.metrics["m"].values.shape == (0, 2)
     with pytest.raises(UnknownNameError, match="expected a metric of m, found 'n'"):
         results.metrics["n"]
-
-
-# -- Constants, parameters and zeros: the same whatever is read, for every example
 
 
 FLOAT = TensorType(())
@@ -190,9 +170,6 @@ def test_zeros_have_the_dtype_asked_for():
         assert fb.Zeros([2, dtype]).eval(None).dtype == dtype
 
 
-# -- Functions of tensors: what arrives in them, what may come out, and Concat
-
-
 V = fb.Vector(2)
 
 
@@ -230,9 +207,6 @@ def test_a_function_is_called_once_to_learn_its_type_and_once_for_each_place_and
 def test_concat_flattens_nested_tuples_when_asked():
     block = fb.Record((V, (fb.Scalar(), (V,)))) >> fb.Concat(flatten=True)
     assert block.eval([[1, 2], [3, [[4, 5]]]]).tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
-
-
-# -- Vectors with a single one, for one of a range of ints or of a list of anything
 
 
 def one(at: int, of: int) -> list[float]:
@@ -283,9 +257,6 @@ def test_the_list_is_copied():
     block = fb.OneHotFromList(elements)
     elements.reverse()
     assert block.eval("a").tolist() == [1.0, 0.0]
-
-
-# -- Blocks that read objects: numbers become arrays of the declared type, and nothing else does
 
 
 @pytest.mark.parametrize(
@@ -345,9 +316,6 @@ def test_a_function_of_objects_is_called_once_for_each_visit():
     program.run(prepared)
     program.value_and_grad(prepared)
     assert calls == [1, 2, 3, 4]
-
-
-# -- Selecting items: of objects as Python does, of tuples when building, of sequences when tracing
 
 
 PAIRS = fb.Map(fb.AllOf(ONE, fb.Void(), fb.Identity()))
@@ -453,9 +421,6 @@ def test_items_are_the_pairs_of_a_map_sorted_by_key():
         ONE >> fb.blocks.Items()
 
 
-# -- Items that nobody reads: refused where data have an order, and a block reads them by position
-
-
 PAIR = fb.Record((ONE, ONE))
 Named = namedtuple("Named", "a b c")  # noqa: PYI024 - a plain one, as in data of old
 
@@ -531,9 +496,6 @@ def test_what_is_read_by_key_or_has_no_order_is_not_counted():
     yields(PAIR, ({0: 1, 1: 2, "more": 3}, (1.0, 2.0)), (Halves(), (0.0, 1.0)), (Words(), (0.0, 1.0)))
     yields(fb.Record(()), ([1, 2, 3], ()))
     yields(fb.AllOf(fb.GetItem(0) >> ONE, fb.GetItem(1) >> ONE), ([1, 2, 3], (1.0, 2.0)))
-
-
-# -- Inference: types are known as soon as blocks are composed, and each block is looked at once
 
 
 def test_an_ill_typed_block_stays_ill_typed():

@@ -1,7 +1,5 @@
 """A tiny treebank, and a run on it."""
 
-from __future__ import annotations
-
 import pytest
 
 from foldbatch.cli import main

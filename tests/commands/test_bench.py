@@ -1,7 +1,5 @@
 """The command measures what import paths name, prints and writes it; a mistake is one line and status 2."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

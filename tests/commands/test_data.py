@@ -1,7 +1,5 @@
 """Files of trees: counted, checked, converted, split."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The command that evaluates: figures of the test part, or of another file."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

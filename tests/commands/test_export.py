@@ -1,7 +1,5 @@
 """The command that writes ONNX files."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

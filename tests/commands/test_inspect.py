@@ -1,7 +1,5 @@
 """The command that shows a model: before it is trained, and afterwards."""
 
-from __future__ import annotations
-
 from foldbatch.cli import main
 
 

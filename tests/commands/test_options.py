@@ -1,7 +1,5 @@
 """Options of several commands: numbers, trust, and that of several ranks the first one speaks."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """The command that predicts: lines of JSON of files and the standard input, or drawings."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Records by the command: their schema, parts, a training that reads its own options, and odd ones told apart."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

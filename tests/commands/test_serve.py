@@ -1,7 +1,5 @@
 """The command that serves: its options become limits; what is missing is told. A server runs in tests/serve."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

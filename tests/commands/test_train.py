@@ -1,7 +1,5 @@
 """The command that trains: folders, seeds, what goes wrong."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What every communicator does, checked on each of its ranks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from foldbatch.communicators import from_first, share

@@ -1,7 +1,5 @@
 """One of two processes fails while the other waits for it: ``python -m tests.communicators.failing error``."""
 
-from __future__ import annotations
-
 import sys
 
 from foldbatch.communicators import find, share

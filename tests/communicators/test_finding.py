@@ -1,7 +1,5 @@
 """What launchers set is recognised, and a training is refused where processes would not know of each other."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -38,10 +36,7 @@ def test_launchers(environment, expected):
 
 @pytest.mark.parametrize(
     ("variables", "library"),
-    [
-        ({"PMI_SIZE": "2"}, "mpi4py"),
-        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, "torch"),
-    ],
+    [({"PMI_SIZE": "2"}, "mpi4py"), ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, "torch")],
 )
 def test_without_the_library_nobody_trains(environment, variables, library):
     for name, value in variables.items():

@@ -1,7 +1,5 @@
 """Two real processes of mpiexec."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Values, errors and cores of all ranks."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Two real processes over gloo, started as torchrun starts them."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """What processes that a launcher started do in tests: ``python -m tests.communicators.work FOLDER``."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

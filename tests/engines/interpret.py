@@ -4,8 +4,6 @@ It takes what a kernel of the NumPy engine takes, runs fused loops, and sees to 
 slot. So fusion can be tested without a compiler, and bindings without an engine.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Models for the scheduler's random traces, so that a random batch can be run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Engines by name: which there are, which is chosen, and what every one of them can be asked."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -260,8 +258,6 @@ def test_a_new_engine_is_a_line_in_the_table() -> None:
         with pytest.raises(BackendError, match="expected no_such_module to be installed"):
             choose_engine("lacking")
 
-
-# -- a toy engine of some hundred lines: what a new one must have, and no more
 
 TOY = {"toy": ("tests.engines.toy", "")}
 

@@ -1,7 +1,5 @@
 """Held batches: forward now, backward later, in memory of their own."""
 
-from __future__ import annotations
-
 import gc
 from unittest import mock
 

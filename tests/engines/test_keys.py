@@ -1,7 +1,5 @@
 """Keys of calls: a function of seed, step, example and call, each of which counts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

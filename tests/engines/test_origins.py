@@ -1,7 +1,5 @@
 """The first op that makes a NaN or an infinity is found, and only where something that is asked for is not finite."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from typing import Any

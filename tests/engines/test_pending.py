@@ -1,7 +1,5 @@
 """Numbers that are read when somebody looks, and then are floats."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

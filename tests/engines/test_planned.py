@@ -1,7 +1,5 @@
 """A planned batch gives what its examples give, to the bit, any number of times."""
 
-from __future__ import annotations
-
 import pickle
 import threading
 from typing import Any

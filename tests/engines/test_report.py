@@ -1,15 +1,11 @@
 """A report is right, is text that a newcomer reads at once, and says what to try."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 
 import foldbatch as fb
 from foldbatch.engines.report import Alternative, Captures, CellReport, Launched, Report, advice, worth_trying
-
-# -- A report is right: what it counts, and what it tries besides
 
 
 def test_describe_counts_what_runs() -> None:
@@ -90,9 +86,6 @@ def test_what_can_be_read_once_is_traced_once() -> None:
     assert (report.runs, len(read)) == (5, 1 + 5)
     assert fb.compile(block, "numpy").describe([iter([1.0, 2.0])]).calls == report.calls
     assert len(read) == 7
-
-
-# -- A report is text that a newcomer reads at once, and fits a screen
 
 
 NODE = CellReport(
@@ -195,9 +188,6 @@ def test_captured_graphs_are_told_of() -> None:
     none = Captures((), 0, {}, ())
     assert none.hit_rate == 0.0
     assert str(replace(REPORT, captures=none)) == str(REPORT)
-
-
-# -- Advice says what costs a batch its time and what to try, each in numbers; what batches well has none
 
 
 FAST = {"trace": 1.0, "merge": 0.2, "tables": 0.5, "ready": 0.3, "forward": 3.0, "backward": 5.0}

@@ -1,7 +1,5 @@
 """Values that leave an engine or come to it: results, cotangents, ids out of range, what is not finite."""
 
-from __future__ import annotations
-
 import pickle
 from functools import partial
 from typing import Any
@@ -14,17 +12,10 @@ from foldbatch import ops
 from foldbatch.engines.cotangents import numbered, seeds_of
 from foldbatch.engines.nonfinite import NotFinite, has_nan, is_finite, shown
 from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.engines.results import (
-    Losses,
-    Metrics,
-    MetricValues,
-    Results,
-)
+from foldbatch.engines.results import Losses, Metrics, MetricValues, Results
 from foldbatch.engines.visits import InputGradients
 from foldbatch.errors import ExampleError
 from foldbatch.types import TensorType
-
-# -- Results have the shape of the block's type; metrics keep their example and node
 
 
 def _results(items: list[int], values: list[float], examples: list[int], labels: list[str] | None) -> Results:
@@ -59,9 +50,6 @@ def test_values_of_metrics_print_in_a_line() -> None:
     assert repr(fb.program.schedule(program, [[1, 2], [3]])) == "Batch(2 examples, 3 calls in 1 step)"
 
 
-# -- Cotangents in the form of results become numbers of values, with the dtype of their results
-
-
 PAIR = TensorType((2,), "float64")
 G, H = [0.5, -1.0], [3.0, 4.0]  # cotangents of a pair
 
@@ -82,9 +70,6 @@ def test_cotangents_are_copied():
     assert g.tolist() == [1.0, 1.0]
 
 
-# -- of a batch
-
-
 def seeds(cotangents: Any) -> list[list[tuple[int, Any]]]:
     found = seeds_of(PAIR, [[3], [0], [8]], cotangents)
     return [[(number, g.tolist()) for number, g in of_example] for of_example in found]
@@ -95,9 +80,6 @@ def test_each_example_has_its_own_cotangents_or_none():
     assert seeds([G, None, H]) == seeds(iter((G, None, H))) == right
     assert seeds(np.array([G, H, G])) == [[(3, G)], [(0, H)], [(8, G)]]
     assert seeds_of(PAIR, [], []) == []
-
-
-# -- The error of an id out of range: it says which, and is filled in on its way up
 
 
 def test_it_says_which_call_which_id_and_which_size() -> None:
@@ -128,9 +110,6 @@ def test_users_read_the_example_and_the_cell(policy: str, method: str) -> None:
     call([nested(3)])
     with pytest.raises(ExampleError, match=r"at example 2: expected ids from 0 to 3, found 4"):
         call([nested(3), 1, nested(4), 2])
-
-
-# -- Values in short, and whether they are finite
 
 
 VALUES_IN = [

@@ -1,7 +1,5 @@
 """Walks that are timed level by level compute what they do unwatched."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

@@ -3,8 +3,6 @@
 Everything else is the same: instructions, the compiled walk, and the functions that it calls.
 """
 
-from __future__ import annotations
-
 from foldbatch.engines import llvm
 from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings

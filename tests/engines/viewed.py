@@ -1,7 +1,5 @@
 """Ops on tensors whose elements do not follow each other."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from foldbatch.static import ops

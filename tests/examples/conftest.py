@@ -1,7 +1,5 @@
 """Example programs are no package: a test gets one by the path of its file."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Example programs learn what they say."""
 
-from __future__ import annotations
-
 import json
 import random
 
@@ -9,8 +7,6 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-
-# -- The calculator on a few hundred expressions
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +30,6 @@ def test_it_learns_more_than_always_guessing_the_same(calculator):
     calculator.train(program, training, epochs=4)
     guessed = max(np.mean([wanted == sign for _, wanted in test]) for sign in range(3))
     assert calculator.report(program, test) > guessed + 0.15
-
-
-# -- Costs of a few hundred orders
 
 
 LAMP = {"kind": "lamp", "weight": 1.5}
@@ -77,9 +70,6 @@ def test_it_learns_what_flat_rows_do_not_tell(records):
     assert records.explained(list(program.run(found[2000:])), paid) > 0.85
 
 
-# -- Languages of a few short sentences
-
-
 @pytest.fixture(scope="module")
 def language_id(load):
     return load("sequences/language_id")
@@ -98,9 +88,6 @@ def test_it_learns_more_than_guessing(language_id):
     language_id.train(program, training, count=300, epochs=4, batch=30)
     test = language_id.sentences(held, 100, random.Random(2))
     assert language_id.accuracy(program.run(test), test) > 0.35
-
-
-# -- N-grams of letters on a hundred words
 
 
 @pytest.fixture(scope="module")

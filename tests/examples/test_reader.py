@@ -1,7 +1,5 @@
 """The reader of trees for exported graphs tells the labels that the program does."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

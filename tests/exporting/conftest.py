@@ -1,7 +1,5 @@
 """Small models of the zoo, and trees for them."""
 
-from __future__ import annotations
-
 import pytest
 
 import foldbatch as fb

@@ -1,7 +1,5 @@
 """onnxruntime computes what a program does, on models of every kind and examples of every shape."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

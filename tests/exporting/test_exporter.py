@@ -1,7 +1,5 @@
 """The exporter: from a program to a graph, tables and results."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

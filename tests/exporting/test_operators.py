@@ -1,7 +1,5 @@
 """What each op is in ONNX: on its own samples, onnxruntime computes what the reference evaluation does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

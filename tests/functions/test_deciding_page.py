@@ -1,7 +1,5 @@
 """The code of docs/deciding.md runs; each program to copy is complete and of at most 40 lines."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

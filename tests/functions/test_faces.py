@@ -1,7 +1,5 @@
 """What stands around a program works on walks as on blocks, or says in a sentence why not."""
 
-from __future__ import annotations
-
 import multiprocessing
 import pickle
 import threading

@@ -1,7 +1,5 @@
 """What was staged of a walk's cells is kept when it is linked again, as far as nothing that decides it has changed."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import weakref

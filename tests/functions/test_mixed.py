@@ -1,7 +1,5 @@
 """Blocks called in walks, and walks that stand for blocks, where the laws of random programs do not look."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

@@ -1,7 +1,5 @@
 """Every program of docs/walks.md runs, reaches what it asserts, and is saved and read again; eight are short."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys

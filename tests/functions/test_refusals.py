@@ -1,7 +1,5 @@
 """What a walk cannot do is refused in one form, and nothing half noted is left."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from typing import Any

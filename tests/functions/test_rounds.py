@@ -1,7 +1,5 @@
 """The law of rounds: a batch of walks that read numbers is each of them alone, decisions, values and gradients."""
 
-from __future__ import annotations
-
 import os
 import traceback
 import warnings

@@ -1,7 +1,5 @@
 """A program of a walk comes back from its file as it was: it has nothing to learn, and asks for nothing but what is trusted."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import random

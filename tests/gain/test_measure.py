@@ -1,7 +1,5 @@
 """What is measured is what was asked for, on the same examples at every size; no time is ever asserted."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

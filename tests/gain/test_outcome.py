@@ -1,7 +1,5 @@
 """Figures that follow from what was measured, by hand; as text and as plain data."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Linking: what is recursive, what shares an arena, where gradients flow, what is packed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest
@@ -74,9 +72,6 @@ def test_gradients_stop_where_no_parameter_lies_behind_and_where_no_loss_lies_be
     assert not linked(ids).signatures[1].operands[0].differentiable
     lossless = whole >> fb.Linear(1)
     assert not linked(lossless).signatures[2].operands[0].differentiable
-
-
-# -- drafts put together by hand
 
 
 def one_by_one(drafts: list[Draft], results: Iterable[Flow] = (), **more: object) -> Model:

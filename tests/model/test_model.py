@@ -1,14 +1,10 @@
 """Models: what engines read of them, and the same model with other graphs or other gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.model.model import digest
-
-# -- staged once more
 
 
 def test_digests_tell_models_apart_and_equal_ones_not():

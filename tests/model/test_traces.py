@@ -1,7 +1,5 @@
 """Traces that fit a model are accepted, and what is accepted runs; every other number is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

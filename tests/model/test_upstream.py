@@ -1,7 +1,5 @@
 """What a recursion makes of words alone is made by the cells of the words, where it can be, and changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any

@@ -5,8 +5,6 @@ graphs; no builder's region, tracing program, cell, schedule or kernel takes par
 from it as finite differences. It knows inference only: dropout drops nothing.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -194,9 +192,6 @@ def _default(block: Block | None, type_: Type, log: Meaning) -> Any:
     return zero(type_) if block is None else apply(block, None, log)
 
 
-# -- blocks of blocks
-
-
 def _chosen(block: fb.OneOf, value: Any, log: Meaning) -> Any:
     if isinstance(block.key_fn, Block):
         key = as_object(apply(block.key_fn, value, log)).value
@@ -290,9 +285,6 @@ def _collected(block: fb.blocks.Collected, value: Any, log: Meaning) -> Any:
     mine = found[before:]
     del found[before:]
     return result, Listed(mine, output_type(block, type_of_value(value)).items[1].element)
-
-
-# -- functions of tensors
 
 
 def computed(block: TensorBlock, value: Any) -> Any:

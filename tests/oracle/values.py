@@ -1,7 +1,5 @@
 """The values of the oracle: arrays, tuples and nothing as they are, and what Python has no name for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

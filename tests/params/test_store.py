@@ -1,7 +1,5 @@
 """A program's parameters by name: unique names, assignment of some or all of them."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,6 @@ def _held(*names: str) -> ParameterStore:
 
 def _values(store: ParameterStore) -> list[list[float]]:
     return [value.tolist() for value in store.values()]
-
-
-# -- names
 
 
 def test_layers_without_names_are_numbered_in_order_of_appearance() -> None:
@@ -61,9 +56,6 @@ def test_a_name_given_twice_is_numbered_and_hides_nothing() -> None:
     assert numbered_names(named) == set(named)
 
 
-# -- one parameter
-
-
 def test_the_store_is_a_mapping_that_checks() -> None:
     """Getting an unknown name suggests the nearest one; parameters cannot be deleted."""
     store = _held("bias")
@@ -84,9 +76,6 @@ def test_errors_name_the_whole_parameter() -> None:
             ParameterError, match=r"^words\.weight: expected float32\[3,2\], found float64\[2,2\]"
         ):
             assign("words.weight", np.zeros((2, 2)))
-
-
-# -- all parameters
 
 
 def test_assigning_params_copies_into_the_arrays_that_run() -> None:

@@ -1,7 +1,5 @@
 """Formulas as plain lines."""
 
-from __future__ import annotations
-
 import pytest
 
 from foldbatch.params.parameters import Parameter

@@ -1,7 +1,5 @@
 """What compiles a block for one example; `test_program` tests programs."""
 
-from __future__ import annotations
-
 import foldbatch as fb
 
 

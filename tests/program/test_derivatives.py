@@ -1,7 +1,5 @@
 """Derivatives along tangents, of inputs and from cotangents of results: on random programs, under every engine, and by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -45,9 +43,6 @@ def test_derivatives_of_any_program_are_exact_and_the_same_in_every_engine(progr
 def test_cotangents_of_results_of_any_program_are_pulled_back_the_same_in_every_engine(program):
     kept_bytes = (None, 0)[program.seed // 2 % 2]
     assert_vjp(compiled(program, TESTED, kept_bytes=kept_bytes), program)
-
-
-# -- by hand
 
 
 def gates(trainable: bool = True) -> fb.Block:
@@ -133,9 +128,6 @@ def test_derivatives_of_nothing_are_nothing():
     assert not without.vjp([[1, 2]], inputs=True).inputs["model Vector(2, 'float32')"].values.any()
 
 
-# -- inputs
-
-
 def test_integers_have_no_gradient():
     _, _, found = fb.compile(gates()).vjp(TREES, inputs=True)
     assert len(found) == 0
@@ -178,9 +170,6 @@ def test_asking_for_gradients_of_inputs_changes_no_kernel_of_training():
         for (kind, _), _ in stage.results
     }
     assert "feed" not in yielded
-
-
-# -- cotangents of results
 
 
 @pytest.mark.parametrize("backend", [TESTED, "reference"])
@@ -288,9 +277,6 @@ def test_cotangents_that_do_not_fit_are_refused_and_change_nothing(cotangents, e
         assert_same(dense(found.gradients[name]), dense(gradient))
 
 
-# -- errors
-
-
 def test_examples_that_do_not_fit_are_refused():
     program = fb.compile(gates())
     for call in (
@@ -301,9 +287,6 @@ def test_examples_that_do_not_fit_are_refused():
     ):
         with pytest.raises(ExampleError, match=r"tree.*at example 0"):
             call()
-
-
-# -- what gradients flow through
 
 
 def test_where_all_parameters_are_frozen_no_backward_kernel_is_made():

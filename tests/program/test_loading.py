@@ -1,7 +1,5 @@
 """Loading: a loaded program is the saved one, in a process that knows nothing of it; spoilt files are one error."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -160,9 +158,6 @@ def test_a_precision_that_the_backend_lacks_is_asked_for_only_by_name(tmp_path):
         fb.load(path, "numpy", precision="tf32")
 
 
-# -- blocks that cannot be rebuilt
-
-
 def scripted(size: int = 2, name: str = "out") -> fb.Block:
     return fb.Vector(3) >> fb.Linear(size, name=name) >> fb.Function(lambda x: x * 2)
 
@@ -216,9 +211,6 @@ def test_parameters_alone_are_read_of_a_whole_model_too(tmp_path):
         outcome(program, kept.trees())[1:]
         == outcome(fb.load(path, "numpy", trust=[kept], seed=8), kept.trees())[1:]
     )
-
-
-# -- files that are not what they should be
 
 
 @pytest.mark.parametrize(

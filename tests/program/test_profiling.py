@@ -1,7 +1,5 @@
 """Timelines of a program's batches, on every engine."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Programs: any mixture of examples in one call, and nothing lost, mixed up or remembered too long."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import sys
@@ -82,9 +80,6 @@ def _same(a: dict[str, Gradient], b: dict[str, Gradient], **tolerance: float) ->
         np.testing.assert_allclose(_dense(gradient), _dense(b[name]), err_msg=name, **tolerance)
 
 
-# -- batches
-
-
 def test_a_batch_of_none_is_no_special_case() -> None:
     """Results, loss, gradients and report of nothing."""
     program = fb.compile(_tree_model())
@@ -142,9 +137,6 @@ def test_results_are_the_callers_own() -> None:
     np.testing.assert_allclose(np.array(second[::-1]), np.array(kept), rtol=1e-13)
 
 
-# -- metrics
-
-
 # -- parameters and gradients
 
 
@@ -188,9 +180,6 @@ def test_one_seed_one_draw() -> None:
     assert draws[0]["join.weight"].tobytes() != draws[2]["join.weight"].tobytes()
 
 
-# -- errors
-
-
 @pytest.mark.parametrize("options", [{}, {"batched": False}, {"threads": 3}], ids=str)
 def test_a_computed_id_out_of_range_names_its_example(options: dict[str, Any]) -> None:
     """Found by the kernel, be it of a call or of an element of a sequence; sequences may be empty."""
@@ -218,9 +207,6 @@ def test_a_constant_id_out_of_range_is_found_when_it_is_used() -> None:
     assert program.run([1, 2]) == [1, 2]
     with pytest.raises(ExampleError, match=r"at example 1: expected ids from 0 to 2, found 3"):
         program.run([1, 2.5])
-
-
-# -- threads
 
 
 def test_threads_may_call_one_program_at_once() -> None:
@@ -256,9 +242,6 @@ def test_threads_may_call_one_program_at_once() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert not failures
-
-
-# -- reports
 
 
 def test_describe_takes_one_example_or_many() -> None:
@@ -324,9 +307,6 @@ def test_a_program_says_what_to_pickle_instead(use):
         use(program)
 
 
-# -- losses that are not finite
-
-
 def _inverse(read: fb.Block | None = None) -> fb.Block:
     w = fb.Parameter([], 1.0, "w")
     return (read or fb.Scalar()) >> fb.Function(lambda x: w / x) >> fb.Loss()
@@ -383,9 +363,6 @@ def test_training_a_model_without_a_loss_is_told_once() -> None:
     assert loss == 0
     assert not any(_dense(gradient).any() for gradient in gradients.values())
     assert fb.compile(fb.Map(_inverse()), "numpy").value_and_grad([[]])[0] == 0
-
-
-# -- losses that are read later
 
 
 @pytest.fixture

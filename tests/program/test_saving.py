@@ -1,7 +1,5 @@
 """Saving: a file is whole or the former one, notes are JSON, and the same program makes the same file."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Traces: a tree's is kept as long as the tree lives, and the plan of a tree alone; other examples' are not."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle
@@ -65,9 +63,6 @@ def outcome(program: fb.Program, batch: Any) -> Any:
 
 EXAMPLES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 6))), ((3, 4), 5), 1]
 VALUES = [value(x) for x in EXAMPLES]
-
-
-# -- traces of trees
 
 
 def test_a_tree_is_traced_once():
@@ -164,9 +159,6 @@ def test_an_id_used_again_is_no_mistake():
     assert program.run([tree], losses=True) == [1.5]
 
 
-# -- plans of single trees
-
-
 def test_the_plan_of_a_tree_that_comes_alone_is_made_once():
     program, tree = compiled(), as_tree(EXAMPLES[2])
     first = outcome(program, [tree])
@@ -204,9 +196,6 @@ def test_results_are_the_same_with_plans_and_without(options):
     assert all(known.parts is not None for known in program._ready.traces._known.values())
 
 
-# -- examples prepared and batches planned ahead
-
-
 def test_prepared_examples_are_not_traced_again():
     """They stand for their examples, mixed with others; as they were when prepared."""
     nodes: list[Any] = []
@@ -221,14 +210,7 @@ def test_prepared_examples_are_not_traced_again():
     assert program.run([EXAMPLES[0], *prepared[1:3], *EXAMPLES[3:]], losses=True) == VALUES
 
 
-USES = [
-    "run",
-    "value_and_grad",
-    "vjp",
-    "plan",
-    "prepare",
-    "describe",
-]
+USES = ["run", "value_and_grad", "vjp", "plan", "prepare", "describe"]
 
 
 @pytest.mark.parametrize("use", USES)

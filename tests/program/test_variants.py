@@ -1,7 +1,5 @@
 """Runs compute what they are asked for, and nothing else; a step computes all of it in one pass."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -26,9 +24,6 @@ def model() -> fb.Block:
         >> fb.AllOf(fb.GetItem(0), error, size)
         >> fb.GetItem(0)
     )
-
-
-# -- the law
 
 
 def assert_the_same_without_asides(program: BlockProgram, backend: str) -> None:
@@ -79,9 +74,6 @@ def test_a_step_is_a_run_and_its_gradients(program):
         assert_same(metrics_of(made.results)[name], metric)
 
 
-# -- runs
-
-
 def test_a_prediction_needs_no_labels():
     program = fb.compile(model(), TESTED)
     labelled, predicted = program.run(DATA, losses=True, metrics=True), program.run(UNLABELLED)
@@ -118,9 +110,6 @@ def test_what_was_not_asked_for_says_so(batch):
             _ = program.run(work, losses=True).metrics
         assert results == list(results)
         assert repr(results) == repr(list(results))
-
-
-# -- steps
 
 
 def test_a_step_drops_as_value_and_grad_does():

@@ -5,8 +5,6 @@ reading it, recurse, compute it from something else, or hang losses and metrics 
 floats are float64, all functions smooth and tame, so that programs can be compared to the last digits.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

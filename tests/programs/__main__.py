@@ -5,8 +5,6 @@ never ends is a failure with a number, too. Each failure is printed with the lin
 is 1 if there was any.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What happens beside the main value: losses, metrics, collections, compositions of several parts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import foldbatch as fb

@@ -3,8 +3,6 @@
 The number of a program decides everything: the blocks, the examples, and which ways of running it are tried.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

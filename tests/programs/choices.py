@@ -1,7 +1,5 @@
 """Choice and recursion: declarations, alone and of each other."""
 
-from __future__ import annotations
-
 from operator import itemgetter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Programs in other ways, and what they compute: compared to the interpreter of blocks, and to each other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Random functions of tensors, smooth and tame, so that programs can be compared to the last digits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod

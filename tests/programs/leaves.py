@@ -1,7 +1,5 @@
 """Reading a type directly from the example, or from what is given."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -54,8 +52,7 @@ def wrapped(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
     if given:
         opened = fb.AllOf(fb.GetItem(0) >> opened, *map(fb.GetItem, range(1, len(given) + 1)))
     return Recipe(
-        opened >> inner.block >> fb.Identity(),
-        lambda source, depth: {"closed": inner.data(source, depth)},
+        opened >> inner.block >> fb.Identity(), lambda source, depth: {"closed": inner.data(source, depth)}
     )
 
 

@@ -92,9 +92,6 @@ class BlockProgram:
         return f"BlockProgram(seed={self.seed})\n  {self.block!r}\nexamples\n  {examples}"
 
 
-# -- types
-
-
 def is_of_floats(type_: Type) -> bool:
     """Whether a type is a tensor of floats, or a nest of tuples of them that is not empty."""
     if isinstance(type_, TupleType):
@@ -119,9 +116,6 @@ def tensors_in(type_: Type) -> list[TensorType]:
     if isinstance(type_, TupleType):
         return [t for item in type_.items for t in tensors_in(item)]
     return [type_] if isinstance(type_, TensorType) else []
-
-
-# -- data
 
 
 def nothing(source: Source, depth: int) -> Any:
@@ -154,9 +148,6 @@ def many_of(recipe: Recipe, least: int = 0, below: int = 4) -> Data:
     return lambda source, depth: [
         recipe.data(source, depth) for _ in range(least + source.number(below - least))
     ]
-
-
-# -- finding one's way in the input
 
 
 def whole(given: Given) -> Block:

@@ -1,7 +1,5 @@
 """Making sequences of sequences, and values of sequences."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import foldbatch as fb
@@ -77,9 +75,6 @@ def _rnn(maker: Maker, x: Type, out: Type, state: Type, *, given: bool = False) 
     if given:
         return fb.RNN(cell, initial_state_from_input=True)
     return fb.RNN(cell, None if fits and maker.number(2) else maker.constant(state))
-
-
-# -- ways of reading types
 
 
 def summarised(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:

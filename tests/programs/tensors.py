@@ -1,7 +1,5 @@
 """Computing a type from other ones: with functions and layers, in parts, or a second time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import foldbatch as fb

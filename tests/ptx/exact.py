@@ -3,8 +3,6 @@
 Nothing here is shared with the machine: `meaning` takes an instruction's name apart itself.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import struct

@@ -5,8 +5,6 @@ results ``d`` and ``f``. Types are PTX's, or ``p`` for a predicate. What hardwar
 place. PTX leaves a division by zero open: here it is a fault.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 INTEGERS = [f"{kind}{bits}" for bits in (16, 32, 64) for kind in "us"]

@@ -1,7 +1,5 @@
 """The machine: executes decoded kernels over memory of the host that it watches."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import shutil

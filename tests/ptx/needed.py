@@ -1,7 +1,5 @@
 """What tests of PTX need: NVRTC and a C compiler."""
 
-from __future__ import annotations
-
 import pytest
 
 from foldbatch.errors import BackendError

@@ -1,7 +1,5 @@
 """What is not known in a text is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.ptx.decode import UnknownPtxError, decoded, taken_apart

@@ -1,7 +1,5 @@
 """What is no kernel is watched, too: copies, fills and products; and graphs when they are replayed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

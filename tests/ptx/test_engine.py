@@ -3,8 +3,6 @@
 Where FOLDBATCH_BACKEND is cuda-on-ptx there are more: 300 random programs, every model for every architecture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from typing import Any

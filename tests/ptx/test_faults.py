@@ -3,8 +3,6 @@
 A broken kernel is a right one with a line changed, as somebody might write it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Every instruction that the machine knows, on edge values, beside its definition."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import struct

@@ -1,7 +1,5 @@
 """A tiny treebank in the form of SST."""
 
-from __future__ import annotations
-
 import pytest
 
 POSITIVE, NEGATIVE = "(4 (2 very) (3 (3 good) (2 film)))", "(0 (2 a) (1 (1 bad) (2 film)))"

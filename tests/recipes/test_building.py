@@ -1,7 +1,5 @@
 """Models, optimizers, metrics and callbacks are those that a configuration says."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

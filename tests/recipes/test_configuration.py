@@ -1,7 +1,5 @@
 """Configurations are checked, written and read back; every option is described; models suit their data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

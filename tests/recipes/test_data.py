@@ -1,7 +1,5 @@
 """Data sets: labels become numbers of classes, for the task that suits."""
 
-from __future__ import annotations
-
 import pytest
 
 from foldbatch.errors import FoldbatchError

@@ -1,7 +1,5 @@
 """A run trains, saves, goes on and is read back; what does not fit is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -109,11 +107,9 @@ def write_trees(folder):
 )
 def test_every_model_is_loaded_as_it_was_saved(tmp_path, write, options):
     structure = write(tmp_path)
-    options |= {
-        "data__train": tmp_path / "train",
-        "model__hidden": 2,
-        "train__epochs": 1,
-    } | ({} if options.get("model__name") == "json" else {"words__spread": 0.1})
+    options |= {"data__train": tmp_path / "train", "model__hidden": 2, "train__epochs": 1} | (
+        {} if options.get("model__name") == "json" else {"words__spread": 0.1}
+    )
     configuration = configured(**options)
     fitted = fit(configuration, read_dataset(configuration), tmp_path / "run")
     told, again = (

@@ -1,19 +1,12 @@
 """What models tell, alone and together, is what their scores say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 import foldbatch as fb
 from foldbatch.program.predicting import predictions, probabilities
 from foldbatch.recipes.building import metrics_of
-from foldbatch.recipes.predicting import (
-    class_figures,
-    drawing,
-    evaluate,
-    mean_and_deviation,
-)
+from foldbatch.recipes.predicting import class_figures, drawing, evaluate, mean_and_deviation
 from foldbatch.zoo import Task, Words, tree_lstm
 from foldbatch.zoo.tasks import of_example
 

@@ -1,7 +1,5 @@
 """What is done to whole arrays: in NumPy as one says it, and as loops, run plainly and compiled, to the bit."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from typing import Any
 

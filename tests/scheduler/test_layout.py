@@ -1,7 +1,5 @@
 """Rows are a bijection, and in trees every operand's rows lie side by side."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Merging is concatenation with offsets."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

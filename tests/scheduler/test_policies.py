@@ -1,7 +1,5 @@
 """Levels keep dependent calls apart, and cost no more groups than they must."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,13 +11,7 @@ from hypothesis import strategies as st
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, Costs
 from foldbatch.scheduler.layout import LAYOUTS, Layout, by_consumer
 from foldbatch.scheduler.levels import levels, longest_chains, lower_bound
-from foldbatch.scheduler.policies import (
-    ALONE,
-    POLICIES,
-    Policy,
-    auto,
-    by_component,
-)
+from foldbatch.scheduler.policies import ALONE, POLICIES, Policy, auto, by_component
 from foldbatch.scheduler.schedule import verify
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace

@@ -1,7 +1,5 @@
 """Rooms: every batch of a class has its levels at the same ranks and rows, and reads what it read before."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,10 +18,7 @@ def _chain() -> fb.Block:
     return words >> fb.RNN(fb.GRUCell(4)) >> fb.GetItem(1) >> fb.Function(fb.ops.sum) >> fb.Loss()
 
 
-MODELS = {
-    "tree": (trees.model, BATCHES),
-    "chain": (_chain, [[[1, 2, 3], [4]], [[2]], [[5, 5], [1, 2]]]),
-}
+MODELS = {"tree": (trees.model, BATCHES), "chain": (_chain, [[[1, 2, 3], [4]], [[2]], [[5, 5], [1, 2]]])}
 
 
 def _roomy(shape: Shape, shapes: Sequence[Shape]) -> Shape:

@@ -1,7 +1,5 @@
 """Schedules are legal, and what verifies them tells those that are not; traces become one."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,9 +22,6 @@ from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Trace, unpack
 from foldbatch.trees import parse_brackets
 from tests.scheduler.random_traces import Setting, settings_of
-
-# -- `verify` accepts what the planner makes and refuses what was tampered with
-
 
 layouts: st.SearchStrategy[Layout] = st.sampled_from(list(LAYOUTS.values()))
 
@@ -96,9 +91,6 @@ def test_swapped_steps_are_refused_when_one_needs_the_other(
             verify(swapped, outputs)
     else:
         verify(swapped, outputs)
-
-
-# -- Examples noted together are the batch that merging their packed traces makes, in whole and in part
 
 
 TREES = [
@@ -175,9 +167,6 @@ def test_a_run_of_examples_noted_together_is_the_batch_of_their_packed_traces(fi
     if run:
         assert run[0].origin[0].record is None, "packed traces need no record"
         assert_alike(merge(run, cells), fast)
-
-
-# -- Levels by arrays are those of the sweep, and of compiled loops; `test_policies` says what levels are
 
 
 @given(settings_of())

@@ -1,7 +1,5 @@
 """Identical calls share a rank; nothing is lost, order is kept, and no result or gradient changes."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
@@ -71,9 +69,6 @@ def test_equal_words_are_embedded_once_and_their_gradients_summed() -> None:
         for g in (shared[1]["embedding.weight"], alone[1]["embedding.weight"])
     ]
     np.testing.assert_allclose(*gradients, rtol=1e-12)
-
-
-# -- whole subtrees
 
 
 def _repeatable(setting: Setting) -> Setting:

@@ -1,7 +1,5 @@
 """Control tables, run on paper: every read finds its value, every cotangent its sum."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

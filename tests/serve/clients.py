@@ -4,8 +4,6 @@
 where an answer was wrong. Nothing but this machine's own address is asked.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

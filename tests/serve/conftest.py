@@ -1,7 +1,5 @@
 """A tiny saved model of sentiments, which nobody has trained."""
 
-from __future__ import annotations
-
 import pytest
 
 import foldbatch as fb

@@ -1,7 +1,5 @@
 """Routes, called as a server would call them."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Batches across requests, deadlines, cancelled requests and errors, with an engine that a test holds back."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

@@ -1,7 +1,5 @@
 """Connections: who sends no more is answered; heads, time and places are bounded; nobody is left behind at the end."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """Continuous batching: requests join and leave between rounds, and none waits for another to end."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 from unittest import mock

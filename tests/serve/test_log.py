@@ -1,7 +1,5 @@
 """The log: one line a message, whatever stands in it, and nobody ends the server by it."""
 
-from __future__ import annotations
-
 import io
 import sys
 

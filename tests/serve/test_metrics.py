@@ -1,7 +1,5 @@
 """Figures are counted, each server for itself."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.serve.conftest import NEEDS

@@ -1,7 +1,5 @@
 """The description names what there is, and its page loads nothing from elsewhere."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """The route of predictions: each refusal has its status, and one example's fault is told of it alone."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
@@ -86,11 +84,7 @@ def test_answers_equal_those_of_the_command(service, saved, tmp_path, capsys):
 
 
 def test_a_bad_example_fails_neither_its_own_request_nor_others(service):
-    bodies = [
-        examples(GOOD, "(1 (1", ["no", "tree"], LONG),
-        examples(BAD),
-        examples(["no", "tree"]),
-    ]
+    bodies = [examples(GOOD, "(1 (1", ["no", "tree"], LONG), examples(BAD), examples(["no", "tree"])]
     first, second, third, figures = post(service, *bodies)
     assert first[0] == second[0] == 200 and third[0] == 422
     good, brackets, words, long = first[2]["predictions"]

@@ -1,7 +1,5 @@
 """The queue's laws: order, splitting, room, deadlines; on any course of events."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Bodies: JSON, lines and text become examples; a fault in one is told of it alone."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

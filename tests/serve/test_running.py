@@ -1,7 +1,5 @@
 """A server in a process of its own: it starts, answers, reads its model anew, and ends as it is asked to."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

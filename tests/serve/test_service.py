@@ -1,7 +1,5 @@
 """A saved model answers batches, refuses single examples, and is read anew."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

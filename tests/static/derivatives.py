@@ -1,7 +1,5 @@
 """Checks a derivative by numbers: <g, J t> = <J' g, t>, and both against a central difference."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

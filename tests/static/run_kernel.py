@@ -5,8 +5,6 @@ as the runtime lays them out, ``[rows, *shape]``. Every scratch and kept buffer 
 as the largest int), so that reading what was never written shows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Derivatives of whole graphs: forward = reverse = finite differences, on every axis."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cells staged both ways: right in every stage, and as little as possible in each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest
@@ -14,9 +12,6 @@ from foldbatch.static.graph import input_node
 from foldbatch.static.routines import Stage, routine_of
 from foldbatch.types import TensorType
 from tests.static.run_kernel import TARGET
-
-# -- the law: staged, both ways = interpreted
-
 
 # -- a Tree-LSTM written naively: every node classifies its h and adds a loss
 
@@ -36,9 +31,6 @@ def test_feed_bounds_see_through_casts_and_take_the_smallest() -> None:
     assert feed_bounds(graph) == {ids: 5}
     stages = stage_cell(graph, Ends()).training.forward
     assert _ops(stages.values()).count("check_range") == 1
-
-
-# -- training and inference
 
 
 @pytest.mark.parametrize(("trained", "inferred", "checks"), [(5, 5, 0), (9, 5, 1), (5, 9, 0), (None, 5, 1)])

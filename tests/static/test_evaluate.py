@@ -1,7 +1,5 @@
 """The reference interpreter: one instance, in the precision asked for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

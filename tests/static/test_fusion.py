@@ -1,7 +1,5 @@
 """Which ops share a loop, and in what order the loops run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

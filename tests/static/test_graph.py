@@ -1,7 +1,5 @@
 """Nodes: interning, axes, operators, errors; graphs: cuts of the DAG, however deep."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

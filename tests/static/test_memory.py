@@ -1,7 +1,5 @@
 """No two live values share memory, nothing is read before it is written, and little memory is used."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

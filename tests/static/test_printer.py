@@ -1,7 +1,5 @@
 """Graphs as text: every kind of line, names that depend on the graph alone, and back again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from foldbatch.params.parameters import Parameter

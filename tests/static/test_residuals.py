@@ -1,7 +1,5 @@
 """What is computed again: enough to stay within the budget, nothing dear, and never another result."""
 
-from __future__ import annotations
-
 import pytest
 
 import foldbatch as fb

@@ -1,7 +1,5 @@
 """Legal graphs pass; every kind of breach is named, with the pass that caused it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Reads back what `print_graph` writes, so that a case of a pass is text and needs no Python."""
 
-from __future__ import annotations
-
 import ast
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Bars: seen in a terminal alone, and only where a task takes long."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

@@ -1,7 +1,5 @@
 """The cache on disk: the user's directory, its entries, and what leaves it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
@@ -13,11 +11,7 @@ import pytest
 
 from foldbatch.system import cache
 
-PARTS = [
-    "above",
-    "above/cache",
-    "above/cache/a.cubin",
-]
+PARTS = ["above", "above/cache", "above/cache/a.cubin"]
 
 
 def test_the_directory_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

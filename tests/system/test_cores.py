@@ -1,7 +1,5 @@
 """How many cores a process may use: by affinity, by quota, and by what the user says."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files of arrays: what is read is what was written, and whatever was changed is refused in one line."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from typing import Any
@@ -97,9 +95,6 @@ def test_a_file_that_cannot_be_written_leaves_nothing(path, monkeypatch):
 def test_no_file_is_the_systems_own_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         files.read(tmp_path / "none", "model", "")
-
-
-# -- headers that lie, with what safetensors itself says of arrays
 
 
 def lying(path, **changes):

@@ -1,7 +1,5 @@
 """Forked and spawned processes: what was used by threads of the parent works in the child."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

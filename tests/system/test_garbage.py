@@ -1,7 +1,5 @@
 """The search for garbage goes on afterwards, if it did before."""
 
-from __future__ import annotations
-
 import gc
 from functools import partial
 from types import SimpleNamespace

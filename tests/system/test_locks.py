@@ -1,7 +1,5 @@
 """Locks: one process at a time, and none is left by one that dies."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Files of commands: refused early, whole or as they were."""
 
-from __future__ import annotations
-
 from argparse import ArgumentTypeError
 from pathlib import Path
 from unittest import mock

@@ -1,8 +1,5 @@
 """What is made of an object is made once, and goes with the object."""
 
-from __future__ import annotations
-
-import gc
 import weakref
 
 from foldbatch.system.remembering import remembered
@@ -35,5 +32,5 @@ def test_it_goes_with_the_object() -> None:
     thing = Thing()
     gone = weakref.ref(copy(thing))
     del thing
-    gc.collect()
+
     assert gone() is None

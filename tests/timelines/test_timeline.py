@@ -1,7 +1,5 @@
 """The table of a timeline, and the files that it writes."""
 
-from __future__ import annotations
-
 import json
 from xml.etree import ElementTree as ET
 

@@ -1,7 +1,5 @@
 """Models that the tests of this folder share."""
 
-from __future__ import annotations
-
 import foldbatch as fb
 from foldbatch import ops
 

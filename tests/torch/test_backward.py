@@ -1,7 +1,5 @@
 """A held batch as a function of PyTorch."""
 
-from __future__ import annotations
-
 import threading
 from functools import cache, partial
 

@@ -1,7 +1,5 @@
 """Layers taken over from PyTorch compute what they did there."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A block as a module of PyTorch: what it yields, what trains it, what copies it."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

@@ -1,7 +1,5 @@
 """Parameters of PyTorch are the program's own memory, and stay that."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Tensors that examples hold: read like other data, with gradients."""
 
-from __future__ import annotations
-
 import pytest
 
 import foldbatch as fb

@@ -1,7 +1,5 @@
 """The room is loaded when somebody asks for it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

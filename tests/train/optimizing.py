@@ -1,7 +1,5 @@
 """Optimizers, parameters and gradients to try them on, and the places where parameters may be."""
 
-from __future__ import annotations
-
 import shutil
 from importlib.util import find_spec
 

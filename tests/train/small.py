@@ -1,7 +1,5 @@
 """A small model with dropout, and trainings of it that are compared to the last bit."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import foldbatch as fb

@@ -1,7 +1,5 @@
 """Batches on their way: planned ahead, dealt, evaluated."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Checks: what a trainer is given wrongly is refused when it is made."""
 
-from __future__ import annotations
-
 import pytest
 
 import foldbatch as fb

@@ -1,7 +1,5 @@
 """Digests and texts tell examples and settings apart."""
 
-from __future__ import annotations
-
 import datetime as dt
 import itertools
 from collections import OrderedDict, deque, namedtuple

@@ -1,7 +1,5 @@
 """Figures are found and compared; pictures and mistakes are drawn."""
 
-from __future__ import annotations
-
 import math
 import sys
 

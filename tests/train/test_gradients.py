@@ -1,7 +1,5 @@
 """Clipping by the joint norm, and what a gradient must be to reach an optimizer."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

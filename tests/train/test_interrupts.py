@@ -1,7 +1,5 @@
 """Interrupts: signals wait for `look`, but not twice, and not those of the user."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Metrics are what their formulas say, over one batch or several."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What optimizers share: checks, steps on the host, state."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Optimizers follow their formulas."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

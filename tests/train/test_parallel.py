@@ -1,7 +1,5 @@
 """Several ranks train as one does, and agree."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

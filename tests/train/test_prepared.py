@@ -1,7 +1,5 @@
 """Prepared files: what is read runs as what was written; other models and damage are refused."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """What a resumed training refuses, and that kills change nothing: each ends as the unbroken one."""
 
-from __future__ import annotations
-
 import functools
 import math
 import os

@@ -1,7 +1,5 @@
 """Samplers: every example once an epoch, costs within limits, like with like, and resumption."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Schedules: their formulas, and torch's schedulers where these exist. No engine runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Trainer: what it does is the loop that a user would write."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

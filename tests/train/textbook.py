@@ -4,8 +4,6 @@ It is a generator: it takes a parameter, then a gradient, a learning rate and a 
 and yields the parameter after each step.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

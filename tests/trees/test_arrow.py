@@ -1,7 +1,5 @@
 """Arrow data are traced to the traces of ``to_pylist()``, to the bit, whatever lies how in them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 

@@ -1,7 +1,5 @@
 """The reader of CoNLL-U: trees, columns, faults with their places, long sentences and long files."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

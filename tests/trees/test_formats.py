@@ -1,7 +1,5 @@
 """The table of formats: with labels and without, and known to no other module."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Trees: arrays in post-order, nodes that look at them, and figures of many."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle
@@ -15,9 +13,6 @@ from hypothesis import strategies as st
 from foldbatch.errors import ExampleError
 from foldbatch.trees import Tree, TreeNode, tree_statistics
 from foldbatch.trees.postorder import as_parents, check_post_order, children_csr, flatten
-
-# -- The Tree type: what it holds, how it compares and travels, and that depth does not matter to it
-
 
 DRAWN = Tree.from_nested(("S", ("NP", ("D", "the"), ("N", "film")), ("VP", ("V", "slept"))))
 
@@ -200,9 +195,6 @@ def test_a_chain_of_100_000_levels_works_everywhere():
     del part, chain, twin, middle
 
 
-# -- What counts as post-order, and flattening linked objects without recursion
-
-
 def is_post_order(parents):
     """Say the same by definition: walk the tree recursively and see whether nodes come as 0, 1, 2, ..."""
     if (
@@ -265,9 +257,6 @@ def test_flatten_tells_where_an_object_lies_and_shortens_long_places():
     flatten(0, expand, "root", "[{}]", 1)
     assert places[:3] == ["root", "root[1]", "root[1][1]"]
     assert places[20] == "root[1][1]…16 steps…[1][1]"
-
-
-# -- Figures of data sets of trees
 
 
 @given(st.lists(st.from_type(Tree), min_size=1, max_size=6))

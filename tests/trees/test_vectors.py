@@ -1,7 +1,5 @@
 """The reader of word vectors, and how it guesses their format."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import struct

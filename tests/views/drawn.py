@@ -1,7 +1,5 @@
 """Batches to draw: trees of vectors, and trees of words whose parts repeat."""
 
-from __future__ import annotations
-
 import foldbatch as fb
 
 A, B = [1.0, 2.0], [[1.0, 2.0], [3.0, 4.0]]

@@ -1,7 +1,5 @@
 """Cells to explain: the textbook's d = a * b + 1, and a node of a tree with weights and a loss."""
 
-from __future__ import annotations
-
 from foldbatch.engines.numpy import TARGET
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops

@@ -1,7 +1,5 @@
 """Drawings that can be read: rails that end where they are last read, words beside their node, all on the page."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree as ET
 
 import numpy as np

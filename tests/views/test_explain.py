@@ -1,7 +1,5 @@
 """What is said of a cell is what was compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

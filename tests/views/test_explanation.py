@@ -1,7 +1,5 @@
 """`fb.explain` takes programs, blocks and cells, and gives text, data and pictures."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree as ET
 
 import pytest

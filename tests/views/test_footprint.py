@@ -1,20 +1,10 @@
 """Buffers as they are in kernels, and sums that follow from them."""
 
-from __future__ import annotations
-
 import foldbatch as fb
 from foldbatch.engines.numpy import TARGET
 from foldbatch.static import ops
 from foldbatch.static.cell import Cell
-from foldbatch.views.explain import (
-    NamedBuffer,
-    StageParts,
-    buffers,
-    name_nodes,
-    parts_of,
-    planned,
-    unplanned,
-)
+from foldbatch.views.explain import NamedBuffer, StageParts, buffers, name_nodes, parts_of, planned, unplanned
 from tests.views.explained import textbook, tree_node
 
 

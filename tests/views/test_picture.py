@@ -1,7 +1,5 @@
 """The picture of a schedule: every call once, where it can be seen, in the colour of its step."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

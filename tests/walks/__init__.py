@@ -1,7 +1,5 @@
 """Random walks with data to run them on, for the laws of models that are plain functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random

@@ -1,7 +1,5 @@
 """Random programs of both doors: walks that call blocks, and blocks in which walks stand, inside each other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

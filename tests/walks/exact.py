@@ -214,10 +214,7 @@ class Interpreter:
         places = [(kind, name, label, _numbered(node, ends)) for kind, name, label, node in asides]
         drawn = [KEY] if KEY in reachable(ends, {*inputs, KEY}) else []
         graph = in_phase(Graph((*inputs, *drawn), tuple(ends)), training=False)
-        return graph, (
-            result,
-            [(kind, n, label, at.at) for kind, n, label, at in places],
-        )
+        return graph, (result, [(kind, n, label, at.at) for kind, n, label, at in places])
 
     def loss(self, value: Any, name: str, weight: float) -> None:
         """Add a scalar to the losses."""
@@ -384,9 +381,6 @@ def _result(x: Any) -> Any:
     if isinstance(x, tuple):
         return tuple(map(_result, x))
     return list(map(_result, x)) if isinstance(x, list) else x
-
-
-# -- what walks call
 
 
 class _Now:

@@ -4,8 +4,6 @@ A part of a walk is a plain function of an object of the example, and of values 
 to draw such objects. All floats are float64 or read exactly, all functions smooth and tame.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

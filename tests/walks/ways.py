@@ -1,7 +1,5 @@
 """Ways to make parts of random walks: read a type, choose, recurse, loop, compute, or hang losses and metrics beside it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,8 +12,6 @@ from foldbatch.types import TensorType
 from tests.programs.recipes import FLAG, FLOAT, ID, PAIR, SCALAR, SQUARE, TENSORS, TRIPLE, Data, Source
 from tests.walks.exact import cell, layer, loss, metric, ops, parts_of, tensor
 from tests.walks.maker import LABELS, STATICS, Given, Many, Nest, Number, Part, Walks, function_of, nothing
-
-# -- reading
 
 
 def directly(maker: Walks, type_: TensorType, depth: int, given: Given) -> Part:
@@ -89,10 +85,7 @@ def read_nest(maker: Walks, type_: Nest, depth: int, given: Given) -> Part:
         at = given.index(type_)
         return Part(lambda x, *given: given[at], nothing)
     parts, data = maker.several(type_.items, depth, given)
-    return Part(
-        lambda x, *given: type_.made([p.run(x[i], *given) for i, p in enumerate(parts)]),
-        data,
-    )
+    return Part(lambda x, *given: type_.made([p.run(x[i], *given) for i, p in enumerate(parts)]), data)
 
 
 def read_many(maker: Walks, type_: Many, depth: int, given: Given) -> Part:
@@ -148,9 +141,6 @@ def item_of(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
     if type_ == FLAG:
         return Part(lambda x, *given: tensor(x), lambda source, depth: bool(source.number(2)))
     return Part(lambda x, *given: tensor(x), lambda source, depth: source.number(3))
-
-
-# -- choosing and recursing
 
 
 def chosen(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
@@ -282,9 +272,6 @@ def again(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
     return maker.one_of(made) if made else chosen(maker, type_, depth, given)
 
 
-# -- computing
-
-
 def derived(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
     """Compute a type with a cell of values, data, nothing, and perhaps a label."""
     types = [maker.operand(depth) for _ in range(1 + maker.number(3))]
@@ -354,8 +341,7 @@ def loosely(maker: Walks, type_: TensorType, depth: int, given: Given) -> Part:
         return p + q
 
     return Part(
-        run,
-        lambda source, depth: [a.data(source, depth), b.data(source, depth), source.number(9) / 8 - 0.5],
+        run, lambda source, depth: [a.data(source, depth), b.data(source, depth), source.number(9) / 8 - 0.5]
     )
 
 
@@ -531,9 +517,6 @@ def remembered(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
     return Part(run, data)
 
 
-# -- beside the value
-
-
 def beside(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
     """A loss, a metric, or a call whose result nobody reads, beside the value."""
     main = maker.part(type_, depth, given)
@@ -589,9 +572,6 @@ WAYS: dict[type, list[Any]] = {
     Nest: [read_nest, *OF_BOTH, *OF_FLOATS],
     Many: [read_many, read_many, growing, chosen, let, again, tried, beside],
 }
-
-
-# -- whole walks
 
 
 def result_of(maker: Walks, depth: int, nested: int = 2) -> Part:

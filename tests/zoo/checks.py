@@ -1,7 +1,5 @@
 """What the tests of models share: softmax losses in NumPy, and parameters that are no round numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import foldbatch as fb

@@ -1,7 +1,5 @@
 """The table of models: each is documented, says its source, and is made of functions that can be imported."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 

@@ -1,7 +1,5 @@
 """What models are to tell: which labels have losses, how much these count, what metrics see."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Votes of features: added up, and dropped as a whole while training."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import foldbatch as fb

@@ -1,7 +1,5 @@
 """Words of nodes, trees and lists as vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import foldbatch as fb

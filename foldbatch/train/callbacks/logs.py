@@ -1,14 +1,12 @@
 """What a person reads of a training: tables, JSON lines, events for TensorBoard, plots, a bar, norms."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol, TypeAlias, get_args
+from typing import IO, Any, Literal, TypeAlias, get_args
 
 import msgspec
 import numpy as np
@@ -85,6 +83,7 @@ class JSONLinesLog(Callback):
     """
 
     first_only = True
+    in_state = ("_length",)
 
     def __init__(self, path: str | os.PathLike[str], *, every: int | None = None) -> None:
         if every is not None and not (is_int(every) and every >= 1):
@@ -108,12 +107,6 @@ class JSONLinesLog(Callback):
     def on_epoch_end(self, trainer: Trainer) -> None:
         self._write({"epoch": trainer.epoch, "steps": trainer.steps, **trainer.figures})
 
-    def state(self) -> dict[str, Any]:
-        return {"length": self._length}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self._length = state["length"]
-
     def _write(self, record: Mapping[str, Any]) -> None:
         line = msgspec.json.encode(record, enc_hook=_as_plain) + b"\n"
         with self.path.open("ab") as file:
@@ -122,7 +115,6 @@ class JSONLinesLog(Callback):
 
 
 def _as_plain(value: Any) -> Any:
-    """Return a number or an array of NumPy as JSON data."""
     return value.tolist()
 
 
@@ -130,8 +122,11 @@ Style: TypeAlias = Literal["auto", "bar", "notebook", "lines"]
 STYLES = get_args(Style)
 
 
-class Shown(Protocol):
-    """A way to show progress."""
+class Shown:
+    """A way to show progress: lines alone, below which a subclass moves a bar."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
 
     def begin(self, epoch: str, done: int, steps: int) -> None:
         """Show that an epoch of so many steps begins; where training is resumed, some are done."""
@@ -141,6 +136,7 @@ class Shown(Protocol):
 
     def say(self, line: str) -> None:
         """Show a line that stays."""
+        print(line, file=self._file, flush=True)
 
     def end(self) -> None:
         """Leave only lines."""
@@ -184,12 +180,7 @@ class Progress(Callback):
     def on_fit_start(self, trainer: Trainer) -> None:
         file = sys.stderr if self.file is None else self.file
         style = _style_of(file) if self.style == "auto" else self.style
-        makers: dict[str, Callable[[IO[str]], Shown]] = {
-            "bar": _EpochBar,
-            "notebook": _Notebook,
-            "lines": _Lines,
-        }
-        self._shown = makers[style](file)
+        self._shown = {"bar": _EpochBar, "notebook": _Notebook, "lines": Shown}[style](file)
 
     def on_epoch_start(self, trainer: Trainer) -> None:
         if self._shown is not None:
@@ -229,7 +220,6 @@ def line_of(figures: Mapping[str, Any], epochs: int) -> str:
 
 
 def _usual_progress(others: Sequence[Callback]) -> Callback | None:
-    """Return a bar where a person looks on, and none is given."""
     looks = _style_of(sys.stderr) != "lines"
     return Progress() if looks and not any(isinstance(one, Progress) for one in others) else None
 
@@ -249,27 +239,9 @@ def _style_of(file: IO[str]) -> str:
     return "bar" if file.isatty() else "lines"
 
 
-class _Lines:
+class _EpochBar(Shown):
     def __init__(self, file: IO[str]) -> None:
-        self._file = file
-
-    def begin(self, epoch: str, done: int, steps: int) -> None:
-        pass
-
-    def step(self, loss: float | None) -> None:
-        pass
-
-    def say(self, line: str) -> None:
-        print(line, file=self._file, flush=True)
-
-    def end(self) -> None:
-        pass
-
-
-class _EpochBar:
-    """A bar by rich, below the lines of past epochs."""
-
-    def __init__(self, file: IO[str]) -> None:
+        super().__init__(file)
         self._bars = rich_bars(file)
         self._bars.start()
         self._task: Any = None
@@ -291,12 +263,10 @@ class _EpochBar:
         self._bars.stop()
 
 
-class _Notebook:
-    """A bar by tqdm."""
-
+class _Notebook(Shown):
     def __init__(self, file: IO[str]) -> None:
+        super().__init__(file)
         self._tqdm = imported("tqdm.auto", "notebook", "Progress").tqdm
-        self._file = file
         self._bar: Any = None
 
     def begin(self, epoch: str, done: int, steps: int) -> None:
@@ -309,7 +279,7 @@ class _Notebook:
 
     def say(self, line: str) -> None:
         self.end()
-        print(line, file=self._file, flush=True)
+        super().say(line)
 
     def end(self) -> None:
         if self._bar is not None:

@@ -1,7 +1,5 @@
 """Learning rates while training, and its end: schedules, plateaus, patience, time."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -82,6 +80,8 @@ class EarlyStopping(Callback):
     True
     """
 
+    in_state = "best", "best_epoch", "_waited"
+
     @renamed(figure="monitor")
     def __init__(
         self,
@@ -129,11 +129,10 @@ class EarlyStopping(Callback):
             assign(trainer.program.params, self._parameters)
 
     def state(self) -> dict[str, Any]:
-        state = {"best": self.best, "best_epoch": self.best_epoch, "waited": self._waited}
-        return state | {BEST + name: array for name, array in self._parameters.items()}
+        return super().state() | {BEST + name: array for name, array in self._parameters.items()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self.best, self.best_epoch, self._waited = state["best"], state["best_epoch"], state["waited"]
+        super().load_state(state)
         self._parameters = {
             key.removeprefix(BEST): np.array(array) for key, array in state.items() if key.startswith(BEST)
         }
@@ -159,6 +158,8 @@ class TimeLimit(Callback):
     3600
     """
 
+    in_state = ("_spent",)
+
     def __init__(self, seconds: float) -> None:
         if not is_above(seconds, 0):
             raise TrainingError("TimeLimit seconds", "a number above 0", repr(seconds), "for example 3600")
@@ -180,10 +181,7 @@ class TimeLimit(Callback):
 
     def state(self) -> dict[str, Any]:
         self._read_clock()
-        return {"spent": self._spent}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self._spent = state["spent"]
+        return super().state()
 
     def _read_clock(self) -> None:
         if self._since is not None:
@@ -217,6 +215,7 @@ class ReduceLROnPlateau(Callback):
     """
 
     steers = True
+    in_state = "_best", "_waited", "_resting"
 
     @renamed(figure="monitor")
     def __init__(
@@ -259,12 +258,6 @@ class ReduceLROnPlateau(Callback):
             optimizer.lr = min(optimizer.lr, max(optimizer.lr * self.factor, self.min_lr))
             self._resting, self._waited = self.cooldown, 0
 
-    def state(self) -> dict[str, Any]:
-        return {"best": self._best, "waited": self._waited, "resting": self._resting}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self._best, self._waited, self._resting = state["best"], state["waited"], state["resting"]
-
 
 class ReduceOnPlateau(ReduceLROnPlateau):
     """The former name of `ReduceLROnPlateau`, for one release."""
@@ -302,6 +295,7 @@ class Schedule(Callback):
     """
 
     steers = True
+    in_state = "_base", "_factor"
 
     def __init__(
         self, schedule: Factor, every: Literal["step", "epoch"] = "step", *, lr: float | None = None
@@ -330,12 +324,6 @@ class Schedule(Callback):
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         trainer.figures["lr"] = trainer.optimizer.lr
-
-    def state(self) -> dict[str, Any]:
-        return {"base": self._base, "factor": self._factor}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self._base, self._factor = state["base"], state["factor"]
 
     def _apply(self, trainer: Trainer, count: int) -> None:
         if self._base is None:

@@ -1,7 +1,5 @@
 """Parameters and gradients on their way: averages, limits, and a guard against what is not finite."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -62,6 +60,8 @@ class AverageWeights(Callback):
     Source: Polyak and Juditsky 1992; Izmailov and others 2018.
     """
 
+    in_state = ("_count",)
+
     @renamed(dev="validation")
     def __init__(
         self,
@@ -107,10 +107,10 @@ class AverageWeights(Callback):
 
     def state(self) -> dict[str, Any]:
         averages = {AVERAGE + name: np.array(array) for name, array in self.averages.items()}
-        return {"count": self._count, **averages}
+        return super().state() | averages
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._count = state["count"]
+        super().load_state(state)
         self.averages = {
             key.removeprefix(AVERAGE): np.array(array)
             for key, array in state.items()
@@ -130,7 +130,6 @@ class AverageWeights(Callback):
 
 
 def _approach(average: Array, target: Array, weight: float) -> None:
-    """Move an average, in place, towards a target by a share of the way; both have one axis."""
     for first in range(0, len(average), BLOCK):
         part = average[first : first + BLOCK]
         way = target[first : first + BLOCK] - part

@@ -1,7 +1,5 @@
 """Checks in other processes: what fails, crashes or hangs there is told here."""
 
-from __future__ import annotations
-
 import sys
 
 from benchmarks.gpu import apart

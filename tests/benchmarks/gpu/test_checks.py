@@ -1,7 +1,5 @@
 """The check of a training step passes what is right, and fails what is wrong in one gradient."""
 
-from __future__ import annotations
-
 from benchmarks.gpu import checks
 from benchmarks.gpu.trees import sst_like_trees
 

@@ -1,7 +1,5 @@
 """The benchmark for a GPU runs from end to end without one, keeps its time, and says what it left out."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

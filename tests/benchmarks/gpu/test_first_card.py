@@ -1,7 +1,5 @@
 """The first ten minutes on a card run without one, late or not; a fault is a failed part, and the others go on."""
 
-from __future__ import annotations
-
 from functools import cache
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """What the host does of a step is measured without a card, and more than one launch a captured step is told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """PyTorch's program by hand for Fold's model computes what NumPy's does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The program that is captured as a CUDA graph computes the model; here it runs without being captured."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """PyTorch's child-sum Tree-LSTM and tagger compute what our blocks do, and learn alike."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Random trees for the laws of columns."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from foldbatch.trees import Tree

@@ -1,7 +1,5 @@
 """Functions such as users write, with state and without, for the law that state is seen at every visit."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What columns must do: make the record that the tracing program makes, to the bit."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any

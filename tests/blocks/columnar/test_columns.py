@@ -1,7 +1,5 @@
 """Columns make the record that the tracing program makes, to the bit, or tell why they cannot."""
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 from dataclasses import replace

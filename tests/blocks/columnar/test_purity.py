@@ -1,7 +1,5 @@
 """Which functions may be called once for many visits; and that state is seen at every visit, on every way."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import re

@@ -1,7 +1,5 @@
 """What columns read, and what they leave to the program."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
@@ -19,9 +17,6 @@ from tests.blocks.columnar.forests import batches
 from tests.blocks.columnar.laws import check_same, refusal, why_not
 from tests.blocks.columnar.test_columns import ADD, LEAF, declared, row
 
-# -- Kinds of columns: some lanes of one, and several made one
-
-
 FOREST = Forest([Tree([2, 2, -1])])
 
 
@@ -35,9 +30,6 @@ def test_objects_of_several_kinds_are_no_column():
     ):
         with pytest.raises(Refused, match="several kinds"):
             merge([(np.array([0]), nodes), (np.array([1]), other)], 2)
-
-
-# -- Items of trees, lists and dicts, lane by lane
 
 
 TREE = Tree.from_nested(("S", ("NP", "I"), ("VP", "slept")))
@@ -81,9 +73,6 @@ def test_what_has_no_column_is_refused(read, reason):
         read()
 
 
-# -- Joining the calls of several statements into one record
-
-
 TREES = [Tree([1, -1], [2, 1], ["a", "b"]), Tree.leaf(3, "a")]
 
 
@@ -109,9 +98,6 @@ def test_nodes_are_no_results():
     assert "returns a node" in refusal(fb.Map(fb.Identity()), TREES)
 
 
-# -- Recursions that columns do not follow are refused when a model is compiled
-
-
 LABEL = fb.GetItem("label")
 
 
@@ -132,10 +118,7 @@ OF_OBJECTS.resolve_to(fb.OneOf(LEAF, {True: LABEL, False: fb.GetItem(0) >> OF_OB
     ("block", "reason"),
     [
         (even_and_odd(), "calls another one"),
-        (
-            declared(lambda tree: fb.AllOf(INNER, fb.Map(tree) >> fb.Sum()) >> ADD),
-            "calls another one",
-        ),
+        (declared(lambda tree: fb.AllOf(INNER, fb.Map(tree) >> fb.Sum()) >> ADD), "calls another one"),
         (
             declared(
                 lambda tree: fb.OneOf(LEAF, {True: LEAF_ROW, False: fb.GetItem(0) >> fb.GetItem(0) >> tree})
@@ -176,9 +159,6 @@ def test_objects_that_a_memo_looks_up_are_left_to_the_program():
     part = {"label": 1}
     assert "several places" in refusal(fb.Map(once()), [[part, part]])
     check_same(fb.Map(once()), [Tree([2, 2, -1], [1, 1, 1])])
-
-
-# -- Functions are called once for all lanes that are alike in what they read
 
 
 CALLING_TREES = [
@@ -252,9 +232,6 @@ def test_an_exception_of_a_handler_is_no_refusal():
     interrupting = pure(lambda x: handler(14, sys._getframe()))
     with pytest.raises(ValueError, match="of a handler"):
         apply(interrupting, ObjectColumn(np.array([0]), (1,)))
-
-
-# -- A forest joins the arrays of trees
 
 
 @given(examples=batches())

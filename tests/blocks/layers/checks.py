@@ -1,7 +1,5 @@
 """What every layer's test asks: values and gradients by a second spelling of it, training by torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

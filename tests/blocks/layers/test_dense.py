@@ -1,7 +1,5 @@
 """Linear, Embedding, LayerNorm and attention are their equations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -12,9 +10,6 @@ from foldbatch import ops
 from foldbatch.errors import ExampleError
 from tests.blocks.layers.checks import check_layer
 from tests.knobs import knobs
-
-# -- Linear is x @ weight + bias; Embedding is a row of its table, and never wraps an id
-
 
 WEIGHT = np.random.default_rng(0).normal(size=(3, 2))
 
@@ -55,9 +50,6 @@ def test_an_id_out_of_range_is_an_error_and_never_another_row(wrong):
             program.run([0, wrong])
 
 
-# -- LayerNorm is (x - mean) / sqrt(variance + epsilon), then weight and bias, over the last axis
-
-
 RNG = np.random.default_rng(0)
 
 
@@ -81,9 +73,6 @@ def test_layer_norm_starts_from_weight_1_and_bias_0_and_bears_equal_elements() -
     assert program.params["layer_norm.weight"].tolist() == [1, 1, 1]
     assert program.params["layer_norm.bias"].tolist() == [0, 0, 0]
     assert program.run([[7, 7, 7]])[0].tolist() == [0, 0, 0]
-
-
-# -- Attention is the sum of the items, weighted by the softmax of their scores, over any number of items
 
 
 QUERY, ITEM, SIZE = 3, 4, 5

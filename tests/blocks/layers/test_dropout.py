@@ -1,7 +1,5 @@
 """Dropout trains with a share of elements missing, the same however the batch is run; inference has them all."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

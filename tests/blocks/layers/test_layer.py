@@ -1,7 +1,5 @@
 """Layers own parameters: made once, shared with the layer, named after it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,11 +7,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.blocks.layers.layer import (
-    ACTIVATIONS,
-    Layer,
-    find_activation,
-)
+from foldbatch.blocks.layers.layer import ACTIVATIONS, Layer, find_activation
 from foldbatch.errors import BlockTypeError, GraphError
 from foldbatch.static.graph import Node
 from foldbatch.types import TensorType

@@ -1,7 +1,5 @@
 """The LSTM's and the GRU's step against their equations, along sequences, and against torch's cells."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

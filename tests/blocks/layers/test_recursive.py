@@ -1,7 +1,5 @@
 """Tree networks against the equations of their papers. A tree is ``(x or None, [children])``; a child may be None, which is missing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,9 +7,6 @@ import pytest
 
 import foldbatch as fb
 from tests.blocks.layers.checks import check_layer, sigmoid
-
-# -- The plain tree network, the tensor network and the tree GRU against their papers' equations
-
 
 SIZE, WIDTH = 3, 4
 STATE = fb.types.as_type([SIZE, "float64"])
@@ -94,9 +89,6 @@ def test_a_tree_gru_takes_any_number_of_children_in_one_kind_of_call() -> None:
     tree.resolve_to(fb.AllOf(x, fb.GetItem(1) >> fb.Map(tree())) >> fb.blocks.TreeGRU(SIZE))
     trees = [random_tree(rng, 4, missing=False, every_x=True) for _ in range(8)]
     check_layer(tree(), gru, trees)
-
-
-# -- The two Tree-LSTMs against their paper's equations, written out node by node in float64
 
 
 SIZE, WIDTH = 3, 4

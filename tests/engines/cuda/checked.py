@@ -1,7 +1,5 @@
 """Programs of the CUDA engine on a driver that is late: the same numbers in every order of the device's work."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

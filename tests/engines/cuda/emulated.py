@@ -1,7 +1,5 @@
 """A device that is emulated on the CPU, for tests."""
 
-from __future__ import annotations
-
 import shutil
 from functools import cache
 

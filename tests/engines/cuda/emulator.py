@@ -1,7 +1,5 @@
 """A driver that runs kernels on the CPU, from the same texts, compiled by the C compiler: for tests."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import itertools

@@ -6,8 +6,6 @@ once, as is NVRTC's default; the emulator rounds twice, so the two differ by rou
 mathematics.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import hashlib

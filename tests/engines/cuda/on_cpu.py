@@ -1,7 +1,5 @@
 """The CUDA engine on the CPU, for tests: the same kernels, compiled by the C compiler."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache

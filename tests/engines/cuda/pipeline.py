@@ -1,7 +1,5 @@
 """A small program on a driver, with two streams and a pair of staging blocks; each of its precautions can be left out."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import numpy as np

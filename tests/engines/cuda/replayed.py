@@ -1,7 +1,5 @@
 """A small program on a driver that replays a graph: a launch, and a product of what it leaves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

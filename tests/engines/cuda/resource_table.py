@@ -3,8 +3,6 @@
 NVRTC compiles the kernels and says so; no GPU is needed.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import time

@@ -1,7 +1,5 @@
 """What compiled kernels take of a GPU, as NVRTC says it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Memory of the host: where an array lies, and an array over an address."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 Kernels are compiled and run by the emulator.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Callable
@@ -155,11 +153,7 @@ class StandIn:
             getDevice=lambda: owner.gpu,
             setDevice=make_current,
             getDeviceCount=lambda: devices,
-            getDeviceProperties=lambda number: {
-                "name": b"Stand-in",
-                "major": 9,
-                "minor": 0,
-            },
+            getDeviceProperties=lambda number: {"name": b"Stand-in", "major": 9, "minor": 0},
             runtimeGetVersion=lambda: version,
             driverGetVersion=lambda: driver,
             memGetInfo=lambda: (owner.free, 1 << 30),

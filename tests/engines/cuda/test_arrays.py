@@ -1,7 +1,5 @@
 """Arrays of a device are arrays to NumPy, and what training does with them stays on the device."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

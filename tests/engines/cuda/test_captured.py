@@ -1,7 +1,5 @@
 """Graphs: captured from the second batch of a class on, tried again, given up, and told of."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A device's memory is written and read without waiting more than is needed."""
 
-from __future__ import annotations
-
 import weakref
 
 import numpy as np

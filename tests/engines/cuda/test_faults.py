@@ -1,7 +1,5 @@
 """A bad update stops all later ones, and whoever reads next learns which gradient it was."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Sums, norms and faults of gradients on a device, against NumPy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

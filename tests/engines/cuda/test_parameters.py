@@ -1,7 +1,5 @@
 """Parameters move between the host and devices, and whoever uses them has the newest numbers."""
 
-from __future__ import annotations
-
 import gc
 import threading
 

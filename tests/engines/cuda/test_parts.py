@@ -4,8 +4,6 @@ Kernels of all tests are compiled at once. Where FOLDBATCH_BACKEND is cuda-on-cp
 floats for each sample of an op, all whole numbers, more axes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

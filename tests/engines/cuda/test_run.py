@@ -1,7 +1,5 @@
 """A batch under way: what is brought and read, and errors that are raised when somebody looks."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from typing import Any
 

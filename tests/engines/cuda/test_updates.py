@@ -1,7 +1,5 @@
 """Optimizers' steps on a device are those of the host, and a bad gradient there changes nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -238,9 +236,6 @@ def test_steps_are_the_same_in_every_order_of_the_device_and_touch_only_what_the
     for order in ("late", "mixed"):
         for found, right in zip(_trained(Device(late(order))), expected, strict=True):
             assert_same(found, right)
-
-
-# -- programs on the emulated device
 
 
 def _trees(backend, *, trainable=True):

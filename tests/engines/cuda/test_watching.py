@@ -1,7 +1,5 @@
 """Calls of a device, timed on their streams."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from foldbatch.engines.cuda.watching import TimingDriver

@@ -1,7 +1,5 @@
 """A small model over trees, for tests: shared rows, a recursion, a table, losses and metrics."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -3,8 +3,6 @@
 The fixture `by_cuda` lets the launches of `tests.engines.numpy.launching` be run so.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Compiling: in memory once, on disk safely, elsewhere not at all; in the directory that the user names."""
 
-from __future__ import annotations
-
 import builtins
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """Loops mirror arithmetic; that they do the same, run as plain Python too, is tested in `test_arithmetic`."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import fields
 

@@ -1,7 +1,5 @@
 """Schedules are the same to the bit, whatever computes them."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from importlib.util import find_spec
 from typing import Any

@@ -1,7 +1,5 @@
 """Products taken out of a recursion change nothing but the time, whatever is known before it starts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any

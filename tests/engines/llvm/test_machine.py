@@ -1,7 +1,5 @@
 """Machine code is for the processor that is told, and what loading returns can be called."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every op as an instruction computes, on many rows at once, what its reference evaluation says of each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

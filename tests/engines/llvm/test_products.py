@@ -1,7 +1,5 @@
 """Products against NumPy's in float64: every form, shapes around the edges of tiles, no write beside the result."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import numpy as np

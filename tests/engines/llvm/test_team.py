@@ -1,7 +1,5 @@
 """A helper takes parts of instructions: the same numbers to the bit, whoever does which part, and whether it is there."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import time

@@ -1,7 +1,5 @@
 """The language of loops: what Python says, computed by compiled code; what it does not say is refused."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from textwrap import indent
 from typing import Any

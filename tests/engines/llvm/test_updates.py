@@ -1,7 +1,5 @@
 """Compiled steps and checks against NumPy's."""
 
-from __future__ import annotations
-
 from functools import partial
 from importlib.util import find_spec
 

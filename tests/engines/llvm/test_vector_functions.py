@@ -1,7 +1,5 @@
 """tanh, sigmoid and exp as loops compute them: how exact they are, and at the ends of their ranges."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tests that NumPy's kernels pass, for codes: a fixture that lets the walker run their launches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from ctypes import CFUNCTYPE, c_void_p
 from typing import Any

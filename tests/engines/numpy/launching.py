@@ -1,7 +1,5 @@
 """Launches of a routine, put together by hand: where its slots and results are in the buffers of a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Every op as NumPy spells it computes, on many rows at once, what its reference evaluation says of each."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

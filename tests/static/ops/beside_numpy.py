@@ -1,7 +1,5 @@
 """Functions of symbolic tensors beside NumPy's of the same name, on plain arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

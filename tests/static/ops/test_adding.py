@@ -1,7 +1,5 @@
 """An op is known in its paragraph, in NumPy's spelling and in ONNX's: with these entered, every engine runs it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock

@@ -1,7 +1,5 @@
 """The law of ops: forward mode, reverse mode and differences agree on every sample, and so do their derivatives."""
 
-from __future__ import annotations
-
 import pytest
 
 from foldbatch.static.op import OPS

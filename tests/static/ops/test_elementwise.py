@@ -1,7 +1,5 @@
 """Elementwise ops: derivatives on every sample, broadcasting over all batch axes, edges."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

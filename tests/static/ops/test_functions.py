@@ -1,7 +1,5 @@
 """The public functions and operators mean what NumPy's of the same name mean."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Products: derivatives on every sample, NumPy's meaning of @, and which product becomes a GEMM."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -78,8 +76,6 @@ def test_of_a_table_of_many_matrices_only_those_that_are_read_have_gradients() -
     assert few.op.name == "linear_by"
     assert "gather" in {node.op.name for node in reachable([many])}
 
-
-# -- one layer for each label
 
 HIDDEN, LABELS = 5, 4
 CHAINS = [[0, 1, 1, 3], [2], [], [3, 3, 0, 1, 2, 2, 1]]

@@ -1,7 +1,5 @@
 """Functions of tensors that NumPy has compute what NumPy's do; batch functions, along sequences."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -24,8 +22,6 @@ from tests.backends import BACKENDS, TESTED
 from tests.static.ops.beside_numpy import CUBE, X, Y, check, run
 from tests.static.run_kernel import Rows, run_graph
 from tests.strategies import Draw
-
-# -- Functions that change shapes mean what NumPy's of the same name do
 
 
 def test_reshape_is_numpys() -> None:
@@ -73,9 +69,6 @@ def test_a_stack_has_an_axis_more() -> None:
     check(lambda a, b: ops.stack([a, b], 2), lambda a, b: np.stack([a, b], 2), X, Y)
 
 
-# -- Look-ups by computed ids, in what a call computes and in its sequence, on every engine
-
-
 ROWS = fb.Map(fb.Vector(2))
 TABLE = fb.Record((fb.Tensor([3, 2]), fb.Tensor([2], "int32")))
 
@@ -120,9 +113,6 @@ def test_where_elements_stand():
     for backend in BACKENDS:
         results = fb.compile(block, backend).run([[[1, 2], [3, 0]], [], [[0, 0]] * 4])
         assert [(int(a), b.tolist()) for a, b in results] == [(1, [1, 0]), (0, [0, 0]), (6, [0, 0])]
-
-
-# -- Reductions: derivatives on every sample, stable forms, ties, type rules
 
 
 def _gradient(y: Node, x: Node, value: Any) -> Any:
@@ -181,9 +171,6 @@ def test_one_hot_has_the_dtype_asked_for(dtype: str) -> None:
     y = ops.one_hot(ids, 3, dtype)
     assert y.type == TensorType((2, 3), dtype)
     assert evaluate(Graph((ids,), (y,)), [np.array([2, 0])])[0].tolist() == [[0, 0, 1], [1, 0, 0]]
-
-
-# -- `einsum` means what NumPy's does, instance by instance, and has its gradients
 
 
 EXTENT = {"i": 2, "j": 3, "k": 4, "l": 1, "m": 2}
@@ -251,9 +238,6 @@ def test_the_bilinear_form_of_a_tensor_network_and_its_gradient():
     np.testing.assert_allclose(gradients["w"], right, rtol=1e-6)
 
 
-# -- Sorting and running sums are NumPy's, ties, infinities and NaN too, and their gradients go where elements went
-
-
 ODD = np.array([[2.0, np.nan, 1, 2], [np.inf, 1, -np.inf, 1], [np.nan, np.nan, 0, -0.0]])
 WHOLE = np.array([[3, 1, 3, 2]], "int32")
 
@@ -307,9 +291,6 @@ def test_gradients_go_where_elements_went(backend):
     np.testing.assert_array_equal(found.values, [[0, 0]])  # of a norm that is 0
 
 
-# -- Ops on whole sequences: derivatives on every sample, and what they make of ties, NaN and nothing
-
-
 ELEMENTS = ragged()
 PAIRS = input_node(TensorType((2,), "float64"), ELEMENTS)
 
@@ -349,9 +330,6 @@ def test_softmax_of_large_numbers_does_not_overflow() -> None:
     with np.errstate(over="raise", invalid="raise"):
         found = _run(apply("segment_softmax", PAIRS), PAIRS, [[[1e4, -1e4], [1e4, 1e4]], [[-1e4, 0]]])
     assert found == [[0.5, 0], [0.5, 1], [1, 1]]
-
-
-# -- Functions of calls and sequences, as compositions: what they mean for sequences of any length
 
 
 @pytest.mark.parametrize("name", ["sum", "max", "min", "mean", "softmax"])

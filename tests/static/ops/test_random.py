@@ -1,7 +1,5 @@
 """Random numbers: a pure function of key, site and place, and without visible pattern in any of them."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What every pass must do: make of a case what its text says, keep types, values and its own result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 By convention the last input with a row per call is recursive, and so is the first output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from foldbatch.static.graph import Graph, Node

@@ -1,7 +1,5 @@
 """What passes make of graphs, as text before and after: a file in cases/ each."""
 
-from __future__ import annotations
-
 import pytest
 
 from foldbatch.static.passes.early import sum_early

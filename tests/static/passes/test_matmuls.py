@@ -1,7 +1,5 @@
 """Products merged and split by stage, as text before and after: cases/matmuls.txt, cases/split.txt."""
 
-from __future__ import annotations
-
 import pytest
 
 import foldbatch as fb

@@ -1,7 +1,5 @@
 """Passes keep what graphs compute, end, and are checked one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,8 +14,6 @@ from foldbatch.types import TensorType
 from tests.static.passes.checks import cases, check_case, check_law
 from tests.static.text_graph import Case, read_graph
 from tests.strategies import Problem, problems
-
-# -- The pipeline: every pass keeps what a graph means, and a pass that breaks one is named
 
 
 @settings(max_examples=30, deadline=None)
@@ -40,9 +36,6 @@ def test_a_pass_that_breaks_a_graph_is_named(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(AssertionError, match=r"vandal: .* is read but not an input"):
         passes.run(graph)
     assert passes.run(graph, check=False).outputs == (stray,)
-
-
-# -- Constant folding: cases/fold_constants.txt, and its laws
 
 
 @pytest.mark.parametrize("case", cases("fold_constants"), ids=str)
@@ -88,9 +81,6 @@ def test_a_graph_without_constants_stays_the_same_object() -> None:
 def test_an_index_out_of_range_is_left_for_the_kernel_to_refuse(index: int) -> None:
     graph = Graph((), (ops.one_hot(constant([0, index]), 4),))
     assert fold_constants(graph) is graph
-
-
-# -- The simplifier as a whole: its laws. Its rules stand in test_arithmetic, test_movement, test_sums
 
 
 @settings(max_examples=60, deadline=None)

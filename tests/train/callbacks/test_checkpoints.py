@@ -1,7 +1,5 @@
 """Checkpoints: a training that is killed anywhere and resumed is the unbroken one, to the last bit."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """What a person reads of a training."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct

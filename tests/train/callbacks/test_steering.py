@@ -1,7 +1,5 @@
 """Learning rates and the end of a training, and when callbacks are called."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

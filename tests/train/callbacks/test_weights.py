@@ -1,7 +1,5 @@
 """Averages, limits and guards."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A tiny model to train with callbacks, and a run that is cut in two."""
 
-from __future__ import annotations
-
 import copy
 import json
 

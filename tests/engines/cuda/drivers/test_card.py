@@ -1,7 +1,5 @@
 """What is missing is told in one sentence, with what to do; stand-ins play what may be missing."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Iterator
@@ -108,10 +106,7 @@ def test_what_is_missing_is_told(
 def test_a_gpu_of_another_make_is_told() -> None:
     cupy = StandIn()
     cupy.is_hip = True
-    with (
-        machine(cupy),
-        pytest.raises(BackendError, match="expected CuPy for CUDA, found CuPy for ROCm"),
-    ):
+    with machine(cupy), pytest.raises(BackendError, match="expected CuPy for CUDA, found CuPy for ROCm"):
         card.check()
 
 

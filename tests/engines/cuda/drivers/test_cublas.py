@@ -1,7 +1,5 @@
 """Products by cuBLAS: the same numbers as the emulator's, for any way that matrices may lie."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The driver of a GPU, on stand-ins for CuPy and cuBLAS; what needs a card is marked so."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 import os

@@ -1,7 +1,5 @@
 """Compiling kernels for GPUs that are not here, and what they would take of them."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from importlib.machinery import ModuleSpec
@@ -175,12 +173,7 @@ class Listener(Emulator):
         return function
 
     def launch(
-        self,
-        function: Any,
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Any,
-        stream: Any,
+        self, function: Any, blocks: int, threads: tuple[int, int], arguments: Any, stream: Any
     ) -> None:
         source, name = self.kernels[function.address]
         self.threads[source][name] = max(threads[0] * threads[1], self.threads[source].get(name, 0))

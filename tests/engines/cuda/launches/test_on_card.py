@@ -1,7 +1,5 @@
 """What only a card can tell of graphs and of blocks that run side by side; the same, as far as it goes, emulated."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

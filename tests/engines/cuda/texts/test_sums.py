@@ -1,7 +1,5 @@
 """Sums over rows: any number of them, of any kind, and the same on any number of threads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
