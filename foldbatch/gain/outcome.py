@@ -150,9 +150,9 @@ class Outcome(Printed):
 
     def __str__(self) -> str:
         first, last = self.batches[0], self.batches[-1]
-        sizes = {"example": first.examples, "call": first.calls, "cell": len(first.cells)}
-        examples, calls, cells = (counted(number, noun) for noun, number in sizes.items())
-        ran = f"backend {self.backend}, up to {self.threads} threads, medians of {self.repeats} runs"
+        examples, calls = counted(first.examples, "example"), counted(first.calls, "call")
+        cells, runs = counted(len(first.cells), "cell"), counted(self.repeats, "run")
+        ran = f"backend {self.backend}, up to {counted(self.threads, 'thread')}, medians of {runs}"
         parts = [
             f"{examples}, {calls} of {cells}; {ran}",
             *map(self._gains, self.tasks),
