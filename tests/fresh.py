@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from foldbatch.program.program import Program
@@ -21,12 +20,12 @@ import json, os, pickle, sys
 import foldbatch as fb
 told, sys.stdout = sys.stdout, open(os.devnull, "w")  # what a module prints that is imported is no answer
 for line in sys.stdin:
-    path, trust, folders = json.loads(line)
+    path, folders, options = json.loads(line)
     sys.path[:0] = folders
     with open(f"{path}.examples", "rb") as file:
         examples = pickle.load(file)
     try:
-        results = list(fb.load(path, trust=trust).run(examples))
+        results = list(fb.load(path, **options).run(examples))
     except Exception as error:
         results = error
     with open(f"{path}.results", "wb") as file:
@@ -41,14 +40,10 @@ class Fresh:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
-    def results(self, path: Path, examples: Sequence[Any], trust: Sequence[str]) -> Any:
-        """Return what a file's program makes of examples there; trusted modules lie beside the file."""
+    def results(self, path: Path, examples: Sequence[Any], folders: Sequence[str], **options: Any) -> Any:
+        """Return what a file's program makes of examples there; trusted modules lie in the folders."""
         Path(f"{path}.examples").write_bytes(pickle.dumps(examples))
-        print(
-            json.dumps([str(path), trust, [str(path.parent)] if trust else []]),
-            file=self.process.stdin,
-            flush=True,
-        )
+        print(json.dumps([str(path), folders, options]), file=self.process.stdin, flush=True)
         self.process.stdout.readline()
         found = pickle.loads(Path(f"{path}.results").read_bytes())
         if isinstance(found, Exception):
@@ -95,11 +90,3 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Program]]:
         yield made
     for program in made:
         program.batch = next((batches[v] for v in program._variants._built.values() if v in batches), [])
-
-
-def check_same(program: Program, fresh: Fresh, path: Path, trust: Sequence[str] = ()) -> None:
-    """Save a program, which must tell of nothing that its file lacks, and compare what it computes there."""
-    assert program.batch, program
-    program.save(path)
-    here, there = list(program.run(program.batch)), fresh.results(path, program.batch, trust)
-    np.testing.assert_equal(there, here)

@@ -21,6 +21,7 @@ from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.sharing import SHARES
 from foldbatch.types import BackendName
+from tests.pages import programs as programs_of_pages
 
 MODELS = """\
 import numpy as np
@@ -86,26 +87,19 @@ classify(fb.Vector(3) >> fb.Linear(2))
 classify(numbers)  # wrong
 """
 WRONG = {number for number, line in enumerate(MODELS.splitlines(), 1) if line.endswith("# wrong")}
-ROOT = Path(__file__).resolve().parents[1]
-UNTYPED = {"deciding", "walks"}  # their annotations say shapes, as list[8, float32], which no checker knows
+UNTYPED = (
+    "page_deciding",
+    "page_walks",
+)  # their annotations say shapes, as list[8, float32], which no checker knows
 
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """`MODELS`, and every program of README, docs and tutorials as a file; those of a page are one, but for recipes."""
+    """`MODELS`, and every program of README, docs and tutorials as a file."""
     (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    for page in [page for page in pages if page.stem not in UNTYPED]:
-        blocks = re.findall(
-            r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-        )
-        for number, program in enumerate(blocks if page.stem == "cookbook" else ["\n".join(blocks)]):
-            name = f"page_{page.stem.replace('-', '_')}_{number}.py"
-            (tmp_path / name).write_text(program, encoding="utf-8")
-    for notebook in (ROOT / "docs" / "tutorials").glob("*.ipynb"):
-        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-        code = ("".join(cell["source"]) + "\n" for cell in cells if cell["cell_type"] == "code")
-        (tmp_path / f"tutorial_{notebook.stem}.py").write_text("\n".join(code), encoding="utf-8")
+    for name, program in programs_of_pages().items():
+        if not name.startswith(UNTYPED):
+            (tmp_path / f"{name}.py").write_text(program, encoding="utf-8")
     return tmp_path
 
 

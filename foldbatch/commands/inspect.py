@@ -38,7 +38,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     else:
         program, notes, configuration = load_model(options.model, options.backend, options.trust)
     print(to_toml(configuration, changed=True))
-    print(f"{program}\n{program.params!r}\n")
+    print(f"{program!r}\n{program.params!r}\n")
     try:
         if examples is None:
             examples = read_labelled(options.data, configuration, notes["classes"])

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import NotAskedError, UnknownNameError, counted
 from foldbatch.params.parameters import Array
+from foldbatch.system.showing import Printed
 from foldbatch.types import BroadcastType, ObjectType, SequenceType, TensorType, TupleType, Type, VoidType
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class MetricValues:
+class MetricValues(Printed):
     """The values that a metric collected over a batch, in the order of visits.
 
     That is example by example, and within an example in the order in which the model applies its blocks:
@@ -44,8 +45,11 @@ class MetricValues:
         labelled = "" if self.labels is None else ", labelled"
         return f"MetricValues({counted(len(self), 'value')} {type_} of {examples}{labelled})"
 
+    def __str__(self) -> str:
+        return f"{self!r}\n{self.values}"
 
-class Metrics(Mapping[str, MetricValues]):
+
+class Metrics(Printed, Mapping[str, MetricValues]):
     """The metrics of a batch by name."""
 
     def __init__(self, values: dict[str, MetricValues]) -> None:
@@ -65,6 +69,9 @@ class Metrics(Mapping[str, MetricValues]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._values})"
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {values}" for name, values in self.items()) or repr(self)
 
 
 @dataclass(frozen=True, slots=True)

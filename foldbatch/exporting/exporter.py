@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime
 
 from foldbatch.engines.results import Metrics, MetricValues, Results
+from foldbatch.errors import ModelError
 from foldbatch.exporting.graph import OPSET, model_proto
 from foldbatch.exporting.tables import Tables, decoded, interface_of, tables_of
 from foldbatch.params.parameters import Array
@@ -24,7 +25,8 @@ class Exporter:
     """What leads from a program to another runtime: the graph, and the tables of examples.
 
     Raises:
-        ModelError: when the model has ops that cannot be exported: it names the cells and the ops.
+        ModelError: when the model has ops that cannot be exported, with their
+            cells; when a walk has asked for numbers.
 
     >>> import foldbatch as fb
     >>> exporter = Exporter(fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy"))
@@ -33,6 +35,11 @@ class Exporter:
     """
 
     def __init__(self, program: Program) -> None:
+        if program.lowered.decides:
+            fix = "export what runs between two questions as a program of its own"
+            raise ModelError(
+                "export", "a walk whose calls the example alone decides", "one that asked for numbers", fix
+            )
         self.program = program
         self.lowered = program.lowered.variant(ASIDES, find_policy("by_component"))
         self.interface = interface_of(self.lowered.model)
@@ -85,7 +92,7 @@ def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: 
         opset: the version of ONNX's operators.
 
     Raises:
-        ModelError: when the model has ops that cannot be exported: it names the cells and the ops.
+        ModelError: as `Exporter`; when the model computes no tensors.
         BlockValueError: when there is no such version of the operators, or it is too old.
         BlockTypeError: when the metadata are no mapping.
 

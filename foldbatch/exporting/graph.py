@@ -41,7 +41,8 @@ def model_proto(model: Model, metadata: Mapping[str, str] | None = None, opset: 
             build.run_all(component[0])
     outputs = build.outputs()
     if not outputs:
-        raise ModelError("export", "a model that computes tensors", "one without", "end it with a tensor")
+        fix = "end it with a tensor" if model.cells else "run a walk once, so that its cells are known"
+        raise ModelError("export", "a model that computes tensors", "one without", fix)
     size = sum(x.nbytes for x in build.writer.constants.values())
     if size >= LARGEST:
         expected = f"parameters of less than {LARGEST / 1e9:.1f} GB, which fit into one file of ONNX"

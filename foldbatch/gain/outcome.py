@@ -148,9 +148,15 @@ class Outcome(Printed):
 
     def __str__(self) -> str:
         first, last = self.batches[0], self.batches[-1]
-        counted = f"{first.examples} examples, {first.calls} calls of {len(first.cells)} cells"
-        ran = f"backend {self.backend}, up to {self.threads} threads, medians of {self.repeats} runs"
-        parts = [f"{counted}; {ran}", *map(self._gains, self.tasks), self._phases(), _made_of(last)]
+        examples, calls = counted(first.examples, "example"), counted(first.calls, "call")
+        cells, runs = counted(len(first.cells), "cell"), counted(self.repeats, "run")
+        ran = f"backend {self.backend}, up to {counted(self.threads, 'thread')}, medians of {runs}"
+        parts = [
+            f"{examples}, {calls} of {cells}; {ran}",
+            *map(self._gains, self.tasks),
+            self._phases(),
+            _made_of(last),
+        ]
         if self.advice:
             parts.append("\n".join(["What to try", *(f"- {sentence}" for sentence in self.advice)]))
         return "\n\n".join(parts)

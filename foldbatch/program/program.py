@@ -36,11 +36,15 @@ from foldbatch.program.traced import Prepared, in_parts, listed, several_of, tra
 from foldbatch.program.variants import ReadyModel, Variants
 from foldbatch.program.warned import Warned
 from foldbatch.scheduler.trace import Trace
+from foldbatch.static.graph import Node
+from foldbatch.system.showing import Printed
 from foldbatch.timelines.timeline import Timeline
 from foldbatch.types import describe_value
 
+FEW = 20  # cells and parameters that a notebook shows
 
-class Program:
+
+class Program(Printed):
     """A compiled block; made by `compile`.
 
     Several threads may use a program at once: batches run one after the other, but examples are traced side
@@ -97,6 +101,19 @@ class Program:
         parameters = f"{counted(len(self._params), 'parameter')} ({counted(numbers, 'number')})"
         cells = counted(len(self.model.cells), "cell")
         return f"Program({self.lowered.name}, {cells}, {parameters}, backend {self.engine.name})"
+
+    def __str__(self) -> str:
+        """Return what a notebook shows: what cells read and yield, and parameters by name and type."""
+
+        def types(nodes: Iterable[Node]) -> str:
+            return (
+                ", ".join(f"[{x.type}, ...]" if x.axis.rank == 2 else str(x.type) for x in nodes) or "nothing"
+            )
+
+        cells = [f"  {c.name}: {types(c.graph.inputs)} -> {types(c.graph.results)}" for c in self.model.cells]
+        parameters = repr(self._params).splitlines()
+        shown = [*cells[:FEW], *(["  ..."] * (len(cells) > FEW)), *parameters[: FEW + 1]]
+        return "\n".join([repr(self), "cells", *shown, *(["  ..."] * (len(parameters) > FEW + 1))])
 
     @property
     def params(self) -> ParameterStore:

@@ -1,0 +1,117 @@
+"""Every program of README, docs and tutorials runs, is saved, is the same in another process, and is exported."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from tests.fresh import Fresh, fresh, noted  # noqa: F401 - a fixture
+from tests.pages import DOCS, ROOT, programs, sections
+
+PROGRAMS = programs()
+LONGEST = {"cookbook": 60, "deciding": 40, "walks": 25}  # lines of a program, in walks of a model
+MODELS = 8  # of walks, that are so short
+# Models of other pages are whole in their files; in these some have lambdas or local functions, for short.
+NOT_WHOLE = {
+    f"page_{page}"
+    for page in (
+        "batching blocks callbacks data deciding_0 deciding_1 deciding_2 deciding_3 deciding_4 deciding_5"
+        " deciding_6 deciding_7 derivatives functions gpu optimizers parallel parameters torch walks_11"
+    ).split()
+}
+TRUSTED = ("sums", "json:loads", "foldbatch.torch")  # what their models name besides what pages define
+LACKS = re.compile(
+    r"expected (a model that a file can hold whole|what an import path leads to), found [^\n]+; [^\n]+$"
+)
+
+
+class Ran(NamedTuple):
+    """A program that has run as a module, which lies beside `path`; the programs that it made; where modules lie."""
+
+    path: Path
+    made: list[Any]
+    folders: list[str]
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    name, text = request.param, PROGRAMS[request.param]
+    if "import torch" in text:
+        pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
+    path = tmp_path_factory.mktemp(name) / name
+    path.with_suffix(".py").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        patch.syspath_prepend(path.parent)
+        before = len(sys.path)
+        with noted(patch) as made:
+            importlib.import_module(name)
+        folders = sys.path[: 1 + len(sys.path) - before]  # some make modules
+        yield Ran(path, [program for program in made if program.batch], folders)
+    sys.modules.pop(name)
+
+
+def test_it_is_saved_and_the_same_in_another_process_or_save_says_what_the_file_lacks(ran: Ran, fresh: Fresh):  # noqa: F811
+    lacks: list[str] = []
+    for program in ran.made:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                program.save(ran.path)
+            except fb.errors.ModelError as error:
+                lacks.append(str(error))
+                continue
+        lacks += [str(each.message) for each in said]
+        if not said:
+            trust, backend = (ran.path.name, *TRUSTED), program.engine.name
+            there = fresh.results(ran.path, program.batch, ran.folders, trust=trust, backend=backend)
+            np.testing.assert_equal(there, list(program.run(program.batch)))
+    assert bool(lacks) == (ran.path.name in NOT_WHOLE), lacks
+    assert all(
+        LACKS.search(each) and re.search(rf"{ran.path.name}.py:\d|which no variable holds", each)
+        for each in lacks
+    )
+
+
+@pytest.mark.skipif(not find_spec("onnxruntime"), reason="needs ONNX: pip install -e '.[onnx]'")
+def test_it_is_exported_or_refused_in_a_sentence(ran: Ran):
+    from foldbatch.exporting.exporter import Exporter, largest_difference  # noqa: PLC0415
+
+    for program in ran.made:
+        try:
+            exporter = Exporter(program)
+            data = exporter.proto().SerializeToString()
+        except fb.errors.ModelError as error:
+            assert "\n" not in str(error)
+            assert program.lowered.decides or not any(map(tensors, program.run(program.batch))), error
+        else:
+            assert not program.lowered.decides
+            assert largest_difference(program, exporter, data, program.batch) < 1e-5
+
+
+def tensors(value: Any) -> bool:
+    """Whether a result has any."""
+    return isinstance(value, np.ndarray | np.generic) or (
+        isinstance(value, list | tuple) and any(map(tensors, value))
+    )
+
+
+@pytest.mark.parametrize("page", LONGEST)
+def test_programs_to_copy_are_short_and_reach_what_they_assert(page: str):
+    _, *rest = sections(page).items()
+    listed = re.findall(r"^- \[(.*)\]\(#", (DOCS / f"{page}.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed == [title for title, _ in rest] or page == "deciding"
+    for number, (title, blocks) in enumerate(rest):
+        assert re.search(r"^assert ", "\n".join(blocks), re.MULTILINE), title
+        if page != "walks" or number < MODELS:
+            assert sum(bool(line.strip()) for line in blocks[0].splitlines()) <= LONGEST[page], title
