@@ -379,8 +379,8 @@ MUTANTS = (
     Mutant(
         "a compiled maximum of no elements is what lies there",
         "engines/llvm/line_texts.py",
-        "{{x}}(0) if lower == upper else a[lower * u8(s[2]) + k * {{p}}]",
-        "a[lower * u8(s[2]) + k * {{p}}]",
+        "{x}(0) if lower == upper else a[lower * u8(s[2]) + k * {p}]",
+        "a[lower * u8(s[2]) + k * {p}]",
         engine="llvm",
     ),
     Mutant(
@@ -560,15 +560,15 @@ MUTANTS = (
     Mutant(
         "values of earlier rounds come in in the wrong order",
         "functions/rounds.py",
-        "array[rows, c] = np.arange(count, count + len(reads[i]))",
-        "array[rows, c] = np.arange(count, count + len(reads[i]))[::-1]",
+        "made[imported] = np.arange(count)",
+        "made[imported] = np.arange(count)[::-1]",
         tests=ROUNDS,
     ),
     Mutant(
         "rounds of other integers share a schedule",
         "functions/rounds.py",
-        "*[array.tobytes() for array in part.arrays]",
-        "*[array.shape for array in part.arrays]",
+        "stretches.sizes.tobytes(), own.tobytes()",
+        "stretches.sizes.tobytes(), own.shape",
         tests=ROUNDS,
     ),
     Mutant(
@@ -616,8 +616,22 @@ MUTANTS = (
     Mutant(
         "a round may read values of other examples",
         "functions/rounds.py",
-        "if (of >= by).any() or (store.example.take(of) != store.example.take(by)).any():",
-        "if (of >= by).any():",
+        "or (store.example.take(read) != store.example.take(calling)).any()",
+        "",
+        tests=ROUNDS,
+    ),
+    Mutant(
+        "a round like one before may read values of other examples",
+        "functions/rounds.py",
+        "or (example.take(imported) != example.take(flat.take(table.by))).any()",
+        "",
+        tests=ROUNDS,
+    ),
+    Mutant(
+        "a round may read values of other types",
+        "functions/rounds.py",
+        "or (store.kind.take(imported) != table.kinds).any()",
+        "",
         tests=ROUNDS,
     ),
     Mutant(

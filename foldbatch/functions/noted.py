@@ -143,18 +143,17 @@ class Owners:
             (slot, type_), output = reads.slots[place // width], self.outputs[place % width]
             known = learnt.wires.get(slot, _NO_WIRES)
             if output not in known:
-                refuse_other_type(slot, output, type_)
+                refuse_other_type(slot[0], type_, output[0].outputs[output[1]].type)
                 learnt.wires[slot] = {*known, output}  # a new set: the old one may come back
                 grown = True
         return grown
 
 
-def refuse_other_type(slot: Slot, source: Output, type_: TensorType) -> None:
-    """Refuse a wire to a slot of a type from an output of another one."""
-    signature, j = source
-    if signature.outputs[j].type != type_:
-        expected, found = f"elements of {type_}", f"one of {signature.outputs[j].type}"
-        raise WalkError(slot[0].name, expected, found, "elements of a list have one shape and dtype")
+def refuse_other_type(signature: Signature, type_: TensorType, given: TensorType) -> None:
+    """Refuse a value of another type than a slot of a cell reads."""
+    if given != type_:
+        fix = "elements of a list have one shape and dtype"
+        raise WalkError(signature.name, f"elements of {type_}", f"one of {given}", fix)
 
 
 def leak(what: str, example: int) -> WalkError:

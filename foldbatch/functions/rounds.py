@@ -10,10 +10,9 @@ A round's schedule depends on its integers alone. Rounds of equal integers, as m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +28,7 @@ from foldbatch.model.model import Model
 from foldbatch.model.needed import PrunedDraft
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import Index, Trace
+from foldbatch.types import TensorType
 
 KEPT = 1024  # schedules of rounds
 NUMBER, LENGTH = -1, -2  # what stands in a call's row beside what it reads: numbers, and lengths of lists
@@ -128,46 +128,27 @@ class _Reader:
 
 
 @dataclass(eq=False, slots=True)
-class _Round:
-    """What was noted in a round, as calls of the model.
+class _Table:
+    """A round made ready; what is the same in all rounds of its form. Places are those in all that was noted.
 
     Attributes:
-        parts: the cells that it calls, and what was noted of each.
-        numbers: all rows and elements, part by part, as the model numbers values: those from earlier rounds
-            first, by type.
-        shapes: of the rows and elements.
-        imported: the numbers of values from earlier rounds, in the run.
-        counts: how many there are of each type.
-        total: the numbers of the round itself.
+        ready: its schedule.
+        imported: the places of the numbers that are read of earlier rounds: by class, in the order of ranks.
+        by: the places of the calls that read them.
+        kinds: the numbers of the classes.
+        counts: how many there are of each class.
+        made: per arena the class of its values and its number, their numbers in the model, and in the round.
     """
 
-    parts: list[tuple[_Reader, Noted]]
-    numbers: Index
-    shapes: list[tuple[int, ...]]
-    imported: Index
-    counts: list[int]
-    total: int
-
-    def arrays(self) -> Iterator[tuple[_Reader, list[NDArray[np.int32]]]]:
-        """Yield each cell with its rows, and the elements of its lists."""
-        numbers, shapes, end = self.numbers.astype(np.int32), iter(self.shapes), 0
-        for reader, _ in self.parts:
-            found = []
-            for _ in range(1 + len(reader.lists)):
-                shape = next(shapes)
-                start, end = end, end + prod(shape)
-                found.append(numbers[start:end].reshape(shape))
-            if reader.columns is not None:
-                found[0] = found[0].take(reader.columns, axis=1)
-            yield reader, found
-
-
-@dataclass(eq=False, slots=True)
-class _Table:
-    """A round made ready; per arena the class of its values, their numbers, and places in what was noted."""
-
     ready: RoundSchedule
-    arenas: list[tuple[int, type[Value], Index, Index]]
+    imported: Index
+    by: Index
+    kinds: Index
+    counts: list[int]
+    made: list[tuple[int, type[Value], int, Index, Index]]
+
+
+_Parts = list[tuple[_Reader, Noted]]  # the cells of a round, and what was noted of each
 
 
 class Rounds:
@@ -184,10 +165,10 @@ class Rounds:
         self._slots: dict[Slot, int] = {}
         self._outputs: list[Output] = []
         self._first: dict[Signature, int] = {}  # the number of a cell's first output
-        # ``[2, slots, outputs]``: which slots read which outputs, of this round or of earlier ones
-        self._wires = np.zeros((2, 0, 0), bool)
+        self._wires = np.zeros((0, 0), bool)  # ``[slots, outputs]``: which read which, within a round
         self._imports: dict[type[Value], int] = {}  # the number of each import cell, in the order of these
-        self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: the place of its class in these
+        self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: the place of its class in these, or -1
+        self._classes: dict[type[Value], int] = {}  # the number of each class of values
         self._none: list[tuple[NDArray[Any], ...]] = []
         self._bounds: list[list[int | None]] = []
         self._tables: dict[Any, _Table] = {}
@@ -218,47 +199,50 @@ class Rounds:
             BadDataError: when a datum is not what its cell reads.
         """
         store.number(stretches.examples, stretches.sizes)
-        for signature, own in noted.items():
+        for signature in noted:
             if signature not in self._first:
                 self._admit(signature)
-            store.made_by(own.bases, len(signature.outputs), self._first[signature])
-        found: _Round | None = None
-        while found is None:
-            linked = self._linked or self._link()
+        table, example = None, store.example
+        while table is None:
+            model = (self._linked or self._link()).model
             parts = [(self._readers[s], own) for s, own in noted.items() if s in self._readers]
             if not parts:
                 return
-            found = self._round(parts, stretches, store, numbers)
-        key = (
-            computing.training,
-            found.total,
-            *found.counts,
-            *[(reader.number, len(own.rows)) for reader, own in found.parts],
-            found.numbers.tobytes(),
-        )
-        table = self._tables.get(key)
-        if table is None:
-            table = self._tables[key] = self._table(computing, linked.model, found)
-            if len(self._tables) > KEPT:
-                del self._tables[next(iter(self._tables))]
-        orders, feeds, end = table.ready.orders, [*self._none], 0
-        for (kind, k), count in zip(self._imports.items(), found.counts, strict=True):
+            flat = np.concatenate([array.ravel() for array in _arrays(parts)])
+            key = _key(parts, flat, stretches, training=computing.training)
+            table = self._tables.get(key)
+            if table is None:
+                table = self._table(computing, model, parts, flat, stretches, store, numbers)
+                if table is None:
+                    continue  # it has new wires
+                self._tables[key] = table
+                if len(self._tables) > KEPT:
+                    del self._tables[next(iter(self._tables))]
+        imported, end = flat.take(table.imported), 0
+        if len(imported) and (
+            imported.min() < 0
+            or (example.take(imported) != example.take(flat.take(table.by))).any()
+            or (store.kind.take(imported) != table.kinds).any()
+        ):
+            self._refuse(parts, stretches.first, store, numbers)
+        orders, feeds = table.ready.orders, [*self._none]
+        for (kind, k), count in zip(self._imports.items(), table.counts, strict=True):
             if count:
-                feeds[k] = (store.take(kind, found.imported[end : end + count].take(orders[k])),)
-                end += count
-        for reader, own in found.parts:
+                start, end = end, end + count
+                feeds[k] = (store.take(kind, imported[start:end]),)
+        for reader, own in parts:
             if reader.feeds:
                 order = orders[reader.number]
                 data = self._data(computing, reader, own, stretches, store, numbers)
                 feeds[reader.number] = tuple([column.take(order, axis=0) for column in data])
-        of_cell = {reader.number: own for reader, own in found.parts}
+        of_cell = {reader.number: own for reader, own in parts}
 
-        def example(k: int, rank: int) -> int:
-            return numbers[int(store.example[of_cell[k].rows[orders[k][rank], 0]])]
+        def whose(k: int, rank: int) -> int:
+            return numbers[int(example[of_cell[k].rows[orders[k][rank], 0]])]
 
-        take = computing.run(table.ready, feeds, example)
-        for arena, kind, values, places in table.arenas:
-            store.add(kind, take(arena, values), places + stretches.first)
+        take = computing.run(table.ready, feeds, whose)
+        for arena, kind, number, values, places in table.made:
+            store.add(kind, number, take(arena, values), places + stretches.first)
 
     def _admit(self, signature: Signature) -> None:
         """Learn of a cell."""
@@ -271,8 +255,7 @@ class Rounds:
         slots += [(signature, m, s) for s, (*_, ms) in enumerate(signature.sequences) for m in range(len(ms))]
         for slot in slots:
             self._slots[slot] = len(self._slots)
-        more = [(0, 0), (0, len(slots)), (0, len(outputs))]
-        self._wires = np.pad(self._wires, more)
+        self._wires = np.pad(self._wires, [(0, len(slots)), (0, len(outputs))])
         self._kinds = np.append(self._kinds, np.full(len(slots), -1))
         self._linked = None
 
@@ -308,91 +291,147 @@ class Rounds:
             [*kept.feeds],
         )
 
-    def _round(
+    def _table(
         self,
-        parts: list[tuple[_Reader, Noted]],
+        computing: Computing,
+        model: Model,
+        parts: _Parts,
+        flat: Index,
         stretches: Stretches,
         store: Store,
         numbers: Sequence[int],
-    ) -> _Round | None:
-        """Return a round as the model numbers it; None where it has new wires, so that the model grows."""
-        arrays, slots, bases = [], list[Index](), []
+    ) -> _Table | None:
+        """Schedule a round; None where it has wires that are new, so that the model must be linked again."""
+        first, total = stretches.first, store.known - stretches.first
+        slot, caller, end = np.empty_like(flat), np.empty_like(flat), 0
+        maker = np.full(total, -1)
         for reader, own in parts:
-            arrays += [own.rows, *[own.elements[s] for s in reader.lists]]
-            slots += reader.slots
-            bases += [own.bases, *[np.repeat(own.bases, own.lengths(s)) for s in reader.lists]]
-        flat = np.concatenate([array.ravel() for array in arrays])
-        slot, by, end = np.empty_like(flat), np.empty_like(flat), 0
-        for array, of_row, base in zip(arrays, slots, bases, strict=True):
-            start, end = end, end + array.size
-            slot[start:end].reshape(array.shape)[...] = of_row
-            by[start:end].reshape(array.shape)[...] = base[:, None]
+            begin, width = end, own.rows.shape[1]
+            for j in range(len(reader.signature.outputs)):
+                maker[own.bases - first + j] = self._first[reader.signature] + j
+            calls = np.arange(begin, begin + own.rows.size, width)
+            by = [calls, *[np.repeat(calls, own.lengths(s)) for s in reader.lists]]
+            for of_row, at in zip(reader.slots, by, strict=True):
+                start, end = end, end + len(of_row) * len(at)
+                slot[start:end].reshape(-1, len(of_row))[...] = of_row
+                caller[start:end].reshape(-1, len(of_row))[...] = at[:, None]
         reading = np.flatnonzero(slot >= 0)
-        read, by, at = flat.take(reading), by.take(reading), slot.take(reading)
-        example, first = store.example, stretches.first
+        read, by_call, at = flat.take(reading), caller.take(reading), slot.take(reading)
+        within = read >= first
+        calling = flat.take(by_call)
         if len(read) and (
-            read.min() < 0 or (read >= by).any() or (example.take(read) != example.take(by)).any()
+            read.min() < 0
+            or (read >= calling).any()
+            or (store.example.take(read) != store.example.take(calling)).any()
         ):
-            refuse_leaks(reads_of([own for _, own in parts]), example, numbers)
-            raise AssertionError("a call reads what it must not")
-        before, maker = read < first, store.maker.take(read)
-        wires = before.view(np.int8), at, maker
-        if not self._wires[wires].all():
-            self._learn(np.unique(np.stack(wires), axis=1))
+            self._refuse(parts, stretches.first, store, numbers)
+        inside, outside = np.flatnonzero(within), np.flatnonzero(~within)
+        wired = at.take(inside), maker.take(read.take(inside) - first)
+        kinds = self._kinds.take(at.take(outside))
+        if not self._wires[wired].all() or kinds.min(initial=0) < 0:
+            self._learn(np.unique(np.stack(wired), axis=1), np.unique(at.take(outside)))
             return None
-        from_before = np.flatnonzero(before)
-        kinds = self._kinds.take(at.take(from_before))
         if len(self._imports) > 1:
-            from_before = from_before.take(np.argsort(kinds, kind="stable"))
-        count = len(from_before)
-        np.add(flat, count - first, out=flat, where=slot > LENGTH)
-        flat[reading.take(from_before)] = np.arange(count)
+            order = np.argsort(kinds, kind="stable")
+            outside, kinds = outside.take(order), kinds.take(order)
+        count = len(outside)
+        imported = reading.take(outside)
+        made = flat + (count - first)
+        made[imported] = np.arange(count)
+        lengths = np.flatnonzero(slot == LENGTH)
+        made[lengths] = flat[lengths]
         counts = np.bincount(kinds, minlength=len(self._imports)).tolist()
-        total = int(store.known) - first
-        return _Round(parts, flat, [array.shape for array in arrays], read.take(from_before), counts, total)
+        ready, values = self._scheduled(computing, model, parts, made.astype(np.int32), counts, count + total)
+        ranked, end = [], 0
+        for k, own_count in zip(self._imports.values(), counts, strict=True):
+            ranked.append(end + ready.orders[k])
+            end += own_count
+        by_rank = np.concatenate(ranked) if ranked else outside
+        classes = [*map(self._number, self._imports)]
+        arenas = []
+        for arena, several in values.items():
+            kind, own_values = value_class(model.arenas[arena]), np.concatenate(several).astype(np.int64)
+            arenas.append((arena, kind, self._number(kind), own_values, own_values - count))
+        return _Table(
+            ready,
+            imported.take(by_rank),
+            by_call.take(outside.take(by_rank)),
+            np.array(classes, np.int64).take(kinds.take(by_rank)),
+            counts,
+            arenas,
+        )
 
-    def _learn(self, wires: Index) -> None:
-        """Take over wires: whether from an earlier round, the slot, and the output that it reads."""
-        slots = [*self._slots]
-        for before, number, maker in wires.T.tolist():
+    def _number(self, kind: type[Value]) -> int:
+        """Return the number of a class of values."""
+        return self._classes.setdefault(kind, len(self._classes))
+
+    def _learn(self, wires: Index, imported: Index) -> None:
+        """Take over wires, slots and outputs that they read, and slots that read values of earlier rounds."""
+        slots, learnt = [*self._slots], self._learnt
+        for number, maker in wires.T.tolist():
             slot, source = slots[number], self._outputs[maker]
-            signature, i, s = slot
-            node = signature.operands[i][1] if s < 0 else signature.sequences[s][2][i][1]
-            refuse_other_type(slot, source, node.type)
-            if before:
-                kind = value_class(node.type)
-                source = earlier(kind), 0
-                if kind not in self._imports:
-                    self._imports[kind] = -1
-                    self._admit(earlier(kind))
-                self._kinds[number] = [*self._imports].index(kind)
-            self._wires[before, number, maker] = True
-            self._learnt.wires.setdefault(slot, set()).add(source)
+            refuse_other_type(slot[0], _type(slot), source[0].outputs[source[1]].type)
+            learnt.wires.setdefault(slot, set()).add(source)
+            self._wires[number, maker] = True
+        for number in imported.tolist():
+            kind = value_class(_type(slots[number]))
+            if kind not in self._imports:
+                self._imports[kind] = -1
+                self._admit(earlier(kind))
+            learnt.wires.setdefault(slots[number], set()).add((earlier(kind), 0))
+            self._kinds[number] = [*self._imports].index(kind)
         self._linked = None
 
-    def _table(self, computing: Computing, model: Model, found: _Round) -> _Table:
-        """Schedule a round."""
-        count = len(found.imported)
+    def _refuse(self, parts: _Parts, first: int, store: Store, numbers: Sequence[int]) -> NoReturn:
+        """Refuse calls that read a value of another example or run, or an earlier one of another type."""
+        reads, classes = reads_of([own for _, own in parts]), [*self._classes]
+        refuse_leaks(reads, store.example, numbers)
+        for place in np.flatnonzero(reads.numbers < first).tolist():
+            slot, type_ = reads.slots[reads.slot[place]]
+            refuse_other_type(slot[0], type_, classes[store.kind[reads.numbers[place]]].type)
+        raise AssertionError("a call reads what it must not")
+
+    def _scheduled(
+        self,
+        computing: Computing,
+        model: Model,
+        parts: _Parts,
+        numbers: NDArray[np.int32],
+        counts: Sequence[int],
+        total: int,
+    ) -> tuple[RoundSchedule, dict[int, list[NDArray[np.int32]]]]:
+        """Return a round's schedule, and the numbers of values by arena.
+
+        Args:
+            computing: what computes.
+            model: the model.
+            parts: the cells.
+            numbers: all that was noted, as the model numbers values.
+            counts: how many values come from earlier rounds, of each class: they have the first numbers.
+            total: how many values there are.
+        """
         calls = [np.zeros((0, 1 + c.arguments + len(c.sequences)), np.int32) for c in model.signatures]
         elements: list[Any] = [
             tuple([np.zeros((0, w), np.int32) for w in c.sequences]) for c in model.signatures
         ]
         end = 0
-        for k, own in zip(self._imports.values(), found.counts, strict=True):
+        for k, own in zip(self._imports.values(), counts, strict=True):
             start, end = end, end + own
             calls[k] = np.arange(start, end, dtype=np.int32)[:, None]
         values: dict[int, list[NDArray[np.int32]]] = {}
-        for reader, (rows, *lists) in found.arrays():
-            calls[reader.number], elements[reader.number] = rows, tuple(lists)
-            for j, arena in enumerate(model.signatures[reader.number].outputs):
+        end = 0
+        for reader, noted in parts:
+            k, found = reader.number, list[NDArray[np.int32]]()
+            for array in _arrays([(reader, noted)]):
+                start, end = end, end + array.size
+                found.append(numbers[start:end].reshape(array.shape))
+            rows, *lists = found
+            calls[k] = rows if reader.columns is None else rows.take(reader.columns, axis=1)
+            elements[k] = tuple(lists)
+            for j, arena in enumerate(model.signatures[k].outputs):
                 values.setdefault(arena, []).append(rows[:, 0] + j)
         none: Any = tuple([() for _ in calls])
-        trace = Trace(tuple(calls), tuple(elements), none, none, none, count + found.total)
-        ready, arenas = computing.ready(model, trace), []
-        for arena, several in values.items():
-            own_values = np.concatenate(several).astype(np.int64)
-            arenas.append((arena, value_class(model.arenas[arena]), own_values, own_values - count))
-        return _Table(ready, arenas)
+        return computing.ready(model, Trace(tuple(calls), tuple(elements), none, none, none, total)), values
 
     def _data(
         self,
@@ -413,3 +452,22 @@ class Rounds:
                 examples = np.asarray(numbers, np.int64).take(store.example.take(own.bases))
                 columns.append(computing.keys(examples, stretches.in_examples(own.bases)))
         return columns
+
+
+def _arrays(parts: _Parts) -> list[Index]:
+    """Return what was noted in a round as far as the model reads it: rows, and elements of lists."""
+    return [array for reader, own in parts for array in (own.rows, *[own.elements[s] for s in reader.lists])]
+
+
+def _key(parts: _Parts, flat: Index, stretches: Stretches, *, training: bool) -> tuple[Any, ...]:
+    """Return what makes rounds alike: their integers, but for which values of earlier rounds they read."""
+    lengths = [own.lengths(s).tobytes() for reader, own in parts for s in reader.lists]
+    cells = [(reader.number, len(own.rows)) for reader, own in parts]
+    own = np.maximum(flat - stretches.first, -1)
+    return training, *cells, *lengths, stretches.sizes.tobytes(), own.tobytes()
+
+
+def _type(slot: Slot) -> TensorType:
+    """Return the type of what is read at a slot."""
+    signature, i, s = slot
+    return (signature.operands[i] if s < 0 else signature.sequences[s][2][i])[1].type

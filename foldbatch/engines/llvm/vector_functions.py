@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from foldbatch.engines.llvm.numbers import TYPES, Instruction, Typed, extreme, further, intrinsic, is_float
+from foldbatch.engines.llvm.numbers import TYPES, Instruction, Typed, compare, further, intrinsic, is_float
 
 f4, f8, u8 = np.float32, np.float64, np.uint64
 
@@ -199,7 +199,9 @@ def _known(name: str) -> Instruction:
 
 def _greatest(builder: Any, x: Typed, y: Typed) -> Typed:
     """Return the greater number, NaN where one is, 0 rather than -0."""
-    return intrinsic(builder, "llvm.maximum", x, y) if is_float(x.kind) else extreme(">").write(builder, x, y)
+    if is_float(x.kind):
+        return intrinsic(builder, "llvm.maximum", x, y)
+    return Typed(x.kind, builder.select(compare(builder, ">", x, y).at, x.at, y.at))
 
 
 def _log1p(builder: Any, x: Typed) -> Typed:
