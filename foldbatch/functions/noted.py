@@ -66,26 +66,22 @@ class Reads:
 
 def reads_of(noted: Iterable[Noted]) -> Reads:
     """Return what calls read."""
-    parts = list[tuple[list[tuple[Slot, TensorType]], Index, Index]]()
-    for calls in noted:
-        own, bases = calls.signature, calls.bases
-        slots = [((own, i, -1), node.type) for i, (_, node) in enumerate(own.operands)]
-        parts.append((slots, calls.rows[:, 1 : 1 + len(slots)], bases))
-        for s, (_, _, members) in enumerate(own.sequences):
-            slots = [((own, m, s), node.type) for m, (_, node) in enumerate(members)]
-            parts.append((slots, calls.elements[s], np.repeat(bases, calls.lengths(s))))
-    return joined_reads(parts)
-
-
-def joined_reads(parts: Iterable[tuple[Sequence[tuple[Slot, TensorType]], Index, Index]]) -> Reads:
-    """Return what is read at slots, ``[n, slots]`` numbers at a time, each row by a call."""
     slots = list[tuple[Slot, TensorType]]()
     found: list[tuple[Index, Index, Index]] = [(_NONE, _NONE, _NONE)]
-    for own, numbers, by in parts:
+
+    def add(own: list[tuple[Slot, TensorType]], numbers: Index, by: Index) -> None:
         if width := len(own):
             at = np.arange(len(slots), len(slots) + width)
             found.append((np.full((len(by), width), at).ravel(), numbers.ravel(), np.repeat(by, width)))
-            slots += own
+            slots.extend(own)
+
+    for calls in noted:
+        cell = calls.signature
+        operands = [((cell, i, -1), node.type) for i, (_, node) in enumerate(cell.operands)]
+        add(operands, calls.rows[:, 1 : 1 + len(operands)], calls.bases)
+        for s, (_, _, members) in enumerate(cell.sequences):
+            inner = [((cell, m, s), node.type) for m, (_, node) in enumerate(members)]
+            add(inner, calls.elements[s], np.repeat(calls.bases, calls.lengths(s)))
     return Reads(slots, *map(np.concatenate, zip(*found, strict=True)))
 
 
@@ -147,14 +143,17 @@ class Owners:
             (slot, type_), output = reads.slots[place // width], self.outputs[place % width]
             known = learnt.wires.get(slot, _NO_WIRES)
             if output not in known:
-                given = output[0].outputs[output[1]].type
-                if given != type_:
-                    expected, found = f"elements of {type_}", f"one of {given}"
-                    fix = "elements of a list have one shape and dtype"
-                    raise WalkError(slot[0].name, expected, found, fix)
+                refuse_other_type(slot[0], type_, output[0].outputs[output[1]].type)
                 learnt.wires[slot] = {*known, output}  # a new set: the old one may come back
                 grown = True
         return grown
+
+
+def refuse_other_type(signature: Signature, type_: TensorType, given: TensorType) -> None:
+    """Refuse a value of another type than a slot of a cell reads."""
+    if given != type_:
+        fix = "elements of a list have one shape and dtype"
+        raise WalkError(signature.name, f"elements of {type_}", f"one of {given}", fix)
 
 
 def leak(what: str, example: int) -> WalkError:

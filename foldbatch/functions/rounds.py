@@ -10,16 +10,16 @@ A round's schedule depends on its integers alone. Rounds of equal integers, as m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.functions.cells import CellFunction, Signature
-from foldbatch.functions.learnt import Learnt, Slot
-from foldbatch.functions.noted import Noted, Owners, joined_reads, reads_of, refuse_leaks
+from foldbatch.functions.learnt import Learnt, Output, Slot
+from foldbatch.functions.noted import Noted, reads_of, refuse_leaks, refuse_other_type
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, bare_column, link_learnt
 from foldbatch.functions.values import Value, value_class
@@ -27,13 +27,11 @@ from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
 from foldbatch.model.needed import PrunedDraft
 from foldbatch.params.parameters import Parameter
-from foldbatch.scheduler.levels import levels
-from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import Index, Trace
 from foldbatch.types import TensorType
 
 KEPT = 1024  # schedules of rounds
-NONE: Final = np.zeros(0, np.int64)
+NUMBER, LENGTH = -1, -2  # what stands in a call's row beside what it reads: numbers, and lengths of lists
 
 
 class RoundSchedule(Protocol):
@@ -43,19 +41,14 @@ class RoundSchedule(Protocol):
     def orders(self) -> Sequence[Index]:
         """Per cell ``[n] int64``: the place of each rank's call."""
 
-    @property
-    def arenas(self) -> Index:
-        """``[values] int64``: the arena of each value, -1 where a number stands for none."""
-
 
 class Computing(Protocol):
     """What computes rounds: on an engine, for one phase and one step of random numbers."""
 
-    policy: Policy
     training: bool
 
     def ready(self, model: Model, trace: Trace) -> RoundSchedule:
-        """Return a round's schedule and launch table."""
+        """Return a round's schedule and launch table; the trace has no levels yet."""
 
     def run(
         self, ready: Any, feeds: Sequence[Sequence[NDArray[Any]]], example: Callable[[int, int], int]
@@ -119,95 +112,63 @@ class _Reader:
     Attributes:
         number: of the cell in the model.
         signature: the cell.
-        operands: the numbers of its operands.
-        columns: of a call's row: its number and its operands; None where that is all of it.
-        lengths: of a call's row: the lengths of its lists.
-        kinds: the classes of values: of the operands, then for each list of an element's members.
+        slots: of a call's row, and of an element of each list that is read: the slot that reads each number,
+            or what else it is.
+        columns: of a call's row: its number, its operands and lengths of lists; None where that is all of it.
         lists: the numbers of its lists.
         feeds: the numbers of its data.
     """
 
     number: int
     signature: Signature
-    operands: list[int]
+    slots: list[Index]
     columns: list[int] | None
-    lengths: list[int]
-    kinds: list[list[type[Value]]]
     lists: list[int]
     feeds: list[int]
 
 
-def _reader(number: int, signature: Signature, kept: PrunedDraft) -> _Reader:
-    count = len(signature.operands)
-    own = [i for i in kept.arguments if i < count]
-    lists = [i - count for i in kept.arguments if i >= count]
-    nodes = [[signature.operands[i][1] for i in own]]
-    nodes += [[node for _, node in signature.sequences[s][2]] for s in lists]
-    columns = [0, *(1 + i for i in own)]
-    return _Reader(
-        number,
-        signature,
-        own,
-        None if len(columns) == signature.arguments else columns,
-        [1 + count + s for s in lists],
-        [[value_class(node.type) for node in some] for some in nodes],
-        lists,
-        [*kept.feeds],
-    )
-
-
-@dataclass(eq=False, slots=True)
-class _Part:
-    """The calls of a cell in a round.
-
-    Attributes:
-        reader: the cell.
-        noted: what was noted.
-        arrays: the numbers of calls with those of their operands, and for each list those of its elements.
-        lengths: ``[n, lists]``.
-    """
-
-    reader: _Reader
-    noted: Noted
-    arrays: list[Index]
-    lengths: Index | None
-
-    def bases(self, number: int) -> Index:
-        """Return the numbers of the calls that the rows of an array belong to."""
-        bases = self.noted.rows[:, 0]
-        if number == 0 or self.lengths is None:
-            return bases
-        return np.repeat(bases, self.lengths[:, number - 1])
-
-    def reads(self) -> Iterator[tuple[Sequence[tuple[Slot, TensorType]], Index, Index]]:
-        """Yield slots, the numbers ``[n, slots]`` read there, and the calls that read them."""
-        reader, operands = self.reader, self.reader.operands
-        for number, (array, kinds) in enumerate(zip(self.arrays, reader.kinds, strict=True)):
-            at = -1 if not number else reader.lists[number - 1]
-            slots = [
-                ((reader.signature, c if number else operands[c], at), kind.type)
-                for c, kind in enumerate(kinds)
-            ]
-            yield slots, array[:, not number :], self.bases(number)
-
-
 @dataclass(eq=False, slots=True)
 class _Table:
-    """A round made ready; per arena the class of its values, their numbers, and places in what was noted."""
+    """A round made ready; what is the same in all rounds of its form. Places are those in all that was noted.
+
+    Attributes:
+        ready: its schedule.
+        imported: the places of the numbers that are read of earlier rounds: by class, in the order of ranks.
+        by: the places of the calls that read them.
+        kinds: the numbers of the classes.
+        counts: how many there are of each class.
+        made: per arena the class of its values and its number, their numbers in the model, and in the round.
+    """
 
     ready: RoundSchedule
-    arenas: list[tuple[int, type[Value], Index, Index]]
+    imported: Index
+    by: Index
+    kinds: Index
+    counts: list[int]
+    made: list[tuple[int, type[Value], int, Index, Index]]
+
+
+_Parts = list[tuple[_Reader, Noted]]  # the cells of a round, and what was noted of each
 
 
 class Rounds:
-    """What was learnt of the rounds of a walk: the model that computes them, and schedules."""
+    """What was learnt of the rounds of a walk: the model that computes them, and schedules.
+
+    Slots and outputs of cells have numbers, in the order in which they were met.
+    """
 
     def __init__(self) -> None:
         self._learnt = Learnt()
         self._linked: Linked | None = None
         self._known = StagedBefore()
         self._readers: dict[Signature, _Reader] = {}
+        self._slots: dict[Slot, int] = {}
+        self._outputs: list[Output] = []
+        self._first: dict[Signature, int] = {}  # the number of a cell's first output
+        self._wires = np.zeros((0, 0), bool)  # ``[slots, outputs]``: which read which, within a round
         self._imports: dict[type[Value], int] = {}  # the number of each import cell, in the order of these
+        self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: the place of its class in these, or -1
+        self._classes: dict[type[Value], int] = {}  # the number of each class of values
         self._none: list[tuple[NDArray[Any], ...]] = []
         self._bounds: list[list[int | None]] = []
         self._tables: dict[Any, _Table] = {}
@@ -239,173 +200,274 @@ class Rounds:
         """
         store.number(stretches.examples, stretches.sizes)
         for signature in noted:
-            if signature not in self._learnt.cells:
+            if signature not in self._first:
                 self._admit(signature)
-        table: _Table | None = None
+        table, example = None, store.example
         while table is None:
-            linked, readers = self._linked or self._link(), self._readers
-            parts = [_part(readers[s], own, stretches.first) for s, own in noted.items() if s in readers]
-            found = self._imported(parts, stretches, store, numbers)
-            if found is None:
-                continue  # a type is imported for the first time
-            imported = found
-            key = [computing.training, *map(len, imported), stretches.sizes.tobytes()]
-            for part in parts:
-                key += [part.reader.number, *[array.tobytes() for array in part.arrays]]
-                if part.lengths is not None:
-                    key.append(part.lengths.tobytes())
-            table = self._tables.get(tuple(key))
+            model = (self._linked or self._link()).model
+            parts = [(self._readers[s], own) for s, own in noted.items() if s in self._readers]
+            if not parts:
+                return
+            flat = np.concatenate([array.ravel() for array in _arrays(parts)])
+            key = _key(parts, flat, stretches, training=computing.training)
+            table = self._tables.get(key)
             if table is None:
-                table = self._table(computing, linked, parts, imported, stretches, store, numbers)
-                if table is not None:
-                    self._tables[tuple(key)] = table
-                    if len(self._tables) > KEPT:
-                        del self._tables[next(iter(self._tables))]
+                table = self._table(computing, model, parts, flat, stretches, store, numbers)
+                if table is None:
+                    continue  # it has new wires
+                self._tables[key] = table
+                if len(self._tables) > KEPT:
+                    del self._tables[next(iter(self._tables))]
+        imported, end = flat.take(table.imported), 0
+        if len(imported) and (
+            imported.min() < 0
+            or (example.take(imported) != example.take(flat.take(table.by))).any()
+            or (store.kind.take(imported) != table.kinds).any()
+        ):
+            self._refuse(parts, stretches.first, store, numbers)
         orders, feeds = table.ready.orders, [*self._none]
-        for (kind, k), taken in zip(self._imports.items(), imported, strict=True):
-            if len(taken):
-                feeds[k] = (store.take(kind, taken.take(orders[k])),)
-        for part in parts:
-            if part.reader.feeds:
-                k = part.reader.number
-                data = self._data(computing, part, stretches, store, numbers)
-                feeds[k] = tuple([column.take(orders[k], axis=0) for column in data])
-        cell_of = {part.reader.number: part for part in parts}
+        for (kind, k), count in zip(self._imports.items(), table.counts, strict=True):
+            if count:
+                start, end = end, end + count
+                feeds[k] = (store.take(kind, imported[start:end]),)
+        for reader, own in parts:
+            if reader.feeds:
+                order = orders[reader.number]
+                data = self._data(computing, reader, own, stretches, store, numbers)
+                feeds[reader.number] = tuple([column.take(order, axis=0) for column in data])
+        of_cell = {reader.number: own for reader, own in parts}
 
-        def example(k: int, rank: int) -> int:
-            return numbers[int(store.example[cell_of[k].noted.rows[orders[k][rank], 0]])]
+        def whose(k: int, rank: int) -> int:
+            return numbers[int(example[of_cell[k].rows[orders[k][rank], 0]])]
 
-        take = computing.run(table.ready, feeds, example)
-        for arena, kind, values, places in table.arenas:
-            store.add(kind, take(arena, values), places + stretches.first)
+        take = computing.run(table.ready, feeds, whose)
+        for arena, kind, number, values, places in table.made:
+            store.add(kind, number, take(arena, values), places + stretches.first)
 
     def _admit(self, signature: Signature) -> None:
         """Learn of a cell."""
-        learnt = self._learnt
+        learnt, outputs = self._learnt, [(signature, j) for j in range(len(signature.outputs))]
         learnt.admit([signature])
-        learnt.results |= {(signature, j) for j in range(len(signature.outputs))}
+        learnt.results |= {*outputs}
+        self._first[signature] = len(self._outputs)
+        self._outputs += outputs
+        slots = [(signature, i, -1) for i in range(len(signature.operands))]
+        slots += [(signature, m, s) for s, (*_, ms) in enumerate(signature.sequences) for m in range(len(ms))]
+        for slot in slots:
+            self._slots[slot] = len(self._slots)
+        self._wires = np.pad(self._wires, [(0, len(slots)), (0, len(outputs))])
+        self._kinds = np.append(self._kinds, np.full(len(slots), -1))
         self._linked = None
 
     def _link(self) -> Linked:
         linked = self._linked = link_learnt(self._learnt, frozenset(), None, self._known)
         cells = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
         self._imports = {kind: cells.pop(earlier(kind))[0] for kind in self._imports}
-        self._readers = {signature: _reader(k, signature, kept) for signature, (k, kept) in cells.items()}
-        feeds, self._bounds = linked.model.feeds, linked.model.bounds
+        self._readers = {
+            signature: self._reader(k, signature, kept) for signature, (k, kept) in cells.items()
+        }
+        feeds, self._bounds = linked.model.feeds, linked.bounds
         self._none = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in own]) for own in feeds]
         self._tables.clear()
         return linked
 
-    def _imported(
-        self, parts: Sequence[_Part], stretches: Stretches, store: Store, numbers: Sequence[int]
-    ) -> list[Index] | None:
-        """Number the values that come from earlier rounds before those of this one; return which they are.
-
-        They are returned by type, in the order of `_imports`; None where a type is new among these.
-        """
-        found: list[tuple[type[Value], Index, Any, int]] = []
-        reads, owners = [], []
-        for part in parts:
-            for number, (array, kinds) in enumerate(zip(part.arrays, part.reader.kinds, strict=True)):
-                least = array.min(axis=0, initial=0).tolist()
-                for c, kind in enumerate(kinds, not number):
-                    if least[c] >= 0:
-                        continue
-                    if kind not in self._imports:
-                        self._imports[kind] = -1
-                        self._admit(earlier(kind))
-                        return None
-                    column = array[:, c]
-                    rows = slice(None) if column.max() < 0 else (column < 0).nonzero()[0]
-                    found.append((kind, array, rows, c))
-                    reads.append(column[rows] + stretches.first)
-                    owners.append(part.bases(number)[rows])
-        if not found:
-            return [NONE] * len(self._imports)
-        read = np.concatenate(reads)
-        if read.min() < 0 or (store.example.take(read) != store.example.take(np.concatenate(owners))).any():
-            refuse_leaks(reads_of([part.noted for part in parts]), store.example, numbers)
-            raise AssertionError("a call reads what it must not")
-        for part in parts:
-            for array in part.arrays:
-                array += len(read)  # noqa: PLW2901 - in place
-        imported, count = [], 0
-        for kind in self._imports:
-            own = [i for i, (other, *_) in enumerate(found) if other is kind]
-            for i in own:
-                _, array, rows, c = found[i]
-                array[rows, c] = np.arange(count, count + len(reads[i]))
-                count += len(reads[i])
-            imported.append(np.concatenate([reads[i] for i in own]) if own else NONE)
-        return imported
+    def _reader(self, number: int, signature: Signature, kept: PrunedDraft) -> _Reader:
+        operands, sequences = len(signature.operands), len(signature.sequences)
+        lists = [i - operands for i in kept.arguments if i >= operands]
+        rows = [NUMBER] * (1 + operands) + [LENGTH] * sequences
+        for i in kept.arguments:
+            if i < operands:
+                rows[1 + i] = self._slots[signature, i, -1]
+        members = [
+            [self._slots[signature, m, s] for m in range(len(signature.sequences[s][2]))] for s in lists
+        ]
+        columns = [0, *(1 + i for i in kept.arguments)]
+        return _Reader(
+            number,
+            signature,
+            [np.array(own, np.int64) for own in (rows, *members)],
+            None if len(columns) == signature.arguments else columns,
+            lists,
+            [*kept.feeds],
+        )
 
     def _table(
         self,
         computing: Computing,
-        linked: Linked,
-        parts: Sequence[_Part],
-        imported: Sequence[Index],
+        model: Model,
+        parts: _Parts,
+        flat: Index,
         stretches: Stretches,
         store: Store,
         numbers: Sequence[int],
     ) -> _Table | None:
         """Schedule a round; None where it has wires that are new, so that the model must be linked again."""
-        model = linked.model
-        count = sum(map(len, imported))
-        total = count + int(stretches.sizes.sum())
+        first, total = stretches.first, store.known - stretches.first
+        slot, caller, end = np.empty_like(flat), np.empty_like(flat), 0
+        maker = np.full(total, -1)
+        for reader, own in parts:
+            begin, width = end, own.rows.shape[1]
+            for j in range(len(reader.signature.outputs)):
+                maker[own.bases - first + j] = self._first[reader.signature] + j
+            calls = np.arange(begin, begin + own.rows.size, width)
+            by = [calls, *[np.repeat(calls, own.lengths(s)) for s in reader.lists]]
+            for of_row, at in zip(reader.slots, by, strict=True):
+                start, end = end, end + len(of_row) * len(at)
+                slot[start:end].reshape(-1, len(of_row))[...] = of_row
+                caller[start:end].reshape(-1, len(of_row))[...] = at[:, None]
+        reading = np.flatnonzero(slot >= 0)
+        read, by_call, at = flat.take(reading), caller.take(reading), slot.take(reading)
+        within = read >= first
+        calling = flat.take(by_call)
+        if len(read) and (
+            read.min() < 0
+            or (read >= calling).any()
+            or (store.example.take(read) != store.example.take(calling)).any()
+        ):
+            self._refuse(parts, stretches.first, store, numbers)
+        inside, outside = np.flatnonzero(within), np.flatnonzero(~within)
+        wired = at.take(inside), maker.take(read.take(inside) - first)
+        kinds = self._kinds.take(at.take(outside))
+        if not self._wires[wired].all() or kinds.min(initial=0) < 0:
+            self._learn(np.unique(np.stack(wired), axis=1), np.unique(at.take(outside)))
+            return None
+        if len(self._imports) > 1:
+            order = np.argsort(kinds, kind="stable")
+            outside, kinds = outside.take(order), kinds.take(order)
+        count = len(outside)
+        imported = reading.take(outside)
+        made = flat + (count - first)
+        made[imported] = np.arange(count)
+        lengths = np.flatnonzero(slot == LENGTH)
+        made[lengths] = flat[lengths]
+        counts = np.bincount(kinds, minlength=len(self._imports)).tolist()
+        ready, values = self._scheduled(computing, model, parts, made.astype(np.int32), counts, count + total)
+        ranked, end = [], 0
+        for k, own_count in zip(self._imports.values(), counts, strict=True):
+            ranked.append(end + ready.orders[k])
+            end += own_count
+        by_rank = np.concatenate(ranked) if ranked else outside
+        classes = [*map(self._number, self._imports)]
+        arenas = []
+        for arena, several in values.items():
+            kind, own_values = value_class(model.arenas[arena]), np.concatenate(several).astype(np.int64)
+            arenas.append((arena, kind, self._number(kind), own_values, own_values - count))
+        return _Table(
+            ready,
+            imported.take(by_rank),
+            by_call.take(outside.take(by_rank)),
+            np.array(classes, np.int64).take(kinds.take(by_rank)),
+            counts,
+            arenas,
+        )
+
+    def _number(self, kind: type[Value]) -> int:
+        """Return the number of a class of values."""
+        return self._classes.setdefault(kind, len(self._classes))
+
+    def _learn(self, wires: Index, imported: Index) -> None:
+        """Take over wires, slots and outputs that they read, and slots that read values of earlier rounds."""
+        slots, learnt = [*self._slots], self._learnt
+        for number, maker in wires.T.tolist():
+            slot, source = slots[number], self._outputs[maker]
+            refuse_other_type(slot[0], _type(slot), source[0].outputs[source[1]].type)
+            learnt.wires.setdefault(slot, set()).add(source)
+            self._wires[number, maker] = True
+        for number in imported.tolist():
+            kind = value_class(_type(slots[number]))
+            if kind not in self._imports:
+                self._imports[kind] = -1
+                self._admit(earlier(kind))
+            learnt.wires.setdefault(slots[number], set()).add((earlier(kind), 0))
+            self._kinds[number] = [*self._imports].index(kind)
+        self._linked = None
+
+    def _refuse(self, parts: _Parts, first: int, store: Store, numbers: Sequence[int]) -> NoReturn:
+        """Refuse calls that read a value of another example or run, or an earlier one of another type."""
+        reads, classes = reads_of([own for _, own in parts]), [*self._classes]
+        refuse_leaks(reads, store.example, numbers)
+        for place in np.flatnonzero(reads.numbers < first).tolist():
+            slot, type_ = reads.slots[reads.slot[place]]
+            refuse_other_type(slot[0], type_, classes[store.kind[reads.numbers[place]]].type)
+        raise AssertionError("a call reads what it must not")
+
+    def _scheduled(
+        self,
+        computing: Computing,
+        model: Model,
+        parts: _Parts,
+        numbers: NDArray[np.int32],
+        counts: Sequence[int],
+        total: int,
+    ) -> tuple[RoundSchedule, dict[int, list[NDArray[np.int32]]]]:
+        """Return a round's schedule, and the numbers of values by arena.
+
+        Args:
+            computing: what computes.
+            model: the model.
+            parts: the cells.
+            numbers: all that was noted, as the model numbers values.
+            counts: how many values come from earlier rounds, of each class: they have the first numbers.
+            total: how many values there are.
+        """
         calls = [np.zeros((0, 1 + c.arguments + len(c.sequences)), np.int32) for c in model.signatures]
         elements: list[Any] = [
             tuple([np.zeros((0, w), np.int32) for w in c.sequences]) for c in model.signatures
         ]
-        owners = Owners(total)
-        first = 0
-        for (kind, k), taken in zip(self._imports.items(), imported, strict=True):
-            own = np.arange(first, first + len(taken))
-            calls[k] = own.astype(np.int32)[:, None]
-            owners.add(earlier(kind), own)
-            first += len(taken)
-        for part in parts:
-            k, signature = part.reader.number, part.reader.signature
-            row = part.arrays[0] if part.lengths is None else np.append(part.arrays[0], part.lengths, axis=1)
-            calls[k] = row.astype(np.int32)
-            elements[k] = tuple([flat.astype(np.int32) for flat in part.arrays[1:]])
-            owners.add(signature, part.arrays[0][:, 0])
-        reads = joined_reads(each for part in parts for each in part.reads())
-        inner = reads.numbers >= count
-        of, by = reads.numbers[inner] - count + stretches.first, reads.by[inner]
-        if (of >= by).any() or (store.example.take(of) != store.example.take(by)).any():
-            refuse_leaks(reads_of([part.noted for part in parts]), store.example, numbers)
-            raise AssertionError("a call reads what it must not")
-        if owners.learn(self._learnt, reads):
-            self._linked = None
-            return None
-        height = levels(computing.policy, model.signatures, calls, elements, total)
+        end = 0
+        for k, own in zip(self._imports.values(), counts, strict=True):
+            start, end = end, end + own
+            calls[k] = np.arange(start, end, dtype=np.int32)[:, None]
+        values: dict[int, list[NDArray[np.int32]]] = {}
+        end = 0
+        for reader, noted in parts:
+            k, found = reader.number, list[NDArray[np.int32]]()
+            for array in _arrays([(reader, noted)]):
+                start, end = end, end + array.size
+                found.append(numbers[start:end].reshape(array.shape))
+            rows, *lists = found
+            calls[k] = rows if reader.columns is None else rows.take(reader.columns, axis=1)
+            elements[k] = tuple(lists)
+            for j, arena in enumerate(model.signatures[k].outputs):
+                values.setdefault(arena, []).append(rows[:, 0] + j)
         none: Any = tuple([() for _ in calls])
-        ready = computing.ready(model, Trace(tuple(calls), tuple(elements), height, none, none, total))
-        own_arenas = ready.arenas[count:]
-        arenas = []
-        for arena in np.unique(own_arenas[own_arenas >= 0]).tolist():
-            places = np.flatnonzero(own_arenas == arena)
-            arenas.append((arena, value_class(model.arenas[arena]), places + count, places))
-        return _Table(ready, arenas)
+        return computing.ready(model, Trace(tuple(calls), tuple(elements), none, none, none, total)), values
 
     def _data(
-        self, computing: Computing, part: _Part, stretches: Stretches, store: Store, numbers: Sequence[int]
+        self,
+        computing: Computing,
+        reader: _Reader,
+        own: Noted,
+        stretches: Stretches,
+        store: Store,
+        numbers: Sequence[int],
     ) -> list[NDArray[Any]]:
         """Return the data of a cell's calls, in their order."""
-        reader, bases, columns = part.reader, part.noted.rows[:, 0], []
-        bounds = self._bounds[reader.number]
+        columns, bounds = [], self._bounds[reader.number]
         for place, i in enumerate(reader.feeds):
             path, _, feed = reader.signature.feeds[i]
             if path:
-                columns.append(bare_column(part.noted.feeds[i], feed, bounds[place]))
+                columns.append(bare_column(own.feeds[i], feed, bounds[place]))
             else:
-                examples = np.asarray(numbers, np.int64).take(store.example.take(bases))
-                columns.append(computing.keys(examples, stretches.in_examples(bases)))
+                examples = np.asarray(numbers, np.int64).take(store.example.take(own.bases))
+                columns.append(computing.keys(examples, stretches.in_examples(own.bases)))
         return columns
 
 
-def _part(reader: _Reader, noted: Noted, first: int) -> _Part:
-    rows = noted.rows if reader.columns is None else noted.rows.take(reader.columns, axis=1)
-    arrays = [rows - first, *[noted.elements[s] - first for s in reader.lists]]
-    return _Part(reader, noted, arrays, noted.rows[:, reader.lengths] if reader.lengths else None)
+def _arrays(parts: _Parts) -> list[Index]:
+    """Return what was noted in a round as far as the model reads it: rows, and elements of lists."""
+    return [array for reader, own in parts for array in (own.rows, *[own.elements[s] for s in reader.lists])]
+
+
+def _key(parts: _Parts, flat: Index, stretches: Stretches, *, training: bool) -> tuple[Any, ...]:
+    """Return what makes rounds alike: their integers, but for which values of earlier rounds they read."""
+    lengths = [own.lengths(s).tobytes() for reader, own in parts for s in reader.lists]
+    cells = [(reader.number, len(own.rows)) for reader, own in parts]
+    own = np.maximum(flat - stretches.first, -1)
+    return training, *cells, *lengths, stretches.sizes.tobytes(), own.tobytes()
+
+
+def _type(slot: Slot) -> TensorType:
+    """Return the type of what is read at a slot."""
+    signature, i, s = slot
+    return (signature.operands[i] if s < 0 else signature.sequences[s][2][i])[1].type

@@ -16,12 +16,14 @@ class Store:
 
     Attributes:
         example: ``[numbers] int64``: whose each is, by place in the batch.
+        kind: ``[numbers] int64``: the number of its class, as told with its value.
         place: ``[numbers] int64``: its row in the array of its type.
         known: how many numbers have been told of.
     """
 
     def __init__(self) -> None:
         self.example: Index = np.zeros(1024, np.int64)
+        self.kind: Index = np.zeros(1024, np.int64)
         self.place: Index = np.zeros(1024, np.int64)
         self.known = 0
         self._arrays: dict[type[Value], NDArray[Any]] = {}
@@ -29,15 +31,17 @@ class Store:
 
     def number(self, examples: Index, sizes: Index) -> None:
         """Tell whose the next numbers are: so many ``[n]`` of each example ``[n]``, one after the other."""
-        last = self.known + int(sizes.sum())
+        owners = np.repeat(examples, sizes)
+        last = self.known + len(owners)
         if last > len(self.place):
             more = np.zeros(max(last, 2 * len(self.place)) - len(self.place), np.int64)
-            self.place, self.example = np.append(self.place, more), np.append(self.example, more)
-        self.example[self.known : last] = np.repeat(examples, sizes)
+            for name in ("example", "kind", "place"):
+                setattr(self, name, np.append(getattr(self, name), more))
+        self.example[self.known : last] = owners
         self.known = last
 
-    def add(self, kind: type[Value], values: NDArray[Any], numbers: Index) -> None:
-        """Keep values of a class ``[n, *shape]``, of these numbers ``[n]``."""
+    def add(self, kind: type[Value], class_: int, values: NDArray[Any], numbers: Index) -> None:
+        """Keep values ``[n, *shape]`` of a class, which has a number, of these numbers ``[n]``."""
         used = self._used.get(kind, 0)
         end = used + len(values)
         held = self._arrays.get(kind)
@@ -49,6 +53,7 @@ class Store:
         held[used:end] = values
         self._used[kind] = end
         self.place[numbers] = np.arange(used, end)
+        self.kind[numbers] = class_
 
     @property
     def nbytes(self) -> int:

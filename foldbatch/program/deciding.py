@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.batch import ScheduledBatch, arenas_of
+from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.engine import Engine, EngineSettings, choose_engine, load_engine
 from foldbatch.engines.keys import call_keys, example_numbers
 from foldbatch.engines.ranges import OutOfRangeError
@@ -26,6 +26,7 @@ from foldbatch.model.tracer import Decide, Tracer
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.program.traced import Prepared
 from foldbatch.scheduler.layout import find_layout
+from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import Index, Schedule, verify
@@ -37,10 +38,9 @@ from foldbatch.static.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class ReadyRound:
-    """A round made ready; `orders` and `arenas` are those of `foldbatch.functions.rounds.RoundSchedule`."""
+    """A round made ready; `orders` are those of `foldbatch.functions.rounds.RoundSchedule`."""
 
     orders: list[Index]
-    arenas: Index
     ready: Any
 
 
@@ -117,21 +117,22 @@ class RoundEngine:
 
     def __init__(self, deciding: Deciding, step: int, numbers: Sequence[int], training: bool) -> None:  # noqa: FBT001
         self._deciding, self._step, self._numbers = deciding, step, numbers
-        self.policy, self.training = deciding.policy, training
+        self.training = training
 
     def ready(self, model: Model, trace: Trace) -> ReadyRound:
         """Return a round's schedule and launch table."""
         own, engine = self._deciding, self._deciding.engine(model)
+        cells, arenas, arithmetic = model.signatures, len(model.arenas), engine.arithmetic
+        height = levels(own.policy, cells, trace.calls, trace.elements, trace.values, arithmetic)
         counts = tuple([np.array([len(rows)], np.int64) for rows in trace.calls])
-        merged = Merged(trace, counts, np.zeros(1, np.int64))
+        merged = Merged(replace(trace, levels=height), counts, np.zeros(1, np.int64))
         share = find_share(None)
-        cells, arenas = model.signatures, len(model.arenas)
-        schedule: Schedule = build(merged, cells, own.policy, own.layout, arenas, share, engine.arithmetic)
+        schedule: Schedule = build(merged, cells, own.policy, own.layout, arenas, share, arithmetic)
         if own.options.debug:
             verify(schedule, tuple([cell.outputs for cell in cells]))
         batch = ScheduledBatch(merged, schedule, (), (), {})
         ready = engine.ready(batch, training=self.training and own.phased)
-        return ReadyRound([*schedule.orders], arenas_of(batch, cells), ready)
+        return ReadyRound([*schedule.orders], ready)
 
     def run(
         self, ready: ReadyRound, feeds: Sequence[Sequence[Array]], example: Callable[[int, int], int]

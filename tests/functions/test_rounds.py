@@ -198,6 +198,27 @@ def test_values_of_other_examples_are_refused() -> None:
                 program.run([1.0, 2.0])
 
 
+def test_what_was_right_in_a_round_is_looked_at_in_the_next_one_like_it() -> None:
+    total = fb.cell(lambda xs: fb.ops.segment_sum(xs))
+    kept: dict[str, Any] = {}
+
+    def walk(way: str) -> Any:
+        short, long = fb.tensor([1.0, 2.0]), fb.tensor([1.0, 2.0, 3.0])
+        float(fb.ops.sum(short) + fb.ops.sum(long))
+        kept.setdefault(way, short)
+        other = {"own": short, "type": long, "example": kept["own"]}[way]
+        return total([short, other])
+
+    program = fb.compile(walk, "numpy")
+    for wrong, found in (("type", r"float32\[3\]"), ("example", "one kept from another example")):
+        for _ in range(2):
+            kept.clear()
+            assert [x.tolist() for x in program.run(["own", "own"])] == [[2.0, 4.0]] * 2
+        kept.clear()
+        with pytest.raises(fb.errors.WalkError, match=found):
+            program.run(["own", wrong])
+
+
 def test_bad_data_are_refused_at_the_call_that_reads_them() -> None:
     table = fb.Embedding(3, 2, name="table")
     look = fb.cell(lambda word: fb.ops.sum(table(word)))

@@ -17,14 +17,12 @@ from foldbatch.static.ops.rows import REPEATED, TOTAL
 
 AXES = 2
 
-# The greatest number, or NaN if there is one; with the last place where it is, or the first.
-_TOP = "top = x if (x >= top) | (x != x) else top"
-_LAST = """\
-greater = (x >= top) | (x != x)
-at, top = k if greater else at, x if greater else top"""
+# Where the greatest number is, or NaN if there is one: the last such place, or the first.
+_LAST = "at = k if (x == top) | (x != x) else at"
 _FIRST = """\
-if (x > top) | ((x != x) & (top == top)):
-    at, top = k, x"""
+if (x == top) | (x != x):
+    at = k
+    break"""
 
 
 def _spelled(body: str, kinds: Mapping[str, str], start: str, p: str, q: str) -> list[str]:
@@ -47,9 +45,10 @@ def _spelled(body: str, kinds: Mapping[str, str], start: str, p: str, q: str) ->
             case ast.Call(func=ast.Name(id="greatest" | "first" as name), args=[x]), _:
                 *at, top = target.strip("()").split(", ")
                 lines.append(f"{top} = {start}")
-                lines += [f"{at[0]} = u8(0)"] if at else []
-                step = _FIRST if name == "first" else _LAST if at else _TOP
-                along(x, renamed(step, {"top": top} | ({"at": at[0]} if at else {})))
+                along(x, f"{top} = greatest({top}, x)")  # a loop of vectors, which one for a place is not
+                if at:
+                    lines.append(f"{at[0]} = u8(0)")
+                    along(x, renamed(_FIRST if name == "first" else _LAST, {"at": at[0], "top": top}))
             case ast.Call(func=ast.Name(id="sum"), args=[x]), _:
                 lines.insert(before if before >= 0 else len(lines), f"{target} = f8(0)")
                 add = f"{target} += f8({renamed(ast.unparse(x), elements)})"
@@ -129,16 +128,14 @@ for r in range(lower, upper):
     for k in range(inner):
         v[k * {q}] = u[k * {p}]
 """
-_GREATEST = f"""\
+_GREATEST = """\
 v = moved(b, i * u8(s[5]))
 for k in range(inner):
-    v[k * {{q}}] = {{x}}(0) if lower == upper else a[lower * u8(s[2]) + k * {{p}}]
+    v[k * {q}] = {x}(0) if lower == upper else a[lower * u8(s[2]) + k * {p}]
 for r in range(lower, upper):
     u = moved(a, r * u8(s[2]))
     for k in range(inner):
-        x, top = u[k * {{p}}], v[k * {{q}}]
-        {_TOP}
-        v[k * {{q}}] = top
+        v[k * {q}] = greatest(v[k * {q}], u[k * {p}])
 """
 _SUM = "v, first, last, width, more = moved(b, i * u8(s[5])), lower, upper, inner, False\n"
 TOGETHER = {REPEATED: _EACH, GREATEST: _GREATEST, TOTAL: _SUM}

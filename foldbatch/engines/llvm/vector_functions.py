@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from foldbatch.engines.llvm.numbers import TYPES, Instruction, Typed, further, intrinsic
+from foldbatch.engines.llvm.numbers import TYPES, Instruction, Typed, compare, further, intrinsic, is_float
 
 f4, f8, u8 = np.float32, np.float64, np.uint64
 
@@ -197,6 +197,13 @@ def _known(name: str) -> Instruction:
     return Instruction(lambda builder, x: intrinsic(builder, f"llvm.{name}", x))
 
 
+def _greatest(builder: Any, x: Typed, y: Typed) -> Typed:
+    """Return the greater number, NaN where one is, 0 rather than -0."""
+    if is_float(x.kind):
+        return intrinsic(builder, "llvm.maximum", x, y)
+    return Typed(x.kind, builder.select(compare(builder, ">", x, y).at, x.at, y.at))
+
+
 def _log1p(builder: Any, x: Typed) -> Typed:
     name = "log1pf" if x.kind == "f4" else "log1p"
     type_ = ir.FunctionType(x.at.type, [x.at.type])
@@ -215,6 +222,7 @@ SCOPE: dict[str, Any] = {
     "nan": math.nan,
     "log": _known("log"),
     "log1p": Instruction(_log1p),
+    "greatest": Instruction(_greatest),
     "sin": _known("sin"),
     "cos": _known("cos"),
     "copysign": copysign,
