@@ -16,7 +16,7 @@ from foldbatch.errors import ReadError, counted, shortened
 from foldbatch.program.predicting import predictions
 from foldbatch.recipes.configuration import Configuration, Data, check_arity
 from foldbatch.recipes.data import unlike
-from foldbatch.recipes.fitting import load_models
+from foldbatch.recipes.fitting import load_any
 from foldbatch.recipes.predicting import drawing
 from foldbatch.schema import Schema
 from foldbatch.trees.formats import Named, structures_of
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("--strict", action="store_true", help=what)
     add(parser, "--backend", "--trust")
     options = parser.parse_intermixed_args(arguments)
-    programs, notes, configuration = load_models(options.model, options.backend, options.trust)
+    programs, notes, configuration = load_any(options.model, options.backend, options.trust)
     schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
     counts, fields = Counter[str](), dict[str, None]()  # of records unlike those of training
     nodes = options.nodes or (options.draw and notes["task"] == "nodes")

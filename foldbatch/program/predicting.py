@@ -48,7 +48,8 @@ def predictions(
     """Yield what a trained model tells of each structure, as plain data.
 
     That is ``{"number": x}``, or the most probable class and the probability of each:
-    ``{"label": name, "probabilities": {name: p, ...}}``.
+    ``{"label": name, "probabilities": {name: p, ...}}``; or where the notes tell neither task nor classes,
+    ``{"result": r}``, the program's result with lists for arrays and tuples.
 
     Args:
         programs: the model; of several, the mean of their probabilities or numbers is told.
@@ -59,17 +60,25 @@ def predictions(
             children before parents.
 
     Raises:
-        ModelError: when the notes have no classes, or another number of them than the model has scores.
+        ModelError: when the notes name a task without classes, or another number of classes than the model
+            has scores; or when a result holds what is no data.
         ExampleTypeError: when `nodes` is asked for, and the model does not tell them.
         ExampleError: when a structure does not fit the model.
     """
     kind, classes = notes.get("task"), notes.get("classes")
+    if kind is None and classes is None and len(programs) == 1:
+        rest = iter(structures)
+        while batch := list(islice(rest, BATCH)):
+            yield from ({"result": plain(result)} for result in programs[0].run(batch))
+        return
     if kind not in TASKS or not isinstance(classes, list | tuple):
         fix = "save it with notes={'classes': ['neg', 'pos']}, or call run"
         raise ModelError("predict", "notes of the classes", describe_value(dict(notes)), fix)
     if nodes and kind != "nodes":
         fix = "leave --nodes out, or train with task.kind nodes"
-        raise ExampleTypeError("nodes", "a model that is trained on every node", f"the task {kind}", fix)
+        raise ExampleTypeError(
+            "nodes", "a model that is trained on every node", f"the task {kind}" if kind else "none", fix
+        )
     rest = iter(structures)
     while batch := list(islice(rest, BATCH)):
         examples = [unlabelled(structure, kind) for structure in batch]
@@ -83,6 +92,28 @@ def predictions(
                 own = results[0].metrics["node"].examples == number
                 told["nodes"] = _nodes(examples[number], of_nodes[own], classes)
             yield told
+
+
+def plain(result: Any) -> Any:
+    """Return a result of a program as JSON has it.
+
+    Raises:
+        ModelError: when it holds an object that is no data.
+
+    >>> plain((np.ones(2), [3, "a"]))
+    [[1.0, 1.0], [3, 'a']]
+    """
+    match result:
+        case np.ndarray() | np.generic():
+            return result.tolist()
+        case list() | tuple():
+            return [plain(item) for item in result]
+        case None | bool() | int() | float() | str():
+            return result
+    fix = "return such from the model, or call run"
+    raise ModelError(
+        "predict", "a result of arrays, tuples, lists, texts and numbers", describe_value(result), fix
+    )
 
 
 def _check_shapes(results: Iterable[Results], shape: tuple[int, ...]) -> None:

@@ -621,12 +621,14 @@ class Program(Printed):
     def predict(self, structures: Iterable[Any]) -> list[dict[str, Any]]:
         """Return what the program tells of structures, as ``foldbatch predict`` prints it.
 
-        That is ``{"label": name, "probabilities": {name: p, ...}}`` where `notes` name the classes, or
-        ``{"number": x}`` where they are an empty list. Structures are examples; those of a model of
-        ``foldbatch train`` are trees, sentences or records without labels.
+        That is ``{"label": name, "probabilities": {name: p, ...}}`` where `notes` name the classes,
+        ``{"number": x}`` where they are an empty list, and ``{"result": r}`` where they have none, with lists
+        for arrays and tuples. Structures are examples; those of a model of ``foldbatch train`` are trees,
+        sentences or records without labels.
 
         Raises:
-            ModelError: when the program has no notes of its classes, or not as many scores.
+            ModelError: when the notes name another number of classes than there are scores, or a result is no
+                data.
             ExampleError: when a structure does not fit the model.
 
         >>> import foldbatch as fb

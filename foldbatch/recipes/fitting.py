@@ -30,7 +30,7 @@ from foldbatch.program import load, read_notes
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
 from foldbatch.recipes import building
-from foldbatch.recipes.configuration import Configuration, JsonModel, checked, plain, to_toml
+from foldbatch.recipes.configuration import Configuration, Data, JsonModel, checked, plain, to_toml
 from foldbatch.recipes.data import Dataset
 from foldbatch.system.locks import locked
 from foldbatch.system.output import remove_partial, write_whole
@@ -259,3 +259,18 @@ def load_models(
             fix = "give the folder of a run with --seeds, or a single model"
             raise ReadError(str(file), "the format, task and classes of the other seeds", "others", fix)
     return [program for program, _, _ in models], notes, configuration
+
+
+# of a program that a script saved: its examples are values of JSON
+SCRIPTED = Configuration(data=Data(format="jsonlines"), model=JsonModel())
+
+
+def load_any(
+    path: Path, backend: BackendName = "auto", trust: Iterable[str] = ()
+) -> tuple[list[Program], dict[str, Any], Configuration]:
+    """Return what `load_models` does; of a program that a script saved, it, its classes, and `SCRIPTED`."""
+    files = model_files(path)
+    if len(files) != 1 or "configuration" in (notes := read_notes(files[0])):
+        return load_models(path, backend, trust)
+    known = {"classes": notes["classes"]} if "classes" in notes else {}
+    return [load(files[0], backend, trust=trust)], {"task": None, **known}, SCRIPTED

@@ -19,7 +19,9 @@ def drawing(structure: Any, told: Mapping[str, Any], levels: int = 12, nodes: in
         labels = [f"{node['label']} {node['probability']:.0%}" for node in told["nodes"]]
         tree = structure.tree
         return trusted_tree(tree.parents, labels, tree.tokens).draw(levels, nodes)
-    if "number" in told:
+    if "result" in told:
+        head = str(told["result"])
+    elif "number" in told:
         head = f"{told['number']:g}"
     else:
         head = f"{told['label']} {told['probabilities'][told['label']]:.0%}"

@@ -33,6 +33,7 @@ PREDICTION = {
             "required": ["number"],
             "properties": {"number": {"type": "number"}, "warning": {"type": "string"}},
         },
+        {"type": "object", "required": ["result"], "properties": {"result": {}}},
         ERROR,
     ],
 }

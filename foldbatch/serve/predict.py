@@ -243,8 +243,9 @@ class Predict:
         if wished not in TRUE + FALSE:
             raise ReadError("nodes", "true or false", repr(wished), "send nodes=true, or leave it out")
         nodes = ask.nodes or wished in TRUE
-        if nodes and self._service.model.notes["task"] != "nodes":
-            found = f"the task {self._service.model.notes['task']}"
+        task = self._service.model.notes["task"]
+        if nodes and task != "nodes":
+            found = f"the task {task}" if task else "none"
             raise ReadError("nodes", "a model that is trained on every node", found, "leave nodes out")
         seconds = self._limits.deadline if ask.deadline is None else ask.deadline
         texts = [*asked.get("deadline", ()), headers.get(DEADLINE.encode(), b"").decode("latin-1")]

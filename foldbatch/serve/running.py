@@ -123,9 +123,9 @@ def application(
             {
                 "foldbatch": foldbatch.__version__,
                 "format": model.configuration.data.format,
-                "model": model.configuration.model.__struct_config__.tag,
+                "model": model.name,
                 "task": model.notes["task"],
-                "classes": list(model.notes["classes"]),
+                "classes": model.notes.get("classes"),
                 "docs": "/docs",
             }
         )

@@ -16,7 +16,7 @@ from foldbatch.program.predicting import predictions
 from foldbatch.program.program import Program
 from foldbatch.recipes.configuration import Configuration
 from foldbatch.recipes.data import unlike
-from foldbatch.recipes.fitting import load_models, model_files
+from foldbatch.recipes.fitting import SCRIPTED, load_any, model_files
 from foldbatch.schema import Schema
 from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.types import BackendName
@@ -83,6 +83,13 @@ class ServedModel:
     configuration: Configuration  # what it was trained by
     schema: Schema | None = None  # of the records that it was trained on
 
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        if self.configuration is SCRIPTED:
+            return self.programs[0].lowered.name
+        return str(self.configuration.model.__struct_config__.tag)
+
     def predict(self, structures: Sequence[Any], *, nodes: bool) -> list[dict[str, Any]]:
         """Return the predictions of structures, as `foldbatch.program.predicting.predictions` does.
 
@@ -99,14 +106,14 @@ def load(path: Path, backend: BackendName, trust: Iterable[str] = ()) -> ServedM
     """Return the model of a file or of a folder, compiled for its first batch, when it has answered once.
 
     Raises:
-        ReadError: when a file is damaged, ``foldbatch train`` did not write it, or the model cannot answer.
+        ReadError: when a file is damaged, or the model cannot answer.
         OSError: when there is no such file.
     """
     for file in model_files(path):
         if file.exists() and not file.is_file():  # reading a pipe may never end
             raise ReadError(str(file), "a file", "a pipe or a device", "give a model.safetensors")
     try:
-        programs, notes, configuration = load_models(path, backend, trust)
+        programs, notes, configuration = load_any(path, backend, trust)
         schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
         model = ServedModel(programs, notes, configuration, schema)
         every_node = model.notes["task"] == "nodes"

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+import foldbatch as fb
 from foldbatch.cli import main
 from foldbatch.system import files
 
@@ -77,3 +78,14 @@ def test_a_file_of_odd_notes_is_one_line(run, tmp_path, capsys, command, notes):
     assert main([command, str(tmp_path / "odd.safetensors"), *more]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {tmp_path / 'odd.safetensors'}: expected a model that ")
+
+
+def test_a_program_of_a_script_reads_lines_of_json(tmp_path, monkeypatch, capsys):
+    fb.compile(fb.GetItem("x") >> fb.Vector(2)).save(tmp_path / "own", notes={"classes": ["no", "yes"]})
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"x": [0, 9]}\n{"x": [1]}\n'))
+    assert main(["predict", str(tmp_path / "own")]) == 2
+    told = capsys.readouterr()
+    assert "at example 1 ['x']: expected float32[2]" in told.err
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"x": [0, 9]}\n'))
+    assert main(["predict", str(tmp_path / "own")]) == 0
+    assert json.loads(capsys.readouterr().out)["label"] == "yes"

@@ -117,8 +117,12 @@ def test_a_program_names_classes_of_its_notes(tmp_path):
         with pytest.raises(fb.errors.ModelError, match="expected a result of shape"):
             program.predict([[0, 1]])
     program.notes = {}
+    assert program.predict([[0, 1]]) == [{"result": [0, 1]}]
+    program.notes = {"task": "class"}
     with pytest.raises(fb.errors.ModelError, match="notes of the classes"):
         program.predict([[0, 1]])
+    with pytest.raises(fb.errors.ModelError, match="expected a result of arrays, tuples"):
+        fb.compile(fb.Identity()).predict([object()])
     number = fb.compile(fb.Scalar())
     number.notes = {"classes": []}
     assert number.predict([3]) == [{"number": 3.0}]

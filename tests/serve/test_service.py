@@ -132,3 +132,35 @@ def test_a_model_of_another_format_is_refused(service):
     save_model(service.path, format="brackets")
     with pytest.raises(ReadError, match="expected a model of format sst-binary, found one of brackets"):
         service.reload()
+
+
+@fb.cell
+def begun(x):
+    return x * 1.0
+
+
+@fb.cell
+def half(x):
+    return x / 2
+
+
+def halved(numbers):
+    """A walk that decides by what it computes."""
+    x = begun(float(numbers[0]))
+    turns = 0
+    while x > 1:
+        x, turns = half(x), turns + 1
+    return "halved", (turns, [x])
+
+
+def test_a_program_of_a_script_reads_json_and_answers_with_its_results(tmp_path):
+    program = fb.compile(halved)
+    program.run([[2]])
+    program.save(tmp_path / "own.safetensors")
+    served = Service(tmp_path / "own.safetensors", trust=["tests.serve.test_service"])
+    bad, *good = served.answer([[], [8], [0.5], [3]])
+    assert isinstance(bad, IndexError)
+    assert good == [{"result": ["halved", [n, [x]]]} for n, x in ((3, 1.0), (0, 0.5), (2, 0.75))]
+    assert (served.model.name, served.model.notes) == ("halved", {"task": None})
+    with pytest.raises(ReadError, match="trust"):
+        Service(tmp_path / "own.safetensors")
