@@ -181,6 +181,10 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):
         structures = _structures(self, X, y)
         check_classification_targets(y)
         self.classes_, labels = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        if len(self.classes_) < 2:
+            found = f"only {self.classes_.tolist()[0]!r}"
+            fix = "look at the labels; folds of a cross-validation can be stratified"
+            raise TrainingError("y", "labels of two classes or more", found, fix)
         self._fit(structures, labels.tolist())
         return self
 

@@ -1,6 +1,6 @@
 """All errors have one form, survive pickling, are the built-in ones too, and come as early as they can.
 
-golden/block_errors.txt is a table of misuses: the built-in error that a user would catch, when it is
+golden/misuses.txt is a table of misuses: the built-in error that a user would catch, when it is
 raised, the expression that raises it, and below it what the user reads.
 """
 
@@ -22,7 +22,7 @@ from foldbatch.blocks import tracer
 from foldbatch.errors import FoldbatchError
 
 CLASSES = [c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, FoldbatchError)]
-MISUSES = Path(__file__).parent / "golden" / "block_errors.txt"
+MISUSES = Path(__file__).parent / "golden" / "misuses.txt"
 ENTRY = re.compile(r"(\w+) when (composed|compiled|run): (.*)")
 ENTRIES = [ENTRY.fullmatch(line).groups() for line in MISUSES.read_text().splitlines()[::2]]
 MOVED = {"Items": fb.blocks.Items, "RNTN": fb.blocks.RNTN, "TreeRNN": fb.blocks.TreeRNN, "types": fb.types}

@@ -83,6 +83,13 @@ def test_a_classifier_learns_and_answers_with_the_classes_it_was_given():
     assert classifier.predict_proba([]).shape == (0, 2)
 
 
+def test_a_single_class_is_refused():
+    with pytest.raises(
+        ValueError, match=r"y: expected labels of two classes or more, found only 'rest'; look at"
+    ):
+        StructureClassifier(**SMALL).fit(TREES[:2], ["rest", "rest"])
+
+
 def test_a_model_of_sentences_takes_texts_lists_and_trees():
     classifier = StructureClassifier("bilstm", **SMALL).fit(["I sat", ["you", "ran"], TREES[0]], [0, 1, 0])
     assert {"you", "sat"} < set(classifier.vocabulary_)
@@ -128,7 +135,7 @@ def test_before_it_is_fitted_it_predicts_nothing(kind, y):
         (lambda: StructureClassifier().fit([], []), "X: expected 1 example or more, found none"),
         (lambda: StructureClassifier().fit(TREES, SAT[:3]), "inconsistent numbers of samples"),
         (
-            lambda: StructureClassifier().fit(["I sat"], [1]),
+            lambda: StructureClassifier().fit(["I sat", "I ran"], [1, 2]),
             r"X\[0\]: expected a foldbatch.trees.Tree, found str",
         ),
         (lambda: StructureClassifier().fit(TREES, [*LENGTHS[:-1], 0.5]), "Unknown label type"),

@@ -250,11 +250,12 @@ def choose_launch(launch: str, name: str) -> str:
         UnknownNameError: when there is no such way.
         BackendError: when the backend launches in one way only.
     """
-    where, has = "launch", _backend(name).launches
+    has, named = _backend(name).launches, os.environ.get(LAUNCH_VARIABLE) or "auto"
+    for where, value in ("launch", launch), (LAUNCH_VARIABLE, named):
+        if value not in LAUNCHES:
+            raise UnknownNameError(where, f"one of {', '.join(LAUNCHES)}", repr(value))
     if launch == "auto" and len(has) > 1:
-        where, launch = LAUNCH_VARIABLE, os.environ.get(LAUNCH_VARIABLE) or "auto"
-    if launch not in LAUNCHES:
-        raise UnknownNameError(where, f"one of {', '.join(LAUNCHES)}", repr(launch))
+        launch = named
     _refuse_missing("launch", launch, has, name)
     return launch
 

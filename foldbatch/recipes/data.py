@@ -48,13 +48,13 @@ def read_dataset(configuration: Configuration) -> Dataset:
     places = {part: str(_file_of(data, part) or part) for part in PARTS}
     if not train:
         raise ReadError("data.train", "examples to train on", "none", "set data.folder, or data.train")
-    classes = () if kind == "number" else _known_classes(data) or _classes(train, kind, places["train"])
+    found = () if kind == "number" else _classes(train, kind, places["train"])
+    classes = found and (_known_classes(data) or found)
     asked = configuration.task.kind != "auto" or kind != "class" or len(classes) <= MOST_NUMBERS
     if not asked and all(type(label) is int for _, label in train if label is not None):
-        expected, found = "number or class", f"{len(classes)} different whole numbers as labels"
-        raise UnknownNameError("task.kind", expected, found, "set --task.kind number, or class")
-    more = set(_classes(train, kind, places["train"])) - set(classes) if kind == "class" else ()
-    aside = tuple(sorted(more))
+        numbers = f"{len(classes)} different whole numbers as labels"
+        raise UnknownNameError("task.kind", "number or class", numbers, "set --task.kind number, or class")
+    aside = tuple(sorted(set(found) - set(classes))) if kind == "class" else ()
     parts = {"train": list(islice(train, data.limit or None)), "dev": dev, "test": test}
     read = {
         part: numbered(samples, kind, classes + aside if part == "train" else classes, places[part])
