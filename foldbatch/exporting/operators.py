@@ -238,9 +238,6 @@ REFUSED = {
 LAST = np.iinfo(np.int64).min  # where a slice that runs backwards ends, to hold the first element
 
 
-# -- ops that move elements
-
-
 @translation
 def _transpose(at: OnnxScope, node: Node, x: str) -> str:
     first = first_axis(node)
@@ -286,9 +283,6 @@ def _broadcast_to(at: OnnxScope, node: Node, x: str) -> str:
     return at.add("Expand", aligned, at.constant([1] * first_axis(node) + [*node.shape], "int64"))
 
 
-# -- reductions over instance axes
-
-
 def _places(at: OnnxScope, node: Node, axes: tuple[int, ...]) -> str:
     return at.constant([first_axis(node) + axis for axis in axes], "int64")
 
@@ -332,18 +326,12 @@ def _cross_entropy(at: OnnxScope, node: Node, logits: str, label: str) -> str:
     return at.add("Neg", at.add("Squeeze", picked, last))
 
 
-# -- products and look-ups
-
-
 @translation
 def _linear_by(at: OnnxScope, node: Node, x: str, table: str, ids: str) -> str:
     source = node.inputs[0]
     matrix = at.reshape(x, (source.type.size // max(source.shape[-1], 1), source.shape[-1]), source.axis)
     product = at.add("MatMul", matrix, at.add("Gather", table, ids, axis=0))
     return at.reshape(product, node.shape, node.axis)
-
-
-# -- ops on each call's sequence: elements are scattered to the rows of their calls
 
 
 def _scattered(at: OnnxScope, source: Node, x: str, start: Any, reduction: str) -> str:
@@ -431,9 +419,6 @@ TRANSLATIONS |= {
     "repeat": lambda at, node, x: at.add("Gather", x, at.owners[node.axis], axis=0),
     "segment_sum": lambda at, node, x: _scattered(at, node.inputs[0], x, 0, "add"),
 }
-
-
-# -- graphs of ops
 
 
 def write(at: OnnxScope, graph: Graph, names: Mapping[Node, str]) -> list[str]:
