@@ -96,8 +96,6 @@ class Operators(Generic[Result]):
         """The transpose."""
         return _call("transpose", self, tuple(reversed(range(self.ndim))))
 
-    # -- parts
-
     def __len__(self) -> int:
         if not self.type.shape:
             raise GraphError("ops.len", "a tensor of at least one axis", str(self.type), "it is a scalar")
@@ -108,8 +106,6 @@ class Operators(Generic[Result]):
 
     def __getitem__(self, key: Any) -> Result:
         return _call("getitem", self, key)
-
-    # -- arithmetic
 
     def __add__(self, other: Any) -> Result:
         return _call("add", self, other)
@@ -174,8 +170,6 @@ class Operators(Generic[Result]):
     def __rmatmul__(self, other: Any) -> Result:
         return _call("matmul", other, self)
 
-    # -- comparisons and logic
-
     def __lt__(self, other: Any) -> Result:
         return _call("less", self, other)
 
@@ -214,8 +208,6 @@ class Operators(Generic[Result]):
     def __invert__(self) -> Result:
         return _call("logical_not", self)
 
-    # -- values that a symbolic tensor has not
-
     def __bool__(self) -> bool:  # noqa: PLE0304 - it never returns
         choose = "choose with ops.where, combine with & and |, or choose by data with OneOf"
         _no_value("bool", self, f"{choose}; the length of a loop comes from the example")
@@ -235,8 +227,6 @@ class Operators(Generic[Result]):
     def __array__(self, *_: Any, **__: Any) -> Any:
         fix = "it holds no numbers before the batch runs; compute with foldbatch.ops"
         raise GraphError("np.asarray", "numbers", "a symbolic tensor", fix)
-
-    # -- methods, as an array has them
 
     def sum(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Result:
         """Return the sum over instance axes."""
@@ -283,8 +273,6 @@ class Operators(Generic[Result]):
         if name.startswith("_"):
             raise AttributeError(name)
         raise AttributeError(f"a symbolic tensor has no {name!r}; {nearest(name)}")
-
-    # -- functions of NumPy
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name = ufunc.__name__

@@ -153,19 +153,9 @@ def _add(at: OnnxScope, node: Node, *xs: str) -> str:
 
 
 @translation
-def _square(at: OnnxScope, node: Node, x: str) -> str:
-    return at.add("Mul", x, x)
-
-
-@translation
 def _softplus(at: OnnxScope, node: Node, x: str) -> str:
     below = at.add("Exp", at.add("Neg", at.add("Abs", x)))  # which does not overflow
     return at.add("Add", at.add("Relu", x), at.add("Log", at.add("Add", at.constant(1, node.dtype), below)))
-
-
-@translation
-def _log_sigmoid(at: OnnxScope, node: Node, x: str) -> str:
-    return at.add("Neg", _softplus(at, node, at.add("Neg", x)))
 
 
 def _floored(at: OnnxScope, node: Node, x: str, y: str) -> tuple[str, str]:
@@ -201,11 +191,6 @@ def _floor_divide(at: OnnxScope, node: Node, x: str, y: str) -> str:
     small = at.add("Mul", quotient, zero)  # the zero that the exact quotient is rounded down to
     whole = at.add("Where", at.add("Equal", near, zero), small, whole)
     return at.add("Where", at.add("Equal", y, zero), quotient, whole)
-
-
-@translation
-def _power(at: OnnxScope, node: Node, x: str) -> str:
-    return at.add("Pow", x, at.constant(node.attrs["exponent"], node.dtype))
 
 
 @translation
@@ -253,14 +238,6 @@ REFUSED = {
 LAST = np.iinfo(np.int64).min  # where a slice that runs backwards ends, to hold the first element
 
 
-# -- ops that move elements
-
-
-@translation
-def _reshape(at: OnnxScope, node: Node, x: str) -> str:
-    return at.reshape(x, node.shape, node.axis)
-
-
 @translation
 def _transpose(at: OnnxScope, node: Node, x: str) -> str:
     first = first_axis(node)
@@ -275,11 +252,6 @@ def _section(at: OnnxScope, x: str, axis: int, start: int, stop: int, step: int 
 def _slice(at: OnnxScope, node: Node, x: str) -> str:
     axis, start, stop = (node.attrs[name] for name in ("axis", "start", "stop"))
     return _section(at, x, first_axis(node) + axis, start, stop)
-
-
-@translation
-def _flip(at: OnnxScope, node: Node, x: str) -> str:
-    return _section(at, x, first_axis(node) + node.attrs["axis"], -1, LAST, -1)
 
 
 @translation
@@ -311,26 +283,8 @@ def _broadcast_to(at: OnnxScope, node: Node, x: str) -> str:
     return at.add("Expand", aligned, at.constant([1] * first_axis(node) + [*node.shape], "int64"))
 
 
-# -- reductions over instance axes
-
-
 def _places(at: OnnxScope, node: Node, axes: tuple[int, ...]) -> str:
     return at.constant([first_axis(node) + axis for axis in axes], "int64")
-
-
-@translation
-def _sum(at: OnnxScope, node: Node, x: str) -> str:
-    return at.add("ReduceSum", x, _places(at, node, node.attrs["axes"]), keepdims=0)
-
-
-@translation
-def _max(at: OnnxScope, node: Node, x: str) -> str:
-    return at.add("ReduceMax", x, _places(at, node, (node.attrs["axis"],)), keepdims=0)
-
-
-@translation
-def _argmax(at: OnnxScope, node: Node, x: str) -> str:
-    return at.add("ArgMax", x, axis=first_axis(node) + node.attrs["axis"], keepdims=0)
 
 
 @translation
@@ -338,11 +292,6 @@ def _one_hot(at: OnnxScope, node: Node, x: str) -> str:
     column = at.add("Unsqueeze", x, at.constant([-1], "int64"))
     numbers = at.constant(np.arange(node.attrs["size"]), node.inputs[0].dtype)
     return at.add("Cast", at.add("Equal", column, numbers), to=onnx_type(node.dtype))
-
-
-@translation
-def _softmax(at: OnnxScope, node: Node, x: str) -> str:
-    return at.add("Softmax", x, axis=first_axis(node) + node.attrs["axis"])
 
 
 def _top_and_rest(at: OnnxScope, node: Node, x: str, place: int) -> tuple[str, str]:
@@ -362,11 +311,6 @@ def _log_chances(at: OnnxScope, node: Node, x: str, place: int) -> str:
 
 
 @translation
-def _log_softmax(at: OnnxScope, node: Node, x: str) -> str:
-    return _log_chances(at, node, x, first_axis(node) + node.attrs["axis"])
-
-
-@translation
 def _logsumexp(at: OnnxScope, node: Node, x: str) -> str:
     axis = first_axis(node) + node.attrs["axis"]
     return at.add("Squeeze", at.add("Add", *_top_and_rest(at, node, x, axis)), at.constant([axis], "int64"))
@@ -382,43 +326,12 @@ def _cross_entropy(at: OnnxScope, node: Node, logits: str, label: str) -> str:
     return at.add("Neg", at.add("Squeeze", picked, last))
 
 
-# -- products and look-ups
-
-
-@translation
-def _linear(at: OnnxScope, node: Node, x: str, weight: str) -> str:
-    return at.add("MatMul", x, weight)
-
-
-@translation
-def _matmul(at: OnnxScope, node: Node, a: str, b: str) -> str:
-    return at.add("MatMul", a, b)
-
-
-@translation
-def _gather(at: OnnxScope, node: Node, table: str, ids: str) -> str:
-    return at.add("Gather", table, ids, axis=0)
-
-
 @translation
 def _linear_by(at: OnnxScope, node: Node, x: str, table: str, ids: str) -> str:
     source = node.inputs[0]
     matrix = at.reshape(x, (source.type.size // max(source.shape[-1], 1), source.shape[-1]), source.axis)
     product = at.add("MatMul", matrix, at.add("Gather", table, ids, axis=0))
     return at.reshape(product, node.shape, node.axis)
-
-
-@translation
-def _batch(at: OnnxScope, node: Node, x: str) -> str:
-    return at.spread(x, node.shape, node.axis)
-
-
-@translation
-def _repeat(at: OnnxScope, node: Node, x: str) -> str:
-    return at.add("Gather", x, at.owners[node.axis], axis=0)
-
-
-# -- ops on each call's sequence: elements are scattered to the rows of their calls
 
 
 def _scattered(at: OnnxScope, source: Node, x: str, start: Any, reduction: str) -> str:
@@ -448,11 +361,6 @@ def _positions(at: OnnxScope, source: Node) -> str:
     starts = at.add("CumSum", _lengths(at, source), zero, exclusive=1)
     ones = at.add("Expand", at.constant(1, "int64"), at.counts[source.axis])
     return at.add("Sub", at.add("CumSum", ones, zero, exclusive=1), at.add("Gather", starts, owners, axis=0))
-
-
-@translation
-def _segment_sum(at: OnnxScope, node: Node, x: str) -> str:
-    return _scattered(at, node.inputs[0], x, 0, "add")
 
 
 @translation
@@ -492,7 +400,25 @@ def _segment_softmax(at: OnnxScope, node: Node, x: str) -> str:
     return at.add("Div", above, _of_call(at, source, _scattered(at, source, above, 0, "add")))
 
 
-# -- graphs of ops
+# what is said in a line
+TRANSLATIONS |= {
+    "square": lambda at, node, x: at.add("Mul", x, x),
+    "log_sigmoid": lambda at, node, x: at.add("Neg", _softplus(at, node, at.add("Neg", x))),
+    "power": lambda at, node, x: at.add("Pow", x, at.constant(node.attrs["exponent"], node.dtype)),
+    "reshape": lambda at, node, x: at.reshape(x, node.shape, node.axis),
+    "flip": lambda at, node, x: _section(at, x, first_axis(node) + node.attrs["axis"], -1, LAST, -1),
+    "sum": lambda at, node, x: at.add("ReduceSum", x, _places(at, node, node.attrs["axes"]), keepdims=0),
+    "max": lambda at, node, x: at.add("ReduceMax", x, _places(at, node, (node.attrs["axis"],)), keepdims=0),
+    "argmax": lambda at, node, x: at.add("ArgMax", x, axis=first_axis(node) + node.attrs["axis"], keepdims=0),
+    "softmax": lambda at, node, x: at.add("Softmax", x, axis=first_axis(node) + node.attrs["axis"]),
+    "log_softmax": lambda at, node, x: _log_chances(at, node, x, first_axis(node) + node.attrs["axis"]),
+    "linear": lambda at, node, x, weight: at.add("MatMul", x, weight),
+    "matmul": lambda at, node, a, b: at.add("MatMul", a, b),
+    "gather": lambda at, node, table, ids: at.add("Gather", table, ids, axis=0),
+    "batch": lambda at, node, x: at.spread(x, node.shape, node.axis),
+    "repeat": lambda at, node, x: at.add("Gather", x, at.owners[node.axis], axis=0),
+    "segment_sum": lambda at, node, x: _scattered(at, node.inputs[0], x, 0, "add"),
+}
 
 
 def write(at: OnnxScope, graph: Graph, names: Mapping[Node, str]) -> list[str]:

@@ -85,9 +85,6 @@ def bench(
     return Outcome(name, cores, repeats, tasks, figures, replace(report, phases=phases).advice)
 
 
-# -- what is asked
-
-
 def _program(block_or_program: Any, backend: BackendName | None, threads: int | None) -> Program:
     if not isinstance(block_or_program, Program):
         return compile(block_or_program, backend or "auto", threads=threads)
@@ -121,9 +118,6 @@ def _sample(examples: Iterable[Any], batch_sizes: Sequence[int] | None) -> tuple
 def _refuse_no_count(name: str, value: Any) -> None:
     if not is_int(value) or value < 1:
         raise BlockValueError(name, "a whole number of 1 or more", describe_value(value), "for example 16")
-
-
-# -- measuring
 
 
 @contextmanager

@@ -83,9 +83,6 @@ def check_traces(model: Model, policy: Policy, merged: Merged, results: Sequence
     _check_results(model, merged, results, values)
 
 
-# -- shapes
-
-
 def _check_shapes(model: Model, merged: Merged) -> None:
     trace = merged.trace
     parts = (trace.calls, trace.elements, trace.levels, trace.feeds, trace.labels, merged.counts)
@@ -119,9 +116,6 @@ def _check_array(where: str, what: str, array: Array, dtype: str, shape: tuple[i
     if array.shape != shape or (array.dtype != dtype if dtype != "i" else array.dtype.kind != "i"):
         expected = f"{what} of shape {shape}" + (f", {dtype}" if dtype != "i" else "")
         raise ExampleError(where, expected, f"{array.shape}, {array.dtype}", FIX)
-
-
-# -- calls, and the values that they read
 
 
 def _calls(model: Model, merged: Merged) -> list[_CellCalls]:
@@ -211,9 +205,6 @@ def _check_levels(
     _blame(calls, levels != needed + 1, f"the level that policy {policy.name!r} gives a call", levels)
 
 
-# -- data, results
-
-
 def _check_feed(
     model: Model, trace: Trace, place: tuple[int, int], calls: _CellCalls, bound: int | None
 ) -> None:
@@ -298,9 +289,6 @@ def holds_objects(model: Model, trace: Trace) -> bool:
         return True
     kinds = {type(label) for columns in trace.labels for labels in columns for label in labels}
     return not all(issubclass(kind, ATOMS) for kind in kinds)
-
-
-# -- errors
 
 
 def _ends(merged: Merged) -> Index:

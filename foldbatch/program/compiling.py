@@ -203,16 +203,13 @@ def _prepare(
     grouping, most = find_policy(policy), chosen["max_calls"]
     if is_walk(block):
         refuse_no_walk(block)
-        return FunctionTracer(
-            block, grouping, kept_bytes, most, arithmetic=arithmetic, learnt=learnt
-        ), options
-    block = as_block(block)
-    made = built(block)
-    if made.walks:
-        return FunctionTracer(
-            block, grouping, kept_bytes, most, arithmetic=arithmetic, learnt=learnt
-        ), options
-    return linked(block, made, grouping, kept_bytes, most, arithmetic), options
+    else:
+        block = as_block(block)
+        made = built(block)
+        if not made.walks:
+            return linked(block, made, grouping, kept_bytes, most, arithmetic), options
+    walks = FunctionTracer(block, grouping, kept_bytes, most, arithmetic=arithmetic, learnt=learnt)
+    return walks, options
 
 
 def load(

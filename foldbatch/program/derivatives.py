@@ -52,7 +52,7 @@ class Derivatives:
             if p.trainable
         }
         start_in_each_process(self, Derivatives._start)
-        self._runners: dict[tuple[bool, ...], Runner] = {}
+        self._runners: dict[tuple[object, ...], Runner] = {}
         self._pools: dict[Runner, Pool] = {}
 
     def _start(self) -> None:
@@ -109,27 +109,12 @@ class Derivatives:
         named = {name: gradients[p] for name, p in self.parameters.items() if p in gradients}
         return Pullback(results.loss, named, InputGradients(dict(results.metrics)))
 
-    def gradients_of(
-        self,
-        *,
-        losses: bool = True,
-        results: bool = False,
-        parameters: bool = True,
-        inputs: bool = False,
-        training: bool = True,
-    ) -> Runner:
+    def gradients_of(self, *, training: bool = True, **wanted: bool) -> Runner:
         """Return a runner whose cells yield these gradients; arguments are those of `with_gradients`."""
-        key = (losses, results, parameters, inputs, training)
+        key = (training, *sorted(wanted.items()))
         with self._lock:
             if key not in self._runners:
-                model = with_gradients(
-                    self.runner.model,
-                    losses=losses,
-                    results=results,
-                    parameters=parameters,
-                    inputs=inputs,
-                    training=training,
-                )
+                model = with_gradients(self.runner.model, training=training, **wanted)
                 self._runners[key] = self._running(model)
             return self._runners[key]
 

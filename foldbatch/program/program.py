@@ -168,8 +168,6 @@ class Program(Printed):
         expected, found = "what can be pickled or copied", "a program, whose kernels belong to its process"
         raise BlockTypeError("Program", expected, found, fix)
 
-    # -- examples to traces
-
     def prepare(
         self, examples: Iterable[Any], *, processes: int | None = None, progress: bool = True
     ) -> list[Prepared]:
@@ -282,8 +280,6 @@ class Program(Printed):
         """
         return self.lowered.debug(example, lambda parameter: self._admit([parameter]))
 
-    # -- running
-
     def run(
         self,
         examples: Iterable[Any] | Planned,
@@ -394,8 +390,6 @@ class Program(Printed):
         self._drawn = drawn
         return drawn
 
-    # -- derivatives beyond the gradient
-
     def vjp(
         self,
         examples: Iterable[Any] | Planned,
@@ -491,8 +485,6 @@ class Program(Printed):
         ready, traces = self._traced(examples, step)
         return ready.derivatives.hvp(traces, tangents, self._drawing(step))
 
-    # -- losses that are not finite
-
     def find_nan(self, examples: Iterable[Any] | Planned, *, step: int | None = None) -> NotFinite | None:
         """Return where a loss begins to be NaN or infinite, else a gradient, a metric or a result, else None.
 
@@ -528,8 +520,6 @@ class Program(Printed):
             return found
         place = self.lowered.place_of(given[found.example], found.cell, found.call)
         return replace(found, place=place)
-
-    # -- reports
 
     def describe(self, examples: Iterable[Any] | Planned, *, compare: bool = True) -> Report:
         """Return a report on one batch of examples: calls, steps, time, memory, and what to try.
@@ -615,8 +605,6 @@ class Program(Printed):
         given = several_of(examples)
         ready = self._traced(given)[0]
         return profiled(ready.runner, lambda: self._trace_all(given), steps, training=training)
-
-    # -- files
 
     def predict(self, structures: Iterable[Any]) -> list[dict[str, Any]]:
         """Return what the program tells of structures, as ``foldbatch predict`` prints it.

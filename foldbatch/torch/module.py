@@ -261,8 +261,6 @@ class Module(ParameterModule):
         self._mount()
         return self
 
-    # -- calling
-
     @left_out
     def forward(self, examples: Iterable[Any] | Planned) -> Any:
         """Return the results of a batch, in order.
@@ -335,8 +333,6 @@ class Module(ParameterModule):
         call, given = self._call(examples, losses=True)
         return gradients.summed_loss(call, getattr(torch, np.result_type(*dtypes).name), given)
 
-    # -- examples ahead of their turn
-
     @left_out
     def prepare(self, examples: Iterable[Any]) -> PreparedBatch:
         """Trace examples ahead, to be given to this module, or to one of an equal block, in their stead.
@@ -359,8 +355,6 @@ class Module(ParameterModule):
         """
         return self.program.plan(self.prepare(examples))
 
-    # -- copies
-
     def __getstate__(self) -> dict[str, Any]:
         if self.program.lowered.grows:
             fix = "keep module.state_dict(), or module.program.save(path)"
@@ -381,8 +375,6 @@ class Module(ParameterModule):
         self.program.steps_drawn = steps_drawn
         for name, parameter in self._mounted.items():
             parameter.requires_grad_(required[name])
-
-    # -- how it is done
 
     def _results(
         self, examples: Iterable[Any] | Planned

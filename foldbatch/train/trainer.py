@@ -495,8 +495,6 @@ class Trainer:
         """A digest of what the program computes, for checkpoints."""
         return resuming.model_digest(self.program)
 
-    # -- before a fit
-
     def _sampler_for(self, examples: Sequence[Any]) -> Sampler:
         if self._given_sampler is None:
             return shuffled(examples, self._size, self._seed)
@@ -584,8 +582,6 @@ class Trainer:
         fix = "give Trainer callbacks=[fb.train.Checkpoints(folder)]"
         raise TrainingError(where, "a trainer that keeps checkpoints", "none", fix)
 
-    # -- epochs and steps
-
     def _run_epoch(self, examples: Sequence[Any], validation: Sequence[Any] | None) -> None:
         position = self.position
         batches = self.sampler.epoch(self.epoch)
@@ -632,8 +628,6 @@ class Trainer:
         for callback in self.callbacks:
             if self.parallel.is_first or not callback.first_only:
                 getattr(callback, moment)(self)
-
-    # -- several processes
 
     def _beginning(self) -> Facts:
         """Return what ranks must begin with alike, besides their examples and names of rows."""

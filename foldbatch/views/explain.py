@@ -20,8 +20,6 @@ from foldbatch.static.stages import AFTER, BEFORE, STEP, is_view
 from foldbatch.static.statements import Binding, Routine, Slot
 from foldbatch.types import TensorType
 
-# -- stages with the routines of an engine
-
 FORWARD, BACKWARD = "forward", "backward"
 
 
@@ -206,9 +204,6 @@ def _sizes(rows: Iterable[Scratch | Node]) -> dict[str, int]:
     for row in rows:
         total[row.axis.name] += row.type.nbytes
     return dict(sorted(total.items(), key=lambda entry: (entry[0] != "N", entry[0] == "1")))
-
-
-# -- names, places in time, weights
 
 
 def joined(graph: CellGraph) -> Graph:
@@ -500,9 +495,6 @@ def _trail(cell: Cell) -> Iterator[Pass]:
         if graph.outputs != before.outputs:
             yield Pass(name, graph, ops_in(graph))
         before = graph
-
-
-# -- text, section by section
 
 
 def _heading(explanation: CellExplanation) -> str:

@@ -7,17 +7,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import BackendError, UnknownNameError
-from foldbatch.recipes.building import (
-    OPTIMIZERS,
-    _rate,
-    build_callbacks,
-    build_model,
-    build_optimizer,
-    deciding_figure,
-    has_best,
-    metrics_of,
-    structure_of,
-)
+from foldbatch.recipes import building
 from foldbatch.recipes.configuration import OptimizerOptions, ScheduleOptions
 from foldbatch.recipes.data import Dataset
 from tests.recipes.test_data import configured
@@ -27,7 +17,7 @@ FUNCTION = fb.trees.python_tree("def f(readLine): return read_it")
 
 
 def built(configuration, trees, kind="nodes", dev=()):
-    return fb.compile(build_model(configuration, Dataset(trees, list(dev), [], kind, ("a", "b"))))
+    return fb.compile(building.build_model(configuration, Dataset(trees, list(dev), [], kind, ("a", "b"))))
 
 
 @pytest.mark.parametrize("name", ["tree_lstm", "child_sum", "rntn", "bilstm"])
@@ -44,26 +34,26 @@ def test_rare_words_are_unknown():
     assert program.params["words.weight"].shape == (2, 4)  # only film is in two examples
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", building.OPTIMIZERS)
 def test_optimizers_are_made_by_name(name):
     given = OptimizerOptions(name=name, lr=0.5, weight_decay=0.1, lr_factors={"words": 0.1})
-    optimizer = build_optimizer(given)
-    assert type(optimizer) is OPTIMIZERS[name] and optimizer.lr == 0.5
-    assert build_optimizer(OptimizerOptions(name=name)).lr == OPTIMIZERS[name]().lr
+    optimizer = building.build_optimizer(given)
+    assert type(optimizer) is building.OPTIMIZERS[name] and optimizer.lr == 0.5
+    assert building.build_optimizer(OptimizerOptions(name=name)).lr == building.OPTIMIZERS[name]().lr
 
 
 def test_a_setting_that_a_rule_lacks_is_named():
     with pytest.raises(fb.errors.TrainingError, match="expected a rule with momentum, found adam"):
-        build_optimizer(OptimizerOptions(name="adam", momentum=0.9))
+        building.build_optimizer(OptimizerOptions(name="adam", momentum=0.9))
 
 
 def test_the_structure_of_an_example():
-    assert structure_of((FUNCTION, 1)) is FUNCTION and structure_of(TREE) is TREE
+    assert building.structure_of((FUNCTION, 1)) is FUNCTION and building.structure_of(TREE) is TREE
 
 
 def built_of_steering(dev=(1,), kind="class", **options):
     dataset = Dataset([1], list(dev), [], kind, ("a", "b"))
-    return build_callbacks(configured(**options), dataset, 10, Path("run"))
+    return building.build_callbacks(configured(**options), dataset, 10, Path("run"))
 
 
 def names(dev=(1,), **options):
@@ -92,7 +82,7 @@ def test_the_best_epoch_is_that_of_what_is_kept():
     ):
         *_, checkpoints = built_of_steering(dev, average__name=average)
         assert checkpoints.monitor == best
-        assert has_best(configured(average__name=average), dev) == (best is not None)
+        assert building.has_best(configured(average__name=average), dev) == (best is not None)
 
 
 def test_the_figure_that_chooses_an_epoch_is_an_option():
@@ -142,17 +132,17 @@ def test_a_library_that_is_missing_is_named(option, library, monkeypatch):
 )
 def test_schedules_count_epochs(options, factors):
     """Here of ten steps each, of which the first is looked at."""
-    schedule = _rate(options, 10, 40)
+    schedule = building._rate(options, 10, 40)
     assert [schedule(10 * epoch) for epoch in range(4)] == pytest.approx(factors, rel=1e-5)
 
 
 def test_what_decides():
-    assert [metric.name for metric in metrics_of("nodes")] == ["accuracy", "node_accuracy"]
-    assert [metric.name for metric in metrics_of("number")] == ["mse"]
-    assert deciding_figure(configured(), "number", [1]) == ("validation_mse", "min")
+    assert [metric.name for metric in building.metrics_of("nodes")] == ["accuracy", "node_accuracy"]
+    assert [metric.name for metric in building.metrics_of("number")] == ["mse"]
+    assert building.deciding_figure(configured(), "number", [1]) == ("validation_mse", "min")
     every = ["accuracy", "f1", "confusion", "top3", "perplexity"]
-    assert [metric.name for metric in metrics_of("class", every)] == every
+    assert [metric.name for metric in building.metrics_of("class", every)] == every
     with pytest.raises(
         UnknownNameError, match=r"train.metrics: expected figures of the task number: mse, mae"
     ):
-        metrics_of("number", ["f1"])
+        building.metrics_of("number", ["f1"])

@@ -6,24 +6,8 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch import train
 from foldbatch.errors import UnknownNameError
-from foldbatch.train import (
-    Accuracy,
-    AverageWeights,
-    Callback,
-    Checkpoints,
-    ClipGradients,
-    Confusion,
-    CSVLog,
-    EarlyStopping,
-    JSONLinesLog,
-    LambdaCallback,
-    NaNGuard,
-    ParameterStatistics,
-    ReduceLROnPlateau,
-    Schedule,
-    TimeLimit,
-)
 from foldbatch.train.schedules import chained, constant, stepwise, warm_up
 from tests.train.callbacks.tiny import (
     DEV,
@@ -37,7 +21,7 @@ from tests.train.callbacks.tiny import (
 
 
 def test_patience_is_counted_from_the_best_epoch():
-    fake = Fake(EarlyStopping("validation_f1", "max", patience=2, min_delta=0.1))
+    fake = Fake(train.EarlyStopping("validation_f1", "max", patience=2, min_delta=0.1))
     stops = []
     for value in [0.2, 0.25, 0.35, 0.4, float("nan"), 0.9]:
         fake.run_epoch(validation_f1=value)
@@ -51,10 +35,10 @@ def test_a_figure_that_is_not_there_is_named():
     with pytest.raises(
         UnknownNameError, match=r"EarlyStopping: expected a figure of epoch, loss, found 'validation_loss'"
     ):
-        Fake(EarlyStopping("validation_loss", "min")).run_epoch(loss=1.0)
+        Fake(train.EarlyStopping("validation_loss", "min")).run_epoch(loss=1.0)
 
 
-class Keep(Callback):
+class Keep(train.Callback):
     def __init__(self):
         self.kept = []
 
@@ -64,7 +48,7 @@ class Keep(Callback):
 
 def test_the_best_parameters_come_back_at_the_end():
     keep = Keep()
-    stopping = EarlyStopping(
+    stopping = train.EarlyStopping(
         "validation_loss", "max", patience=2, restore=True
     )  # it falls, so the first is best
     made = trainer(keep, stopping)
@@ -75,12 +59,12 @@ def test_the_best_parameters_come_back_at_the_end():
 
 
 def test_a_fit_that_is_cut_off_restores_nothing():
-    class Interrupt(Callback):
+    class Interrupt(train.Callback):
         def on_step_end(self, trainer):
             if trainer.steps == 5:
                 raise KeyboardInterrupt
 
-    made = trainer(EarlyStopping("validation_loss", "max", restore=True), Interrupt())
+    made = trainer(train.EarlyStopping("validation_loss", "max", restore=True), Interrupt())
     with pytest.raises(KeyboardInterrupt):
         made.fit(EXAMPLES, DEV, epochs=9)
     assert made.evaluate(DEV)["loss"] != made.history[0]["validation_loss"]
@@ -89,12 +73,12 @@ def test_a_fit_that_is_cut_off_restores_nothing():
 def test_time_is_over_in_both_parts_of_a_run(monkeypatch):
     clock = iter(range(100))
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    first = Fake(TimeLimit(3.5))
+    first = Fake(train.TimeLimit(3.5))
     first.callback.on_fit_start(first)
     first.run_epoch()
     first.run_epoch()
     assert first.stopped is None
-    second = Fake(TimeLimit(3.5))
+    second = Fake(train.TimeLimit(3.5))
     second.callback.load_state(through_json(first.callback.state()))  # the clock is read: 3 seconds
     second.callback.on_fit_start(second)
     second.run_epoch()
@@ -117,7 +101,7 @@ def rates(callback, values):
 
 
 def test_the_rate_falls_after_patience():
-    callback = ReduceLROnPlateau("validation_loss", "min", factor=0.5, patience=1, min_lr=0.03)
+    callback = train.ReduceLROnPlateau("validation_loss", "min", factor=0.5, patience=1, min_lr=0.03)
     assert rates(callback, [1, 1, 1, 0.5, 0.6, 0.6, 0.6, 0.6]) == [0.1] * 2 + [0.05] * 3 + [0.03] * 3
 
 
@@ -134,11 +118,13 @@ def test_rates_are_torchs(mode, cooldown):
     for value in VALUES:
         theirs.step(value)
         expected.append(optimizer.param_groups[0]["lr"])
-    assert rates(ReduceLROnPlateau("validation_loss", mode, min_delta=0.5, **options), VALUES) == expected
+    assert (
+        rates(train.ReduceLROnPlateau("validation_loss", mode, min_delta=0.5, **options), VALUES) == expected
+    )
     assert len(set(expected)) > 3
 
 
-class Rates(Callback):
+class Rates(train.Callback):
     def __init__(self):
         self.rates = []
 
@@ -149,7 +135,7 @@ class Rates(Callback):
 def test_steps_are_counted_over_all_epochs():
     rates = Rates()
     schedule = warm_up(5, 0.5)
-    made = trainer(Schedule(schedule), rates, lr=0.1)
+    made = trainer(train.Schedule(schedule), rates, lr=0.1)
     made.fit(EXAMPLES, epochs=2)
     made.fit(EXAMPLES, epochs=3)
     assert rates.rates == [0.1 * schedule(step) for step in range(9)]
@@ -158,25 +144,25 @@ def test_steps_are_counted_over_all_epochs():
 
 def test_a_base_of_one_makes_factors_rates_and_zero_is_almost_reached():
     rates = Rates()
-    trainer(Schedule(chained([constant(0.25), constant(0.0)], [1]), "epoch", lr=1.0), rates).fit(
+    trainer(train.Schedule(chained([constant(0.25), constant(0.0)], [1]), "epoch", lr=1.0), rates).fit(
         EXAMPLES, epochs=2
     )
     assert rates.rates == [0.25] * 3 + [1e-12] * 3
 
 
 def test_the_rate_is_written_where_the_factor_changes():
-    class Halve(Callback):
+    class Halve(train.Callback):
         def on_epoch_end(self, trainer):
             trainer.optimizer.lr /= 2
 
     rates = Rates()
-    trainer(Schedule(stepwise(4)), Halve(), rates, lr=0.1).fit(EXAMPLES, epochs=2)
+    trainer(train.Schedule(stepwise(4)), Halve(), rates, lr=0.1).fit(EXAMPLES, epochs=2)
     assert rates.rates == pytest.approx([0.1] * 3 + [0.05] + [0.01] * 2)
 
 
 def test_only_the_moments_named_are_called():
     seen = []
-    fake = Fake(LambdaCallback(on_epoch_end=lambda trainer: seen.append(trainer.epoch)))
+    fake = Fake(train.LambdaCallback(on_epoch_end=lambda trainer: seen.append(trainer.epoch)))
     fake.run_epoch()
     fake.run_epoch()
     assert seen == [1, 2]
@@ -188,25 +174,26 @@ def all_callbacks(folder, killed_at=None):
             raise SystemError
 
     return [
-        NaNGuard(),
-        ClipGradients(1.0),
-        Schedule(fb.train.schedules.one_cycle(20)),
-        AverageWeights(0.9, validation=DEV),
-        ReduceLROnPlateau("validation_loss", "min", patience=1),
-        EarlyStopping("validation_averaged_loss", "min", restore=True),
-        TimeLimit(1000),
-        ParameterStatistics(),
-        CSVLog(folder / "log.csv"),
-        JSONLinesLog(folder / "log.jsonl", every=2),
-        Checkpoints(folder, every=2, monitor="validation_averaged_accuracy"),
-        LambdaCallback(on_step_start=kill),
+        train.NaNGuard(),
+        train.ClipGradients(1.0),
+        train.Schedule(fb.train.schedules.one_cycle(20)),
+        train.AverageWeights(0.9, validation=DEV),
+        train.ReduceLROnPlateau("validation_loss", "min", patience=1),
+        train.EarlyStopping("validation_averaged_loss", "min", restore=True),
+        train.TimeLimit(1000),
+        train.ParameterStatistics(),
+        train.CSVLog(folder / "log.csv"),
+        train.JSONLinesLog(folder / "log.jsonl", every=2),
+        train.Checkpoints(folder, every=2, monitor="validation_averaged_accuracy"),
+        train.LambdaCallback(on_step_start=kill),
     ]
 
 
 def test_all_callbacks_together_resume_to_the_bit(tmp_path):
     def run(name, killed_at=None, *, resume=False):
         made = trainer(
-            *all_callbacks(tmp_path / name, killed_at), metrics=[Accuracy("out"), Confusion("out")]
+            *all_callbacks(tmp_path / name, killed_at),
+            metrics=[train.Accuracy("out"), train.Confusion("out")],
         )
         made.fit(EXAMPLES, DEV, epochs=4, resume=resume)
         return made
