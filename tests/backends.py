@@ -14,7 +14,14 @@ from unittest import mock
 import pytest
 
 from foldbatch.engines import threads
-from foldbatch.engines.engine import ENGINES, LAUNCH_VARIABLE, VARIABLE
+from foldbatch.engines.engine import (
+    ENGINES,
+    LAUNCH_VARIABLE,
+    VARIABLE,
+    check_precision,
+    choose_engine,
+)
+from foldbatch.errors import BackendError
 
 ENGINES["cuda-on-cpu"] = ("tests.engines.cuda.on_cpu", "")  # what the CUDA engine runs on a GPU, on the CPU
 ENGINES["cuda-on-ptx"] = ("tests.ptx.driver", "")  # the same as NVRTC compiles it, every access checked
@@ -38,6 +45,15 @@ def lacking(engine: str) -> str:
         from tests.ptx import needed  # noqa: PLC0415 - it looks for NVRTC
 
         return needed.lacking()
+    return ""
+
+
+def lacking_bf16() -> str:
+    """Return what LLVM's engine lacks here to compute in bfloat16; nothing where it does."""
+    try:
+        check_precision("bf16", choose_engine("llvm"))
+    except BackendError as error:
+        return str(error)
     return ""
 
 

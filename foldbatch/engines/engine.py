@@ -185,6 +185,8 @@ class Backend:
     precisions: tuple[str, ...] = ("fp32",)  # those that it has, of `PRECISIONS`
     launches: tuple[str, ...] = ("auto",)  # the ways to launch that it has, of `LAUNCHES`
     arithmetic: Callable[[], Arithmetic] = fastest_arithmetic  # returns what batches are planned with
+    # raises a `BackendError` that says what the machine lacks for a precision
+    suits: Callable[[str], object] | None = None
 
 
 # By name, the module that has `BACKEND`, and what must be installed for it.
@@ -236,11 +238,14 @@ def check_precision(precision: str, name: str) -> None:
 
     Raises:
         UnknownNameError: when there is none of that name.
-        BackendError: when the backend has others only.
+        BackendError: when the backend has others only, or the machine lacks what it needs.
     """
     if precision not in PRECISIONS:
         raise UnknownNameError("precision", f"one of {', '.join(PRECISIONS)}", repr(precision))
-    _refuse_missing("precision", precision, _backend(name).precisions, name)
+    backend = _backend(name)
+    _refuse_missing("precision", precision, backend.precisions, name)
+    if backend.suits is not None:
+        backend.suits(precision)
 
 
 def choose_launch(launch: str, name: str) -> str:
@@ -263,7 +268,8 @@ def choose_launch(launch: str, name: str) -> str:
 def _refuse_missing(what: str, asked: str, has: Sequence[str], name: str) -> None:
     if asked not in has:
         fix = f"leave {what} out, or take the backend cuda"
-        raise BackendError(what, f"{has[0]}, the only one of the backend {name}", repr(asked), fix)
+        expected = f"{' or '.join(has)}, the only one{'s' * (len(has) > 1)} of the backend {name}"
+        raise BackendError(what, expected, repr(asked), fix)
 
 
 def load_engine(name: str, model: Model, settings: EngineSettings = DEFAULTS) -> Engine:

@@ -39,12 +39,14 @@ class Target:
         overwrites: by op, the operands whose buffer the result may overwrite.
         rows_apart: whether rows run side by side, so that what a loop passes from one sweep to the next needs
             memory for every row.
+        precision: how matrices of float32 are multiplied: ``fp32`` or ``bf16``, of factors that are rounded.
     """
 
     fused: frozenset[str] | None = None
     dtypes: frozenset[str] = frozenset()
     overwrites: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     rows_apart: bool = False
+    precision: str = "fp32"
 
     def takes(self, node: Node) -> bool:
         """Whether a loop can compute a node."""
@@ -134,7 +136,8 @@ def plan_stage(stage: Stage, target: Target) -> PlannedStage:
     if target.rows_apart:
         units = tuple(_with_rows(unit) if isinstance(unit, Group) else unit for unit in units)
     buffers = plan(units, {*stage.kept, *stage.stores}, graph.outputs, target.overwrites, sections)
-    return PlannedStage(_RoutineBuilder(stage, buffers).routine(units), graph, buffers, units)
+    routine = _RoutineBuilder(stage, buffers).routine(units, target.precision)
+    return PlannedStage(routine, graph, buffers, units)
 
 
 def _with_rows(group: Group) -> Group:
@@ -154,7 +157,7 @@ class _RoutineBuilder:
         self.statements: list[Statement] = []
         self.segments: dict[Axis, int] = {}
 
-    def routine(self, units: Sequence[Unit]) -> Routine:
+    def routine(self, units: Sequence[Unit], precision: str) -> Routine:
         for unit in units:
             if isinstance(unit, Group):
                 self._loop(unit)
@@ -167,7 +170,8 @@ class _RoutineBuilder:
         )
         for _, place in results:
             self._segments(place.axis)
-        return Routine(self.stage.name, tuple(self.made), tuple(self.statements), results, self.segments)
+        made = tuple(self.made), tuple(self.statements), results, self.segments
+        return Routine(self.stage.name, *made, precision)
 
     def _slot(self, binding: Binding, type_: TensorType, axis: Axis) -> int:
         value = binding.key

@@ -109,6 +109,7 @@ class Routine:
         statements: its statements, in order.
         results: the places that are delivered at the end of each level.
         segments: for each ragged axis of its rows, the number of the `segments` slot.
+        precision: see `routines.Target`.
     """
 
     name: str
@@ -116,3 +117,4 @@ class Routine:
     statements: tuple[Statement, ...]
     results: tuple[Result, ...]
     segments: Mapping[Axis, int] = field(default_factory=dict)
+    precision: str = "fp32"

@@ -94,6 +94,8 @@ def test_a_line_of_the_table_names_a_module_that_loads_and_what_it_needs(name: s
         "cuda": (3, 3),
         "cuda-on-cpu": (1, 3),
         "cuda-on-ptx": (1, 3),
+        "numpy": (2, 1),
+        "llvm": (2, 1),
     }.get(name, (1, 1))
     assert needed == {"llvm": "llvmlite", "cuda": "cupy"}.get(name, "")
 
@@ -172,13 +174,18 @@ def test_an_unknown_name_in_the_environment_is_told_with_the_variable(
     assert str(error.value) == f"FOLDBATCH_BACKEND: expected one of {names}, found 'cdua'"
 
 
-@pytest.mark.parametrize("name", ["reference", "numpy", "cuda-on-cpu"])
-def test_an_engine_of_one_precision_refuses_others(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "has"),
+    [
+        ("reference", "fp32, the only one"),
+        ("numpy", "fp32 or bf16, the only ones"),
+        ("cuda-on-cpu", "fp32, the only one"),
+    ],
+)
+def test_an_engine_refuses_precisions_that_it_lacks(name: str, has: str) -> None:
     check_precision("fp32", name)
-    with pytest.raises(
-        BackendError,
-        match=rf"precision: expected fp32, the only one of the backend {name}, found 'tf32'; leave precision out",
-    ):
+    told = rf"precision: expected {has} of the backend {name}, found 'tf32'; leave precision out, or take"
+    with pytest.raises(BackendError, match=told):
         fb.compile(fb.Vector(2), name, options={"precision": "tf32"})
 
 
@@ -190,7 +197,7 @@ def test_a_precision_reaches_the_engine_and_those_made_of_its_program(precision:
 
     def load(model: Any, settings: Any) -> Any:
         asked.append(settings.precision)
-        return real(model, settings)
+        return real(model, settings._replace(precision="fp32"))
 
     with mock.patch.object(cuda, "BACKEND", replace(cuda.BACKEND, load=load)), gpu():
         program = fb.compile(model(), "cuda", options={"precision": precision})

@@ -6,6 +6,8 @@ function that is compiled once a machine.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from foldbatch.engines.arrays import ArrayEngine, Kernels
 from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
@@ -15,9 +17,11 @@ from foldbatch.engines.llvm.loop_texts import TARGET
 from foldbatch.engines.llvm.tables import compiled, launching
 from foldbatch.engines.llvm.updates import Compiled, sum_copies
 from foldbatch.engines.memory import BatchMemory
+from foldbatch.errors import BackendError
 from foldbatch.model.model import Model
 from foldbatch.scheduler.schedule import Schedule
 
+TARGETS = {"fp32": TARGET, "bf16": replace(TARGET, precision="bf16")}
 SPLITS = 3  # up to so many times the usual calls of a part, a helper at one large part is faster
 
 
@@ -27,9 +31,9 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     Raises:
         BackendError: when llvmlite is not installed.
     """
-    updates, debug = Compiled(), settings.debug
+    updates, debug, target = Compiled(), settings.debug, TARGETS[settings.precision]
     return ArrayEngine(
-        "llvm", model, TARGET, _make, arithmetic(), updates, sum_copies, splits=SPLITS, debug=debug
+        "llvm", model, target, _make, arithmetic(), updates, sum_copies, splits=SPLITS, debug=debug
     )
 
 
@@ -56,4 +60,18 @@ def _make(bound: Bound) -> Kernels:
     return Kernels(bound, walk, lambda: list(map(listing, titles, bound.routines)), tables)
 
 
-BACKEND = Backend(load, arithmetic=arithmetic)
+def check_precision(precision: str) -> None:
+    """Refuse a precision that this processor has no instruction for.
+
+    Raises:
+        BackendError: when that is so.
+    """
+    from foldbatch.engines.llvm.machine import processor  # noqa: PLC0415 - it needs llvmlite
+
+    name, features = processor()
+    if precision == "bf16" and "+avx512bf16" not in features.split(","):
+        fix = "leave precision out, or take the backend numpy"
+        raise BackendError("precision", "a processor that has AVX-512 BF16 for bf16", name, fix)
+
+
+BACKEND = Backend(load, precisions=tuple(TARGETS), arithmetic=arithmetic, suits=check_precision)

@@ -77,7 +77,7 @@ def with_known(bound: Bound) -> tuple[Bound, list[KernelCode], Adapt]:
 
     The kernels of known products follow those of the model; the last of them have no routine.
     """
-    sites = tuple(find_sites(bound.model, training=bound.training))
+    sites = tuple(find_sites(bound.model, bound.target.precision, training=bound.training))
     variants = {
         KernelKey(site.cell, *name, VARIANT): routine_of(stage, bound.target)
         for site in sites
@@ -106,7 +106,7 @@ def _code_of(routine: Routine) -> KernelCode:
     return encode(routine)
 
 
-def find_sites(model: Model, *, training: bool) -> Iterator[Site]:
+def find_sites(model: Model, precision: str, *, training: bool) -> Iterator[Site]:
     """Yield the products of a phase's cells of which batches may know rows."""
     for k, cell in enumerate(model.cells):
         phase = cell.phase(training=training)
@@ -118,7 +118,7 @@ def find_sites(model: Model, *, training: bool) -> Iterator[Site]:
             continue
         operand = model.signatures[k].operands[product.operand]
         width, numbers = len(operand.columns) or 1, prod(product.rows.shape)
-        form = ProductForm(width, numbers // width, product.node.shape[0], product.node.dtype)
+        form = ProductForm(width, numbers // width, product.node.shape[0], product.node.dtype, precision)
         given = {**step.given, product.node: known_code.GIVEN}
         stages: dict[tuple[str, str], Stage | None] = {FORWARD_STEP: replace(step, given=given)}
         derivative = _derivative(product, phase)

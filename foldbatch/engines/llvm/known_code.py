@@ -121,6 +121,7 @@ class ProductForm:
         height: numbers of such a row.
         size: numbers of the product of a call.
         dtype: of all of them.
+        precision: how they are multiplied.
         axes: for each column, what tells its rows in a level from those in others.
     """
 
@@ -128,6 +129,7 @@ class ProductForm:
     height: int
     size: int
     dtype: str
+    precision: str = "fp32"
     axes: tuple[Axis, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -296,6 +298,6 @@ def _add(
 
 def _function(form: ProductForm, text: products.Text) -> Native:
     """Return the function of a product of rows."""
-    cut = tiles.blocks()
+    cut = products.cut_of(form.kind, form.precision)
     assert cut is not None, "without tiles there are no products of rows"
     return products.compiled(text, form.kind, cut)

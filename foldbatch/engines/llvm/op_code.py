@@ -14,7 +14,6 @@ from foldbatch.engines.llvm import (
     products,
     row_texts,
     sum_texts,
-    tiles,
 )
 from foldbatch.engines.llvm.coder import ERRORS, Coder
 from foldbatch.engines.llvm.compiling import Native, native
@@ -198,9 +197,10 @@ def _check_range(coder: Coder, statement: Statement) -> None:
         coder.add(native(text), axis, pointers, statics)
 
 
-def _product(dtype: str) -> Native:
+def _product(coder: Coder, place: Place) -> Native:
     """Return the function of products: in tiles where the processor is known, else in plain loops."""
-    return products.compiled(products.native_text, KINDS[dtype], tiles.blocks())
+    kind = KINDS[coder.dtype(place)]
+    return products.compiled(products.native_text, kind, products.cut_of(kind, coder.routine.precision))
 
 
 OUTER, M, K = 1, 2, 3  # what the number of rows multiplies
@@ -209,7 +209,7 @@ N = 3  # which of a product's whole numbers are its columns
 
 def _linear(coder: Coder, statement: Statement) -> None:
     (x, weight), write = statement.reads, statement.result
-    (k, n), function = weight.shape, _product(coder.dtype(write))
+    (k, n), function = weight.shape, _product(coder, write)
     axes, by_row = _leading(x, write)
     for part in parts(axes, 1, 2):
         (extent,), ((x_step,), (y_step,)) = part.extents, part.strides
@@ -228,7 +228,7 @@ def _sum_outer(coder: Coder, statement: Statement) -> None:
     if prod(x.shape[:-1]) == 0:
         zeroed(coder, write)
         return
-    (m, n), function = write.shape, _product(coder.dtype(write))
+    (m, n), function = write.shape, _product(coder, write)
     axes, by_row = _leading(x, g)
     for number, part in enumerate(parts(axes, 1, 2)):
         (extent,), ((x_step,), (g_step,)) = part.extents, part.strides
@@ -258,7 +258,7 @@ def _matmul(coder: Coder, statement: Statement) -> None:
     sizes = [*a.shape, b.shape[1]]
     statics = [1, *sizes, OUTER, *a.strides, *b.strides, write.strides[0], a.row, b.row, write.row, 0]
     pointers = [coder.at(a), coder.at(b), coder.at(write)]
-    coder.add(_product(coder.dtype(write)), axis_of(statement, [a, b]), pointers, statics)
+    coder.add(_product(coder, write), axis_of(statement, [a, b]), pointers, statics)
 
 
 def _linear_by(coder: Coder, statement: Statement) -> None:

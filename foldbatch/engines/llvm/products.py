@@ -12,7 +12,9 @@ rows, its panel of columns is copied to the stack first.
 `outer_text`     c (+)= a[a_rows].T @ b[b_rows]
 ===============  ===============================================
 
-All have two axes; columns of ``c`` are neighbours in memory. Importing this needs llvmlite.
+All have two axes; columns of ``c`` are neighbours in memory. In bfloat16, too, the factors are float32 in
+memory: the first one becomes words block by block, the second one for each tile's width, or in registers
+where few rows read it. So nobody need know when a weight changes. Importing this needs llvmlite.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from typing import Any
 from foldbatch.engines.launch import FIRST, STORES
 from foldbatch.engines.llvm import tiles
 from foldbatch.engines.llvm.compiling import Native, link, native
-from foldbatch.engines.llvm.tiles import BITS, NARROW, WIDE, Blocks, fetch
+from foldbatch.engines.llvm.tiles import BITS, NARROW, PAIRS, WIDE, Blocks, fetch
 from foldbatch.engines.llvm.vector_functions import stack
 
 Text = Callable[[str, Any], str]  # of a product, for element types and `Blocks`, or None
@@ -39,21 +41,31 @@ DOT_ROW_BLOCK, DOT_INNER_BLOCK = 32, 1024
 PANEL_BLOCK = 128
 STARTS = 4096  # rows whose beginnings are known at a time; a panel is copied again for more
 DEPTH, COLUMN_BLOCK = 128, 16  # of what outer products copy: steps of the inner dimension, tiles' widths
+BEHIND = 16  # words that may be written behind others
 AHEAD = 4  # rows by which their copying asks for memory: each lies in a page that no processor foresees
 MANY = 96  # rows from which a panel is worth copying, though dots would do
+WORD_BLOCK = 160  # of bfloat16, words of the inner dimension in place of PANEL_BLOCK and DEPTH
+FEW, MANY_WORDS = 16, 48  # rows up to which words are made in registers, and the same as MANY
 
 
 def functions(kind: str, cut: Blocks, own: Stacks) -> dict[str, Any]:
     """Return what the texts of products call, by name."""
     width = cut.vectors * cut.bits // BITS[kind]
+    depth, panel = (DEPTH, PANEL_BLOCK) if cut.each == 1 else (WORD_BLOCK, WORD_BLOCK)
     return tiles.functions(kind, cut) | {
-        "panel": stack(kind, PANEL_BLOCK * width),
+        "panel": stack(kind, panel * width),
+        "aside": stack(kind, 2 * ROW_BLOCK + BEHIND),
         "starts": stack("u8", STARTS),
-        "lefts": stack(kind, DEPTH * ROW_BLOCK),
-        "rights": stack(kind, DEPTH * COLUMN_BLOCK * width),
+        "lefts": stack(kind, depth * ROW_BLOCK + BEHIND),
+        "rights": stack(kind, depth * COLUMN_BLOCK * width),
         "fetch": fetch,
         **{name: stack("u8", size) for name, size in own},
     }
+
+
+def cut_of(kind: str, precision: str) -> Blocks | None:
+    """Return how products of an element type are cut for this processor, in a precision."""
+    return PAIRS if precision == "bf16" and kind == "f4" else tiles.blocks()
 
 
 def compiled(text: Text, kind: str, cut: Blocks | None, own: Stacks = ()) -> Native:
@@ -73,7 +85,7 @@ def compiled(text: Text, kind: str, cut: Blocks | None, own: Stacks = ()) -> Nat
 @cache
 def _linked(kind: str, cut: Blocks, own: Stacks) -> tuple[Callable[[], dict[str, Any]], str]:
     """Bring tiles to memory; return what makes `functions`, and the text that decides it."""
-    whole = WIDE if cut.bits == WIDE.bits else NARROW
+    whole = next(each for each in (PAIRS, WIDE, NARROW) if (each.each, each.bits) == (cut.each, cut.bits))
     texts = inspect.getsource(tiles)
     link(f"{kind} {whole}\n{texts}", partial(tiles.library, kind=kind, cut=whole))
     return partial(functions, kind, cut, own), texts + inspect.getsource(sys.modules[__name__])
@@ -182,25 +194,12 @@ def loop(n_rows, a_all, b_all, c_all, told):
 
 def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
     """Return the lines of c (+)= a @ b behind `nothing_lines`; rows first + r of a and c begin at `at`."""
+    if cut.each > 1:
+        return _word_lines(cut, lanes, at)
     width = lanes * cut.vectors
+    b = "moved(b0, start * b_row + j), b_row"
     return f"""\
-    elif a_column == u8(1) and b_row == u8(1) and n > u8(1) and k >= u8({4 * lanes}) and m < u8({MANY}):
-        step = k // (k // u8({DOT_INNER_BLOCK}) + u8(1)) + u8(1)
-        while start < k:
-            depth = min(step, k - start)
-            first = u8(0)
-            while first < m:
-                last = min(first + u8({DOT_ROW_BLOCK}), m)
-{_begins(at, 16)}
-                j = u8(0)
-                while j + u8({cut.dot_columns}) <= n:
-{_rows_of_dots(cut, cut.dot_columns)}
-                    j += u8({cut.dot_columns})
-                while j < n:
-{_rows_of_dots(cut, 1)}
-                    j += u8(1)
-                first = last
-            start += depth
+{_dot_lines(cut, lanes, at)}
     else:
         packs = b_column != u8(1) and n > u8(1)
         copied = panel()
@@ -214,7 +213,7 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                 last = min(first + height, m)
 {_begins(at, 16)}
                 j = u8(0)
-{_few_rows(cut, lanes)}
+{_few_rows(cut, lanes, f"moved(a0, start * a_column), starts_a, a_column, {b}")}
                 while j < n:
                     columns = min(u8({width}), n - j)
                     left, right, right_row = moved(a0, start * a_column), moved(b0, start * b_row + j), b_row
@@ -230,28 +229,59 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
 """
 
 
+def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+    """Return the lines of c (+)= a @ b where columns of b are rows in memory, as those of `product_lines`."""
+    words = """\
+                left, words = lefts(), (depth + u8(1)) // u8(2)
+                for r in range(last - first):
+                    pair_row(moved(a0, a_at[r] + start), moved(left, r * words), depth)
+                    a_at[r] = r * words
+"""
+    many = MANY if cut.each == 1 else MANY_WORDS
+    return f"""\
+    elif a_column == u8(1) and b_row == u8(1) and n > u8(1) and k >= u8({4 * lanes}) and m < u8({many}):
+        step = k // (k // u8({DOT_INNER_BLOCK}) + u8(1)) + u8(1)
+        while start < k:
+            depth = min(step, k - start)
+            first = u8(0)
+            while first < m:
+                last = min(first + u8({DOT_ROW_BLOCK}), m)
+{_begins(at, 16)}
+{words if cut.each > 1 else ""}\
+                j = u8(0)
+                while j + u8({cut.dot_columns}) <= n:
+{_rows_of_dots(cut, cut.dot_columns)}
+                    j += u8({cut.dot_columns})
+                while j < n:
+{_rows_of_dots(cut, 1)}
+                    j += u8(1)
+                first = last
+            start += depth"""
+
+
 def outer_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
     """Return the lines of c (+)= a[a_rows].T @ b[b_rows] behind `nothing_lines`, as `product_lines` does."""
-    width = lanes * cut.vectors
+    width, each = lanes * cut.vectors, cut.each
+    depth = DEPTH if each == 1 else each * WORD_BLOCK
     return f"""\
     else:
         left, right = lefts(), rights()
-        step = k // (k // u8({DEPTH}) + u8(1)) + u8(1)
+        step = (k // (k // u8({depth}) + u8(1)) + u8({each})) // u8({each}) * u8({each})
         while start < k:
-            depth = min(step, k - start)
+            numbers = min(step, k - start)
+            depth = (numbers + u8({each - 1})) // u8({each})
             start_column = u8(0)
             while start_column < n:
                 stop_column = min(n, start_column + u8({COLUMN_BLOCK * width}))
                 for s in range(depth):
-                    row = u8(b_rows[start + s]) * b_row
-                    ahead = u8(b_rows[min(start + s + u8({AHEAD}), k - u8(1))]) * b_row
+{_row_of("b", cut, 20)}
+                    ahead = u8(b_rows[min(start + s * u8({each}) + u8({AHEAD}), k - u8(1))]) * b_row
                     column, to = start_column, s * u8({width})
                     while column < stop_column:
                         columns = min(u8({width}), stop_column - column)
                         for v in range(u8({cut.vectors})):
                             fetch(moved(b0, ahead + column + v * u8({lanes})))
-                        for i in range(columns):
-                            right[to + i] = b0[row + column + i]
+{_copy("b", cut, "column", "moved(right, to)", "columns", 24)}
                         column += u8({width})
                         to += depth * u8({width})
                 first = u8(0)
@@ -260,9 +290,8 @@ def outer_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                     rows = last - first
 {_begins(at, 20)}
                     for s in range(depth):
-                        row = u8(a_rows[start + s]) * a_row + first
-                        for i in range(rows):
-                            left[s * rows + i] = a0[row + i]
+{_row_of("a", cut, 24)}
+{_copy("a", cut, "first", "moved(left, s * rows)", "rows", 24)}
                     j, panel = start_column, right
                     while j < stop_column:
                         columns = min(u8({width}), stop_column - j)
@@ -271,37 +300,115 @@ def outer_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                         panel = moved(panel, depth * u8({width}))
                     first = last
                 start_column = stop_column
-            start += depth
+            start += numbers
+"""
+
+
+def _row_of(factor: str, cut: Blocks, spaces: int) -> str:
+    """Return the lines that say where row s of a factor begins, or rows 2s and 2s + 1, if there are both."""
+    if cut.each == 1:
+        return " " * spaces + f"row = u8({factor}_rows[start + s]) * {factor}_row"
+    lines = f"""\
+both = numbers - u8(2) * s - u8(1)
+row = u8({factor}_rows[start + u8(2) * s]) * {factor}_row
+other = u8({factor}_rows[min(start + u8(2) * s + u8(1), k - u8(1))]) * {factor}_row"""
+    return indent(lines, " " * spaces)
+
+
+def _copy(factor: str, cut: Blocks, first: str, to: str, count: str, spaces: int) -> str:
+    """Return the lines that copy so many numbers of this row, or words of both, from number `first` on."""
+    row, other = (f"moved({factor}0, {begin} + {first})" for begin in ("row", "other"))
+    lines = f"source, target = {row}, {to}\nfor i in range({count}):\n    target[i] = source[i]"
+    return indent(lines if cut.each == 1 else f"pair_rows({row}, {other}, {to}, {count}, both)", " " * spaces)
+
+
+def _word_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
+    """Return `product_lines` in bfloat16: of `numbers` of the inner dimension, `depth` words."""
+    width = lanes * cut.vectors
+    b = "moved(b0, start * b_row + j), b_row"
+    return f"""\
+{_dot_lines(cut, lanes, at)}
+    else:
+        left, copied, low = lefts(), panel(), aside()
+        high = moved(low, u8({ROW_BLOCK}))
+        step = (k // (k // u8({2 * WORD_BLOCK}) + u8(1)) + u8(2)) // u8(2) * u8(2)
+        while start < k:
+            numbers = min(step, k - start)
+            depth, first = (numbers + u8(1)) // u8(2), u8(0)
+            while first < m:
+                last = min(first + u8({ROW_BLOCK}), m)
+                rows = last - first
+{_begins(at, 16)}
+                a_step = u8(1) if a_column == u8(1) else rows
+                if a_column == u8(1):
+                    for r in range(rows):
+                        pair_row(moved(a0, a_at[r] + start), moved(left, r * depth), numbers)
+                        a_at[r] = r * depth
+                else:
+                    for s in range(depth):
+                        both, to = numbers - u8(2) * s - u8(1), moved(left, s * rows)
+                        x = moved(a0, (start + u8(2) * s) * a_column)
+                        y = moved(x, a_column if both != u8(0) else u8(0))
+                        if a_row == u8(1):  # of what is multiplied one after the other
+                            pair_rows(moved(x, a_at[u8(0)]), moved(y, a_at[u8(0)]), to, rows, both)
+                        else:
+                            for r in range(rows):
+                                low[r], high[r] = x[a_at[r]], y[a_at[r]]
+                            pair_rows(low, high, to, rows, both)
+                    for r in range(rows):
+                        a_at[r] = r
+                j = u8(0)
+                packs = (b_column != u8(1)) | (rows > u8({FEW})) | (numbers != depth + depth)
+{_few_rows(cut, lanes, f"left, starts_a, a_step, {b}", "rounding")}
+                while j < n:
+                    columns = min(u8({width}), n - j)
+                    if packs:
+                        for s in range(depth if b_column == u8(1) else u8(0)):
+                            x, to = moved(b0, (start + u8(2) * s) * b_row + j), moved(copied, s * u8({width}))
+                            pair_rows(x, moved(x, b_row), to, columns, numbers - u8(2) * s - u8(1))
+                        for i in range(columns if b_column != u8(1) else u8(0)):
+                            x = moved(b0, start * b_row + (j + i) * b_column)
+                            for s in range(numbers):
+                                low[s] = x[s * b_row]
+                            pair_row(low, high, numbers)
+                            for s in range(depth):
+                                copied[s * u8({width}) + i] = high[s]
+{_tiles(cut, lanes, f"left, starts_a, a_step, copied, u8({width})", 24)}
+                    else:
+{_tiles(cut, lanes, f"left, starts_a, a_step, {b}", 24, "rounding")}
+                    j += u8({width})
+                first = last
+            start += numbers
 """
 
 
 def _rows_of_dots(cut: Blocks, columns: int) -> str:
     """Return the lines that compute some columns of all rows of a block."""
-    factors = "moved(a0, start), starts_a, moved(b0, j * b_column + start), b_column"
+    rows = "moved(a0, start)" if cut.each == 1 else "left"
+    factors = f"{rows}, starts_a, moved(b0, j * b_column + start), b_column"
     call = f"dots_{{}}_{columns}({factors}, moved(c0, j), starts_c, depth, start + more)"
     return _rows(cut.dot_rows, call, 20)
 
 
-def _tiles(cut: Blocks, lanes: int, factors: str, indent: int) -> str:
+def _tiles(cut: Blocks, lanes: int, factors: str, indent: int, name: str = "tile") -> str:
     """Return the lines that compute a tile's width of all rows of a block."""
     lines = []
     for vectors in range(cut.vectors, 0, -1):
         done = f"u8({(vectors - 1) * lanes})"
         lines.append(f"{' ' * indent}{'if' if vectors == cut.vectors else 'elif'} columns > {done}:")
         call = (
-            f"tile_{{}}_{vectors}({factors}, moved(c0, j), starts_c, depth, columns - {done}, start + more)"
+            f"{name}_{{}}_{vectors}({factors}, moved(c0, j), starts_c, depth, columns - {done}, start + more)"
         )
         lines.append(_rows(cut.rows, call, indent + 4))
     return "\n".join(lines)
 
 
-def _few_rows(cut: Blocks, lanes: int) -> str:
+def _few_rows(cut: Blocks, lanes: int, factors: str, name: str = "tile") -> str:
     """Return the lines that compute all columns of few rows that fill wide tiles; j is the first one left."""
-    factors = "moved(a0, start * a_column), starts_a, a_column, moved(b0, start * b_row + j), b_row"
     lines = []
     for rows, vectors in enumerate(cut.few, 1):
         width = f"u8({vectors * lanes})"
-        call = f"tile_{rows}_{vectors}({factors}, moved(c0, j), starts_c, depth, u8({lanes}), start + more)"
+        call = f"{name}_{rows}_{vectors}({factors}, moved(c0, j), starts_c, depth, u8({lanes}), start + more)"
         lines += [
             f"{'if' if rows == 1 else 'elif'} last - first == u8({rows}) and not packs:",
             "    i = first",

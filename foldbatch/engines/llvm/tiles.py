@@ -5,6 +5,11 @@ some vectors of columns. *Dots* are a block of inner products, whose vectors run
 Where a block's rows lie is told one by one, so they need not be neighbours. They are functions of one
 module, compiled once for an element type; texts call them by name.
 
+In bfloat16 a *word* of 32 bits is a pair of numbers that are neighbours along the inner dimension, each a
+float32 rounded to the nearest number of 8 digits; a processor adds two products to a sum of float32 in the
+time of one. Then the first factor is given as words, and the second one as words or as numbers, which are
+rounded in registers. Numbers below the least normal one, 1.2e-38, count as 0.
+
 Importing this needs llvmlite. Sums are added in an order that depends on shapes alone.
 
 Source: Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication", section 4, for
@@ -13,9 +18,9 @@ blocks by level of cache; Van Zee and van de Geijn 2015 (BLIS), section 5.1, for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -36,6 +41,7 @@ class Blocks:
         few: vectors of a tile of 1, 2, ... rows: the wider it is, the longer the second factor is read in
             one stretch, which decides where so little is computed.
         dot_rows, dot_columns: of a tile of dots.
+        each: numbers of a factor in a word: 2 in bfloat16, else 1.
     """
 
     bits: int
@@ -44,10 +50,12 @@ class Blocks:
     few: tuple[int, ...]
     dot_rows: int
     dot_columns: int
+    each: int = 1
 
 
 WIDE = Blocks(512, 8, 3, (12, 8, 6, 5), 4, 6)  # 32 registers
 NARROW = Blocks(256, 4, 3, (6, 4), 3, 3)  # 16 registers
+PAIRS = replace(WIDE, each=2)
 
 
 @cache
@@ -61,7 +69,11 @@ def blocks() -> Blocks | None:
 
 def functions(kind: str, cut: Blocks) -> dict[str, Any]:
     """Return what calls tiles and dots of an element type, by name; `library` has them."""
-    return {name: _called(f"{kind}_{cut.bits}_{name}") for name in _written(kind, cut)}
+    return {name: _called(_named(kind, cut, name)) for name in _written(kind, cut)}
+
+
+def _named(kind: str, cut: Blocks, name: str) -> str:
+    return f"{kind}_{cut.each}_{cut.bits}_{name}"
 
 
 def library(name: str, kind: str, cut: Blocks) -> str:
@@ -71,7 +83,9 @@ def library(name: str, kind: str, cut: Blocks) -> str:
     words = {"*": TYPES[kind].as_pointer(), "^": I64.as_pointer(), "i": I64}
     for each, (arguments, write) in _written(kind, cut).items():
         types = [words[letter] for letter in arguments]
-        function = ir.Function(module, ir.FunctionType(nothing, types), f"{kind}_{cut.bits}_{each}")
+        function = ir.Function(module, ir.FunctionType(nothing, types), _named(kind, cut, each))
+        if cut.each > 1:
+            function.attributes.add("optsize")  # turns written out would load more than registers hold
         for argument in function.args:
             if argument.type.is_pointer:
                 argument.add_attribute("noalias")
@@ -85,9 +99,13 @@ def _written(kind: str, cut: Blocks) -> dict[str, tuple[str, Instruction]]:
     """Return the tiles and dots by name: their numbers and pointers (of elements, whole), and the writer."""
     sizes = [(i, v) for i in range(1, cut.rows + 1) for v in range(1, cut.vectors + 1)]
     sizes += [(i, v) for i, v in enumerate(cut.few, 1) if v > cut.vectors]
-    pairs = [(i, j) for i in range(1, cut.dot_rows + 1) for j in (1, cut.dot_columns)]
-    tiles = {f"tile_{i}_{v}": ("*^i*i*^iii", tile(kind, cut.bits, i, v)) for i, v in sizes}
-    return tiles | {f"dots_{i}_{j}": ("*^*i*^ii", dots(kind, cut.bits, i, j)) for i, j in pairs}
+    squares = [(i, j) for i in range(1, cut.dot_rows + 1) for j in (1, cut.dot_columns)]
+    written = {f"tile_{i}_{v}": ("*^i*i*^iii", tile(kind, cut, i, v)) for i, v in sizes}
+    written |= {f"dots_{i}_{j}": ("*^*i*^ii", dots(kind, cut, i, j)) for i, j in squares}
+    if cut.each == 1:
+        return written
+    written |= {f"rounding_{i}_{v}": ("*^i*i*^iii", tile(kind, cut, i, v, rounds=True)) for i, v in sizes}
+    return written | {"pair_rows": ("***ii", pair_rows(kind, cut)), "pair_row": ("**i", pair_row(kind, cut))}
 
 
 def _called(name: str) -> Instruction:
@@ -102,13 +120,24 @@ def _called(name: str) -> Instruction:
     return Instruction(write)
 
 
+class _BFloat(ir.Type):  # type: ignore[misc]  # of a library without types
+    """bfloat16, which llvmlite has no name for."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+
+BFLOAT = _BFloat()
+
+
 class _VectorWriter:
     """Writes vector instructions of one element type."""
 
-    def __init__(self, builder: Any, kind: str, bits: int) -> None:
+    def __init__(self, builder: Any, kind: str, cut: Blocks) -> None:
         self.builder = builder
+        self.cut = cut
         self.element = TYPES[kind]
-        self.lanes = bits // BITS[kind]
+        self.lanes = cut.bits // BITS[kind]
         self.type = ir.VectorType(self.element, self.lanes)
         self.zero = ir.Constant(self.type, [0.0] * self.lanes)
         self.suffix = f"v{self.lanes}f{BITS[kind]}"
@@ -154,8 +183,47 @@ class _VectorWriter:
 
     def add_product(self, x: Any, y: Any, z: Any) -> Any:
         """Return x * y + z, as one instruction where there is one."""
+        if self.cut.each > 1:
+            return self._of_pairs("dpbf16ps", self.type, z, *(self._halves(word) for word in (x, y)))
         product = self.builder.fmul(x, y, flags=("contract",))
         return self.builder.fadd(product, z, flags=("contract",))
+
+    def numbers(self, base: Any, at: Any, count: Any = None) -> Any:
+        """Return a vector of words of the numbers from element `at` on, of which the first `count` count."""
+        parts = []
+        for part in range(self.cut.each):
+            done = I64(part * self.lanes)
+            mask = None if count is None else self.first(self._beyond(count, done))
+            parts.append(self.load(self.pointer(base, self.builder.add(at, done)), mask))
+        return parts[0] if len(parts) == 1 else self.builder.bitcast(self._rounded(*parts), self.type)
+
+    def words(self, count: Any) -> Any:
+        """Return how many words so many numbers are."""
+        each = self.cut.each
+        return self.builder.udiv(self.builder.add(count, I64(each - 1)), I64(each))
+
+    def paired(self, low: Any, high: Any) -> Any:
+        """Return words of the numbers of two vectors."""
+        both, order = self._rounded(low, high), ir.VectorType(I32, 2 * self.lanes)
+        places = [I32(i + half * self.lanes) for i in range(self.lanes) for half in range(2)]
+        mixed = self.builder.shuffle_vector(both, both, ir.Constant(order, places))
+        return self.builder.bitcast(mixed, self.type)
+
+    def _rounded(self, low: Any, high: Any) -> Any:
+        return self._of_pairs("cvtne2ps2bf16", ir.VectorType(BFLOAT, 2 * self.lanes), high, low)
+
+    def _halves(self, words: Any) -> Any:
+        return self.builder.bitcast(words, ir.VectorType(BFLOAT, 2 * self.lanes))
+
+    def _of_pairs(self, name: str, result: Any, *operands: Any) -> Any:
+        types = [operand.type for operand in operands]
+        function = self._declare(f"llvm.x86.avx512bf16.{name}.{self.cut.bits}", result, types)
+        return self.builder.call(function, operands)
+
+    def _beyond(self, count: Any, done: Any) -> Any:
+        """Return count - done, or 0."""
+        left = self.builder.sub(count, done)
+        return self.builder.select(self.builder.icmp_unsigned("<", done, count), left, I64(0))
 
     def sum(self, vector: Any) -> Any:
         function = self._declare(
@@ -191,28 +259,32 @@ def _loop(builder: Any, steps: Any, values: list[Any]) -> Iterator[tuple[Any, li
     end[:] = current
 
 
-def tile(kind: str, bits: int, rows: int, vectors: int) -> Instruction:
+def tile(kind: str, cut: Blocks, rows: int, vectors: int, *, rounds: bool = False) -> Instruction:
     """Return ``tile(a, a_at, a_step, b, b_step, c, c_at, k, tail, adds)``: a block of c (+)= a @ b.
 
     ``a[i, j]`` is element ``a_at[i] + j * a_step``, ``b[j, 0]`` is ``j * b_step``, and ``c[i, 0]`` is
-    ``c_at[i]``; of the last vector `tail` columns count.
+    ``c_at[i]``; of the last vector `tail` columns count. Where it `rounds`, ``b`` has two rows of numbers for
+    each row of words.
     """
 
     def generate(builder: Any, *arguments: Typed) -> None:
         a, a_at, a_step, b, b_step, c, c_at, k, tail, adds = (argument.at for argument in arguments)
-        write = _VectorWriter(builder, kind, bits)
+        write = _VectorWriter(builder, kind, cut)
         masks = [None] * (vectors - 1) + [write.first(tail)]
         a_rows, c_rows = _read(builder, a_at, rows), _read(builder, c_at, rows)
         zeros = [write.zero] * (rows * vectors)
         with _loop(builder, k, [*zeros, I64(0), I64(0)]) as (_, (*sums, at, b_at), end):
-            columns = [
-                write.load(write.pointer(b, builder.add(b_at, I64(v * write.lanes))), mask)
-                for v, mask in enumerate(masks)
-            ]
+            columns = []
+            for v, mask in enumerate(masks):
+                here = builder.add(b_at, I64(v * write.lanes))
+                row = write.load(write.pointer(b, here), mask)
+                if rounds:
+                    row = write.paired(row, write.load(write.pointer(b, builder.add(here, b_step)), mask))
+                columns.append(row)
             for i, start in enumerate(a_rows):
                 x = write.splat(builder.load(builder.gep(a, [builder.add(at, start)])))
                 end += [write.add_product(x, y, sums[i * vectors + v]) for v, y in enumerate(columns)]
-            end += [builder.add(at, a_step), builder.add(b_at, b_step)]
+            end += [builder.add(at, a_step), builder.add(b_at, builder.mul(b_step, I64(1 + rounds)))]
         places = [
             (write.pointer(c, builder.add(start, I64(v * write.lanes))), mask)
             for start in c_rows
@@ -229,32 +301,36 @@ def tile(kind: str, bits: int, rows: int, vectors: int) -> Instruction:
     return Instruction(generate)
 
 
-def dots(kind: str, bits: int, rows: int, columns: int) -> Instruction:
+def dots(kind: str, cut: Blocks, rows: int, columns: int) -> Instruction:
     """Return ``dots(a, a_at, b, b_step, c, c_at, k, adds)``: a block of c (+)= a @ b.T.
 
-    ``a[i, 0]`` is element ``a_at[i]``, ``b[j, 0]`` is ``j * b_step``, ``c[i, 0]`` is ``c_at[i]``.
+    ``a[i, 0]`` is element ``a_at[i]``, ``b[j, 0]`` is ``j * b_step``, ``c[i, 0]`` is ``c_at[i]``; `k` are
+    numbers of a row.
     """
 
     def generate(builder: Any, *arguments: Typed) -> None:
         a, a_at, b, b_step, c, c_at, k, adds = (argument.at for argument in arguments)
-        write = _VectorWriter(builder, kind, bits)
-        turns = builder.udiv(k, I64(write.lanes))
-        done = builder.mul(turns, I64(write.lanes))
-        mask = write.first(builder.sub(k, done))
+        write = _VectorWriter(builder, kind, cut)
+        width = I64(write.lanes * cut.each)
+        turns = builder.udiv(k, width)
+        done = builder.mul(turns, width)
+        rest = builder.sub(k, done)
         a_rows, c_rows = _read(builder, a_at, rows), _read(builder, c_at, rows)
         b_rows = [builder.mul(I64(j), b_step) for j in range(columns)]
 
-        def step(at: Any, sums: list[Any], mask: Any) -> list[Any]:
-            ys = [write.load(write.pointer(b, builder.add(start, at)), mask) for start in b_rows]
+        def step(turn: Any, sums: list[Any], rest: Any = None) -> list[Any]:
+            at, word = builder.mul(turn, width), builder.mul(turn, I64(write.lanes))
+            ys = [write.numbers(b, builder.add(start, at), rest) for start in b_rows]
+            mask = None if rest is None else write.first(write.words(rest))
             found = []
             for i, start in enumerate(a_rows):
-                x = write.load(write.pointer(a, builder.add(start, at)), mask)
+                x = write.load(write.pointer(a, builder.add(start, word)), mask)
                 found += [write.add_product(x, y, sums[i * columns + j]) for j, y in enumerate(ys)]
             return found
 
         with _loop(builder, turns, [write.zero] * (rows * columns)) as (turn, sums, end):
-            end.extend(step(builder.mul(turn, I64(write.lanes)), sums, None))
-        for i, vector in enumerate(step(done, end, mask)):
+            end.extend(step(turn, sums))
+        for i, vector in enumerate(step(turns, end, rest)):
             place = builder.gep(c, [builder.add(c_rows[i // columns], I64(i % columns))])
             total = write.sum(vector)
             old = builder.load(place)
@@ -263,6 +339,59 @@ def dots(kind: str, bits: int, rows: int, columns: int) -> Instruction:
             builder.store(builder.fadd(total, builder.select(keeps, old, write.element(0.0))), place)
 
     return Instruction(generate)
+
+
+def pair_rows(kind: str, cut: Blocks) -> Instruction:
+    """Return ``pair_rows(x, y, out, n, both)``: n words of the numbers of x, and of y or, if not both, zeros.
+
+    Up to a vector is written behind them.
+    """
+
+    def generate(builder: Any, *arguments: Typed) -> None:
+        x, y, out, n, both = (argument.at for argument in arguments)
+        write = _VectorWriter(builder, kind, cut)
+        reads = builder.icmp_unsigned("!=", both, I64(0))
+        y = builder.select(reads, y, x)
+
+        def step(turn: Any, rest: Any = None) -> None:
+            at, mask = builder.mul(turn, I64(write.lanes)), rest and write.first(rest)
+            low, high = (write.load(write.pointer(row, at), mask) for row in (x, y))
+            high = builder.select(reads, high, write.zero)
+            write.store(write.paired(low, high), write.pointer(out, at))
+
+        _turns(builder, n, write.lanes, step)
+
+    return Instruction(generate)
+
+
+def pair_row(kind: str, cut: Blocks) -> Instruction:
+    """Return ``pair_row(x, out, n)``: words of n numbers that follow each other, the last one beside 0.
+
+    Up to a vector is written behind them.
+    """
+
+    def generate(builder: Any, *arguments: Typed) -> None:
+        x, out, n = (argument.at for argument in arguments)
+        write = _VectorWriter(builder, kind, cut)
+        width = cut.each * write.lanes
+
+        def step(turn: Any, rest: Any = None) -> None:
+            words = write.numbers(x, builder.mul(turn, I64(width)), rest)
+            write.store(words, write.pointer(out, builder.mul(turn, I64(write.lanes))))
+
+        _turns(builder, n, width, step)
+
+    return Instruction(generate)
+
+
+def _turns(builder: Any, n: Any, width: int, step: Callable[..., None]) -> None:
+    """Do a step for each so many numbers, then one for the rest, if there is any."""
+    full = builder.udiv(n, I64(width))
+    with _loop(builder, full, []) as (turn, _, _):
+        step(turn)
+    rest = builder.urem(n, I64(width))
+    with builder.if_then(builder.icmp_unsigned("!=", rest, I64(0))):
+        step(full, rest)
 
 
 def _read(builder: Any, numbers: Any, count: int) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from foldbatch.engines.arrays import ArrayEngine, Kernels
@@ -17,11 +18,12 @@ from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.static.routines import Target
 
 TARGET = Target(overwrites=OVERWRITES)
+TARGETS = {"fp32": TARGET, "bf16": replace(TARGET, precision="bf16")}
 
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     """Return the NumPy engine for a model."""
-    return ArrayEngine("numpy", model, TARGET, _make, debug=settings.debug)
+    return ArrayEngine("numpy", model, TARGETS[settings.precision], _make, debug=settings.debug)
 
 
 def _make(bound: Bound) -> Kernels:
@@ -38,4 +40,4 @@ def _make(bound: Bound) -> Kernels:
     return Kernels(bound, walk, lambda: sources, partial(launch_tables, bound))
 
 
-BACKEND = Backend(load, arithmetic=lambda: NUMPY)
+BACKEND = Backend(load, precisions=tuple(TARGETS), arithmetic=lambda: NUMPY)

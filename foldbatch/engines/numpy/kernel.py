@@ -14,7 +14,7 @@ from foldbatch.engines import sums
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.numpy import grouped, moves, segments
 from foldbatch.engines.numpy.places import view
-from foldbatch.engines.numpy.spelling import NUMBERS
+from foldbatch.engines.numpy.spelling import NUMBERS, rounded
 from foldbatch.engines.numpy.text import text_of
 from foldbatch.params.parameters import Array
 from foldbatch.static.ops.elementwise import cast_into
@@ -37,6 +37,7 @@ GLOBALS: dict[str, Any] = {
     "located": moves.located,
     "put_rows": moves.put_rows,
     "random_bits": random_bits,
+    "rounded": rounded,
     "segment_is_max": segments.segment_is_max,
     "segment_max": segments.segment_max,
     "segment_position": segments.segment_position,

@@ -13,6 +13,7 @@ from math import prod
 import numpy as np
 
 from foldbatch.engines.sums import FEW
+from foldbatch.params.parameters import Array
 from foldbatch.static.ops.random import BITS
 from foldbatch.static.places import Place
 from foldbatch.static.statements import Statement
@@ -223,6 +224,22 @@ SPELLINGS: dict[str, Spelling] = {
         for name in ("segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax")
     },
 }
+
+PRODUCTS = ("linear", "matmul", "sum_outer")  # ops whose operands are rounded in bfloat16
+
+
+def rounded(array: Array) -> Array:
+    """Return numbers of float32 rounded to the nearest of bfloat16, the even one of two; others as they are.
+
+    >>> float(rounded(np.float32([1.003, -1.01])).sum())
+    -0.0078125
+    """
+    if array.dtype != np.float32:
+        return array
+    words = np.ascontiguousarray(array).view(np.uint32)
+    whole = words + (0x7FFF + (words >> 16 & 1)) & 0xFFFF0000
+    return np.where(np.isnan(array), array, whole.view(np.float32))
+
 
 # Operands whose buffer the result may overwrite: a single pass reads each element before it
 # writes it; of several passes, only those operands that no later pass reads.

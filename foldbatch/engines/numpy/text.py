@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from foldbatch.engines.launch import BASE, COPIES, FIELDS, HEAD, INDEX, STORES
 from foldbatch.engines.numpy.places import expression
-from foldbatch.engines.numpy.spelling import SPELLINGS
+from foldbatch.engines.numpy.spelling import PRODUCTS, SPELLINGS
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.places import Place
 from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
@@ -184,6 +184,8 @@ class _TextWriter:
             arguments = [operands[0], str(statement.attrs["size"]), "start", *names]
             self.level.append(f"check_range({', '.join(arguments)})")
             return
+        if self.routine.precision == "bf16" and statement.op in PRODUCTS:
+            operands = [f"rounded({operand})" for operand in operands]
         out, dtype = self._place(statement.result), self.routine.slots[statement.result.slot].type.dtype
         self.level += SPELLINGS[statement.op](statement, operands + names, out, dtype)
 
