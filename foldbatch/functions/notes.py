@@ -118,11 +118,8 @@ def bind(signature: Signature) -> Lists:
     for i in range(len(lists.elements)):
         GLOBALS[f"E{k}_{i}"] = appending(lists, "E", i)
     for i, (where, _, feed) in enumerate(signature.feeds):
-        append = appending(lists, "F", i)
-        if _State.careful and where:
-            told = isinstance(signature.cell, CellFunction)  # else the program of a block tells
-            append = _checking(append, feed, signature.bounds[i], told=told)
-        GLOBALS[f"F{k}_{i}"] = append
+        careful = _State.careful and where
+        GLOBALS[f"F{k}_{i}"] = _checking(signature, lists, i, feed) if careful else appending(lists, "F", i)
     for i in range(len(lists.labels)):
         GLOBALS[f"L{k}_{i}"] = appending(lists, "L", i)
     return lists
@@ -178,20 +175,30 @@ def _nowhere(_: Any) -> NoReturn:
     raise AssertionError("a call is noted in the middle")
 
 
-def _checking(
-    append: Callable[[Any], None], feed: Feed, bound: int | None, *, told: bool
-) -> Callable[[Any], None]:
+def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callable[[Any], None]:
     def check(item: Any) -> None:
         try:
-            column([item], feed.type, bound, feed.declared)
+            column([item], feed.type, signature.bounds[i], feed.declared)
         except BadDataError as error:
-            if not told:
+            _take_back(signature, lists, i)
+            if not isinstance(signature.cell, CellFunction):  # the program of a block tells
                 raise
             where = f"{feed.where} at example {_State.example}"
             raise error.kind(where, error.expected, error.found, error.fix) from None
-        append(item)
+        lists.feeds[i].append(item)
 
     return check
+
+
+def _take_back(signature: Signature, lists: Lists, feeds: int) -> None:
+    """Forget the call that is being noted: its row, elements of lists, and so many of its data."""
+    row = lists.rows[-signature.arguments :]
+    del lists.rows[-signature.arguments :]
+    lengths = row[1 + len(signature.operands) :]
+    for flat, length, (_, _, members) in zip(lists.elements, lengths, signature.sequences, strict=True):
+        del flat[len(flat) - length * max(len(members), 1) :]
+    for items in lists.feeds[:feeds]:
+        items.pop()
 
 
 def note(

@@ -1,14 +1,21 @@
-"""Batches across requests: a batch leaves when the engine is free, and takes what waits."""
+"""Batches across requests: a batch leaves when the engine is free, and takes what waits.
+
+Where the model decides by what it computes, nothing waits for a batch to end: each example joins the one that
+is under way, see `foldbatch.serve.continuous`.
+"""
 
 import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias
 
 from foldbatch.errors import FoldbatchError, counted
+from foldbatch.serve.continuous import Join
 from foldbatch.serve.service import Limits
 
 
@@ -124,9 +131,17 @@ class Batching:
     [1, 4]
     """
 
-    def __init__(self, answer: Answer, limits: Limits, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        answer: Answer,
+        limits: Limits,
+        observer: Observer | None = None,
+        joining: Callable[[], Join | None] = lambda: None,
+    ) -> None:
         self.queue = Queue(limits.queue_nodes)
         self._answer = answer
+        self._joining = joining  # what lets an example join; None where batches run one after the other
+        self._under_way = 0  # examples that have joined
         self._limits = limits
         self._observer = observer
         self._pace = 0.0  # nodes a second
@@ -167,6 +182,13 @@ class Batching:
     def _next(self) -> None:
         if self.running:
             return
+        if (join := self._joining()) is not None:
+            room, now = self._limits.batch - self._under_way, self.now()
+            for request, number in self.queue.take(now, room, self._limits.batch_nodes) if room else ():
+                self._under_way += 1
+                ended = partial(self._left, request, number, now)
+                join(request.structures[number]).add_done_callback(partial(self._later, ended))
+            return
         batch = self.queue.take(self.now(), self._limits.batch, self._limits.batch_nodes)
         if batch:
             self.running = True
@@ -193,17 +215,32 @@ class Batching:
     def _finish(self, batch: list[Entry], answers: list[Any], seconds: float) -> None:
         self.running = False
         self._next()
-        nodes = 0
         for (request, number), answer in zip(batch, answers, strict=True):
-            nodes += request.sizes[number]
-            request.answers[number] = answer
-            request.missing -= 1
-            if not request.missing and not request.done.done():
-                request.done.set_result(request.answers)
+            _tell(request, number, answer)
+        self._observe(len(batch), sum(request.sizes[number] for request, number in batch), seconds)
+
+    def _later(self, ended: Callable[[Future[Any]], None], answer: Future[Any]) -> None:
+        self._loop.call_soon_threadsafe(ended, answer)
+
+    def _left(self, request: Request, number: int, joined: float, answer: Future[Any]) -> None:
+        self._under_way -= 1
+        self._next()
+        error = answer.exception()
+        _tell(request, number, answer.result() if error is None else error)
+        self._observe(1, request.sizes[number], self.now() - joined)
+
+    def _observe(self, examples: int, nodes: int, seconds: float) -> None:
         pace = nodes / max(seconds, 1e-6)
         self._pace += (pace - self._pace) * (SMOOTHING if self._pace else 1.0)
         if self._observer is not None:
-            self._observer.batch(len(batch), nodes, seconds)
+            self._observer.batch(examples, nodes, seconds)
+
+
+def _tell(request: Request, number: int, answer: Any) -> None:
+    request.answers[number] = answer
+    request.missing -= 1
+    if not request.missing and not request.done.done():
+        request.done.set_result(request.answers)
 
 
 def _pass(request: Request) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 from foldbatch.errors import FoldbatchError, WalkError
 from foldbatch.functions.deciding import UnderWay
@@ -13,6 +13,7 @@ from foldbatch.functions.notes import session
 from foldbatch.functions.suspended import Walked
 from foldbatch.program.program import Program
 
+Join: TypeAlias = Callable[[Any], Future[Any]]  # of an example, to its answer when it has left the batch
 HELD: Final = 256_000_000  # bytes of values, after which all that is under way ends before more joins
 
 

@@ -111,7 +111,7 @@ def application(
 ) -> Any:
     """Return the application of ASGI that serves a model."""
     metrics = ServerMetrics()
-    batching = Batching(service.answer, limits, metrics)
+    batching = Batching(service.answer, limits, metrics, service.joining)
     predict = Predict(service, batching, limits, metrics)
     metrics.watch_queue(lambda: batching.queue.examples, lambda: batching.queue.nodes)
     described = document(service.model.configuration.data.format, limits)
@@ -157,6 +157,7 @@ def application(
         finally:
             watcher.cancel()
             await asyncio.to_thread(batching.stop)
+            service.close()
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

@@ -2,22 +2,26 @@
 
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from foldbatch.errors import ExampleError, FoldbatchError, ReadError
-from foldbatch.program.predicting import predictions
+from foldbatch.program.predicting import plain, predictions
 from foldbatch.program.program import Program
 from foldbatch.recipes.configuration import Configuration
 from foldbatch.recipes.data import unlike
 from foldbatch.recipes.fitting import SCRIPTED, load_any, model_files
 from foldbatch.schema import Schema
+from foldbatch.serve.continuous import Continuous, Join
 from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.types import BackendName
 
@@ -160,6 +164,7 @@ class Service:
         self._trust = tuple(trust)
         self._loaded = loaded
         self._seen = self._signature()
+        self._continuous: Continuous | None = None
         self.model = load(path, backend, self._trust)
         loaded()
 
@@ -197,6 +202,29 @@ class Service:
                     answers[number] = prediction
         return answers
 
+    def joining(self) -> Join | None:
+        """Return what lets an example join the batch under way; None where the model does not decide."""
+        program = self.model.programs[0]
+        if self.model.notes.get("classes") is not None or not program.lowered.decides:
+            return None
+        continuous = self._continuous
+        if continuous is None or continuous.program is not program:
+            self.close()
+            continuous = self._continuous = Continuous(program, most=sys.maxsize)  # who asks counts them
+
+        def join(structure: Any) -> Future[Any]:
+            told: Future[Any] = Future()
+            continuous.ask(structure).add_done_callback(partial(_tell, told))
+            return told
+
+        return join
+
+    def close(self) -> None:
+        """Let what is under way end; nothing joins it any more."""
+        if self._continuous is not None:
+            threading.Thread(target=self._continuous.close, name="foldbatch end of rounds").start()
+            self._continuous = None
+
     def _signature(self) -> Signature:
         found = []
         with suppress(OSError):  # a file that is just being exchanged, or a folder that cannot be listed
@@ -204,6 +232,13 @@ class Service:
                 status = file.stat()
                 found.append((str(file), status.st_mtime_ns, status.st_size, status.st_ino))
         return tuple(found)
+
+
+def _tell(told: Future[Any], answer: Future[Any]) -> None:
+    try:
+        told.set_result({"result": plain(answer.result())})
+    except Exception as error:  # noqa: BLE001 - it is the answer
+        told.set_exception(error)
 
 
 def _divided(part: list[int], error: Exception) -> list[list[int]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future
 
 import pytest
 
@@ -127,3 +128,31 @@ def test_an_engine_that_fails_answers_with_its_error_and_goes_on():
         assert await ask("a") == ["A"]
 
     served(scenario)
+
+
+def test_where_examples_join_a_short_one_overtakes_a_long_one_and_few_are_under_way():
+    """No example waits for another's end; as many are under way as run together, the rest waits in the queue."""
+    under_way = {}
+
+    def join(word):
+        under_way[word] = Future()
+        return under_way[word]
+
+    async def run():
+        batching = Batching(Engine(), Limits(batch=2), joining=lambda: join)
+        batching.start()
+        asked = [
+            batching.ask(Request([*words], [1] * len(words), batching.now() + 20)) for words in ("ab", "c")
+        ]
+        await _until(lambda: len(under_way) == 2)
+        assert batching.queue.examples == 1
+        under_way["b"].set_result("B")  # from the engine's thread
+        await _until(lambda: "c" in under_way)
+        under_way["c"].set_exception(KeyError("poison"))
+        (error,) = await asked[1]
+        assert isinstance(error, KeyError) and not asked[0].done()
+        under_way["a"].set_result("A")
+        assert await asked[0] == ["A", "B"]
+        batching.stop()
+
+    asyncio.run(run())

@@ -59,6 +59,7 @@ def slowed(service, seconds):
 
     class Slow:
         model, path, changed = service.model, service.path, service.changed
+        joining, close = service.joining, service.close
 
         def answer(self, structures, nodes=False):
 

@@ -56,6 +56,42 @@ def test_an_error_is_the_answer_of_its_request_alone() -> None:
         assert continuous.ask(4.0).result(20)[1] == 2
 
 
+table = fb.Embedding(5, 3, name="table")
+
+
+@fb.cell
+def read(first: "int32", states: list["float32[3]"], second: "int32"):  # noqa: F821
+    return table(first) + table(second) + fb.ops.segment_sum(states)
+
+
+@fb.cell
+def total(x):
+    return fb.ops.sum(x)
+
+
+def reading(example: list[list[int]]) -> Any:
+    states: list[Any] = []
+    for first, second in example:
+        states.append(read(first, states[-2:], second))
+        float(total(states[-1]))
+    return total(states[-1])
+
+
+def test_a_datum_that_does_not_fit_is_the_answer_of_its_request_alone() -> None:
+    """Of the call that it is for nothing stays: neither its row, nor elements of lists, nor other data."""
+    program = fb.compile(reading, "numpy")
+    good, bad = [[1, 2], [3, 4], [0, 1]], [[1, 2], [3, 4], [0, 7], [2, 2]]
+    alone = program.run([good])
+    found = program.run([good, bad, good], return_exceptions=True)
+    with Continuous(program) as continuous:
+        answers = [continuous.ask(example) for example in (good, bad, good)]
+        for error in (found[1], answers[1].exception(20)):
+            assert isinstance(error, fb.errors.ExampleError)
+            assert "at example 1: expected int32 from 0 to 4, found int 7" in str(error)
+        values = [found[0], found[2], answers[0].result(20), answers[2].result(20)]
+    np.testing.assert_allclose(values, [alone[0]] * 4, rtol=1e-6)
+
+
 def test_few_at_once_and_values_without_room_answer_all() -> None:
     counts: list[int] = []
     program = fb.compile(halving, "numpy")

@@ -162,5 +162,9 @@ def test_a_program_of_a_script_reads_json_and_answers_with_its_results(tmp_path)
     assert isinstance(bad, IndexError)
     assert good == [{"result": ["halved", [n, [x]]]} for n, x in ((3, 1.0), (0, 0.5), (2, 0.75))]
     assert (served.model.name, served.model.notes) == ("halved", {"task": None})
+    join = served.joining()  # it decides, so requests need not wait for each other's ends
+    bad, *asked = [join(x) for x in ([], [8], [0.5], [3])]
+    assert [each.result(20) for each in asked] == good and isinstance(bad.exception(20), IndexError)
+    served.close()
     with pytest.raises(ReadError, match="trust"):
         Service(tmp_path / "own.safetensors")
