@@ -103,7 +103,8 @@ def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, No
     for signature, own in lists.items():
         begin, end = end, end + len(own.rows)
         rows = all_[begin:end].reshape(-1, signature.arguments)
-        rows[:, 1 + len(signature.operands) :] += start  # lengths
+        if signature.sequences:
+            rows[:, 1 + len(signature.operands) :] += start  # lengths
         elements = []
         for flat, (_, _, members) in zip(own.elements, signature.sequences, strict=True):
             begin, end = end, end + len(flat)
