@@ -18,6 +18,7 @@ from rich.table import Table
 
 import foldbatch as fb
 from benchmarks.case import Case
+from benchmarks.deciding_split import split, without_tensors
 from benchmarks.deciding_walks import ours, walks, weights
 from benchmarks.figures import Figure, new_figure
 from benchmarks.options import add_backend, add_batch, add_data, add_repeats, trees_of
@@ -30,38 +31,56 @@ ONE_BY_ONE, MASKED = "PyTorch one by one", "PyTorch masked"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a task took.
+    """What a task took; of ratios and milliseconds the first is of new examples, the other one of known ones.
 
     Attributes:
         task: its name, with the size of states.
         rounds: of a batch.
         ours: the CPU milliseconds of a batch.
-        ratios: by peer, how many times ours it took, in the median of runs by turns.
+        ratios: by peer, how many times ours it took, in the median of batches.
         agree: by peer, the share of examples with the same result; of a training step, of losses within 1e-4.
+        split: the CPU milliseconds of each part of a known batch.
     """
 
     task: str
     rounds: int
-    ours: float
-    ratios: dict[str, float]
+    ours: tuple[float, float]
+    ratios: dict[str, tuple[float, float]]
     agree: dict[str, float]
+    split: dict[str, float]
 
 
-def measured(task: str, own: Callable[[], Any], peers: dict[str, Callable[[], Any]], repeats: int) -> Row:
-    """Time ours and peers by turns; figures of CPU time."""
-    right = own()
-    agree = {name: _agreement(right, peer()) for name, peer in peers.items()}
-    spent: dict[str, list[float]] = {name: [] for name in ("", *peers)}
-    for _ in range(repeats):
-        for name, work in {"": own, **peers}.items():
+def measured(
+    task: str,
+    own: Callable[[Any], Any],
+    peers: dict[str, Callable[[Any], Any]],
+    batches: Sequence[Any],
+    split: Callable[[], dict[str, float]],
+) -> Row:
+    """Time ours and peers by turns, on a batch after the other; the first one warms ours up."""
+    for _ in range(3):
+        own(batches[0])
+    agree: dict[str, list[float]] = {name: [] for name in peers}
+    spent: dict[str, list[float]] = {name: [] for name in ("new", "known", *peers)}
+    for batch in batches[1:]:
+        right = None
+        for name, work in {"new": own, "known": own, **peers}.items():
             start = time.process_time()
-            work()
+            found = work(batch)
             spent[name].append(time.process_time() - start)
-    mine = spent.pop("")
-    ratios = {name: median(np.divide(theirs, mine).tolist()) for name, theirs in spent.items()}
+            right = found if right is None else right
+            if name in peers:
+                agree[name].append(_agreement(right, found))
+    mine = spent["new"], spent["known"]
+    ratios = {
+        name: (median(np.divide(spent[name], mine[0])), median(np.divide(spent[name], mine[1])))
+        for name in peers
+    }
     with mock.patch.object(RoundEngine, "run", autospec=True, side_effect=RoundEngine.run) as rounds:
-        own()
-    return Row(task, rounds.call_count, 1e3 * median(mine), ratios, agree)
+        own(batches[0])
+    taken = 1e3 * median(mine[0]), 1e3 * median(mine[1])
+    means = {name: float(np.mean(shares)) for name, shares in agree.items()}
+    return Row(task, rounds.call_count, taken, ratios, means, split())
 
 
 def _agreement(a: Any, b: Any) -> float:
@@ -78,49 +97,57 @@ def as_pairs(tree: Any) -> Any:
 
 
 def run(
-    pairs: Sequence[Any],
+    batches: Sequence[Sequence[Any]],
     hidden: Sequence[int],
     repeats: int,
     backend: BackendName,
     *,
     only: Sequence[str] = (),
 ) -> list[Row]:
-    """Measure all tasks on a batch of trees.
+    """Measure all tasks on batches, each of which is new to ours.
 
     Args:
-        pairs: the trees, as nested pairs of numbers.
+        batches: of trees, as nested pairs of numbers; the first one warms ours up.
         hidden: sizes of states; decoding and the halting loop take all, others the first.
-        repeats: how often everything runs.
+        repeats: how often the parts of a batch are timed.
         backend: of ours.
         only: the tasks wanted; all by default.
     """
     draw, rows = np.random.default_rng(0), []
-    count = len(pairs)
-    data: dict[str, list[Any]] = {"decode": [*pairs], "beams": [*pairs]}
-    data["halting"] = [(int(draw.integers(2, WORDS)), float(draw.uniform(-3, 1))) for _ in range(count)]
-    data["adaptive"] = [(int(draw.integers(2, WORDS)), float(draw.uniform(0, 4))) for _ in range(count)]
-    data["parse"] = [draw.integers(2, WORDS, int(draw.integers(3, 30))).tolist() for _ in range(count)]
+
+    def biased(low: float, high: float) -> list[Any]:
+        return [
+            [(int(draw.integers(2, WORDS)), float(draw.uniform(low, high))) for _ in batch]
+            for batch in batches
+        ]
+
+    data: dict[str, Sequence[Any]] = {"decode": batches, "beams": batches}
+    data |= {"halting": biased(-3, 1), "adaptive": biased(0, 4)}
+    data["parse"] = [
+        [draw.integers(2, WORDS, int(draw.integers(3, 30))).tolist() for _ in batch] for batch in batches
+    ]
     for name, examples in data.items():
         if only and name not in only:
             continue
         for size in hidden if name in ("decode", "halting") else hidden[:1]:
             values = weights(size, WORDS)
-            program = fb.compile(walks(ours(values), size)[name], backend, threads=1)
+            tensors = ours(values)
+            walk, bare = (walks(t, size)[name] for t in (tensors, without_tensors(tensors)))
+            program = fb.compile(walk, backend, threads=1)
             trains = name in ("halting", "adaptive")
-            peers: dict[str, Callable[[], Any]] = {}
+            peers: dict[str, Callable[[Any], Any]] = {}
             if find_spec("torch"):
                 from benchmarks.deciding_torch import Peer  # noqa: PLC0415 - optional
 
                 peer = Peer(values, size)
-                peers[ONE_BY_ONE] = partial(peer.train if trains else peer.run, name, examples)
+                peers[ONE_BY_ONE] = partial(peer.train if trains else peer.run, name)
                 if name == "decode":
-                    peers[MASKED] = partial(peer.padded_decode, examples)
+                    peers[MASKED] = peer.padded_decode
                 if name == "halting":
-                    peers[MASKED] = partial(peer.masked_halting, examples)
-            own = partial(_loss, program, examples) if trains else partial(_results, program, examples)
-            for _ in range(3):
-                own()
-            rows.append(measured(f"{name}, {size}", own, peers, repeats))
+                    peers[MASKED] = peer.masked_halting
+            own = partial(_loss if trains else _results, program)
+            parts = partial(split, partial(own, examples[0]), walk, bare, examples[0], repeats)
+            rows.append(measured(f"{name}, {size}", own, peers, examples, parts))
     return rows
 
 
@@ -133,14 +160,10 @@ def _results(program: fb.Program, examples: list[Any]) -> list[Any]:
 
 
 def _run(options: Namespace) -> list[Row]:
-    trees, _ = trees_of(options, options.batch)
-    return run(
-        [as_pairs(tree) for tree in trees],
-        options.hidden,
-        options.repeats,
-        options.backend,
-        only=options.only,
-    )
+    trees, _ = trees_of(options, options.batch * (options.repeats + 1))
+    pairs = [as_pairs(tree) for tree in trees]
+    batches = [pairs[i : i + options.batch] for i in range(0, len(pairs), options.batch)]
+    return run(batches, options.hidden, options.repeats, options.backend, only=options.only)
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -155,14 +178,24 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def _tables(rows: list[Row]) -> list[RenderableType]:
-    table = Table(title="Walks that decide, a batch")
+    table = Table(title="Walks that decide, a batch of new examples (and of known ones)")
     for name in ("task, size of states", "rounds", "ours, ms of CPU", ONE_BY_ONE, MASKED, "agree"):
         table.add_column(name, justify="left" if name.startswith("task") else "right")
     for row in rows:
-        ratios = [f"{row.ratios[name]:.2f}x" if name in row.ratios else "" for name in (ONE_BY_ONE, MASKED)]
+        ratios = [
+            "{:.2f}x ({:.2f}x)".format(*row.ratios[name]) if name in row.ratios else ""
+            for name in (ONE_BY_ONE, MASKED)
+        ]
         agree = ", ".join(f"{share:.0%}" for share in row.agree.values())
-        table.add_row(row.task, str(row.rounds), f"{row.ours:.1f}", *ratios, agree)
-    return [table, "1.50x: the peer takes 1.5 times our CPU time"]
+        new, known = row.ours
+        table.add_row(row.task, str(row.rounds), f"{new:.1f} ({known:.1f})", *ratios, agree)
+    parts = Table(title="Where the time of a known batch goes, ms of CPU")
+    parts.add_column("part")
+    for row in rows:
+        parts.add_column(row.task, justify="right")
+    for part in rows[0].split if rows else ():
+        parts.add_row(part, *[f"{row.split[part]:.2f}" for row in rows])
+    return [table, "1.50x: the peer takes 1.5 times our CPU time", parts]
 
 
 def _as_dict(rows: list[Row]) -> dict[str, Any]:
@@ -172,7 +205,7 @@ def _as_dict(rows: list[Row]) -> dict[str, Any]:
 def _figure(rows: list[Row]) -> Figure:
     figure, (axes,) = new_figure()
     for k, name in enumerate((ONE_BY_ONE, MASKED)):
-        own = [(i, row.ratios[name]) for i, row in enumerate(rows) if name in row.ratios]
+        own = [(i, row.ratios[name][0]) for i, row in enumerate(rows) if name in row.ratios]
         axes.barh([i + 0.4 * k for i, _ in own], [ratio for _, ratio in own], 0.35, label=name)
     axes.set_yticks(range(len(rows)), [row.task for row in rows])
     axes.set_xlabel("times our CPU time")

@@ -261,7 +261,9 @@ class ArrayRun:
 
     def take(self, arena: int, numbers: Index) -> Array:
         """Return copies of values that lie in an arena, by their numbers; see `Run.take`."""
-        return self._arena("values", arena)[self.ready.batch.schedule.row_of.take(numbers)]
+        rows = self.ready.batch.schedule.row_of.take(numbers)
+        taken: Array = self._arena("values", arena).take(rows, axis=0)
+        return taken
 
     @property
     def launches(self) -> int:

@@ -36,7 +36,7 @@ class BatchMemory:
         self._poisoned = poisoned
         self.helped = False
         self._own = np.array([type_ is not None for type_ in types], bool)
-        self._capacity = np.zeros(len(types), np.int64)
+        self._capacity = np.where(self._own, 0, np.iinfo(np.int64).max)
         self.arrays: list[Any] = [None] * len(types)
         self.addresses = np.zeros(len(types), np.int64)
         for number, type_ in enumerate(types):
@@ -45,7 +45,7 @@ class BatchMemory:
 
     def fit(self, heights: Ints) -> None:
         """Make every buffer as high as a batch needs it: ``heights: [buffers]``."""
-        short = self._own & (heights > self._capacity)
+        short = heights > self._capacity
         for number in np.flatnonzero(short).tolist() if short.any() else ():
             type_ = self._types[number]
             assert type_ is not None

@@ -128,8 +128,8 @@ class UnderWay:
         self._waiting: list[tuple[Fiber, Value]] = []
         self._fiber: Fiber
         self._hub: Any = None  # the greenlet that lets fibers run
-        self._stretch: list[tuple[int, int, int]] = []
-        self._stretches: list[tuple[int, int, int]] = []
+        self._stretch: list[int] = []  # of each stretch whose it is, its numbers, and those before it
+        self._stretches: list[int] = []
         self._max_calls = tracer.max_calls
         self._failures = False
         self._result = tracer.learnt.result
@@ -165,16 +165,17 @@ class UnderWay:
             return False
         self.compute()
         waiting, self._waiting = self._waiting, []
-        by_kind: dict[type[Value], list[int]] = {}
-        for _, value in waiting:
-            by_kind.setdefault(value.__class__, []).append(value.n)
-        rows = {
-            kind: iter(self.store.take(kind, np.array(numbers, np.int64) - self._start))
-            for kind, numbers in by_kind.items()
-        }
-        for fiber, value in waiting:
-            go(fiber, next(rows[value.__class__]))
+        for (fiber, _), row in zip(waiting, self._rows([value for _, value in waiting]), strict=True):
+            go(fiber, row)
         return True
+
+    def _rows(self, values: list[Value]) -> list[Any]:
+        """Return the numbers of values that have been computed."""
+        rows = {}
+        for kind in {value.__class__ for value in values}:
+            numbers = np.array([value.n for value in values if value.__class__ is kind], np.int64)
+            rows[kind] = iter(self.store.take(kind, numbers - self._start))
+        return [next(rows[value.__class__]) for value in values]
 
     # -- fibers
 
@@ -193,7 +194,7 @@ class UnderWay:
             asked = error
         made = GLOBALS["N"] - first
         if made:
-            self._stretch.append((walked.place, made, walked.made))
+            self._stretch += (walked.place, made, walked.made)
             walked.made += made
         if isinstance(asked, Value):
             if asked.n >= self._first:
@@ -271,7 +272,7 @@ class UnderWay:
         if not self._stretch:
             return
         noted, first = self._collected(), self._first - self._start
-        stretches = Stretches(first, *np.array(self._stretch, np.int64).T)
+        stretches = Stretches(first, *_in_threes(self._stretch))
         self._rounds.compute(self._computing, noted, stretches, self.store, self._numbers)
         self._next()
 
@@ -283,15 +284,14 @@ class UnderWay:
 
     def _collected(self) -> dict[Signature, Noted]:
         """Return what was noted since the last round; numbers count from the beginning of the run."""
-        found = {}
-        for signature, lists in self._notes.lists.items():
-            if not lists.rows:
-                continue
-            noted = found[signature] = noted_of(signature, lists, self._start)
+        called = {signature: lists for signature, lists in self._notes.lists.items() if lists.rows}
+        found = noted_of(called, self._start)
+        for signature, noted in found.items():
             noted.feeds = [[*items] for items in noted.feeds]  # these lists go on
             noted.labels = [[*items] for items in noted.labels]
             if self._traced:
                 self._parts.setdefault(signature, []).append(noted)
+            lists = called[signature]
             for items in (lists.rows, *lists.elements, *lists.feeds, *lists.labels):
                 items.clear()
         return found
@@ -300,7 +300,7 @@ class UnderWay:
         """Return notes, and what was noted, example by example, as if each had run alone."""
         self._collected()
         self._next()
-        examples, sizes, before = np.array(self._stretches, np.int64).reshape(-1, 3).T
+        examples, sizes, before = _in_threes(self._stretches)
         totals = np.array([walked.made for walked in self.walked], np.int64)
         ends = np.cumsum(totals)
         ahead = (ends - totals)[examples] + before - (np.cumsum(sizes) - sizes)
@@ -362,6 +362,10 @@ class UnderWay:
     def _not_own(self, walked: Walked) -> WalkError:
         where, fix = f"walk at example {walked.number}", "return what this example's calls yield"
         return WalkError(where, "a value of the same example", "one kept from another example or run", fix)
+
+
+def _in_threes(numbers: list[int]) -> Index:
+    return np.fromiter(numbers, np.int64, len(numbers)).reshape(-1, 3).T
 
 
 def _replaced(x: Any, value: Callable[[Value], Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,27 +85,35 @@ def reads_of(noted: Iterable[Noted]) -> Reads:
     return Reads(slots, *map(np.concatenate, zip(*found, strict=True)))
 
 
-def noted_of(signature: Signature, lists: Lists, start: int) -> Noted:
+def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, Noted]:
     """Return what lists hold.
 
     Args:
-        signature: the cell.
-        lists: what its calls have appended to; data and labels stay in these very lists.
+        lists: what calls of cells have appended to; data and labels stay in these very lists.
         start: the first number of the run.
     """
-    rows = _integers(lists.rows).reshape(-1, signature.arguments)
-    rows[:, : 1 + len(signature.operands)] -= start
-    widths = [max(len(members), 1) for _, _, members in signature.sequences]
-    parts = zip(lists.elements, widths, strict=True)
-    elements = [_integers(flat).reshape(-1, width) - start for flat, width in parts]
-    feeds = [*lists.feeds]
-    for _, i in signature.draft.marks:
-        feeds[i] = [number - start for number in feeds[i]]
-    return Noted(signature, rows, elements, feeds, lists.labels)
-
-
-def _integers(numbers: list[int]) -> Index:
-    return np.fromiter(numbers, np.int64, len(numbers))
+    numbers = list[int]()
+    for own in lists.values():
+        numbers += own.rows
+        for flat in own.elements:
+            numbers += flat
+    all_, end = np.fromiter(numbers, np.int64, len(numbers)), 0
+    all_ -= start
+    found = {}
+    for signature, own in lists.items():
+        begin, end = end, end + len(own.rows)
+        rows = all_[begin:end].reshape(-1, signature.arguments)
+        if signature.sequences:
+            rows[:, 1 + len(signature.operands) :] += start  # lengths
+        elements = []
+        for flat, (_, _, members) in zip(own.elements, signature.sequences, strict=True):
+            begin, end = end, end + len(flat)
+            elements.append(all_[begin:end].reshape(-1, max(len(members), 1)))
+        feeds = [*own.feeds]
+        for _, i in signature.draft.marks:
+            feeds[i] = [number - start for number in feeds[i]]
+        found[signature] = Noted(signature, rows, elements, feeds, own.labels)
+    return found
 
 
 class Owners:

@@ -65,7 +65,7 @@ class Computing(Protocol):
         """Return keys of random numbers ``[n]`` of examples and calls, given by their numbers."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Stretches:
     """The stretches of a round, in the order in which they ran: each ``[stretches] int64``.
 
@@ -135,7 +135,7 @@ class _Table:
         ready: its schedule.
         imported: the places of the numbers that are read of earlier rounds: by class, in the order of ranks.
         by: the places of the calls that read them.
-        kinds: the numbers of the classes.
+        kinds: the numbers of the classes, as bytes.
         counts: how many there are of each class.
         made: per arena the class of its values and its number, their numbers in the model, and in the round.
     """
@@ -143,7 +143,7 @@ class _Table:
     ready: RoundSchedule
     imported: Index
     by: Index
-    kinds: Index
+    kinds: bytes
     counts: list[int]
     made: list[tuple[int, type[Value], int, Index, Index]]
 
@@ -220,9 +220,9 @@ class Rounds:
                     del self._tables[next(iter(self._tables))]
         imported, end = flat.take(table.imported), 0
         if len(imported) and (
-            imported.min() < 0
-            or (example.take(imported) != example.take(flat.take(table.by))).any()
-            or (store.kind.take(imported) != table.kinds).any()
+            np.minimum.reduce(imported) < 0
+            or example.take(imported).tobytes() != example.take(flat.take(table.by)).tobytes()
+            or store.kind.take(imported).tobytes() != table.kinds
         ):
             self._refuse(parts, stretches.first, store, numbers)
         orders, feeds = table.ready.orders, [*self._none]
@@ -315,7 +315,7 @@ class Rounds:
                 start, end = end, end + len(of_row) * len(at)
                 slot[start:end].reshape(-1, len(of_row))[...] = of_row
                 caller[start:end].reshape(-1, len(of_row))[...] = at[:, None]
-        reading = np.flatnonzero(slot >= 0)
+        reading = (slot >= 0).nonzero()[0]
         read, by_call, at = flat.take(reading), caller.take(reading), slot.take(reading)
         within = read >= first
         calling = flat.take(by_call)
@@ -325,7 +325,7 @@ class Rounds:
             or (store.example.take(read) != store.example.take(calling)).any()
         ):
             self._refuse(parts, stretches.first, store, numbers)
-        inside, outside = np.flatnonzero(within), np.flatnonzero(~within)
+        inside, outside = within.nonzero()[0], (~within).nonzero()[0]
         wired = at.take(inside), maker.take(read.take(inside) - first)
         kinds = self._kinds.take(at.take(outside))
         if not self._wires[wired].all() or kinds.min(initial=0) < 0:
@@ -338,7 +338,7 @@ class Rounds:
         imported = reading.take(outside)
         made = flat + (count - first)
         made[imported] = np.arange(count)
-        lengths = np.flatnonzero(slot == LENGTH)
+        lengths = (slot == LENGTH).nonzero()[0]
         made[lengths] = flat[lengths]
         counts = np.bincount(kinds, minlength=len(self._imports)).tolist()
         ready, values = self._scheduled(computing, model, parts, made.astype(np.int32), counts, count + total)
@@ -356,7 +356,7 @@ class Rounds:
             ready,
             imported.take(by_rank),
             by_call.take(outside.take(by_rank)),
-            np.array(classes, np.int64).take(kinds.take(by_rank)),
+            np.array(classes, np.int64).take(kinds.take(by_rank)).tobytes(),
             counts,
             arenas,
         )
@@ -421,7 +421,8 @@ class Rounds:
         values: dict[int, list[NDArray[np.int32]]] = {}
         end = 0
         for reader, noted in parts:
-            k, found = reader.number, list[NDArray[np.int32]]()
+            found: list[NDArray[np.int32]] = []
+            k = reader.number
             for array in _arrays([(reader, noted)]):
                 start, end = end, end + array.size
                 found.append(numbers[start:end].reshape(array.shape))

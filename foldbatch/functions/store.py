@@ -31,7 +31,7 @@ class Store:
 
     def number(self, examples: Index, sizes: Index) -> None:
         """Tell whose the next numbers are: so many ``[n]`` of each example ``[n]``, one after the other."""
-        owners = np.repeat(examples, sizes)
+        owners = examples.repeat(sizes)
         last = self.known + len(owners)
         if last > len(self.place):
             more = np.zeros(max(last, 2 * len(self.place)) - len(self.place), np.int64)

@@ -223,7 +223,7 @@ class FunctionTracer:
         if self.decides and decide is not None:
             found: tuple[Notes, dict[Signature, Noted]] = decide(self, examples, numbers, careful=careful)
             return found
-        return notes, {s: noted_of(s, lists, notes.start) for s, lists in notes.lists.items()}
+        return notes, noted_of(notes.lists, notes.start)
 
     def _leveled(self, linked: Linked, record: TraceColumns) -> list[Trace]:
         """Return the traces of a record that has no levels yet."""
@@ -304,10 +304,8 @@ class FunctionTracer:
         ends = np.array([start, *notes.ends], np.int64) - start
         new = _renumbering(linked, noted, int(ends[-1]))
         offsets = ends if new is None else new[ends]
-        cells = [
-            noted[signature] if signature in noted else noted_of(signature, lists_of(signature), start)
-            for signature, _ in linked.cells
-        ]
+        none = noted_of({s: lists_of(s) for s, _ in linked.cells if s not in noted}, start)
+        cells = [noted.get(signature) or none[signature] for signature, _ in linked.cells]
         data = [
             [calls.feeds[i] for i in kept.feeds] for calls, (_, kept) in zip(cells, linked.cells, strict=True)
         ]

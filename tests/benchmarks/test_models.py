@@ -201,7 +201,7 @@ def test_the_function_computes_what_the_block_does() -> None:
 
 @pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch: pip install -e '.[torch]'")
 def test_ours_and_pytorchs_walks_agree() -> None:
-    rows = deciding.run([(3, (4, 5)), 7, ((8, 9), 2)], [8, 12], 1, "numpy")
+    rows = deciding.run([[(3, (4, 5)), 7, ((8, 9), 2)]] * 2, [8, 12], 1, "numpy")
     names = "decode, 8; decode, 12; beams, 8; halting, 8; halting, 12; adaptive, 8; parse, 8"
     assert "; ".join(row.task for row in rows) == names
     assert all(set(row.agree.values()) == {1.0} for row in rows)

@@ -19,11 +19,18 @@ top = greatest(x[k])
 y[k] = exp(x[k] - top)
 total = sum(y[k])
 y[k] = y[k] / t(total)"""
-_REST = """\
+_SHARE = "exp(0 if x[k] == top else x[k] - top)"
+_REST = f"""\
 at, top = greatest(x[k])
-rest = sum(0 if k == at else exp(0 if x[k] == top else x[k] - top))
+rest = sum(0 if k == at else {_SHARE})
 rest = log1p(rest)
 """  # as `top_and_rest`
+LOG_SOFTMAX = f"""\
+at, top = greatest(x[k])
+y[k] = {_SHARE}
+rest = sum(0 if k == at else y[k])
+rest = log1p(rest)
+y[k] = t(f8(x[k]) - f8(top) - rest)"""  # the same: exponentials that are stored are vectors
 
 
 def kept(x: Node, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -227,7 +234,7 @@ define(
         lambda g, y, x: (_less_share(g, y, x),),
         _jvp_log_softmax,
         (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
-        body=_REST + "y[k] = t(f8(x[k]) - f8(top) - rest)",
+        body=LOG_SOFTMAX,
     )
 )
 
