@@ -72,7 +72,7 @@ def _column(
             raise bad("count from 0, and give what is unknown an id of its own")
         least, most = _limits(declared or type_.dtype)
         if low < least or high > most:
-            held = -(2**63) <= low and high < 2**63
+            held = low >= -(2**63) and high < 2**63
             raise bad(f"declare {WIDER.get(declared, 'int64') if held else 'float64, which rounds it'}")
     if array.dtype != np.float64 or type_.dtype != "float32":
         return array.astype(type_.dtype, copy=False)
