@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # the functions of `foldbatch.ops` by name
 TAKEN: set[str] = set()  # those that take the arguments of the NumPy function of their name
 
-# NumPy's names for ops of the same meaning.
+# NumPy's and PyTorch's names for ops of the same meaning.
 RENAMED = {
     "absolute": "abs",
     "true_divide": "divide",
@@ -35,10 +35,26 @@ RENAMED = {
     "bitwise_and": "logical_and",
     "bitwise_or": "logical_or",
     "invert": "logical_not",
+    **dict.fromkeys(("mm", "bmm", "dot"), "matmul"),
+    **dict.fromkeys(("view", "flatten", "ravel"), "reshape"),
+    "cat": "concat",
+    "chunk": "split",
+    "clamp": "clip",
+    "embedding": "gather",
+    "index_select": "gather",
+    "masked_fill": "where",
+    "permute": "transpose",
+    "pow": "power",
+    "unsqueeze": "expand_dims",
 }
 _NO_NUMBERS = "it holds no numbers before the batch runs; to look at its values, add a Metric block"
 HINTS = {
     **dict.fromkeys(("item", "tolist", "numpy", "detach", "cpu", "data"), _NO_NUMBERS),
+    **dict.fromkeys(
+        ("arange", "eye", "full", "ones", "zeros", "zeros_like"),
+        "use NumPy's, as in np.zeros(4); fb.tensor(np.zeros(4)) is a value of a walk",
+    ),
+    **{name: f"use the layer fb.{layer}" for name, layer in (("dropout", "Dropout"), ("linear", "Linear"))},
     "flip": "use a slice, as in x[::-1]",
     "take": "use ops.gather",
 }
@@ -67,7 +83,7 @@ def in_function() -> Iterator[None]:
 def nearest(name: str) -> str:
     """Return a hint that names the op which comes nearest to a name."""
     close = difflib.get_close_matches(RENAMED.get(name, name), FUNCTIONS, n=1, cutoff=0.7)
-    return HINTS.get(name) or (f"use ops.{close[0]}" if close else "compute it with foldbatch.ops")
+    return HINTS.get(name) or (f"use ops.{close[0]}" if close else "dir(fb.ops) lists the ops")
 
 
 class Operators(Generic[Result]):

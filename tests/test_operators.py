@@ -129,5 +129,5 @@ def test_all_names_lead_to_an_op():
     assert nearest("softmaxx") == "use ops.softmax"
     assert nearest("detach").startswith("it holds no numbers")
     assert nearest("item").startswith("it holds no numbers")
-    assert nearest("fill") == "compute it with foldbatch.ops"
-    assert nearest("qqq") == "compute it with foldbatch.ops"
+    assert nearest("fill") == "dir(fb.ops) lists the ops"
+    assert nearest("qqq") == "dir(fb.ops) lists the ops"

@@ -37,6 +37,8 @@ def expect_list(block: object, builder: Builder, value: Value) -> List:
             return from_tuple(builder, value)
         case tuple():
             expected, fix = "one or more values of one type", "use Record to treat the items differently"
+            if getattr(block, "initial_state_from_input", True) is False:
+                fix = "initial_state_from_input=True reads a pair of a sequence and the first state"
         case _:
             expected, fix = "a finite sequence", "give it a list, a sequence or a tuple"
     raise BlockTypeError(builder.where(block), expected, str(type_of(value)), fix)

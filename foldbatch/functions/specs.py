@@ -268,7 +268,7 @@ def _list_of(items: list[Any], where: str, hint: Any) -> ListSpec:
         spec = spec_of(item, f"{where}[{number}]", hint)
         for _, leaf in leaves(spec):
             if not isinstance(leaf, ValueSpec):
-                fix = "make values of them, as in [embed(word) for word in words], or one array of numbers"
+                fix = "make values of them: [embed(word) for word in words], [fb.tensor(x) for x in numbers]"
                 raise WalkError(
                     f"{where}[{number}]", "a value, or a tuple of values", describe_value(item), fix
                 )
@@ -326,6 +326,9 @@ def hint_of(annotation: Any, names: Mapping[str, Any]) -> Any:
     Args:
         annotation: such as ``"float32[8]"``, a `TensorType`, ``list[...]`` or ``tuple[...]``.
         names: what names in texts mean.
+
+    >>> hint_of(list[("float32[2]", "int32")], {})
+    [(TensorType(shape=(2,), dtype='float32'), TensorType(shape=(), dtype='int32'))]
     """
     if isinstance(annotation, str):
         written = re.fullmatch(r"(\w+)(?:\[([\d, ]+)\])?", annotation)
@@ -342,8 +345,8 @@ def hint_of(annotation: Any, names: Mapping[str, Any]) -> Any:
     arguments: Any = getattr(annotation, "__args__", ())
     if isinstance(annotation, TensorType):
         return annotation
-    if origin is list and len(arguments) == 1:
-        inner = hint_of(arguments[0], names)
+    if origin is list:  # list[(a, b)] has two arguments
+        inner = hint_of(arguments[0] if len(arguments) == 1 else arguments, names)
         return None if inner is None else [inner]
     if origin is tuple:
         annotation = arguments
