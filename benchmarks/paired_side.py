@@ -17,6 +17,7 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.engines.engine import Precision
 from foldbatch.types import BackendName
 
 
@@ -87,7 +88,7 @@ CASES: dict[str, Callable[[list[Any], int], tuple[fb.Block, list[Any]]]] = {
 }
 
 
-def main(case: str, hidden: str, backend: BackendName, file: str, precision: str) -> None:
+def main(case: str, hidden: str, backend: BackendName, file: str, precision: Precision) -> None:
     """Answer the lines of standard input, one by one."""
     trees = [tree for _, tree in zip(range(2000), fb.trees.read_sst(file), strict=False)]
     block, data = CASES[case](trees, int(hidden))
