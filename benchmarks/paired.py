@@ -80,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--case", choices=CASES, default="sst")
     parser.add_argument("--hidden", type=int, default=150)
     parser.add_argument("--backend", default="auto")
+    parser.add_argument("--precision", default="fp32", help="of NEW's products (default fp32, that of OLD's)")
     parser.add_argument("--task", choices=TASKS, nargs="+", default=TASKS)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 16, 64, 256])
     parser.add_argument("--repeats", type=int, default=5)
@@ -89,7 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not file.is_file():
         parser.error(f"--data: expected a folder with train.txt, found {given.data}")
     words = [sys.executable, str(SIDE), given.case, str(given.hidden), given.backend, str(file)]
-    sides = [[str(folder.resolve()), *words] for folder in (given.old, given.new)]
+    checkouts = (given.old, "fp32"), (given.new, given.precision)
+    sides = [[str(folder.resolve()), *words, precision] for folder, precision in checkouts]
     print(f"{given.case}, hidden {given.hidden}, backend {given.backend}: examples per CPU second")
     print(f"{'task':<10} {'batch':>5} {'old':>8} {'new':>8} {'new / old':>9}")
     figures = compare(sides, given.batch, given.repeats, given.seconds, given.task)

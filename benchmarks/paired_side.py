@@ -17,6 +17,7 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.engines.engine import Precision
 from foldbatch.types import BackendName
 
 
@@ -87,11 +88,12 @@ CASES: dict[str, Callable[[list[Any], int], tuple[fb.Block, list[Any]]]] = {
 }
 
 
-def main(case: str, hidden: str, backend: BackendName, file: str) -> None:
+def main(case: str, hidden: str, backend: BackendName, file: str, precision: Precision) -> None:
     """Answer the lines of standard input, one by one."""
     trees = [tree for _, tree in zip(range(2000), fb.trees.read_sst(file), strict=False)]
     block, data = CASES[case](trees, int(hidden))
-    program, optimizer = fb.compile(block, backend), fb.train.LazyAdam(lr=1e-3)
+    program = fb.compile(block, backend, options={"precision": precision})
+    optimizer = fb.train.LazyAdam(lr=1e-3)
 
     def train(batch: list[Any]) -> None:
         _, gradients = program.value_and_grad(batch)

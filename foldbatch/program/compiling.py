@@ -123,11 +123,11 @@ def compile(
             - ``max_calls``: how many calls an example may make; one that makes more is refused before it
               fills the memory. Examples that share their parts do, where the parts are visited at each place
               (`ForwardDeclaration`).
-            - ``precision``: how the backend ``cuda`` multiplies matrices of float32: ``fp32``, of the
-              operands as they are; ``tf32``, several times as fast, of operands rounded to 10 bits behind the
-              point (results differ by about 1e-3 of the largest); ``bf16``, of operands rounded to 7 bits
-              (about 1e-2). Sums are of float32, and everything else is computed as in ``fp32``. Other
-              backends have ``fp32`` only.
+            - ``precision``: how matrices of float32 are multiplied: ``fp32``, of the factors as they are;
+              ``bf16``, of factors rounded to 7 bits behind the point (results differ by about 5e-3 of the
+              largest), by ``llvm`` on a processor with AVX-512 BF16, by ``cuda``, and slowly by ``numpy``;
+              ``tf32``, to 10 bits, by ``cuda`` alone. Sums are of float32, and everything else is computed as
+              in ``fp32``, products whose weight an id chooses for each row as well.
         old: options given one by one, as they were before there was `options`; that will go.
 
     Raises:

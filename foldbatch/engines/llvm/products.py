@@ -262,11 +262,11 @@ def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
 def outer_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
     """Return the lines of c (+)= a[a_rows].T @ b[b_rows] behind `nothing_lines`, as `product_lines` does."""
     width, each = lanes * cut.vectors, cut.each
-    depth = DEPTH if each == 1 else each * WORD_BLOCK
+    most = DEPTH if each == 1 else each * WORD_BLOCK
     return f"""\
     else:
         left, right = lefts(), rights()
-        step = (k // (k // u8({depth}) + u8(1)) + u8({each})) // u8({each}) * u8({each})
+        step = (k // (k // u8({most}) + u8(1)) + u8({each})) // u8({each}) * u8({each})
         while start < k:
             numbers = min(step, k - start)
             depth = (numbers + u8({each - 1})) // u8({each})
