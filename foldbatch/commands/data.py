@@ -75,7 +75,7 @@ def _schema(options: Namespace) -> int:
         for record in without(given, options.leave_out)
     ]
     if options.output is not None:
-        _write(options.output, records, _as_line)
+        _write(options.output, records, lambda record: msgspec.json.encode(record).decode())
     label = renamed.get(options.label, options.label)
     print(infer(without(records, [label])))
     return 0
@@ -145,10 +145,6 @@ def _writer(path: Path, format_: str | None) -> Callable[[Tree], str]:
         expected = f"a format that is written: {', '.join(WRITERS)}"
         raise UnknownNameError(str(path), expected, name, "name a file .jsonl, or give --to")
     return WRITERS[name]
-
-
-def _as_line(record: Any) -> str:
-    return msgspec.json.encode(record).decode()
 
 
 def _write(path: Path, trees: Iterable[Any], writer: Callable[[Any], str]) -> None:

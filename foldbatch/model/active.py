@@ -16,36 +16,25 @@ class Sources:
     arenas: frozenset[int] = frozenset()
 
 
-def acted_on(reads: Arenas, writes: Arenas, sources: Sequence[bool]) -> set[int]:
-    """Return the arenas that hold values on which cells that are `sources` act.
+def acted_on(
+    reads: Arenas, writes: Arenas, sources: Sequence[bool], arenas: Collection[int] = ()
+) -> set[int]:
+    """Return the arenas that hold values on which cells that are `sources`, or values of `arenas`, act.
+
+    With `reads` and `writes` exchanged, these are the arenas that hold values which act on them.
 
     >>> sorted(acted_on([[], [0], [1]], [[0], [1], [2]], [False, True, False]))
     [1, 2]
-    """
-    return _closed(reads, writes, sources)
-
-
-def acting_on(
-    reads: Arenas, writes: Arenas, targets: Sequence[bool], arenas: Collection[int] = ()
-) -> set[int]:
-    """Return the arenas that hold values which act on cells that are `targets`, or on values of `arenas`.
-
-    >>> sorted(acting_on([[], [0], [1]], [[0], [1], [2]], [False, True, False]))
-    [0]
-    >>> sorted(acting_on([[], [0], [1]], [[0], [1], [2]], [False, False, False], {1}))
+    >>> sorted(acted_on([[0], [1], [2]], [[], [0], [1]], [False, False, False], {1}))
     [0, 1]
     """
-    return _closed(writes, reads, targets, arenas)
-
-
-def _closed(sides: Arenas, others: Arenas, seeds: Sequence[bool], arenas: Collection[int] = ()) -> set[int]:
     reached = set(arenas)
     size = -1
     while size != len(reached):
         size = len(reached)
-        for side, other, seed in zip(sides, others, seeds, strict=True):
-            if seed or not reached.isdisjoint(side):
-                reached.update(other)
+        for read, written, source in zip(reads, writes, sources, strict=True):
+            if source or not reached.isdisjoint(read):
+                reached.update(written)
     return reached
 
 
@@ -59,7 +48,7 @@ def active_ends(
     """Return, for each cell, the operands and the outputs (by number) between which gradients must flow."""
     lossy = [sources.losses and bool(graph.losses) for graph in graphs]
     needed = acted_on(reads, writes, wanted)
-    reached = acting_on(reads, writes, lossy, sources.arenas)
+    reached = acted_on(writes, reads, lossy, sources.arenas)
     ends = []
     for graph, read, written, loss in zip(graphs, reads, writes, lossy, strict=True):
         live = loss or not reached.isdisjoint(written)

@@ -118,7 +118,8 @@ def plot_history(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[s
     rows = [flattened({k: v for k, v in row.items() if k not in LEFT_OUT}) for row in history]
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for row in rows for name in row if not isinstance(row[name], str)):
-        groups.setdefault(_without_set(name).partition("/")[0], []).append(name)
+        title = name.removeprefix("validation_").removeprefix("averaged_").partition("/")[0]
+        groups.setdefault(title, []).append(name)
     if not groups:
         raise TrainingError("plot_history", "the figures of one epoch or more", "none", "call fit first")
     figure, axes = _drawing(len(groups))
@@ -174,10 +175,6 @@ def _drawing(drawings: int) -> tuple[Drawing, list[Any]]:
     library = imported("matplotlib.figure", "plot", "plots")
     figure = library.Figure(figsize=(5.2 * drawings, 4.0), layout="constrained")
     return figure, list(figure.subplots(1, drawings, squeeze=False)[0])
-
-
-def _without_set(name: str) -> str:
-    return name.removeprefix("validation_").removeprefix("averaged_")
 
 
 Answers = int | str | Sequence[int | str | None]

@@ -16,8 +16,7 @@ class SGD(Optimizer):
         momentum: from 0 to below 1.
         nesterov: whether to look ahead; needs momentum.
         weight_decay: 0 or more.
-        lr_factors: see `Optimizer`.
-        decay_factors: see `Optimizer`.
+        lr_factors, decay_factors: see `Optimizer`.
 
     Raises:
         TrainingError: when a setting is out of range.
@@ -69,8 +68,7 @@ class AdaGrad(Optimizer):
         eps: above 0.
         initial_accumulator: what ``a`` starts from, 0 or more.
         weight_decay: 0 or more.
-        lr_factors: see `Optimizer`.
-        decay_factors: see `Optimizer`.
+        lr_factors, decay_factors: see `Optimizer`.
 
     Raises:
         TrainingError: when a setting is out of range.
@@ -125,8 +123,7 @@ class RMSprop(Optimizer):
         momentum: from 0 to below 1.
         centered: whether to divide by the standard deviation.
         weight_decay: 0 or more.
-        lr_factors: see `Optimizer`.
-        decay_factors: see `Optimizer`.
+        lr_factors, decay_factors: see `Optimizer`.
 
     Raises:
         TrainingError: when a setting is out of range.
@@ -194,8 +191,7 @@ class Adam(Optimizer):
         betas: how much of ``m`` and ``v`` is kept, each from 0 to below 1.
         eps: above 0.
         weight_decay: 0 or more, added to the gradient (not AdamW's).
-        lr_factors: see `Optimizer`.
-        decay_factors: see `Optimizer`.
+        lr_factors, decay_factors: see `Optimizer`.
 
     Raises:
         TrainingError: when a setting is out of range.
@@ -340,8 +336,7 @@ class Eve(Adam):
         limit: above 1; ``c`` in the paper.
         minimum: what no loss falls below; ``f*`` in the paper. It is 0 for cross-entropy and squared errors.
         weight_decay: 0 or more, added to the gradient. The paper has none.
-        lr_factors: see `Optimizer`.
-        decay_factors: see `Optimizer`.
+        lr_factors, decay_factors: see `Optimizer`.
 
     Raises:
         TrainingError: when a setting is out of range; by `update`, when the loss is missing, not finite,

@@ -84,10 +84,6 @@ def _bracket_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
     return ((None, structure) for structure in read_tree_lines(lines, where))
 
 
-def _python_file(path: Path) -> Iterator[Tree]:
-    yield python_tree(path.read_bytes(), str(path))
-
-
 def _python_samples(path: Path, key: str) -> Iterator[Sample]:
     files = sorted(path.glob("*/*.py"))
     if not files:
@@ -95,10 +91,6 @@ def _python_samples(path: Path, key: str) -> Iterator[Sample]:
         raise ReadError(str(path), "files CLASS/*.py", "none", fix)
     for file in files:
         yield python_tree(file.read_bytes(), str(file)), file.parent.name
-
-
-def _python_text(lines: Iterable[str], where: str) -> Iterator[Named]:
-    yield where, python_tree("".join(lines), where)
 
 
 def _no_file(path: Path, key: str) -> Iterator[Sample]:
@@ -110,10 +102,6 @@ def _expression_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield line.strip(), parse_expression(line, f"{where}:{number}")
-
-
-def _functions_text(lines: Iterable[str], where: str) -> Iterator[Named]:
-    yield from python_functions("".join(lines), where)
 
 
 def _conllu_samples(path: Path, key: str) -> Iterator[Sample]:
@@ -134,10 +122,6 @@ def _record_samples(path: Path, key: str) -> Iterator[Sample]:
         yield {name: value for name, value in record.items() if name != key}, record[key]
 
 
-def _record_lines(lines: Iterable[str], where: str) -> Iterator[Named]:
-    return ((None, record) for record in read_jsonlines(lines))
-
-
 FORMATS: dict[str, Format] = {
     "expressions": Format(
         example="max and min of digits, `max(3, min(7, 2))`; nothing to download",
@@ -152,7 +136,7 @@ FORMATS: dict[str, Format] = {
         example="a function of Python's standard library; nothing to download",
         label="the verb of its name",
         samples=_no_file,
-        structures=_functions_text,
+        structures=lambda lines, where: python_functions("".join(lines), where),
         separator="",
         sample="def total(items):\n    return sum(items)\n",
         options=("training_verbs",),
@@ -188,9 +172,9 @@ FORMATS: dict[str, Format] = {
         example="a file `CLASS/*.py`",
         label="the name of its folder",
         suffixes=(".py",),
-        read=_python_file,
+        read=lambda path: [python_tree(path.read_bytes(), str(path))],
         samples=_python_samples,
-        structures=_python_text,
+        structures=lambda lines, where: [(where, python_tree("".join(lines), where))],
         ending="",
         separator="",
         sample="def total(items):\n    return sum(items)\n",
@@ -212,7 +196,7 @@ FORMATS: dict[str, Format] = {
         label="at the key `data.label`",
         kind="records",
         samples=_record_samples,
-        structures=_record_lines,
+        structures=lambda lines, _: ((None, record) for record in read_jsonlines(lines)),
         ending=".jsonl",
         sample={"name": "ada", "born": 1815},
         options=("label", "leave_out"),

@@ -108,14 +108,10 @@ class JSONLinesLog(Callback):
         self._write({"epoch": trainer.epoch, "steps": trainer.steps, **trainer.figures})
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        line = msgspec.json.encode(record, enc_hook=_as_plain) + b"\n"
+        line = msgspec.json.encode(record, enc_hook=lambda value: value.tolist()) + b"\n"
         with self.path.open("ab") as file:
             file.write(line)
         self._length += len(line)
-
-
-def _as_plain(value: Any) -> Any:
-    return value.tolist()
 
 
 Style: TypeAlias = Literal["auto", "bar", "notebook", "lines"]

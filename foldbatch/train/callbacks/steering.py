@@ -54,7 +54,26 @@ class LambdaCallback(Callback):
             setattr(self, name, function)
 
 
-class EarlyStopping(Callback):
+class Monitored(Callback):
+    """A callback that watches whether a figure gets better, from epoch to epoch."""
+
+    def __init__(self, monitor: str, mode: Mode | None, min_delta: float) -> None:
+        self.mode = mode_of(monitor) if mode is None else mode
+        check_mode(f"{type(self).__name__} mode", self.mode)
+        self.monitor = monitor
+        self.min_delta = min_delta
+        self.best: float | None = None
+        self._waited = 0
+
+    def _got_better(self, trainer: Trainer) -> bool:
+        value = figure_of(type(self).__name__, trainer.figures, self.monitor)
+        better = is_better(value, self.best, self.mode, self.min_delta)
+        self._waited = 0 if better else self._waited + 1
+        self.best = value if better else self.best
+        return better
+
+
+class EarlyStopping(Monitored):
     """Stops training where a figure got no better for `patience` epochs.
 
     Args:
@@ -92,18 +111,12 @@ class EarlyStopping(Callback):
         min_delta: float = 0.0,
         restore: bool = False,
     ) -> None:
-        mode = mode_of(monitor) if mode is None else mode
-        check_mode("EarlyStopping mode", mode)
+        super().__init__(monitor, mode, min_delta)
         if patience < 1:
             raise TrainingError("EarlyStopping patience", "1 epoch or more", repr(patience), "for example 5")
-        self.monitor = monitor
-        self.mode = mode
         self.patience = patience
-        self.min_delta = min_delta
         self.restore = restore
-        self.best: float | None = None
         self.best_epoch: int | None = None
-        self._waited = 0
         self._parameters: dict[str, Array] = {}
         self._in_epoch = False
 
@@ -115,14 +128,12 @@ class EarlyStopping(Callback):
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         self._in_epoch = False
-        value = figure_of("EarlyStopping", trainer.figures, self.monitor)
-        if is_better(value, self.best, self.mode, self.min_delta):
-            self.best, self.best_epoch, self._waited = value, trainer.epoch, 0
+        if self._got_better(trainer):
+            self.best_epoch = trainer.epoch
             if self.restore:
                 self._parameters = {name: np.array(a) for name, a in trainer.program.params.items()}
-            return
-        self._waited += 1
-        self._stop_late(trainer)
+        else:
+            self._stop_late(trainer)
 
     def on_fit_end(self, trainer: Trainer) -> None:
         if self._parameters and not self._in_epoch:
@@ -193,7 +204,7 @@ class TimeLimit(Callback):
             trainer.stop(f"{self.seconds:g} seconds are over")
 
 
-class ReduceLROnPlateau(Callback):
+class ReduceLROnPlateau(Monitored):
     """Multiplies the learning rate by a factor where a figure got no better for more than `patience` epochs.
 
     Args:
@@ -215,7 +226,7 @@ class ReduceLROnPlateau(Callback):
     """
 
     steers = True
-    in_state = "_best", "_waited", "_resting"
+    in_state = "best", "_waited", "_resting"
 
     @renamed(figure="monitor")
     def __init__(
@@ -229,29 +240,20 @@ class ReduceLROnPlateau(Callback):
         cooldown: int = 0,
         min_lr: float = 0.0,
     ) -> None:
-        mode = mode_of(monitor) if mode is None else mode
-        check_mode("ReduceLROnPlateau mode", mode)
+        super().__init__(monitor, mode, min_delta)
         if not 0 < factor < 1:
             fix = "for example 0.5"
             raise TrainingError("ReduceLROnPlateau factor", "a number between 0 and 1", repr(factor), fix)
-        self.monitor = monitor
-        self.mode = mode
         self.factor = factor
         self.patience = patience
-        self.min_delta = min_delta
         self.cooldown = cooldown
         self.min_lr = min_lr
-        self._best: float | None = None
-        self._waited = 0
         self._resting = 0
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         optimizer = trainer.optimizer
-        value = figure_of("ReduceLROnPlateau", trainer.figures, self.monitor)
+        self._got_better(trainer)
         trainer.figures["lr"] = optimizer.lr
-        self._waited += 1
-        if is_better(value, self._best, self.mode, self.min_delta):
-            self._best, self._waited = value, 0
         if self._resting:
             self._resting, self._waited = self._resting - 1, 0
         if self._waited > self.patience:
