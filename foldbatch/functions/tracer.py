@@ -182,23 +182,42 @@ class FunctionTracer:
         with LOCK:
             undo = self._undo()
             try:
-                parts, done = [], 0
-                while done < len(examples):
-                    left = numbers[done:]
-                    with no_garbage():
-                        notes, noted = self._note(examples[done:], left, decide)
-                    parts.append((notes, noted, self._learn(notes, noted, left)))
-                    done += len(notes.ends)
-                # of all parts: no example is walked twice because a later one brings a cell
-                linked = self.linked()
-                records = [self._recorded(linked, *part, look) for part in parts]
-            except (BadDataError, ExampleError) as error:
+                return self._traced(examples, numbers, look, decide)
+            except (BadDataError, ExampleError):  # of which call, and whether the walk goes on, is told below
                 undo()
-                raise self._blamed(error, examples, numbers, decide) from None
             except BaseException:
                 undo()
                 raise
-            return [trace for record in records for trace in self._leveled(linked, record)]
+            try:
+                return self._traced(examples, numbers, look, decide, careful=True)
+            except BadDataError as error:
+                undo()
+                raise error.kind("walk", error.expected, error.found, error.fix) from None
+            except BaseException:
+                undo()
+                raise
+
+    def _traced(
+        self,
+        examples: Sequence[Any],
+        numbers: Sequence[int],
+        look: Look | None,
+        decide: Decide | None,
+        *,
+        careful: bool = False,
+    ) -> list[Trace]:
+        """Return the traces of examples; where `careful`, a datum is checked at the call that it is for."""
+        parts, done = [], 0
+        while done < len(examples):
+            left = numbers[done:]
+            with no_garbage():
+                notes, noted = self._note(examples[done:], left, decide, careful=careful)
+            parts.append((notes, noted, self._learn(notes, noted, left)))
+            done += len(notes.ends)
+        # of all parts: no example is walked twice because a later one brings a cell
+        linked = self.linked()
+        records = [self._recorded(linked, *part, look) for part in parts]
+        return [trace for record in records for trace in self._leveled(linked, record)]
 
     # -- from notes to traces
 
@@ -241,19 +260,6 @@ class FunctionTracer:
             self._linked = linked
 
         return undo
-
-    def _blamed(
-        self, error: Exception, examples: Sequence[Any], numbers: Sequence[int], decide: Decide | None
-    ) -> Exception:
-        """Run examples again with every datum checked: the error comes from the call that it is for."""
-        for example, number in zip(examples, numbers, strict=True):
-            try:
-                self._owners(*self._note([example], [number], decide, careful=True), [number])
-            except ExampleError as found:
-                return found
-        if isinstance(error, BadDataError):
-            return error.kind("walk", error.expected, error.found, error.fix)
-        return error
 
     def _owners(
         self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]

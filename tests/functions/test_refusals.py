@@ -237,3 +237,21 @@ def test_what_ends_a_walk_in_the_middle_leaves_nothing_behind(error: type[BaseEx
         program.run([[1], words(), [2]])
     assert program.model is model
     np.testing.assert_array_equal(list(program.run([[1, 2], [4]])), right)
+
+
+def test_a_walk_may_handle_the_error_of_a_datum_as_any_other():
+    """It is raised at the call, in whatever way the batch runs; what is noted of that call is taken back."""
+    table, pair = fb.Embedding(5, 2), fb.Linear(2)
+    known = fb.cell(lambda word, other: pair(table(word) + table(other)))
+
+    def walk(words):
+        try:
+            return known(*words)
+        except fb.errors.ExampleError as error:
+            return known(0, 0) if "found int 7" in str(error) else known(1, 1)
+
+    examples = [(1, 2), (3, 7), (9, 4), (4, 4)]
+    found = fb.compile(walk).run(examples)
+    np.testing.assert_array_equal(found, fb.compile(walk).run([(1, 2), (0, 0), (1, 1), (4, 4)]))
+    for number, example in enumerate(examples):
+        np.testing.assert_allclose(found[number], fb.compile(walk).run([example])[0], rtol=1e-6)
