@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from foldbatch.errors import WalkError
 from foldbatch.functions.cells import GLOBALS, Signature
 from foldbatch.functions.noted import Noted, leak, noted_of
-from foldbatch.functions.notes import Notes, begin, noting, session
+from foldbatch.functions.notes import Notes, begin, may_go_deeper, noting, session
 from foldbatch.functions.results import joined_result
 from foldbatch.functions.rounds import Computing, Rounds, Stretches
 from foldbatch.functions.store import Store
@@ -188,10 +188,10 @@ class UnderWay:
         first = begin(walked.number, self._max_calls - walked.made)
         try:
             asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else fiber.switch(sent)
-        except RecursionError:
-            raise
-        except Exception as error:  # noqa: BLE001 - it is raised where it belongs
-            asked = error
+        except Exception as error:
+            if may_go_deeper(error):
+                raise
+            asked = error  # it is raised where it belongs
         made = GLOBALS["N"] - first
         if made:
             self._stretch += (walked.place, made, walked.made)

@@ -89,6 +89,7 @@ class _State:
     fork: Callable[[Any], Any] | None = None  # runs parts of a walk side by side, there
     thread: int = 0
     careful: bool = False
+    deep: bool = False  # whether walks go as deep as they may
     example: int = 0  # the number of the present example in its batch
 
 
@@ -232,9 +233,9 @@ def note(
                 begin(number, max_calls)
                 try:
                     result = walk(example)
-                except RecursionError:
-                    raise
                 except Exception as error:
+                    if may_go_deeper(error):
+                        raise
                     error.add_note(f"foldbatch: in the walk of example {number}")
                     raise
                 if isinstance(result, CoroutineType):
@@ -305,13 +306,22 @@ def session(run: Callable[[], T], examples: Sequence[Any] | None, numbers: Seque
         if _State.notes is not None:
             fix = "run it before, or call its function itself"
             raise WalkError("walk", "calls of cells, layers and functions", "a run of a program in it", fix)
+        _State.deep = examples is None
         try:
             return run()
         except RecursionError:  # the walk calls itself deeper than Python lets it by default
-            if examples is None:
+            if _State.deep:
                 raise
-            refuse_iterators(examples, numbers, "a walk this deep begins anew")
+            refuse_iterators(examples or (), numbers, "a walk this deep begins anew")
+            _State.deep = True
             return in_depth(run, DEEP)
+        finally:
+            _State.deep = False
+
+
+def may_go_deeper(error: Exception) -> bool:
+    """Whether an error only says that a walk calls itself deeper than Python lets it by default."""
+    return isinstance(error, RecursionError) and not _State.deep
 
 
 def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call: int, max_calls: int) -> str:

@@ -12,6 +12,7 @@ import foldbatch as fb
 from foldbatch.errors import ExampleError, NewCellsWarning, WalkError
 from foldbatch.functions import notes
 from foldbatch.program.variants import TRIES
+from foldbatch.serve.continuous import Continuous
 
 ZERO = np.zeros(4, "float32")
 
@@ -237,6 +238,31 @@ def test_what_ends_a_walk_in_the_middle_leaves_nothing_behind(error: type[BaseEx
         program.run([[1], words(), [2]])
     assert program.model is model
     np.testing.assert_array_equal(list(program.run([[1, 2], [4]])), right)
+
+
+def test_a_recursion_without_an_end_is_the_error_of_its_example_alone():
+    """Other examples have their results, and the next batch runs."""
+    table = fb.Embedding(9, 2)
+    look = fb.cell(lambda word: fb.ops.sum(table(word)))
+
+    def endless(n):
+        return endless(n + 1)
+
+    def walk(word):
+        return endless(0) if word == 7 else float(look(word)) > 0
+
+    program = fb.compile(walk)
+    right = list(program.run([1, 2]))
+    one, error, other = program.run([1, 7, 2], return_exceptions=True)
+    assert [one, other] == right == list(program.run([1, 2]))
+    assert isinstance(error, RecursionError)
+    with pytest.raises(RecursionError) as raised:
+        program.run([1, 2, 7])
+    assert raised.value.__notes__ == ["foldbatch: in the walk of example 2"]
+    with Continuous(program) as continuous:
+        answers = [continuous.ask(word) for word in (1, 7, 2)]
+        assert isinstance(answers[1].exception(20), RecursionError)
+        assert [answers[0].result(20), answers[2].result(20)] == right
 
 
 def test_a_walk_may_handle_the_error_of_a_datum_as_any_other():
