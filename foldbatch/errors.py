@@ -156,6 +156,10 @@ class NewParametersWarning(FoldbatchWarning):
     """A batch brings parameters of a plain function that were not known when others were taken over."""
 
 
+class ManyRoundsWarning(FoldbatchWarning):
+    """A plain function has waited for very many numbers on one example: perhaps its loop has no end."""
+
+
 class NumberedNamesWarning(FoldbatchWarning):
     """Parameters are loaded into layers that only a number tells apart, counted in the order of building."""
 

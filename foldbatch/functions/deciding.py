@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import CoroutineType
-from typing import Any
+from typing import Any, Final
+from warnings import warn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import WalkError
+from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside
 from foldbatch.functions.cells import GLOBALS, Signature
 from foldbatch.functions.noted import Noted, leak, noted_of
 from foldbatch.functions.notes import Notes, begin, may_go_deeper, noting, session
@@ -24,6 +25,8 @@ from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.extras import install
 from foldbatch.system.garbage import no_garbage
+
+MANY: Final = 10_000  # numbers that an example waits for, after which it may never end
 
 
 def decide(
@@ -248,6 +251,13 @@ class UnderWay:
     def _read(self, value: Value, what: str) -> Any:
         """Return the numbers of a value of the present example; it waits until they are there."""
         if value.n >= self._first:
+            walked = self._fiber.walked
+            walked.asked += 1
+            if walked.asked == MANY:
+                where, expected = f"walk at example {walked.number}", "a loop that ends after a few rounds"
+                fix = "look for one without an end; the option max_calls stops it"
+                warning = ManyRoundsWarning(where, expected, f"{MANY:,} numbers that it waited for", fix)
+                warn(warning, stacklevel=frames_inside())
             return self._hub.switch(value) if self._fiber.stops else self._switched(value, what)
         number, walked = value.n - self._start, self._fiber.walked
         if number < 0 or self.store.example[number] != walked.place:

@@ -27,6 +27,7 @@ class Walked:
         place: in the list of examples.
         number: in the batch, for errors.
         made: how many numbers its calls have taken so far.
+        asked: how often it has waited for a number.
         result: what its walk has returned.
         error: what its walk has raised, where others go on.
     """
@@ -34,6 +35,7 @@ class Walked:
     place: int
     number: int
     made: int = 0
+    asked: int = 0
     result: Any = None
     error: Exception | None = None
 

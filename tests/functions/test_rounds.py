@@ -450,3 +450,19 @@ def halving_with_result(number: float) -> Any:
     while float(x) >= 1:
         x = scaled(x)
     return scaled(x)
+
+
+def test_a_loop_that_may_have_no_end_is_told_of_with_its_line(monkeypatch):
+    monkeypatch.setattr("foldbatch.functions.deciding.MANY", 20)
+    half = fb.cell(lambda x: x * 0.5)
+
+    def walk(x):
+        value = fb.tensor(x)
+        while value > 1:
+            value = half(value)
+        return value
+
+    program = fb.compile(walk)
+    with pytest.warns(fb.errors.ManyRoundsWarning, match="walk at example 1: .* found 20 numbers") as told:
+        program.run([2.0**10, 2.0**30, 2.0**15])
+    assert len(told) == 1 and told[0].filename == __file__
