@@ -52,7 +52,7 @@ HINTS = {
     **dict.fromkeys(("item", "tolist", "numpy", "detach", "cpu", "data"), _NO_NUMBERS),
     **dict.fromkeys(
         ("arange", "eye", "full", "ones", "zeros", "zeros_like"),
-        "use NumPy's, as in np.zeros(4); fb.tensor(np.zeros(4)) is a value of a walk",
+        "use NumPy's, as in np.zeros(4, 'float32'); fb.tensor makes a value of it in a walk",
     ),
     **{name: f"use the layer fb.{layer}" for name, layer in (("dropout", "Dropout"), ("linear", "Linear"))},
     "flip": "use a slice, as in x[::-1]",
