@@ -103,8 +103,6 @@ class Program(Printed):
         return f"Program({self.lowered.name}, {cells}, {parameters}, backend {self.engine.name})"
 
     def __str__(self) -> str:
-        """Return what a notebook shows: what cells read and yield, and parameters by name and type."""
-
         def types(nodes: Iterable[Node]) -> str:
             return ", ".join(f"[{x.type}, ...]" if x.axis.rank == 2 else str(x.type) for x in nodes)
 

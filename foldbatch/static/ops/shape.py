@@ -13,6 +13,7 @@ from foldbatch.static.places import Place, backward, section, without
 from foldbatch.types import TensorType
 
 Copies = Iterator[tuple[Place, Place | None]]
+_ALIKE = "make them alike with ops.reshape, or ops.cast"
 _V, _M = TensorType((3,)), TensorType((2, 3))
 
 
@@ -145,9 +146,6 @@ _define(
     Sample((_M,), {"axis": 0, "before": 1, "after": 2}),
     copies=_padded,
 )
-
-
-_ALIKE = "make them alike with ops.reshape, or ops.cast"
 
 
 def _infer_concat(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
