@@ -22,40 +22,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # the functions of `foldbatch.ops` by name
 TAKEN: set[str] = set()  # those that take the arguments of the NumPy function of their name
 
-# NumPy's and PyTorch's names for ops of the same meaning.
-RENAMED = {
-    "absolute": "abs",
-    "true_divide": "divide",
-    "rint": "round",
-    "around": "round",
-    "remainder": "mod",
-    "concatenate": "concat",
-    "amax": "max",
-    "amin": "min",
-    "bitwise_and": "logical_and",
-    "bitwise_or": "logical_or",
-    "invert": "logical_not",
-    **dict.fromkeys(("mm", "bmm", "dot"), "matmul"),
-    **dict.fromkeys(("view", "flatten", "ravel"), "reshape"),
-    "cat": "concat",
-    "chunk": "split",
-    "clamp": "clip",
-    "embedding": "gather",
-    "index_select": "gather",
-    "masked_fill": "where",
-    "permute": "transpose",
-    "pow": "power",
-    "unsqueeze": "expand_dims",
-}
+# NumPy's and PyTorch's names for ops of the same meaning, each behind ours.
+_NAMES = (
+    "abs absolute|clip clamp|concat concatenate cat|divide true_divide|expand_dims unsqueeze|max amax|"
+    "gather embedding index_select|logical_and bitwise_and|logical_not invert|logical_or bitwise_or|min amin|"
+    "matmul mm bmm|mod remainder|power pow|reshape view flatten|round rint around|split chunk|"
+    "transpose permute|where masked_fill"
+)
+RENAMED = {other: op for op, *others in map(str.split, _NAMES.split("|")) for other in others}
 _NO_NUMBERS = "it holds no numbers before the batch runs; to look at its values, add a Metric block"
+_ARRAYS = "use NumPy's, as in np.zeros(4, 'float32'); fb.tensor makes a value of it in a walk"
 HINTS = {
     **dict.fromkeys(("item", "tolist", "numpy", "detach", "cpu", "data"), _NO_NUMBERS),
-    **dict.fromkeys(
-        ("arange", "eye", "full", "ones", "zeros", "zeros_like"),
-        "use NumPy's, as in np.zeros(4); fb.tensor(np.zeros(4)) is a value of a walk",
-    ),
-    **{name: f"use the layer fb.{layer}" for name, layer in (("dropout", "Dropout"), ("linear", "Linear"))},
+    **dict.fromkeys(("arange", "eye", "full", "ones", "zeros", "zeros_like"), _ARRAYS),
+    "dropout": "use the layer fb.Dropout",
     "flip": "use a slice, as in x[::-1]",
+    "linear": "use the layer fb.Linear",
+    "ravel": "use ops.reshape",
     "take": "use ops.gather",
 }
 

@@ -84,3 +84,7 @@ __all__ = [
     "Zip",
     "ZipWith",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -25,8 +25,7 @@ class Exporter:
     """What leads from a program to another runtime: the graph, and the tables of examples.
 
     Raises:
-        ModelError: when the model has ops that cannot be exported, with their
-            cells; when a walk has asked for numbers.
+        ModelError: when the model has ops that cannot be exported, or a walk has asked for numbers.
 
     >>> import foldbatch as fb
     >>> exporter = Exporter(fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy"))
@@ -38,7 +37,7 @@ class Exporter:
         if program.lowered.decides:
             fix = "export what runs between two questions as a program of its own"
             raise ModelError(
-                "export", "a walk whose calls the example alone decides", "one that asked for numbers", fix
+                "export", "a walk that only the example decides", "one that asked for numbers", fix
             )
         self.program = program
         self.lowered = program.lowered.variant(ASIDES, find_policy("by_component"))

@@ -171,7 +171,8 @@ def loss(value: Any, name: str = "loss", *, weight: float = 1.0) -> None:
         weight: what the scalar is multiplied by.
 
     Raises:
-        WalkError: when the value is no scalar of floats, or neither a walk nor a cell's function runs.
+        WalkError: when the value is no scalar of floats, or a number, which could learn nothing, but 0; or
+            neither a walk nor a cell's function runs.
 
     >>> import foldbatch as fb
     >>> def walk(numbers):
@@ -184,6 +185,9 @@ def loss(value: Any, name: str = "loss", *, weight: float = 1.0) -> None:
         return
     if not math.isfinite(weight):
         raise WalkError("fb.loss", "a finite weight", str(weight), "1 counts the loss as it is")
+    if isinstance(value, float | int | np.ndarray | np.generic) and np.any(value):
+        fix = "compute it with fb.ops, as in fb.ops.mean(fb.ops.stack(values)); a number learns nothing"
+        raise WalkError("fb.loss", "a value", describe_value(value), fix)
     if not isinstance(value, Node):
         _note("loss", value, None, name, weight)
         return

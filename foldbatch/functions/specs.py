@@ -326,9 +326,6 @@ def hint_of(annotation: Any, names: Mapping[str, Any]) -> Any:
     Args:
         annotation: such as ``"float32[8]"``, a `TensorType`, ``list[...]`` or ``tuple[...]``.
         names: what names in texts mean.
-
-    >>> hint_of(list[("float32[2]", "int32")], {})
-    [(TensorType(shape=(2,), dtype='float32'), TensorType(shape=(), dtype='int32'))]
     """
     if isinstance(annotation, str):
         written = re.fullmatch(r"(\w+)(?:\[([\d, ]+)\])?", annotation)

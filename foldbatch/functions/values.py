@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from functools import cache
 from typing import Any, ClassVar, Final, NoReturn
@@ -64,6 +65,10 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
         return item in self.numpy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:  # noqa: FBT001 - NumPy's
+        caller = sys._getframe(1)
+        if caller.f_globals.get("__name__", "").startswith("numpy."):  # as np.mean([value, value])
+            fix = "make one of them, as in np.mean(np.stack(values), axis=0); np.asarray reads numbers"
+            raise WalkError(f"NumPy ({caller.f_code.co_name})", "a value", "a list of values", fix)
         return np.array(self._read("np.asarray"), dtype)
 
     def __await__(self) -> Generator[Value, Any, Value]:

@@ -41,7 +41,7 @@ from foldbatch.system.showing import Printed
 from foldbatch.timelines.timeline import Timeline
 from foldbatch.types import describe_value
 
-FEW = 20  # cells and parameters that a notebook shows
+SHOWN = 20  # lines of cells, and of parameters, in a notebook
 
 
 class Program(Printed):
@@ -103,17 +103,14 @@ class Program(Printed):
         return f"Program({self.lowered.name}, {cells}, {parameters}, backend {self.engine.name})"
 
     def __str__(self) -> str:
-        """Return what a notebook shows: what cells read and yield, and parameters by name and type."""
-
         def types(nodes: Iterable[Node]) -> str:
-            return (
-                ", ".join(f"[{x.type}, ...]" if x.axis.rank == 2 else str(x.type) for x in nodes) or "nothing"
-            )
+            return ", ".join(f"[{x.type}, ...]" if x.axis.rank == 2 else str(x.type) for x in nodes)
 
         cells = [f"  {c.name}: {types(c.graph.inputs)} -> {types(c.graph.results)}" for c in self.model.cells]
-        parameters = repr(self._params).splitlines()
-        shown = [*cells[:FEW], *(["  ..."] * (len(cells) > FEW)), *parameters[: FEW + 1]]
-        return "\n".join([repr(self), "cells", *shown, *(["  ..."] * (len(parameters) > FEW + 1))])
+        lines = [repr(self)]
+        for part in (["cells", *cells], repr(self._params).splitlines()):
+            lines += [*part[:SHOWN], *["  ..."] * (len(part) > SHOWN)]
+        return "\n".join(lines)
 
     @property
     def params(self) -> ParameterStore:

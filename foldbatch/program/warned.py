@@ -43,8 +43,8 @@ class Warned:
         elif bad is not None and (name := bad()) is not None:
             warning = NotFiniteWarning(f"{name} gradient", "finite numbers", "a NaN or an infinity", fix)
         elif trains and loss == 0 and not any(cell.built.losses for cell in model.cells):
-            fix = "end a branch of it with Loss, for example AllOf(Identity(), Loss())"
-            warning = NoLossWarning("value_and_grad", "a model with a Loss block", "none", fix)
+            fix = "end a branch of it with Loss, as AllOf(Identity(), Loss()); a plain function calls fb.loss"
+            warning = NoLossWarning("value_and_grad", "a model with a loss", "none", fix)
         else:
             return
         if type(warning) not in self._of:

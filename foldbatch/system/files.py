@@ -54,8 +54,10 @@ def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, A
     ...     read(Path(folder, "numbers"), "numbers", "write it anew")
     ({'a': array([0, 1, 2])}, {'unit': 'm'})
     """
-    data = Path(path).read_bytes()
     where, expected = os.fspath(path), f"a {kind} that foldbatch wrote"
+    if Path(path).is_dir():
+        raise ReadError(where, expected, "a folder", "name a file in it; that of a run is model.safetensors")
+    data = Path(path).read_bytes()
     cover = _cover(data)
     if cover is None:
         raise ReadError(where, expected, "a file that is damaged, or of another kind", fix)

@@ -110,3 +110,14 @@ def test_a_walk_that_is_gone_leaves_no_layer_and_no_cell_behind():
     gc.collect()
     assert [x() for x in found] == [None] * len(found)
     assert len({*names} & GLOBALS.keys()) == 1  # the cell that brings numbers in is everybody's
+
+
+def test_an_annotation_says_the_elements_of_an_empty_list_also_of_tuples() -> None:
+    @fb.cell
+    def node(children: list[("float32[2]", "float32")]):  # noqa: F821
+        return fb.ops.segment_sum(children[0]) + 1.0
+
+    program = fb.compile(lambda n: node([(fb.tensor([1.0, 2.0]), fb.tensor(0.5))] * n), "numpy")
+    results = program.run([0, 2])
+    assert [x.tolist() for x in results] == [[1, 1], [3, 5]]
+    assert [cell.name for cell in program.model.cells] == ["node", "tensor", "tensor_1"]

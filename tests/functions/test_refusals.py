@@ -281,3 +281,32 @@ def test_a_walk_may_handle_the_error_of_a_datum_as_any_other():
     np.testing.assert_array_equal(found, fb.compile(walk).run([(1, 2), (0, 0), (1, 1), (4, 4)]))
     for number, example in enumerate(examples):
         np.testing.assert_allclose(found[number], fb.compile(walk).run([example])[0], rtol=1e-6)
+
+
+def test_numbers_and_lists_of_values_are_no_losses_and_no_values() -> None:
+    linear = fb.Linear(2, name="linear")
+
+    def walk(x: Any) -> Any:
+        return fb.loss(x([linear(fb.tensor([1.0, 2.0])) for _ in range(2)]))
+
+    cases = [
+        (lambda h: np.mean(np.stack(h)), None),
+        (lambda h: 0.0, None),  # a sum of no values
+        (
+            lambda h: np.mean(h),
+            r"NumPy \(_mean\): expected a value, found a list of values; make one of them",
+        ),
+        (lambda h: float(np.sum(h[0])), "fb.loss: expected a value, found float .* a number learns nothing"),
+        (
+            lambda h: np.asarray(h).sum(),
+            "fb.loss: expected a value, found float32 .*; compute it with fb.ops",
+        ),
+    ]
+    for make, message in cases:
+        program = fb.compile(walk, "numpy")
+        if message is None:
+            program.value_and_grad([make, cases[0][0]])
+            assert len(program.params) == 2
+        else:
+            with pytest.raises(WalkError, match=message):
+                program.value_and_grad([make])

@@ -356,7 +356,7 @@ def test_training_a_model_without_a_loss_is_told_once() -> None:
     """Its gradients are all zero. To run it is no mistake, nor to train one whose losses an example does not reach."""
     program = fb.compile(fb.Vector(2) >> fb.Linear(2), "numpy")
     program.run([[1, 2]])
-    with pytest.warns(NoLossWarning, match="expected a model with a Loss block, found none; ") as record:
+    with pytest.warns(NoLossWarning, match="expected a model with a loss, found none; ") as record:
         for _ in range(2):
             loss, gradients = program.value_and_grad([[1, 2]])
     assert [warning.filename for warning in record] == [__file__]

@@ -13,6 +13,7 @@ from foldbatch.static.places import Place, backward, section, without
 from foldbatch.types import TensorType
 
 Copies = Iterator[tuple[Place, Place | None]]
+_ALIKE = "make them alike with ops.reshape, or ops.cast"
 _V, _M = TensorType((3,)), TensorType((2, 3))
 
 
@@ -151,7 +152,7 @@ def _infer_concat(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     axis, first = attrs["axis"], types[0]
     rest = {(t.dtype, len(t.shape), t.shape[:axis], t.shape[axis + 1 :]) for t in types}
     if len(rest) > 1 or not 0 <= axis < len(first.shape):
-        fail("concat", f"tensors alike but for axis {axis}", " and ".join(map(str, types)))
+        fail("concat", f"tensors alike but for axis {axis}", " and ".join(map(str, types)), _ALIKE)
     extent = sum(t.shape[axis] for t in types)
     return TensorType((*first.shape[:axis], extent, *first.shape[axis + 1 :]), first.dtype)
 
@@ -185,7 +186,7 @@ _define(
 def _infer_stack(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     axis, first = attrs["axis"], types[0]
     if len(set(types)) > 1 or not 0 <= axis <= len(first.shape):
-        fail("stack", "tensors of one type", " and ".join(map(str, types)))
+        fail("stack", "tensors of one type", " and ".join(map(str, types)), _ALIKE)
     return TensorType((*first.shape[:axis], len(types), *first.shape[axis:]), first.dtype)
 
 
