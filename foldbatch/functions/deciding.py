@@ -17,7 +17,6 @@ from foldbatch.functions.noted import Noted, leak, noted_of
 from foldbatch.functions.notes import Notes, begin, may_go_deeper, noting, session
 from foldbatch.functions.results import joined_result
 from foldbatch.functions.rounds import Computing, Rounds, Stretches
-from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value
@@ -123,7 +122,7 @@ class UnderWay:
         self._traced, self._keep_going = traced, keep_going
         self._start = self._first = GLOBALS["N"]
         self._notes = Notes(self._start)
-        self.store = Store()
+        self.store = rounds.store
         self._ready: deque[tuple[Fiber, Any]] = deque()
         self._waiting: list[tuple[Fiber, Value]] = []
         self._fiber: Fiber
@@ -140,6 +139,7 @@ class UnderWay:
 
     def noting(self, *, careful: bool = False) -> Any:
         """Return the context in which the batch runs."""
+        self.store.clear()
         kind = greenlets()
         self._hub = kind and kind.getcurrent()
         known = [*self._tracer.learnt.cells]

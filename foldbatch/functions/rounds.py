@@ -155,9 +155,13 @@ class Rounds:
     """What was learnt of the rounds of a walk: the model that computes them, and schedules.
 
     Slots and outputs of cells have numbers, in the order in which they were met.
+
+    Attributes:
+        store: the values of the batch that is under way.
     """
 
     def __init__(self) -> None:
+        self.store = Store()
         self._learnt = Learnt()
         self._linked: Linked | None = None
         self._known = StagedBefore()
