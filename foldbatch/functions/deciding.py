@@ -15,7 +15,7 @@ from foldbatch.errors import WalkError
 from foldbatch.functions.cells import GLOBALS, Signature
 from foldbatch.functions.noted import Noted, leak, noted_of
 from foldbatch.functions.notes import Notes, begin, may_go_deeper, noting, session
-from foldbatch.functions.results import joined_result
+from foldbatch.functions.results import ATOMS, joined_result
 from foldbatch.functions.rounds import Computing, Rounds, Stretches
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
@@ -375,6 +375,8 @@ def _replaced(x: Any, value: Callable[[Value], Any]) -> Any:
             return value(x)
         case tuple():
             return tuple([_replaced(item, value) for item in x])
+        case list() if {*map(type, x)} <= ATOMS:
+            return [*x]
         case list():
             return [_replaced(item, value) for item in x]
     return x
