@@ -50,6 +50,14 @@ class Row:
     split: dict[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What all tasks took, and walks that read no number, by the number of examples; see `unread`."""
+
+    tasks: list[Row]
+    unread: dict[int, float]
+
+
 def measured(
     task: str,
     own: Callable[[Any], Any],
@@ -87,6 +95,36 @@ def _agreement(a: Any, b: Any) -> float:
     if isinstance(a, float):
         return float(abs(a - b) <= 1e-4 * abs(a))
     return float(np.mean([x == y for x, y in zip(a, b, strict=True)]))
+
+
+class _Unable:
+    """What stands for the rounds of a program that cannot decide."""
+
+    def results(self, *given: Any, **options: Any) -> None:
+        """Say that others know the results."""
+
+    def decide(self, *given: Any, **options: Any) -> None:
+        """Run no walk in rounds."""
+
+
+def unread(examples: Sequence[Any], repeats: int, backend: BackendName) -> float:
+    """Return how much CPU time a walk that reads no number takes, in that of a program that cannot decide.
+
+    Both run by turns, each as often first.
+    """
+    walk = walks(ours(weights(64, WORDS)), 64)["encode"]
+    able, unable = (fb.compile(walk, backend, threads=1) for _ in range(2))
+    unable._deciding = _Unable()  # type: ignore[assignment]
+    programs, ratios = [able, unable], list[float]()
+    for turn in range(20 * repeats):
+        spent = {}
+        for program in programs[:: 1 if turn % 2 else -1]:
+            start = time.process_time()
+            for _ in range(max(1, 64 // len(examples))):
+                program.run(examples)
+            spent[program] = time.process_time() - start
+        ratios.append(spent[able] / spent[unable])
+    return median(ratios)
 
 
 def as_pairs(tree: Any) -> Any:
@@ -159,11 +197,13 @@ def _results(program: fb.Program, examples: list[Any]) -> list[Any]:
     return list(program.run(examples))
 
 
-def _run(options: Namespace) -> list[Row]:
+def _run(options: Namespace) -> Outcome:
     trees, _ = trees_of(options, options.batch * (options.repeats + 1))
     pairs = [as_pairs(tree) for tree in trees]
     batches = [pairs[i : i + options.batch] for i in range(0, len(pairs), options.batch)]
-    return run(batches, options.hidden, options.repeats, options.backend, only=options.only)
+    rows = run(batches, options.hidden, options.repeats, options.backend, only=options.only)
+    some = {len(part): part for part in (batches[0][:1], batches[0])}
+    return Outcome(rows, {n: unread(part, options.repeats, options.backend) for n, part in some.items()})
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
@@ -177,7 +217,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def _tables(rows: list[Row]) -> list[RenderableType]:
+def _tables(outcome: Outcome) -> list[RenderableType]:
+    rows = outcome.tasks
     table = Table(title="Walks that decide, a batch of new examples (and of known ones)")
     for name in ("task, size of states", "rounds", "ours, ms of CPU", ONE_BY_ONE, MASKED, "agree"):
         table.add_column(name, justify="left" if name.startswith("task") else "right")
@@ -195,14 +236,17 @@ def _tables(rows: list[Row]) -> list[RenderableType]:
         parts.add_column(row.task, justify="right")
     for part in rows[0].split if rows else ():
         parts.add_row(part, *[f"{row.split[part]:.2f}" for row in rows])
-    return [table, "1.50x: the peer takes 1.5 times our CPU time", parts]
+    ratios = [f"{ratio:.3f}x ({n} examples)" for n, ratio in outcome.unread.items()]
+    nothing = f"A walk that reads no number takes {', '.join(ratios)} of what it takes where none can be read"
+    return [table, "1.50x: the peer takes 1.5 times our CPU time", parts, nothing]
 
 
-def _as_dict(rows: list[Row]) -> dict[str, Any]:
-    return {"tasks": [asdict(row) for row in rows]}
+def _as_dict(outcome: Outcome) -> dict[str, Any]:
+    return asdict(outcome)
 
 
-def _figure(rows: list[Row]) -> Figure:
+def _figure(outcome: Outcome) -> Figure:
+    rows = outcome.tasks
     figure, (axes,) = new_figure()
     for k, name in enumerate((ONE_BY_ONE, MASKED)):
         own = [(i, row.ratios[name][0]) for i, row in enumerate(rows) if name in row.ratios]

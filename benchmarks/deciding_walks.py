@@ -65,7 +65,7 @@ def weights(hidden: int, words: int, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def walks(t: Tensors, hidden: int) -> dict[str, Any]:  # noqa: PLR0915 - five models
-    """Return the walks by name."""
+    """Return the walks by name; ``encode`` alone reads no number."""
     ops, w = t.ops, t.weights
 
     def lstm(gates: Any, c: Any) -> tuple[Any, Any]:
@@ -199,7 +199,8 @@ def walks(t: Tensors, hidden: int) -> dict[str, Any]:  # noqa: PLR0915 - five mo
                 stack.append(node(stack.pop(), right))
         return actions
 
-    return {"decode": decode, "beams": beams, "halting": halting, "adaptive": adaptive, "parse": parse}
+    found = {"decode": decode, "beams": beams, "halting": halting, "adaptive": adaptive, "parse": parse}
+    return {**found, "encode": encode}
 
 
 def ours(values: dict[str, np.ndarray]) -> Tensors:

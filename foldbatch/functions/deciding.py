@@ -16,9 +16,8 @@ from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside
 from foldbatch.functions.cells import GLOBALS, Signature
 from foldbatch.functions.noted import Noted, leak, noted_of
 from foldbatch.functions.notes import Notes, begin, may_go_deeper, noting, session
-from foldbatch.functions.results import joined_result
+from foldbatch.functions.results import ATOMS, joined_result
 from foldbatch.functions.rounds import Computing, Rounds, Stretches
-from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value
@@ -126,7 +125,7 @@ class UnderWay:
         self._traced, self._keep_going = traced, keep_going
         self._start = self._first = GLOBALS["N"]
         self._notes = Notes(self._start)
-        self.store = Store()
+        self.store = rounds.store
         self._ready: deque[tuple[Fiber, Any]] = deque()
         self._waiting: list[tuple[Fiber, Value]] = []
         self._fiber: Fiber
@@ -143,6 +142,7 @@ class UnderWay:
 
     def noting(self, *, careful: bool = False) -> Any:
         """Return the context in which the batch runs."""
+        self.store.clear()
         kind = greenlets()
         self._hub = kind and kind.getcurrent()
         known = [*self._tracer.learnt.cells]
@@ -385,6 +385,8 @@ def _replaced(x: Any, value: Callable[[Value], Any]) -> Any:
             return value(x)
         case tuple():
             return tuple([_replaced(item, value) for item in x])
+        case list() if {*map(type, x)} <= ATOMS:
+            return [*x]
         case list():
             return [_replaced(item, value) for item in x]
     return x

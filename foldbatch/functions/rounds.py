@@ -27,7 +27,7 @@ from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
 from foldbatch.model.needed import PrunedDraft
 from foldbatch.params.parameters import Parameter
-from foldbatch.scheduler.trace import Index, Trace
+from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.types import TensorType
 
 KEPT = 1024  # schedules of rounds
@@ -47,8 +47,10 @@ class Computing(Protocol):
 
     training: bool
 
-    def ready(self, model: Model, trace: Trace) -> RoundSchedule:
-        """Return a round's schedule and launch table; the trace has no levels yet."""
+    def ready(
+        self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int
+    ) -> RoundSchedule:
+        """Return a round's schedule and launch table; arguments are as in `Trace`."""
 
     def run(
         self, ready: Any, feeds: Sequence[Sequence[NDArray[Any]]], example: Callable[[int, int], int]
@@ -155,9 +157,13 @@ class Rounds:
     """What was learnt of the rounds of a walk: the model that computes them, and schedules.
 
     Slots and outputs of cells have numbers, in the order in which they were met.
+
+    Attributes:
+        store: the values of the batch that is under way.
     """
 
     def __init__(self) -> None:
+        self.store = Store()
         self._learnt = Learnt()
         self._linked: Linked | None = None
         self._known = StagedBefore()
@@ -171,6 +177,8 @@ class Rounds:
         self._classes: dict[type[Value], int] = {}  # the number of each class of values
         self._none: list[tuple[NDArray[Any], ...]] = []
         self._bounds: list[list[int | None]] = []
+        self._no_calls: list[Ints] = []
+        self._no_elements: list[tuple[Ints, ...]] = []
         self._tables: dict[Any, _Table] = {}
 
     def read(self, own: dict[Parameter, Parameter]) -> None:
@@ -261,13 +269,16 @@ class Rounds:
 
     def _link(self) -> Linked:
         linked = self._linked = link_learnt(self._learnt, frozenset(), None, self._known)
-        cells = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
-        self._imports = {kind: cells.pop(earlier(kind))[0] for kind in self._imports}
+        numbers = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
+        self._imports = {kind: numbers.pop(earlier(kind))[0] for kind in self._imports}
         self._readers = {
-            signature: self._reader(k, signature, kept) for signature, (k, kept) in cells.items()
+            signature: self._reader(k, signature, kept) for signature, (k, kept) in numbers.items()
         }
         feeds, self._bounds = linked.model.feeds, linked.bounds
         self._none = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in own]) for own in feeds]
+        cells = linked.model.signatures
+        self._no_calls = [np.zeros((0, 1 + c.arguments + len(c.sequences)), np.int32) for c in cells]
+        self._no_elements = [tuple([np.zeros((0, w), np.int32) for w in c.sequences]) for c in cells]
         self._tables.clear()
         return linked
 
@@ -307,8 +318,8 @@ class Rounds:
         maker = np.full(total, -1)
         for reader, own in parts:
             begin, width = end, own.rows.shape[1]
-            for j in range(len(reader.signature.outputs)):
-                maker[own.bases - first + j] = self._first[reader.signature] + j
+            outputs = np.arange(len(reader.signature.outputs))
+            maker[(own.bases - first)[:, None] + outputs] = outputs + self._first[reader.signature]
             calls = np.arange(begin, begin + own.rows.size, width)
             by = [calls, *[np.repeat(calls, own.lengths(s)) for s in reader.lists]]
             for of_row, at in zip(reader.slots, by, strict=True):
@@ -320,9 +331,9 @@ class Rounds:
         within = read >= first
         calling = flat.take(by_call)
         if len(read) and (
-            read.min() < 0
-            or (read >= calling).any()
-            or (store.example.take(read) != store.example.take(calling)).any()
+            np.minimum.reduce(read) < 0
+            or np.maximum.reduce(read - calling) >= 0
+            or store.example.take(read).tobytes() != store.example.take(calling).tobytes()
         ):
             self._refuse(parts, stretches.first, store, numbers)
         inside, outside = within.nonzero()[0], (~within).nonzero()[0]
@@ -338,8 +349,9 @@ class Rounds:
         imported = reading.take(outside)
         made = flat + (count - first)
         made[imported] = np.arange(count)
-        lengths = (slot == LENGTH).nonzero()[0]
-        made[lengths] = flat[lengths]
+        if any(reader.signature.sequences for reader, _ in parts):
+            lengths = (slot == LENGTH).nonzero()[0]
+            made[lengths] = flat[lengths]
         counts = np.bincount(kinds, minlength=len(self._imports)).tolist()
         ready, values = self._scheduled(computing, model, parts, made.astype(np.int32), counts, count + total)
         ranked, end = [], 0
@@ -410,11 +422,7 @@ class Rounds:
             counts: how many values come from earlier rounds, of each class: they have the first numbers.
             total: how many values there are.
         """
-        calls = [np.zeros((0, 1 + c.arguments + len(c.sequences)), np.int32) for c in model.signatures]
-        elements: list[Any] = [
-            tuple([np.zeros((0, w), np.int32) for w in c.sequences]) for c in model.signatures
-        ]
-        end = 0
+        calls, elements, end = [*self._no_calls], [*self._no_elements], 0
         for k, own in zip(self._imports.values(), counts, strict=True):
             start, end = end, end + own
             calls[k] = np.arange(start, end, dtype=np.int32)[:, None]
@@ -431,8 +439,7 @@ class Rounds:
             elements[k] = tuple(lists)
             for j, arena in enumerate(model.signatures[k].outputs):
                 values.setdefault(arena, []).append(rows[:, 0] + j)
-        none: Any = tuple([() for _ in calls])
-        return computing.ready(model, Trace(tuple(calls), tuple(elements), none, none, none, total)), values
+        return computing.ready(model, calls, elements, total), values
 
     def _data(
         self,

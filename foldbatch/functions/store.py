@@ -1,4 +1,4 @@
-"""A store: the values of all rounds of a batch so far."""
+"""A store: the values of all rounds of a batch so far; its memory serves one batch after the other."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ class Store:
         self._arrays: dict[type[Value], NDArray[Any]] = {}
         self._used: dict[type[Value], int] = {}
 
+    def clear(self) -> None:
+        """Forget the values of the batch before."""
+        self.known = 0
+        self._used.clear()
+
     def number(self, examples: Index, sizes: Index) -> None:
         """Tell whose the next numbers are: so many ``[n]`` of each example ``[n]``, one after the other."""
         owners = examples.repeat(sizes)
@@ -57,8 +62,8 @@ class Store:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
-        return sum(array.nbytes for array in self._arrays.values())
+        """Bytes of the values."""
+        return sum(used * kind.type.nbytes for kind, used in self._used.items())
 
     def take(self, kind: type[Value], numbers: Index) -> NDArray[Any]:
         """Return values by their numbers ``[n]``: ``[n, *shape]``."""

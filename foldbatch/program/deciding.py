@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import Index, Schedule, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.tables import build
-from foldbatch.scheduler.trace import Trace
+from foldbatch.scheduler.trace import Ints, Trace
 from foldbatch.static.graph import Graph
 
 
@@ -119,13 +119,16 @@ class RoundEngine:
         self._deciding, self._step, self._numbers = deciding, step, numbers
         self.training = training
 
-    def ready(self, model: Model, trace: Trace) -> ReadyRound:
+    def ready(
+        self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int
+    ) -> ReadyRound:
         """Return a round's schedule and launch table."""
         own, engine = self._deciding, self._deciding.engine(model)
         cells, arenas, arithmetic = model.signatures, len(model.arenas), engine.arithmetic
-        height = levels(own.policy, cells, trace.calls, trace.elements, trace.values, arithmetic)
-        counts = tuple([np.array([len(rows)], np.int64) for rows in trace.calls])
-        merged = Merged(replace(trace, levels=height), counts, np.zeros(1, np.int64))
+        height, none = levels(own.policy, cells, calls, elements, values, arithmetic), ((),) * len(cells)
+        trace = Trace(tuple(calls), tuple(elements), height, none, none, values)
+        counts = tuple([np.array([len(rows)], np.int64) for rows in calls])
+        merged = Merged(trace, counts, np.zeros(1, np.int64))
         share = find_share(None)
         schedule: Schedule = build(merged, cells, own.policy, own.layout, arenas, share, arithmetic)
         if own.options.debug:
