@@ -137,9 +137,6 @@ def test_results_are_the_callers_own() -> None:
     np.testing.assert_allclose(np.array(second[::-1]), np.array(kept), rtol=1e-13)
 
 
-# -- parameters and gradients
-
-
 def test_programs_that_share_a_layer_share_its_parameters() -> None:
     """Whichever program assigns; a layer used twice in one has one gradient, the sum."""
     shared = fb.Linear(2, name="shared")
