@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import BackendError, BlockValueError, NumberedNamesWarning, TrainingError
 from foldbatch.program.compiling import compile
+from foldbatch.program.predicting import probabilities
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
 from foldbatch.schema import infer
@@ -192,8 +193,7 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):
         """Return the chance of each class, ``[len(X), len(classes_)]``."""
         results = self._results(X)
         scores = np.array(results, "float64").reshape(len(results), len(self.classes_))
-        chances = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+        return probabilities(scores)
 
     def predict(self, X: Iterable[Any]) -> Array:
         """Return the likeliest class of each structure."""

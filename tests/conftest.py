@@ -52,7 +52,6 @@ def sst_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def glove_file() -> Path:
-    """GloVe vectors of the treebank's words, gzipped text."""
     return _found(DATA / "glove" / "glove.6B.100d.sst.txt.gz", "word vectors")
 
 

@@ -34,7 +34,6 @@ Arrays = dict[str, Any]
 
 
 def compiled(program: BlockProgram, backend: str = TESTED, **options: Any) -> Program:
-    """Return the program, by one of the policies."""
     policy = ("by_component", "by_depth")[program.seed % 2]
     return fb.compile(program.block, backend, threads=1, debug=True, **knobs({"policy": policy, **options}))
 
@@ -56,13 +55,11 @@ def others(runner: Runner, ways: Sequence[dict[str, Any]] = WAYS) -> Iterator[Ru
 
 
 def tangents_of(program: Program, rng: np.random.Generator) -> Arrays:
-    """Return a random direction."""
     trained = [name for name, p in program.params.parameters.items() if p.trainable]
     return {name: rng.normal(size=program.params[name].shape) for name in trained}
 
 
 def inner(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
-    """Return the inner product of gradients with a direction."""
     return sum(float(np.vdot(dense(a[name]), b[name])) for name in b)
 
 
@@ -83,12 +80,10 @@ def difference(program: Program, examples: Any, tangents: Arrays, of: Any) -> An
 
 
 def flat(gradients: Mapping[str, Any]) -> Any:
-    """Return gradients as one vector."""
     return np.concatenate([np.zeros(0), *(np.ravel(dense(g)) for g in gradients.values())])
 
 
 def assert_near(found: Any, right: Any, tolerance: float, scale: float = 1.0) -> None:
-    """Check numbers whose rounding errors are of a scale."""
     scale = max(scale, float(np.abs(right).max(initial=1.0)))
     np.testing.assert_allclose(found, right, rtol=tolerance, atol=tolerance * scale)
 
@@ -245,7 +240,6 @@ def combined(a: float, x: Any, b: float, y: Any) -> Any:
 
 
 def pulled(found: Pullback) -> Any:
-    """Return all gradients as one vector."""
     inputs = [np.ravel(gradient.values) for gradient in found.inputs.values()]
     return np.concatenate([flat(found.gradients), *inputs])
 

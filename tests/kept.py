@@ -15,12 +15,10 @@ WORDS = fb.trees.Vocabulary(["good", "bad"])
 
 
 def squared(h: Any) -> Any:
-    """Return the sum of squares."""
     return fb.ops.sum(h * h)
 
 
 def distance(a: Any, b: Any) -> Any:
-    """Return the squared distance of two vectors."""
     return squared(a - b)
 
 

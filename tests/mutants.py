@@ -49,7 +49,6 @@ class Mutant(NamedTuple):
 
     @property
     def run(self) -> tuple[tuple[str, ...], str, int]:
-        """The run of tests that must fail."""
         return tuple([part.format(engine=self.engine) for part in self.tests]), self.engine, self.programs
 
 
@@ -75,7 +74,6 @@ def planted(folder: Path, mutant: Mutant) -> None:
 
 
 def restored(folder: Path, mutant: Mutant) -> None:
-    """Take a mutant out of a copy."""
     shutil.copyfile(ROOT / "foldbatch" / mutant.file, folder / "foldbatch" / mutant.file)
 
 

@@ -71,11 +71,9 @@ class _Pool:
         self.nodes = list(nodes)
 
     def number(self, below: int) -> int:
-        """Return a number from 0 to `below`, excluded."""
         return int(self.draw(st.integers(0, max(below, 1) - 1)))
 
     def pick(self) -> Node:
-        """Return a node."""
         return self.nodes[-1 - self.number(len(self.nodes))]
 
     def mate(self, x: Node) -> Node:
@@ -83,7 +81,6 @@ class _Pool:
         return self._among([y for y in self.nodes if _broadcast(x, y)])
 
     def twin(self, x: Node) -> Node:
-        """Return a node of the type of `x`."""
         return self._among([y for y in self.nodes if y.type == x.type])
 
     def _among(self, nodes: Sequence[Node]) -> Node:
@@ -96,7 +93,6 @@ class _Pool:
         return self.number(x.ndim)
 
     def weight(self, shape: tuple[int, ...]) -> Parameter:
-        """Return a new parameter."""
         return Parameter(TensorType(shape, "float64"), "normal")
 
 

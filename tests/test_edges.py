@@ -95,7 +95,6 @@ class Case:
 
 
 def same(name: str, dtypes: tuple[str, ...] = FLOATS, **options: Any) -> Case:
-    """Return the case of a function that has NumPy's name."""
     return Case(name, getattr(ops, name), getattr(np, name), dtypes, **options)
 
 
@@ -290,7 +289,6 @@ def chosen(cases: tuple[Case, ...], dtype: str, engine: str) -> list[Case]:
 
 
 def every(cases: list[Case]) -> fb.Function:
-    """Return a block that computes all cases."""
     return fb.Function(lambda *xs: tuple(case.ours(*xs) for case in cases))
 
 

@@ -74,7 +74,6 @@ def trained(name: str, backend: str) -> dict[str, Any]:
 
 @cache
 def by_the_reference(name: str) -> dict[str, Any]:
-    """Return what the reference backend finds, which evaluates graphs in float64."""
     return trained(name, "reference")
 
 

@@ -104,7 +104,6 @@ def programs(tmp_path: Path) -> Path:
 
 
 def wrong(errors: list[tuple[str, int]]) -> bool:
-    """Whether errors, by file and line, are all that `MODELS` has, and no other."""
     return {(file, line) for file, line in errors} == {("models.py", line) for line in WRONG}
 
 

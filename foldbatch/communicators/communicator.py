@@ -73,19 +73,12 @@ class Alone:
     size = 1
 
     def all_gather(self, data: Bytes, sizes: Sequence[int] | None = None) -> list[Bytes]:
-        """Return the data."""
         return [data]
 
     def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
-        """Return the data."""
         return [data]
 
     def abort(self, reason: str) -> NoReturn:
-        """Raise an error.
-
-        Raises:
-            ProcessError: with the reason.
-        """
         raise _ended("rank 0 of 1", reason)
 
 
@@ -99,17 +92,14 @@ class ThreadRank:
         self._table = table
 
     def all_gather(self, data: Bytes, sizes: Sequence[int] | None = None) -> list[Bytes]:
-        """Return the data of all ranks."""
         given: list[Bytes] = self._exchanged(data)
         return given
 
     def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
-        """Return what all ranks give this one."""
         first = sum(sizes[: self.rank])
         return [given[first : first + sizes[self.rank]] for given in self._exchanged(data)]
 
     def abort(self, reason: str) -> NoReturn:
-        """Let the others fail, and raise an error."""
         self._barrier.abort()
         raise _ended(f"rank {self.rank} of {self.size}", reason)
 

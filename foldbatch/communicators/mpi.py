@@ -31,7 +31,6 @@ class MPICommunicator:
             atexit.register(_leave, self)
 
     def all_gather(self, data: Bytes, sizes: Sequence[int] | None = None) -> list[Bytes]:
-        """Return the bytes of all ranks; see `Communicator`."""
         try:
             if sizes is None:
                 counts = np.empty(self.size, np.int64)
@@ -44,7 +43,6 @@ class MPICommunicator:
         return np.split(received, np.cumsum(sizes)[:-1])
 
     def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
-        """Exchange a part with each rank; see `Communicator`."""
         own = [sizes[self.rank]] * self.size
         received = np.empty(sum(own), np.uint8)
         try:
@@ -56,7 +54,6 @@ class MPICommunicator:
         return list(received.reshape(self.size, -1))
 
     def abort(self, reason: str) -> NoReturn:
-        """Print the reason, and end all processes at once."""
         print(f"error: rank {self.rank} of {self.size}: {reason}", file=sys.stderr, flush=True)
         self._comm.Abort(2)
         raise AssertionError  # not reached

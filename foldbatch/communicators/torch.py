@@ -30,7 +30,6 @@ class TorchCommunicator:
         self.size: int = distributed.get_world_size(group)
 
     def all_gather(self, data: Bytes, sizes: Sequence[int] | None = None) -> list[Bytes]:
-        """Return the bytes of all ranks; see `Communicator`."""
         if sizes is None:
             own = np.array([len(data)]).view(np.uint8)
             sizes = [int(size.view(np.int64)[0]) for size in self.all_gather(own, [8] * self.size)]
@@ -42,14 +41,12 @@ class TorchCommunicator:
         return [whole.cpu().numpy()[:size] for whole, size in zip(received, sizes, strict=True)]
 
     def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
-        """Exchange a part with each rank; see `Communicator`."""
         own, sent = [sizes[self.rank]] * self.size, self._tensor(data)
         received = torch.empty(sum(own), dtype=torch.uint8, device=self._device)
         self._do(lambda: distributed.all_to_all_single(received, sent, own, list(sizes), group=self._group))
         return list(received.cpu().numpy().reshape(self.size, -1))
 
     def abort(self, reason: str) -> NoReturn:
-        """Close the connections, so that the others fail, and raise an error."""
         distributed.destroy_process_group(self._group)
         fix = "mend it, and go on from the last checkpoint"
         raise ProcessError(f"rank {self.rank} of {self.size}", "all processes to go on", reason, fix)

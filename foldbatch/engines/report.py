@@ -20,8 +20,7 @@ from foldbatch.static.graph import SOURCES, Graph
 from foldbatch.static.printer import print_graph
 from foldbatch.static.routines import Stage
 from foldbatch.static.stages import is_view
-from foldbatch.system.showing import Printed
-from foldbatch.system.tables import table
+from foldbatch.system.showing import Printed, table
 
 
 @dataclass(frozen=True, slots=True)

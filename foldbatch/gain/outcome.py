@@ -8,8 +8,7 @@ from typing import Any
 
 from foldbatch.engines.report import CELLS, by_cost
 from foldbatch.errors import counted
-from foldbatch.system.showing import Printed
-from foldbatch.system.tables import table
+from foldbatch.system.showing import Printed, table
 
 TRAIN, INFER = "training", "inference"
 

@@ -26,22 +26,8 @@ def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
     return float(np.prod(shape[:-1])), float(shape[-1])
 
 
-def _glorot_uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
-    limit = np.sqrt(6.0 / sum(_fans(shape)))
+def _within(rng: np.random.Generator, limit: float, shape: tuple[int, ...]) -> ArrayLike:
     return rng.uniform(-limit, limit, shape)
-
-
-def _glorot_normal(rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
-    return rng.normal(0.0, np.sqrt(2.0 / sum(_fans(shape))), shape)
-
-
-def _he_uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
-    limit = np.sqrt(6.0 / _fans(shape)[0])
-    return rng.uniform(-limit, limit, shape)
-
-
-def _he_normal(rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
-    return rng.normal(0.0, np.sqrt(2.0 / _fans(shape)[0]), shape)
 
 
 def _orthogonal(rng: np.random.Generator, shape: tuple[int, ...]) -> ArrayLike:
@@ -57,10 +43,11 @@ INITIALIZERS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], ArrayLi
     "ones": lambda _, shape: np.ones(shape),
     "uniform": lambda rng, shape: rng.uniform(-0.05, 0.05, shape),
     "normal": lambda rng, shape: rng.normal(0.0, 0.05, shape),
-    "glorot_uniform": _glorot_uniform,  # Glorot and Bengio 2010, equation 16
-    "glorot_normal": _glorot_normal,
-    "he_uniform": _he_uniform,  # He et al. 2015, equation 10
-    "he_normal": _he_normal,
+    # Glorot and Bengio 2010, equation 16; He et al. 2015, equation 10
+    "glorot_uniform": lambda rng, shape: _within(rng, np.sqrt(6.0 / sum(_fans(shape))), shape),
+    "glorot_normal": lambda rng, shape: rng.normal(0.0, np.sqrt(2.0 / sum(_fans(shape))), shape),
+    "he_uniform": lambda rng, shape: _within(rng, np.sqrt(6.0 / _fans(shape)[0]), shape),
+    "he_normal": lambda rng, shape: rng.normal(0.0, np.sqrt(2.0 / _fans(shape)[0]), shape),
     "orthogonal": _orthogonal,  # Saxe et al. 2014, section 3
 }
 

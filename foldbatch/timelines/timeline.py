@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foldbatch.system.output import write_picture, write_whole
-from foldbatch.system.svg import element, page, text
-from foldbatch.system.tables import table
+from foldbatch.system.showing import element, page, table, text
 
 
 @dataclass(frozen=True, slots=True)

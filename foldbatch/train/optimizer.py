@@ -260,7 +260,7 @@ class Optimizer(Described):
         self._steps = {name: int(state[f"steps/{name}"]) for name in names}
 
     def _touches_rows_only(self, decay: float) -> bool:
-        raise NotImplementedError
+        return False
 
     def _remembered(self, loss: float | None, scale: float) -> dict[str, float]:
         """Return what a step with a loss makes of the numbers that the optimizer remembers."""

@@ -158,9 +158,6 @@ class RMSprop(Optimizer):
         spread = ("variance", "mean") if centered else ("square",)
         self.moments = (*spread, "velocity") if self.momentum else spread
 
-    def _touches_rows_only(self, decay: float) -> bool:
-        return False
-
     def _lines(self) -> tuple[str, ...]:
         if self.centered:  # the variance takes the mean of the step before
             spread: tuple[str, ...] = (
@@ -222,9 +219,6 @@ class Adam(Optimizer):
         first, second = (within(f"{kind} betas[{i}]", beta, 0, 1) for i, beta in enumerate(betas))
         self.betas = (first, second)
         self.eps = within(f"{kind} eps", eps, 0, open_low=True)
-
-    def _touches_rows_only(self, decay: float) -> bool:
-        return False
 
     def _lines(self) -> tuple[str, ...]:
         return (

@@ -36,18 +36,18 @@ def read_arrow(data: Any) -> Records | None:
     except pa.ArrowTypeError:  # before pyarrow 24, of views of strings
         size = data.get_total_buffer_size()
     weight = size / VALUE_BYTES / max(len(data), 1)
-    return Records(cache(partial(_store, data)), _Objects(data), np.arange(len(data)), weight)
+    return Records(cache(partial(_store, data)), partial(_objects, data), np.arange(len(data)), weight)
 
 
 def _store(array: Any) -> ColumnStore:
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
-        return ColumnStore(len(array), _Objects(array), absent=_absent(array))
+        return ColumnStore(len(array), partial(_objects, array), absent=_absent(array))
     if pa.types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         if len(set(names)) == len(names):
             parts = {name: _store(part) for name, part in zip(names, array.flatten(), strict=True)}
-            return ColumnStore(len(array), _Objects(array), absent=_absent(array), fields=parts)
+            return ColumnStore(len(array), partial(_objects, array), absent=_absent(array), fields=parts)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         ends = array.offsets.to_numpy(zero_copy_only=False)
         starts, lengths = ends[:-1].astype(np.int64), np.diff(ends).astype(np.int64)
@@ -65,7 +65,9 @@ def _lists(array: Any, starts: NDArray[Any], lengths: NDArray[Any], values: Any)
     end = int(starts[-1] + lengths[-1]) if len(starts) else 0
     items = _store(values.slice(first, end - first))
     bounds = starts - first, lengths
-    return ColumnStore(len(array), _Objects(array), absent=_absent(array), bounds=bounds, items=items)
+    return ColumnStore(
+        len(array), partial(_objects, array), absent=_absent(array), bounds=bounds, items=items
+    )
 
 
 def _leaf(array: Any) -> ColumnStore:
@@ -78,41 +80,33 @@ def _leaf(array: Any) -> ColumnStore:
             numbers = None  # NumPy reads such Python ints in several ways
     encode = None
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind):
-        encode = _Encoded(array)
+        encode = partial(_encoded, array)
     elif pa.types.is_boolean(kind) and absent is None and numbers is not None:
         codes = numbers.view(np.int8).astype(np.int64)
-        return ColumnStore(len(array), _Objects(array), lambda: (codes, (False, True)), numbers=numbers)
+        return ColumnStore(
+            len(array), partial(_objects, array), lambda: (codes, (False, True)), numbers=numbers
+        )
     elif pa.types.is_dictionary(kind) and not pa.types.is_nested(kind.value_type):  # lists are never shared
-        encode = _Encoded(array)
-    return ColumnStore(len(array), _Objects(array), encode, absent, numbers=numbers)
+        encode = partial(_encoded, array)
+    return ColumnStore(len(array), partial(_objects, array), encode, absent, numbers=numbers)
 
 
-class _Objects:
-    def __init__(self, array: Any) -> None:
-        self.array = array
-
-    def __call__(self, rows: NDArray[Any]) -> list[Any]:
-        if len(rows) and len(rows) == rows[-1] - rows[0] + 1 and (np.diff(rows) == 1).all():
-            return self.array.slice(int(rows[0]), len(rows)).to_pylist()  # type: ignore[no-any-return]
-        try:
-            return self.array.take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
-        except pa.ArrowNotImplementedError:  # of views of strings and a few more types
-            return [self.array[row].as_py() for row in rows.tolist()]
+def _objects(array: Any, rows: NDArray[Any]) -> list[Any]:
+    if len(rows) and len(rows) == rows[-1] - rows[0] + 1 and (np.diff(rows) == 1).all():
+        return array.slice(int(rows[0]), len(rows)).to_pylist()  # type: ignore[no-any-return]
+    try:
+        return array.take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
+    except pa.ArrowNotImplementedError:  # of views of strings and a few more types
+        return [array[row].as_py() for row in rows.tolist()]
 
 
-class _Encoded:
-    """Makes numbers of rows' objects, and the objects: one for all that are equal."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-
-    def __call__(self) -> tuple[NDArray[Any], Sequence[Any]]:
-        array = self.array
-        if not pa.types.is_dictionary(array.type):
-            array = array.dictionary_encode()
-        objects = array.dictionary.to_pylist()
-        codes = pc.fill_null(array.indices.cast(pa.int64()), len(objects)).to_numpy(zero_copy_only=False)
-        return codes, [*objects, None]
+def _encoded(array: Any) -> tuple[NDArray[Any], Sequence[Any]]:
+    """Return numbers of rows' objects, and the objects: one for all that are equal."""
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    objects = array.dictionary.to_pylist()
+    codes = pc.fill_null(array.indices.cast(pa.int64()), len(objects)).to_numpy(zero_copy_only=False)
+    return codes, [*objects, None]
 
 
 def _absent(array: Any) -> NDArray[Any] | None:

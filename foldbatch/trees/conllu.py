@@ -118,15 +118,22 @@ class Sentence:
             below[word.head].append(number)
         return below
 
-    def post_order(self, tops: list[int]) -> list[int]:
-        """Return the numbers of the words that hang from `tops`, children before their heads."""
+    def post_order(self, tops: list[int], *, heads: bool = False) -> list[int]:
+        """Return the numbers of the words that hang from `tops`, children before their heads.
+
+        With `heads`, minus the number of each head stands among its children, too.
+        """
         below = self.children()
         order: list[int] = []
         stack = list(tops)
         while stack:  # a word, then its children right to left: post-order backwards
             number = stack.pop()
             order.append(number)
-            stack.extend(below[number])
+            if not heads:
+                stack += below[number]
+            elif number > 0 and below[number]:
+                left = [child for child in below[number] if child < number]
+                stack += [*left, -number, *below[number][len(left) :]]
         order.reverse()
         return order
 
@@ -161,7 +168,7 @@ class Sentence:
             return node
 
         if leaf_heads:
-            order = self._post_order_with_heads()
+            order = self.post_order(self.roots(), heads=True)
         for number in order:
             word = self.words[abs(number) - 1]
             text = word.form if words == "form" else word.lemma
@@ -174,20 +181,6 @@ class Sentence:
         if several:
             add(JOINED_LABEL, None, waiting[0])
         return trusted_tree(parents, labels, tokens)
-
-    def _post_order_with_heads(self) -> list[int]:
-        """Return the words in post-order, with minus the number of each head among its children."""
-        below = self.children()
-        longer: list[int] = []
-        stack = list(below[0])
-        while stack:
-            number = stack.pop()
-            longer.append(number)
-            if number > 0 and below[number]:
-                left = [child for child in below[number] if child < number]
-                stack += [*left, -number, *below[number][len(left) :]]
-        longer.reverse()
-        return longer
 
 
 def check_options(label: str, words: str, heads: str, roots: str, crossing: str) -> None:

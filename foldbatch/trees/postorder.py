@@ -42,29 +42,21 @@ def as_parents(parents: ArrayLike) -> NDArray[np.int32]:
     return array
 
 
-def as_entries(name: str, entries: Any, size: int) -> tuple[Any, ...]:
-    """Return labels or tokens as a tuple, `size` times None where there are none."""
+def as_entries(name: str, entries: Any, size: int, kinds: frozenset[type], expected: str) -> tuple[Any, ...]:
+    """Return labels or tokens, each of exactly one of `kinds`, as a tuple of `size`; by default of None."""
     if entries is None:
         return (None,) * size
+    where, fix = f"Tree.{name}", "give one a node"
     if not isinstance(entries, Iterable):
-        found = describe_value(entries)
-        raise ExampleTypeError(f"Tree.{name}", f"a list of {size} entries", found, "give one a node")
-    return tuple(entries)
-
-
-def check_entries(
-    name: str, entries: Sequence[object], size: int, kinds: frozenset[type], expected: str
-) -> None:
-    """Raise unless there are `size` entries, each of exactly one of `kinds`."""
-    if len(entries) != size:
-        raise ExampleError(
-            f"Tree.{name}", f"{size} entries, as many as parents", f"{len(entries)}", "give one a node"
-        )
-    if not set(map(type, entries)) <= kinds:
-        place = next(i for i, entry in enumerate(entries) if type(entry) not in kinds)
-        raise ExampleTypeError(
-            f"Tree.{name}[{place}]", expected, describe_value(entries[place]), "convert it first"
-        )
+        raise ExampleTypeError(where, f"a list of {size} entries", describe_value(entries), fix)
+    given = tuple(entries)
+    if len(given) != size:
+        raise ExampleError(where, f"{size} entries, as many as parents", f"{len(given)}", fix)
+    if not set(map(type, given)) <= kinds:
+        place = next(i for i, entry in enumerate(given) if type(entry) not in kinds)
+        found = describe_value(given[place])
+        raise ExampleTypeError(f"{where}[{place}]", expected, found, "convert it first")
+    return given
 
 
 def children_csr(parents: NDArray[np.int32]) -> Csr:

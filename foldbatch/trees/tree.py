@@ -288,10 +288,8 @@ class Tree(TreeNode):
     ) -> None:
         array = postorder.as_parents(parents)
         size = len(array)
-        labels = postorder.as_entries("labels", labels, size)
-        tokens = postorder.as_entries("tokens", tokens, size)
-        postorder.check_entries("labels", labels, size, LABEL_KINDS, "a str, an int or None")
-        postorder.check_entries("tokens", tokens, size, TOKEN_KINDS, "a str or None")
+        labels = postorder.as_entries("labels", labels, size, LABEL_KINDS, "a str, an int or None")
+        tokens = postorder.as_entries("tokens", tokens, size, TOKEN_KINDS, "a str or None")
         _fill(self, array, labels, tokens)
         _set(self, "_csr", postorder.check_post_order(array))
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from foldbatch.system.svg import INK, PAPER, element, page, text
+from foldbatch.system.showing import INK, PAPER, element, page, text
 
 KINDS = {
     "operand": "operand",

@@ -14,7 +14,7 @@ from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node, pa
 from foldbatch.static.memory import Buffers, Scratch
 from foldbatch.static.printer import constant_name, expression, parameter_name, print_graph, unlike
 from foldbatch.static.routine_printer import print_statements, slot_names
-from foldbatch.static.routines import PlannedStage, Stage, Target, plan_stage
+from foldbatch.static.routines import Stage, Target, plan_stage
 from foldbatch.static.sides import trail
 from foldbatch.static.stages import AFTER, BEFORE, STEP, is_view
 from foldbatch.static.statements import Binding, Routine, Slot
@@ -30,27 +30,15 @@ class StagePart:
     direction: str  # ``forward`` or ``backward``
     when: str  # ``before``, ``step`` or ``after``
     stage: Stage  # its computation, for any engine
-    planned: PlannedStage  # the routine that one engine makes of it
+    # what one engine makes of it: statements; their graph, results first, then kept nodes; places of values
+    routine: Routine
+    graph: Graph
+    buffers: Buffers
 
     @property
     def name(self) -> str:
         """The name of its routine."""
         return self.stage.name
-
-    @property
-    def routine(self) -> Routine:
-        """Its statements."""
-        return self.planned.routine
-
-    @property
-    def graph(self) -> Graph:
-        """Its graph: results first, then kept nodes."""
-        return self.planned.graph
-
-    @property
-    def buffers(self) -> Buffers:
-        """The places of computed values."""
-        return self.planned.buffers
 
     @property
     def computed(self) -> tuple[Node, ...]:
@@ -74,9 +62,10 @@ def parts_of(phase: Phase, target: Target) -> StageParts:
     [('forward', 'before', 'forward_before')]
     """
     return tuple(
-        StagePart(direction, when, stage, plan_stage(stage, target))
+        StagePart(direction, when, stage, planned.routine, planned.graph, planned.buffers)
         for direction, stages in ((FORWARD, phase.forward), (BACKWARD, phase.backward))
         for when, stage in stages.items()
+        for planned in [plan_stage(stage, target)]
     )
 
 

@@ -18,7 +18,7 @@ from foldbatch.static.printer import expression
 from foldbatch.static.routine_printer import result_name
 from foldbatch.static.stages import AFTER
 from foldbatch.system.output import write_picture
-from foldbatch.system.tables import table
+from foldbatch.system.showing import table
 from foldbatch.views.drawing import Box, as_svg, as_text
 from foldbatch.views.explain import BACKWARD, FORWARD, CellExplanation, explain_cell, ops_in
 

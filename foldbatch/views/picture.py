@@ -16,8 +16,7 @@ from foldbatch.program.program import Program, schedule
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, arguments_of, lengths_of
 from foldbatch.system.output import write_picture
-from foldbatch.system.showing import Drawing
-from foldbatch.system.svg import INK, PAPER, element, page, text
+from foldbatch.system.showing import INK, PAPER, Drawing, element, page, text
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,5 +46,4 @@ def slopes(block: fb.Block, examples: list[Any]) -> dict[str, Any]:
 
 
 def dense(gradients: dict[str, Any]) -> dict[str, Any]:
-    """Gradients as arrays, those of embeddings too."""
     return {n: g.dense() if isinstance(g, fb.params.SparseRows) else g for n, g in gradients.items()}

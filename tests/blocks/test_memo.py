@@ -33,7 +33,6 @@ def doubled(levels: int, at_the_end: Any) -> Any:
 
 
 def unfolded(data: Any) -> Any:
-    """Equal lists, none of which is in two places."""
     return [unfolded(part) for part in data] if is_list(data) else data
 
 

@@ -24,7 +24,6 @@ def lowered(block: fb.Block, *asides: str) -> Lowered:
 
 
 def left(block: fb.Block, *asides: str) -> str:
-    """Return the lines of the root's function that are left."""
     return lowered(block, *asides).tracer.source.partition("\n\n")[0]
 
 

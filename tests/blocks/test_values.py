@@ -26,9 +26,6 @@ from foldbatch.trees import Tree
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, as_type
 from tests.blocks.results import yields
 
-# -- Map, Zip, NGrams and Length, over everything that is a sequence, in sequences of sequences and of tuples
-
-
 ONE = fb.Scalar()
 TWICE = fb.Function(lambda x: x * 2)
 NUMBERS = fb.Map(ONE)

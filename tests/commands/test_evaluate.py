@@ -48,3 +48,24 @@ def test_the_least_accuracy_is_a_number_of_a_model_of_classes(run, tmp_path, cap
     assert main(["train", *given, "--train.epochs", "1", "--model.hidden", "2", "--folder", folder]) == 0
     assert main(["eval", folder, "--least", "0.5", str(tmp_path / "t.jsonl")]) == 2
     assert "--least: expected a model of classes" in capsys.readouterr().err
+
+
+def test_a_model_is_shown_with_its_options_parameters_and_schedule(run, capsys):
+    assert main(["inspect", str(run), str(run / "configuration.toml"), "--batch-size", "2"]) == 0
+    out = capsys.readouterr().out
+    for part in ('name = "tree_lstm"', "words.weight: float32[6,2]", "2 examples: ", "memory: "):
+        assert part in out
+
+
+def test_a_configuration_is_shown_as_what_it_would_train(run, capsys):
+    assert main(["inspect", str(run / "configuration.toml")]) == 0
+    assert "1 example: " in capsys.readouterr().out
+
+
+def test_a_model_is_shown_without_what_its_file_names(run, capsys, tmp_path):
+    assert main(["inspect", str(run)]) == 0
+    assert "no examples to run: DATA: expected a file of examples" in capsys.readouterr().out
+    for wrong in (["--timeline", str(tmp_path / "none.svg")], [str(tmp_path / "none.txt")]):
+        assert main(["inspect", str(run), *wrong]) == 2
+        assert capsys.readouterr().err.startswith("error: ")
+    assert not (tmp_path / "none.svg").exists()

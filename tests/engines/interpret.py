@@ -35,7 +35,6 @@ FUSED = Target(
 
 
 def load(model: Model, *, debug: bool = True) -> ArrayEngine:
-    """Return an engine that interprets routines with fused loops."""
     return ArrayEngine("interpreter", model, FUSED, _make, debug=debug)
 
 
@@ -99,12 +98,10 @@ class _Level:
         return int(self.segments[axis][0]), int(self.segments[axis][-1])
 
     def count(self, axis: Axis) -> int:
-        """Return the rows of the level along an axis."""
         first, last = self.extent(axis)
         return last - first
 
     def owners(self, axis: Axis) -> list[int]:
-        """Return the row of the call that each element of an axis belongs to."""
         calls = np.arange(self.stop - self.start)
         return np.repeat(calls, np.diff(self.segments[axis])).tolist()
 

@@ -30,7 +30,6 @@ def model() -> fb.Block:
 
 
 def scheduled(planned: fb.program.Planned) -> bytes:
-    """All that a planned batch holds, but what an engine has made ready of it."""
     return pickle.dumps([(part.first, part.traces, part.batch) for part in planned.parts])
 
 

@@ -13,7 +13,6 @@ from foldbatch.engines import threads
 
 
 def blas() -> list[int]:
-    """Return the number of threads of each BLAS library."""
     return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
 
@@ -24,7 +23,6 @@ def in_another_thread(function: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def blas_of_two() -> Iterator[None]:
-    """Two threads for BLAS, on any machine."""
     with threadpool_limits(2, user_api="blas"):
         yield
 

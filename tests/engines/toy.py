@@ -40,25 +40,20 @@ class ToyEngine:
         """Return nothing: values live in dicts."""
 
     def nbytes(self, ready: tuple[ScheduledBatch, bool]) -> int:
-        """Return 0."""
         return 0
 
     def launched(self, ready: tuple[ScheduledBatch, bool]) -> tuple[()]:
-        """Return nothing: there is no launch table."""
         return ()
 
     def source(self, cells: Collection[int]) -> str:
-        """Return nothing: there is no kernel."""
         return ""
 
     def ready(self, batch: ScheduledBatch, *, training: bool) -> tuple[ScheduledBatch, bool]:
-        """Return the batch as it is."""
         return batch, training
 
     def forward(
         self, ready: tuple[ScheduledBatch, bool], feeds: Sequence[Sequence[Array]], memory: None
     ) -> ToyRun:
-        """Run all calls."""
         return ToyRun(self, *ready, feeds)
 
 
@@ -108,11 +103,9 @@ class ToyRun:
         return np.stack(values) if span.width > 1 else values[0]
 
     def loss_sums(self) -> dict[tuple[int, int], float]:
-        """Return the sum of each loss."""
         return {key: float(values.sum()) for key, values in self.losses.items()}
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
-        """Return values, by their numbers."""
         arenas, rows = arenas_of(self.batch, self.model.signatures), self.batch.schedule.row_of
         return [self.values[arenas[number]][rows[number]] for number in numbers]
 

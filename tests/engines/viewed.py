@@ -16,12 +16,10 @@ def views(x: Node) -> list[Node]:
 
 
 def table(*shape: int) -> Node:
-    """Return a constant table."""
     return constant(np.random.default_rng(2).normal(size=shape).astype("float32"))
 
 
 def turned_table(n: int, k: int, m: int) -> Node:
-    """Return a table of transposed matrices, whose rows do not follow each other."""
     return ops.transpose(table(n, m, k), (0, 2, 1))
 
 

@@ -69,11 +69,9 @@ class Example:
     path: Path = field(default_factory=Path)
 
     def again(self) -> Example:
-        """Return the example with its decisions given."""
         return Example(self.word, self.words, Path(dict(self.path.taken)))
 
     def fresh(self) -> Example:
-        """Return the example without decisions."""
         return Example(self.word, self.words)
 
 

@@ -23,7 +23,6 @@ word = fb.GetItem("word") >> fb.Scalar("int32") >> embed
 
 
 def tree(x):
-    """Recurse through both doors: `pair` calls this function."""
     return embed(x) if is_word(x) else pair(x)
 
 

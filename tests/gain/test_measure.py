@@ -13,7 +13,6 @@ TREES = [fb.trees.Tree.from_nested((1, (2,), (3,))), fb.trees.Tree.from_nested((
 
 
 def summed(weight: fb.Parameter | None = None) -> fb.Block:
-    """A block with a step for each item of a list."""
     step = fb.Function(lambda a, b: a + b if weight is None else a + b * weight)
     return fb.Map(fb.Scalar()) >> fb.Fold(step, fb.Zeros([]))
 

@@ -31,7 +31,6 @@ def scored(states: Any) -> Any:
 
 
 def folded(function: Callable[[Any, Any], Any], words: Any = WORD) -> Any:
-    """A block that folds words by a function of word and state."""
     cell = fb.Function(lambda x, h: (h, function(x, h)))
     return scored(fb.Map(words) >> fb.RNN(cell, initial_state=ZEROS))
 
@@ -57,7 +56,6 @@ def own_gates() -> Any:
 
 
 def two_kinds() -> Any:
-    """Words of two tables, in one sequence."""
     other = fb.Scalar("int32") >> fb.Embedding(7, SIZE, name="names")
     return lstm(fb.OneOf(lambda x: x > 2, {False: WORD, True: other}))
 
@@ -86,7 +84,6 @@ def test_all_cells_whose_words_one_sequence_may_hold_multiply_them():
 
 
 def both_ways() -> Any:
-    """Words that two recursions read."""
     first, last = (fb.RNN(fb.GRUCell(SIZE, name=name), initial_state=ZEROS) for name in "fb")
     return scored(fb.Map(WORD) >> fb.AllOf(first, fb.Slice(step=-1) >> last >> fb.GetItem(1)))
 

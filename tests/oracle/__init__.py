@@ -188,7 +188,6 @@ def output_type(block: Block, input_type: Type) -> Type:
 
 
 def _default(block: Block | None, type_: Type, log: Meaning) -> Any:
-    """Return what a block makes of nothing, by default zeros of a type."""
     return zero(type_) if block is None else apply(block, None, log)
 
 

@@ -11,6 +11,7 @@ import foldbatch as fb
 from foldbatch.errors import NumberedNamesWarning, ParameterError, UnknownNameError
 from foldbatch.params.parameters import Owner, Parameter
 from foldbatch.params.store import ParameterStore, name_parameters, numbered_names
+from foldbatch.params.updates import RemoteUpdates, Rule
 
 
 def _held(*names: str) -> ParameterStore:
@@ -161,3 +162,16 @@ def test_a_warning_tells_that_loaded_names_are_numbered() -> None:
         program.params["linear.bias"] = saved["linear.bias"]
         single = fb.compile(fb.Vector(2) >> fb.Linear(2) >> fb.Linear(2, name="out"), "numpy")
         single.params = {name: value.copy() for name, value in single.params.items()}
+
+
+def test_names_that_lines_assign_are_told_apart():
+    rule = Rule(("g = g + p", "work = g * g", "m = m + work", "work = work + m", "p = p - work"), ("m",), ())
+    assert rule.locals == ("g", "work")
+
+
+@pytest.mark.parametrize(
+    "call", [lambda u: u.full(Parameter([2]), 0.0), lambda u: u.apply([], lambda: None), lambda u: u.look()]
+)
+def test_a_device_must_say_how(call):
+    with pytest.raises(NotImplementedError):
+        call(RemoteUpdates())

@@ -137,9 +137,6 @@ def test_results_are_the_callers_own() -> None:
     np.testing.assert_allclose(np.array(second[::-1]), np.array(kept), rtol=1e-13)
 
 
-# -- parameters and gradients
-
-
 def test_programs_that_share_a_layer_share_its_parameters() -> None:
     """Whichever program assigns; a layer used twice in one has one gradient, the sum."""
     shared = fb.Linear(2, name="shared")
@@ -430,3 +427,20 @@ def test_an_id_out_of_range_that_shows_when_the_loss_is_read_names_the_example(l
     for _ in range(2):
         with pytest.raises(ExampleError, match=r"at example \d: expected ids from 0 to 4, found 9"):
             float(loss)
+
+
+def test_an_evaluation_yields_metrics_beside_the_result():
+    both = fb.Scalar("int32") >> fb.AllOf(fb.Identity(), fb.Metric("m")) >> fb.GetItem(0)
+    result, metrics = both.eval(3)
+    assert (int(result), [int(x) for x in metrics["m"]]) == (3, [3])
+    assert (fb.Scalar() >> fb.Loss()).eval(3) is None
+
+
+def test_the_depth_is_that_of_one_example():
+    assert (fb.Map(fb.Scalar()) >> fb.Sum()).max_depth([1, 2]) == 1
+
+
+def test_an_evaluation_needs_no_labels():
+    error = fb.Record((fb.Scalar(), fb.Scalar())) >> fb.Function(lambda x, y: x - y) >> fb.Loss()
+    block = fb.AllOf(fb.GetItem(0) >> fb.Scalar(), error) >> fb.GetItem(0)
+    assert block.eval((3, "unknown")) == 3

@@ -40,7 +40,6 @@ def model(seen: Callable[[Any], None] = lambda node: None) -> fb.Block:
 
 
 def value(nested: Any) -> float:
-    """Return what the model computes."""
     return sum(map(value, nested)) / 2 if isinstance(nested, tuple) else float(nested)
 
 
@@ -56,7 +55,6 @@ def compiled(*args: Any, **options: Any) -> fb.Program:
 
 
 def outcome(program: fb.Program, batch: Any) -> Any:
-    """Return all that running and differentiating yields."""
     results, (loss, gradients) = program.run(batch, losses=True), program.value_and_grad(batch)
     return list(map(float, results)), results.loss, loss, {name: float(g) for name, g in gradients.items()}
 

@@ -24,7 +24,6 @@ from tests.programs.sequences import summary
 
 
 def unchanged(x: Any) -> Any:
-    """Return what is given."""
     return x
 
 

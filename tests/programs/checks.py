@@ -137,12 +137,10 @@ def check_ways(compiled: Program, program: AnyProgram, rng: Random, many: bool) 
 
 
 def given_examples(engine: Program, program: AnyProgram) -> Any:
-    """Return the examples."""
     return program.examples
 
 
 def given_plan(engine: Program, program: AnyProgram) -> Any:
-    """Return a plan of the examples."""
     return engine.plan(program.examples)
 
 

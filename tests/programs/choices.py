@@ -98,7 +98,6 @@ def mutual(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
 
 
 def called(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
-    """Call a declaration that is being defined."""
     found: Declared = maker.one_of([d for d in maker.declared if (d.type, d.given) == (type_, given)])
     return found.call
 

@@ -65,12 +65,10 @@ class Expression:
 
 
 def parameter(shape: tuple[int, ...], *, trainable: bool = True) -> Parameter:
-    """Return a new parameter of moderate random values."""
     return Parameter(TensorType(shape, FLOAT), moderate, "w", trainable=trainable)
 
 
 def moderate(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    """Draw numbers."""
     return rng.normal(0.0, 0.6, shape)
 
 
@@ -143,5 +141,4 @@ class FromBool:
 
 
 def apart(x: Node, at: Node) -> Node:
-    """Move a place a little by a value: what lies 1/2 apart stays so."""
     return at + 0.1 * ops.tanh(x)

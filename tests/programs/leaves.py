@@ -98,12 +98,10 @@ def _leaf(maker: Maker, type_: TensorType, depth: int, given: Given) -> Recipe:
 
 
 def less_than_2(i: Node) -> Node:
-    """Compare."""
     return ops.less(i, 2)
 
 
 def two_minus(i: Node) -> Node:
-    """Subtract."""
     return 2 - i
 
 

@@ -54,12 +54,10 @@ class Maker:
     collected: list[Type] = field(default_factory=list)  # by the Collected blocks being made
 
     def number(self, below: int) -> int:
-        """Return a number from 0 to `below`, excluded; the simplest choice is 0."""
         self.choices -= 1
         return self.rng.randrange(below) if self.choices >= 0 else 0
 
     def one_of(self, choices: Sequence[Any]) -> Any:
-        """Return one of several; the simplest stands first."""
         return choices[self.number(len(choices))]
 
     def read(self, type_: Type, depth: int, given: Given = ()) -> Recipe:
@@ -96,7 +94,6 @@ class Maker:
         return type_
 
     def floats(self) -> Type:
-        """Return a type of floats."""
         type_: Type = self.one_of((*TENSORS, STATE))
         return type_
 
@@ -121,7 +118,6 @@ class Maker:
     # -- recipes of recipes
 
     def both(self, parts: Sequence[Recipe], given: Given) -> Recipe:
-        """Return a recipe of a tuple, of one item or more."""
         block = fb.AllOf(*(narrow(i, given) >> part.block for i, part in enumerate(parts)))
         return Recipe(block, each_of(parts))
 

@@ -36,11 +36,9 @@ class Source:
     poisoned: bool = False
 
     def number(self, below: int) -> int:
-        """Return a number from 0 to `below`, excluded."""
         return int(self.rng.integers(below))
 
     def floats(self, shape: tuple[int, ...]) -> Any:
-        """Return a number, or nested lists of them."""
         return self.rng.normal(size=shape).round(3).tolist()
 
     def apart(self, count: int, shape: tuple[int, ...]) -> list[Any]:
@@ -61,7 +59,6 @@ class Recipe:
     data: Data
 
     def then(self, *blocks: Any) -> Recipe:
-        """Return the recipe with blocks behind it."""
         return Recipe(fb.Pipe(self.block, *blocks), self.data)
 
 
@@ -84,7 +81,6 @@ class BlockProgram:
     poisoned: Sequence[Any] = ()  # the same examples, but what only losses and metrics read cannot be read
 
     def meant(self, example: Any) -> Meaning:
-        """Return what the oracle makes of an example."""
         return meaning(self.block, example)
 
     def __repr__(self) -> str:
@@ -107,7 +103,6 @@ def has_zero(type_: Type) -> bool:
 
 
 def is_vector(type_: Type) -> bool:
-    """Whether a type is a vector of floats."""
     return isinstance(type_, TensorType) and type_.is_float and len(type_.shape) == 1
 
 
@@ -119,7 +114,6 @@ def tensors_in(type_: Type) -> list[TensorType]:
 
 
 def nothing(source: Source, depth: int) -> Any:
-    """Draw an object that nobody reads."""
     return None
 
 
@@ -134,12 +128,10 @@ def aside(recipe: Recipe) -> Recipe:
 
 
 def a_number(below: int) -> Data:
-    """Return a way to draw a number from 0 to `below`, excluded."""
     return lambda source, depth: source.number(below)
 
 
 def each_of(recipes: Sequence[Recipe]) -> Data:
-    """Return a way to draw a list of an object for each recipe."""
     return lambda source, depth: [recipe.data(source, depth) for recipe in recipes]
 
 
@@ -151,7 +143,6 @@ def many_of(recipe: Recipe, least: int = 0, below: int = 4) -> Data:
 
 
 def whole(given: Given) -> Block:
-    """Return the block that finds the object in the input."""
     return fb.GetItem(0) if given else fb.Identity()
 
 

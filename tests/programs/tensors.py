@@ -119,7 +119,6 @@ def cell(maker: Maker, type_: Type, depth: int, given: Given, me: Declared | Non
 
 
 def _input(maker: Maker, depth: int, given: Given) -> Recipe:
-    """Read what a node holds, if it holds anything."""
     return maker.read(maker.one_of([TRIPLE, VOID]), depth, given)
 
 

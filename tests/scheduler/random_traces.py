@@ -60,22 +60,18 @@ class Setting:
 
     @property
     def signatures(self) -> tuple[CellSignature, ...]:
-        """What the scheduler sees of the cells."""
         return self.cells.signatures
 
     @property
     def merged(self) -> Merged:
-        """The batch."""
         return merge(self.traces, self.signatures)
 
     def under(self, policy: Policy) -> Setting:
-        """Return the same calls with the levels of another policy."""
         traces = [leveled(trace, self.signatures, policy) for trace in self.traces]
         return Setting(self.cells, traces, policy)
 
 
 def leveled(trace: Trace, cells: Sequence[CellSignature], policy: Policy) -> Trace:
-    """Return the trace with the levels that a policy gives its calls."""
     return replace(trace, levels=levels(policy, cells, trace.calls, trace.elements, trace.values))
 
 

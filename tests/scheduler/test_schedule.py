@@ -141,7 +141,6 @@ def assert_alike(one: Merged, other: Merged) -> None:
 
 
 def apart(trace: Trace) -> Trace:
-    """The same trace without its company."""
     return unpack(trace.form, trace.packed, trace.loose, trace.labels, trace.result)
 
 

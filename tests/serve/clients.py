@@ -179,7 +179,6 @@ async def _ask(
 
 
 def post(body: bytes) -> bytes:
-    """Return a request for predictions."""
     return b"POST /predict HTTP/1.1\r\nHost: foldbatch\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
 
 

@@ -1,6 +1,8 @@
 """A saved model answers batches, refuses single examples, and is read anew."""
 
 import gc
+import io
+import sys
 import weakref
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import ExampleError, ReadError
-from foldbatch.serve.service import Service
+from foldbatch.serve.service import LONGEST, Service, log, one_line
 from foldbatch.system import files
 from tests.serve.conftest import BAD, GOOD, LONG, save_model
 
@@ -168,3 +170,27 @@ def test_a_program_of_a_script_reads_json_and_answers_with_its_results(tmp_path)
     served.close()
     with pytest.raises(ReadError, match="trust"):
         Service(tmp_path / "own.safetensors")
+
+
+def test_a_message_is_one_line_and_shows_what_a_terminal_would_obey(capsys):
+    log("a\nserved at http://elsewhere\r\x1b[2J\udcff")
+    log("x" * 5000)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "a\\nserved at http://elsewhere\\r\\x1b[2J\\udcff"
+    assert second == "x" * LONGEST + "..."
+    assert one_line("größe: 5 µm") == "größe: 5 µm"
+
+
+def test_a_log_that_nobody_takes_is_left(monkeypatch):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    log("read anew")
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    log("read anew")
+    monkeypatch.setattr(sys, "stderr", None)
+    log("read anew")

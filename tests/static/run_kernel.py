@@ -38,13 +38,11 @@ class Rows:
         return int(self.lengths[axis].sum()) if axis.rank else 1
 
     def extent(self, axis: Axis, call: int) -> slice:
-        """Return the elements of one call's sequence."""
         stop = int(self.lengths[axis][: call + 1].sum())
         return slice(stop - int(self.lengths[axis][call]), stop)
 
 
 def axes_of(graph: Graph) -> tuple[Axis, ...]:
-    """Return the ragged axes of a graph's nodes."""
     nodes = (*graph.inputs, *graph.nodes)
     return tuple(dict.fromkeys(node.axis for node in nodes if node.axis.rank == 2))
 
@@ -86,7 +84,6 @@ def stage_of_graph(graph: Graph, kept: Collection[Node] = ()) -> Stage:
 
 
 def routine_of_graph(graph: Graph, kept: Collection[Node] = (), target: Target | None = None) -> Routine:
-    """Return the routine of a graph whose outputs are its results, in order."""
     return routine_of(stage_of_graph(graph, kept), TARGET if target is None else target)
 
 

@@ -13,11 +13,8 @@ from foldbatch.static.routines import Stage, routine_of
 from foldbatch.types import TensorType
 from tests.static.run_kernel import TARGET
 
-# -- a Tree-LSTM written naively: every node classifies its h and adds a loss
-
 
 def _ops(stages: Iterable[Stage]) -> list[str]:
-    """Return the names of all statements."""
     return [s.op for stage in stages for s in routine_of(stage, TARGET).statements]
 
 

@@ -28,7 +28,6 @@ def _units(*results: Node, inputs: tuple[Node, ...]) -> list[Unit]:
 
 
 def _planned(graph: Graph, kept: tuple[Node, ...] = ()) -> tuple[PlannedStage, PlannedStage]:
-    """Return what becomes of a graph with fused loops and without."""
     fused, plain = (plan_stage(stage_of_graph(graph, kept), target) for target in (FUSED, TARGET))
     return fused, plain
 

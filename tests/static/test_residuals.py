@@ -35,7 +35,6 @@ def staged(budget: int | None) -> Cell:
 
 
 def hyperbolic_tangents(cell: Cell) -> int:
-    """How many the backward stages compute again."""
     stages = cell.training.backward.values()
     return sum(node.op.name == "tanh" for stage in stages for node in stage.computed | stage.kept.keys())
 

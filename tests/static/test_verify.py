@@ -36,7 +36,6 @@ def test_an_input_that_is_read_but_not_given_is_a_breach() -> None:
 def _forged(
     name: str, inputs: tuple[Node, ...], type_: TensorType, along: Axis = CALL, /, **attrs: Any
 ) -> Graph:
-    """Return a graph with a node that `apply` would not have made."""
     ends = tuple(dict.fromkeys(x for x in inputs if x.op.name == "input"))
     return Graph(ends, (Node(OPS[name], inputs, attrs, type_, along),))
 

@@ -1,11 +1,13 @@
 """Files of commands: refused early, whole or as they were."""
 
+import io
 from argparse import ArgumentTypeError
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
+from foldbatch.system import bars
 from foldbatch.system.output import output_file, remove_partial, write_whole
 
 
@@ -59,3 +61,31 @@ def test_what_was_written_half_is_removed_by_its_name(tmp_path):
         (tmp_path / name).touch()
     remove_partial(tmp_path, ["a.json", "epoch-*.json"])
     assert sorted(path.name for path in tmp_path.iterdir()) == [".b.json.0f.partial", "a.json"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def drawn(file: io.StringIO, *, shown: bool = True) -> str:
+    with bars.Bar("tracing", 40, shown=shown, file=file) as bar:
+        bar.advance(10)
+        bar.advance(20)
+    return file.getvalue()
+
+
+def test_a_bar_tells_what_is_done_and_how_far_it_is(monkeypatch):
+    monkeypatch.setattr(bars, "PATIENCE", -1.0)
+    text = drawn(Terminal())
+    assert "tracing" in text
+    assert "30/40" in text
+
+
+@pytest.mark.parametrize(
+    ("file", "shown", "patience"),
+    [(io.StringIO(), True, -1.0), (Terminal(), False, -1.0), (Terminal(), True, 60.0)],
+)
+def test_there_is_none_in_a_file_or_unasked_or_of_a_short_task(monkeypatch, file, shown, patience):
+    monkeypatch.setattr(bars, "PATIENCE", patience)
+    assert drawn(file, shown=shown) == ""

@@ -26,5 +26,4 @@ def tree_of(size=4, dtype="float32", dropout=0.0):
 
 
 def loss_of(block):
-    """A block with the sum of squares of its result as loss."""
     return block >> fb.Function(squared) >> fb.Loss()

@@ -16,7 +16,6 @@ class FedEve(Eve):
     """Eve with a loss of its own where a test gives none; it depends on the steps so far."""
 
     def update(self, params, grads, *, scale=1.0, loss=None):
-        """Take a step."""
         own = 1 + 0.37 * max(self._steps.values(), default=0) % 1
         super().update(params, grads, scale=scale, loss=own if loss is None else loss)
 

@@ -37,7 +37,6 @@ def trainer(folder=None, *, every=None, callbacks=(), backend="numpy", threads=1
 
 
 def figures(made: Trainer) -> list[dict]:
-    """All figures but for the time."""
     return [{name: value for name, value in each.items() if name != "seconds"} for each in made.history]
 
 

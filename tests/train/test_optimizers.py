@@ -43,7 +43,6 @@ each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 def hundred_gradients(dtype):
-    """Gradients of 100 steps, which grow and shrink and lean to one side."""
     rng = np.random.default_rng(0)
     return [((1 + step % 7) * (rng.normal(size=(5, 3)) + 0.2)).astype(dtype) for step in range(STEPS)]
 
@@ -53,7 +52,6 @@ def start(dtype):
 
 
 def rates(lr):
-    """A learning rate that rises, then falls."""
     return [lr * min(1, (step + 1) / 10) * (1 - step / (2 * STEPS)) for step in range(STEPS)]
 
 

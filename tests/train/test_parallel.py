@@ -257,7 +257,6 @@ def test_all_ranks_get_all_traces():
     assert in_threads(work, 2) == [expected, expected]
 
     def objects(communicator):
-        """Results that hold objects are those of the examples themselves."""
         parallel = DataParallel(fb.compile(fb.Identity(), "numpy"), communicator)
         return parallel.program.run(parallel.prepare(SENTENCES))
 

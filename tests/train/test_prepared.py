@@ -43,7 +43,6 @@ def model(words: int = 9, metric: Any = None, **options: Any) -> fb.Program:
 
 
 def every_of(tree: fb.ForwardDeclaration) -> fb.Block:
-    """Sequences in a result: of vectors, and of vectors with text."""
     items = fb.InputTransform(lambda x: x if isinstance(x, list) else [])
     return items >> fb.AllOf(fb.Map(tree()), fb.Map(fb.AllOf(tree(), fb.InputTransform(str))))
 
@@ -184,7 +183,6 @@ def rewritten(path: Path, **changes: Any) -> None:
 
 
 def arrays_of(folder: Path) -> dict[str, Any]:
-    """Return the arrays of the file in a folder."""
     return files.read(file_of(folder), prepared.KIND, "")[0]
 
 

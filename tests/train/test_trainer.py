@@ -11,6 +11,7 @@ from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import ExampleError, ExampleTypeError, TrainingError
 from foldbatch.train import Accuracy, Callback, LambdaCallback, NaNGuard, Sampler, Trainer
+from foldbatch.train.checks import fitting_examples
 from foldbatch.trees import Tree
 from tests.engines.cuda.checked import driven
 from tests.engines.cuda.emulated import needs_compiler
@@ -253,3 +254,11 @@ def test_former_names_of_arguments_and_figures_work_and_warn():
         "the argument dev is called validation now",
         "the figure dev_loss is called validation_loss now",
     ]
+
+
+def test_examples_to_fit_have_a_length_and_the_first_one_is_tried():
+    program = fb.compile(fb.Vector(2) >> fb.Linear(1), "numpy")
+    assert fitting_examples(program, "dev", iter([[1, 2], "wrong"])) == [[1, 2], "wrong"]
+    with pytest.raises(fb.errors.ExampleError) as raised:
+        fitting_examples(program, "dev", ["wrong"])
+    assert raised.value.__notes__ == ["this is the first of fit's dev; losses and metrics need labels"]

@@ -84,7 +84,6 @@ def test_a_tree_has_every_attribute_of_a_node_with_the_value_of_its_root():
 @given(st.from_type(Tree))
 def test_a_node_shows_what_a_tree_of_its_subtree_would_show(tree):
     def copied(node):
-        """The subtree as a tree of its own."""
         return Tree.build(node, list, label=lambda part: part.label, token=lambda part: part.token)
 
     for node in tree.nodes():

@@ -33,5 +33,4 @@ def tree_node() -> Cell:
 
 
 def explained(cell: Cell) -> CellExplanation:
-    """Return what the NumPy engine makes of a cell."""
     return explain_cell(cell, TARGET)

@@ -51,7 +51,6 @@ def test_training_and_inference_are_told_apart() -> None:
 
 
 def weights_of(cell: Cell) -> dict[str, Weight]:
-    """Return the parameters of a cell by name."""
     read = weights(cell, parts_of(cell.training, TARGET), name_nodes(cell, [], {}))
     return {weight.name: weight for weight in read}
 

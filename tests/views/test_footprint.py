@@ -9,7 +9,6 @@ from tests.views.explained import textbook, tree_node
 
 
 def staged(cell: Cell, *, training: bool = True) -> StageParts:
-    """Return the stages of one phase, with the routines of the NumPy engine."""
     return parts_of(cell.phase(training=training), TARGET)
 
 

@@ -86,7 +86,6 @@ def test_too_much_to_draw_is_refused():
 def calls_in(
     program: fb.Program, examples: Sequence[Any]
 ) -> tuple[tuple[DrawnCall, ...], tuple[DrawnStep, ...]]:
-    """Return the calls of a batch and its steps."""
     return calls_of(fb.program.schedule(program, program.prepare(examples)), program.model.signatures)
 
 

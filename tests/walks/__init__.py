@@ -29,7 +29,6 @@ class WalkProgram:
     known: dict[Any, Any] = field(default_factory=dict)
 
     def meant(self, example: Any) -> Meaning:
-        """Return what the oracle makes of an example."""
         walk = exact.block(self.block) if isinstance(self.block, fb.Block) else self.block
         return exact.meaning(walk, example, self.known)
 

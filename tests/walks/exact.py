@@ -48,7 +48,6 @@ class Exact:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape."""
         return self.array.shape
 
     def __add__(self, other: Any) -> Exact:
@@ -95,7 +94,6 @@ class Exact:
 
 
 def plain(x: Any) -> Any:
-    """Return the numbers of an operand."""
     return x.array if isinstance(x, Exact) else x.value if isinstance(x, Parameter) else x
 
 
@@ -411,13 +409,11 @@ def cell(body: Callable[..., Any], noted: Any = None) -> Callable[..., Any]:
 
 
 def layer(of: Any, arguments: int) -> Callable[..., Any]:
-    """Return a layer as walks call it."""
     names = ", ".join(f"x{i}" for i in range(arguments))
     return cell(eval(f"lambda {names}: apply({names})", {"apply": of.apply}), of)
 
 
 def ops() -> Any:
-    """Return the ops that walks call on values."""
     return fb.ops if _Now.interpreter is None else EXACTLY
 
 
@@ -491,6 +487,5 @@ def metric(name: str, value: Any, label: Any = None) -> None:
 
 
 def tensor(values: Any, dtype: str | None = None) -> Any:
-    """Bring data in."""
     now = _Now.interpreter
     return fb.tensor(values, dtype) if now is None else now.tensor(values, dtype)

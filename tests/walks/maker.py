@@ -43,7 +43,6 @@ class Nest(NamedTuple):
     items: tuple[TensorType, ...]
 
     def made(self, items: Sequence[Any]) -> Any:
-        """Return a structure of this kind."""
         return nest_of(self.kind, ("h", "c", "x")[: len(items)], list(items))
 
 
@@ -97,12 +96,10 @@ class Walks(Maker):
         return made
 
     def several(self, types: Sequence[Any], depth: int, given: Given) -> tuple[list[Part], Data]:
-        """Return parts for several items of an object, and how to draw the object."""
         parts = [self.part(type_, depth, given) for type_ in types]
         return parts, lambda source, depth: [part.data(source, depth) for part in parts]
 
     def out(self) -> Any:
-        """Return a type of floats."""
         return self.nest() if self.number(4) == 3 else self.one_of(TENSORS)
 
     def nest(self) -> Nest:
@@ -182,7 +179,6 @@ class Walks(Maker):
 
 
 def kept(kind: Any) -> str:
-    """Return a key that tells static arguments apart as Python's types do."""
     return repr(kind)
 
 
@@ -214,5 +210,4 @@ def _text(type_: TensorType) -> str:
 
 
 def nothing(source: Source, depth: int) -> Any:
-    """Draw an object that nobody reads."""
     return None

@@ -249,7 +249,6 @@ def _body(maker: Walks, me: _Declared, depth: int) -> Part:
 
 
 def called(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
-    """Call a recursion that is being defined."""
     found: list[_Declared] = [d for d in maker.declared if (d.type, d.given) == (type_, given)]  # type: ignore[misc]
     return maker.one_of(found).call if found else recursive(maker, type_, depth, given)
 
@@ -267,7 +266,6 @@ def let(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
 
 
 def again(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
-    """The very part used elsewhere."""
     made: list[Any] = [p for t, g, p in maker.made if (t, g) == (type_, given)]
     return maker.one_of(made) if made else chosen(maker, type_, depth, given)
 
@@ -561,7 +559,6 @@ class Kept:
 
 
 def side_type(value: Any) -> str:
-    """Return the shape of a value, as a name."""
     return str(value.shape)
 
 

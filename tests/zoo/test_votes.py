@@ -5,6 +5,7 @@ import numpy as np
 import foldbatch as fb
 from foldbatch.zoo import Task, Words, child_sum
 from foldbatch.zoo.votes import features_of, votes
+from foldbatch.zoo.words import leaf_vector, token_vector
 
 TREE = fb.trees.Tree([2, 2, -1], ["Name", "Name", "Return"], ["readLine", None, None])
 FEATURES = fb.trees.Vocabulary(["kind Name", "word line", "word other"])
@@ -49,3 +50,23 @@ def test_a_tree_is_told_with_votes_beside_it():
     without = program.run([(TREE, None)])[0]
     program.params["votes.weight"][1] = [5, -5]
     np.testing.assert_allclose(program.run([(TREE, None)])[0], without + np.array([5, -5]), rtol=1e-5)
+
+
+VOCABULARY = fb.trees.Vocabulary(["read", "line"])
+TABLE = np.array([[1, 1], [2, 3], [10, 20]], "float32")
+
+
+def test_the_vectors_given_are_the_table():
+    block = leaf_vector(Words(VOCABULARY, 2, TABLE))
+    assert [block.eval(fb.trees.Tree.leaf(0, word)).tolist() for word in ("line", "new", None)] == [
+        [10, 20],
+        [1, 1],
+        [1, 1],
+    ]
+
+
+def test_subwords_add_up():
+    block = token_vector(Words(VOCABULARY, 2, TABLE, split="subwords"))
+    read_line_2 = block.eval(fb.trees.Tree.leaf(0, "readLine2"))
+    assert read_line_2.tolist() == [13, 24]
+    assert block.eval(fb.trees.Tree.leaf(0, None)).tolist() == [0, 0]

@@ -28,6 +28,5 @@ def _leaf(draw: Draw, *, words: bool) -> tuple[int, str | None, list]:
 
 
 def batches(*, binary: bool = False) -> st.SearchStrategy[list[Tree]]:
-    """Return random lists of trees, some of them twice."""
     some = st.lists(trees(binary=binary), min_size=1, max_size=4)
     return st.builds(lambda given: [*given, *given[:1]], some)

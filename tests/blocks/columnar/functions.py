@@ -50,55 +50,9 @@ def partial_of_a_dict() -> Case:
     return Case(partial(f, seen), lambda: {**seen})
 
 
-def partial_that_is_set_anew() -> Case:
-    f, noted = partial(of("def f(k, x): return k == 1"), 1), Noted()
-    return Case(f, lambda: noted.asked, lambda: f.__setstate__((f.func, (noted,), {}, {})))
-
-
-def partial_of_an_object_by_name() -> Case:
-    noted = Noted()
-    return Case(partial(of("def f(x, k): return k == 1"), k=noted), lambda: noted.asked)
-
-
 def partial_whose_keyword_changes() -> Case:
     f, noted = partial(of("def f(x, k): return k == 1"), k=1), Noted()
     return Case(f, lambda: noted.asked, lambda: f.keywords.update(k=noted))
-
-
-def dict_of_the_closure_handed_on() -> Case:
-    seen: dict[int, int] = {}
-
-    def tally(table: dict[int, int]) -> int:
-        table[0] = table.get(0, 0) + 1
-        return table[0]
-
-    return Case(lambda x: tally(seen), lambda: {**seen})
-
-
-def item_of_a_dict_stored() -> Case:
-    stored = Table()
-    return Case(of("def f(x):\n stored['n'] = 1\n return 1", stored=stored), lambda: stored.asked)
-
-
-def look_up_of_a_dict() -> Case:
-    table = Table(n=1)
-    return Case(of("def f(x): return look_up('n')", look_up=table.__getitem__), lambda: table.asked)
-
-
-class Table(dict[str, int]):
-    """A dict that counts what is done with it; it may be called, too."""
-
-    asked = 0
-
-    def __getitem__(self, key: str) -> int:
-        self.asked += 1
-        return self.asked
-
-    def __setitem__(self, key: str, value: int) -> None:
-        self.asked += 1
-
-    def __call__(self) -> int:
-        return self["n"]
 
 
 def like_a_builtin() -> Case:
@@ -121,11 +75,6 @@ class Like:
 
     def __hash__(self) -> int:
         return hash(len)
-
-
-def method() -> Case:
-    like = Like()
-    return Case(like.__call__, lambda: like.calls)
 
 
 def method_of_a_vocabulary_that_notes() -> Case:
@@ -160,36 +109,12 @@ def cell_counted() -> Case:
     return Case(f, lambda: n)
 
 
-def global_changed() -> Case:
-    f = of("N = 1\ndef f(x): return N if len_(x) else N", len_=bool)
-    return Case(f, change=lambda: f.__globals__.update(N=f.__globals__["N"] + 1))
-
-
-def global_becomes_a_function() -> Case:
-    noted: list[int] = []
-    f = of("g = str\ndef f(x): return 1 if g(1) else 2")
-    return Case(
-        f, lambda: [*noted], lambda: f.__globals__.update(g=lambda x: noted.append(x) or len(noted) % 2)
-    )
-
-
 def builtin_hidden() -> Case:
     noted: list[int] = []
     f = of("def f(x): return len('ab')")
     return Case(
         f, lambda: [*noted], lambda: f.__globals__.update(len=lambda x: noted.append(1) or len(noted))
     )
-
-
-def cell_changed() -> Case:
-    k = 1
-    noted: list[int] = []
-
-    def change() -> None:
-        nonlocal k
-        k = lambda: noted.append(1) or len(noted)  # noqa: E731
-
-    return Case(lambda x: k if k == 1 else k(), lambda: [*noted], change)
 
 
 def code_replaced() -> Case:
@@ -199,26 +124,9 @@ def code_replaced() -> Case:
     return Case(f, lambda: [*noted], lambda: setattr(f, "__code__", g.__code__))
 
 
-def code_of_a_helper_replaced() -> Case:
-    noted: list[int] = []
-    f = of("def helper(): return 1\ndef f(x): return helper()", noted=noted)
-    g = of("def f(): return noted.append(1) or len(noted)")
-    return Case(f, lambda: [*noted], lambda: setattr(f.__globals__["helper"], "__code__", g.__code__))
-
-
 def default_replaced() -> Case:
     f, noted = of("def f(x, k=1): return k == 1"), Noted()
     return Case(f, lambda: noted.asked, lambda: setattr(f, "__defaults__", (noted,)))
-
-
-def default_that_changes() -> Case:
-    f = of("def f(x, seen=[]): return seen.append(1) or len(seen)")
-    return Case(f, lambda: [*f.__defaults__[0]])
-
-
-def keyword_default() -> Case:
-    f, noted = of("def f(x, *, k=1): return k == 1"), Noted()
-    return Case(f, lambda: noted.asked, lambda: f.__kwdefaults__.update(k=noted))
 
 
 def compared_with_an_object() -> Case:
@@ -236,44 +144,10 @@ class Noted:
     __hash__ = None  # type: ignore[assignment]
 
 
-def property_that_counts() -> Case:
-    class Counting:
-        n = 0
-
-        @property
-        def label(self) -> int:
-            self.n += 1
-            return self.n
-
-    counting = Counting()
-    return Case(of("def f(x): return c.label", c=counting), lambda: counting.n)
-
-
-def swallowed_errors() -> Case:
-    noted: list[int] = []
-    f = of(
-        "def f(x):\n try: return x.nothing\n except AttributeError: return noted.append(1) or len(noted)",
-        noted=noted,
-    )
-    return Case(f, lambda: [*noted])
-
-
-def formatted() -> Case:
-    class Shown:
-        n = 0
-
-        def __format__(self, _: str) -> str:
-            self.n += 1
-            return "x" * self.n
-
-    shown = Shown()
-    return Case(of("def f(x): return len(f'{shown}')", shown=shown), lambda: shown.n)
-
-
 STATEFUL = [
     make
     for name, make in list(globals().items())
-    if callable(make) and getattr(make, "__annotations__", {}) == {"return": "Case"}
+    if callable(make) and getattr(make, "__annotations__", {}) == {"return": Case}
 ]
 
 BEYOND = (  # they keep nothing, but tell nodes apart by what columns do not have

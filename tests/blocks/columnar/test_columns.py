@@ -48,7 +48,6 @@ def declared(make, size=2, **options):
 
 
 def row(function=lambda x: x):
-    """Return a block that reads an id as a row of a table."""
     return fb.InputTransform(function) >> fb.Scalar("int32") >> fb.Embedding(9, 2)
 
 

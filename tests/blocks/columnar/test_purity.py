@@ -124,12 +124,10 @@ def where_to_stop(function: Any, *others: Any) -> fb.Block:
 
 
 def beside_a_tree(function: Any, *others: Any) -> fb.Block:
-    """Return a function of the root, as an object, beside a sum over the tree."""
     return fb.AllOf(one_of_each_node(len, *others), fb.InputTransform(function))
 
 
 def of_words(function: Any) -> fb.Block:
-    """Return the sum of a function over the words of a record."""
     word = fb.GetItem("word") >> fb.InputTransform(function) >> fb.Scalar("float64")
     return fb.GetItem("items") >> fb.Map(word) >> fb.Sum()
 
@@ -185,7 +183,6 @@ def from_the_first_node_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trees(seed: int, sizes: Sequence[int] = (6, 1, 4)) -> list[list[Tree]]:
-    """Return batches of new trees."""
     random_ = random.Random(seed)
     return [[Tree.from_nested(nested(random_, size)) for size in sizes] for _ in range(3)]
 

@@ -19,7 +19,6 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Yield the tensors of nested tuples."""
     for item in value if isinstance(value, tuple) else (value,):
         yield from leaves(item) if isinstance(item, tuple) else (item,)
 

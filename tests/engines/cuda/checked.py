@@ -51,12 +51,10 @@ class Asked:
         return ask
 
     def enqueued(self, begin: int = 0) -> list[str]:
-        """Return the names of what was enqueued from a call on."""
         return [name for name, _ in self.calls[begin:] if name in ENQUEUED]
 
 
 def late(order: str = "late") -> Asked:
-    """Return a driver that notes what it is asked, and does it late."""
     return Asked(Late(Emulator(), ORDERS[order]))
 
 

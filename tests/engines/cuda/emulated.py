@@ -15,7 +15,6 @@ needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="there i
 
 @cache
 def device() -> Device:
-    """Return one device for all tests: its kernels are loaded once."""
     return Device(Emulator())
 
 

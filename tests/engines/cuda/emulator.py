@@ -214,7 +214,6 @@ def _multiplied(p: MatrixProduct) -> None:
 
 
 def _matrices(pointer: int, product: MatrixProduct, step: int, shape: tuple[int, int], lead: int) -> Array:
-    """Return matrices in memory: ``[count, *shape]``."""
     size = np.dtype(product.dtype).itemsize
     return array_at(pointer, (product.count, *shape), (step * size, lead * size, size), product.dtype)
 
@@ -261,5 +260,4 @@ def _compile(text: str, path: Path) -> None:
 
 
 def load_driver() -> Emulator:
-    """Return the driver."""
     return Emulator()

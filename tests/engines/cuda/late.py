@@ -39,7 +39,6 @@ class Held:
         call_when_gone(self, freed)
 
     def lend(self, array: Any) -> Any:
-        """Return an array over this buffer, which holds it from now on."""
         weakref.finalize(array, lambda buffer: None, self).atexit = False
         return array
 
@@ -50,7 +49,6 @@ def call_when_gone(thing: object, gone: Callable[[], object]) -> None:
 
 
 def owner_of(thing: Any) -> Any:
-    """Return the array that all views of an array hold; of anything else, itself."""
     return thing.base if isinstance(thing, np.ndarray) and isinstance(thing.base, np.ndarray) else thing
 
 
@@ -83,7 +81,6 @@ class Queue:
         self._items: deque[Mark | Callable[[], None]] = deque()
 
     def add(self, item: Mark | Callable[[], None]) -> None:
-        """Enqueue an item."""
         self._items.append(item)
 
     def can_run(self) -> bool:
@@ -105,17 +102,14 @@ class Queue:
         self._items.popleft()
 
     def run_to(self, mark: Mark) -> None:
-        """Do all before a mark of this queue."""
         while not mark.passed:
             self.run()
 
     def run_all(self) -> None:
-        """Do everything."""
         while self._items:
             self.run()
 
     def pass_marks(self) -> None:
-        """Pass marks that wait for nothing any more."""
         while self._items and isinstance(self._items[0], Mark) and self.can_run():
             self.run()
 

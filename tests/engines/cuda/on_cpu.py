@@ -38,7 +38,6 @@ def always_captured() -> Iterator[None]:
 
 @cache
 def device() -> Device:
-    """Return the device, the same for all programs of a process."""
     return Device(DRIVER())
 
 

@@ -17,7 +17,6 @@ EXPECTED = [((A + turn * (turn + 1) // 2) @ B).tolist() for turn in range(1, ROU
 
 
 def product(a: Any, b: Any, c: Any) -> MatrixProduct:
-    """Return C = A B."""
     return MatrixProduct("float64", 2, 2, 3, a.pointer, b.pointer, c.pointer, 3, 2, 2)
 
 

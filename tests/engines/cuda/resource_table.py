@@ -39,12 +39,10 @@ def main_models() -> dict[str, fb.Block]:
 
 
 def model_of(block: fb.Block) -> Model:
-    """Return what a block links to."""
     return fb.compile(block, "numpy").model
 
 
 def kernels(model: Model, *, training: bool) -> list[Kernel]:
-    """Return the kernels of a phase of a model."""
     return kernels_of(bind(model, TARGET, training=training))
 
 

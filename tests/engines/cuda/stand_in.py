@@ -187,7 +187,6 @@ class StandIn:
         self.kept[stream].append(what) if stream in self.kept else what()
 
     def asked_for(self, name: str) -> list[tuple[Any, ...]]:
-        """Return all that was asked for under a name, without the name."""
         return [asked[1:] for asked in self.asked if asked[0] == name]
 
 

@@ -40,7 +40,6 @@ Kept = Collection[Node]
 
 
 def applied(op: Op, sample: Sample, dtype: str, *, kept: bool) -> tuple[Graph, Kept, Any]:
-    """Return a graph of one op, its buffers, and what inputs must be positive."""
     inputs, y = spelled._applied(op, sample, dtype)
     return Graph(inputs, (y,)), (y,) if kept and not is_view(y) else (), inputs if sample.positive else ()
 

@@ -133,7 +133,6 @@ def with_index(table: LaunchTable, routine: Routine) -> LaunchTable:
 
 @cache
 def together() -> Together:
-    """Return the device of all tests on one thread."""
     return Together(Emulator())
 
 
@@ -152,12 +151,10 @@ def prepare(
 
 @pytest.fixture(autouse=True)
 def by_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let launches be run by kernels on the emulator, op by op."""
     use(monkeypatch)
     yield
 
 
 def use(monkeypatch: pytest.MonkeyPatch, target: Target = OP_BY_OP, on: Together | None = None) -> None:
-    """Let launches be run by kernels, for a target, on a device."""
     monkeypatch.setattr(run_kernel, "TARGET", target)
     monkeypatch.setattr(launching, "run_table", (on or together()).run)

@@ -240,7 +240,6 @@ def run_twice(factor: float) -> None:
 
 
 def forget_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let functions be read from disk once more, beside those in memory."""
     native.cache_clear()
     monkeypatch.setattr(compiling, "_loaded", compiling._Loaded())
 

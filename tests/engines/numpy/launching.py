@@ -18,7 +18,6 @@ Key = tuple[str, Any]
 
 
 def kernel_of(routine: Routine) -> Function:
-    """Return NumPy's kernel of a routine."""
     return load(routine, "test").function
 
 

@@ -17,7 +17,6 @@ Pass = Callable[[Graph], Graph]
 
 
 def cases(name: str) -> list[Case]:
-    """Return the cases of ``cases/<name>.txt``."""
     return read_cases(CASES / f"{name}.txt")
 
 
