@@ -52,6 +52,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     path.with_suffix(".py").write_text(text, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
+        patch.setenv("FOLDBATCH_BACKEND", "numpy")  # which has nothing to compile
         patch.syspath_prepend(path.parent)
         before = len(sys.path)
         with noted(patch) as made:
