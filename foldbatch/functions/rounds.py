@@ -30,7 +30,7 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.types import TensorType
 
-KEPT = 1024  # schedules of rounds
+KEPT = 256  # schedules of rounds
 NUMBER, LENGTH = -1, -2  # what stands in a call's row beside what it reads: numbers, and lengths of lists
 
 
