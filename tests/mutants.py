@@ -53,7 +53,6 @@ class Mutant(NamedTuple):
 
 
 def read() -> Iterator[Mutant]:
-    """Yield the mutants of the table."""
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     runs = table.pop("runs")
     for name, fault in table.items():

@@ -21,7 +21,6 @@ class Passed:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out what has passed before."""
         done = [item for item in items if _line(item.nodeid) in self.before]
         config.hook.pytest_deselected(items=done)
         items[:] = [item for item in items if _line(item.nodeid) not in self.before]

@@ -87,7 +87,6 @@ class _Pool:
         return nodes[-1 - self.number(len(nodes))]
 
     def axis_of(self, x: Node) -> int:
-        """Return one of the node's axes."""
         if not x.shape:
             raise GraphError("strategies", "an axis", "none")
         return self.number(x.ndim)

@@ -101,7 +101,6 @@ def test_it_is_exported_or_refused_in_a_sentence(ran: Ran):
 
 
 def tensors(value: Any) -> bool:
-    """Whether a result has any."""
     return isinstance(value, np.ndarray | np.generic) or (
         isinstance(value, list | tuple) and any(map(tensors, value))
     )

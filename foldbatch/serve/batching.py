@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from foldbatch.errors import FoldbatchError, counted
 from foldbatch.serve.continuous import Join
@@ -111,13 +111,6 @@ class DeadlineError(FoldbatchError, TimeoutError):
     """The answers of a request were not there in time."""
 
 
-class Observer(Protocol):
-    """What is told of each batch that has run."""
-
-    def batch(self, examples: int, nodes: int, seconds: float) -> None:
-        """Take note of a batch: its size, and how long it ran."""
-
-
 class Batching:
     """Runs the examples of requests together.
 
@@ -135,7 +128,7 @@ class Batching:
         self,
         answer: Answer,
         limits: Limits,
-        observer: Observer | None = None,
+        batch_done: Callable[[int, int, float], object] = lambda examples, nodes, seconds: None,
         joining: Callable[[], Join | None] = lambda: None,
     ) -> None:
         self.queue = Queue(limits.queue_nodes)
@@ -143,7 +136,7 @@ class Batching:
         self._joining = joining  # what lets an example join; None where batches run one after the other
         self._under_way = 0  # examples that have joined
         self._limits = limits
-        self._observer = observer
+        self._batch_done = batch_done  # is told of each batch that has run: examples, nodes and seconds
         self._pace = 0.0  # nodes a second
         self.running = False
         self._batches: SimpleQueue[list[Entry] | None] = SimpleQueue()
@@ -232,8 +225,7 @@ class Batching:
     def _observe(self, examples: int, nodes: int, seconds: float) -> None:
         pace = nodes / max(seconds, 1e-6)
         self._pace += (pace - self._pace) * (SMOOTHING if self._pace else 1.0)
-        if self._observer is not None:
-            self._observer.batch(examples, nodes, seconds)
+        self._batch_done(examples, nodes, seconds)
 
 
 def _tell(request: Request, number: int, answer: Any) -> None:

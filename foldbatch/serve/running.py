@@ -111,7 +111,7 @@ def application(
 ) -> Any:
     """Return the application of ASGI that serves a model."""
     metrics = ServerMetrics()
-    batching = Batching(service.answer, limits, metrics, service.joining)
+    batching = Batching(service.answer, limits, metrics.batch, service.joining)
     predict = Predict(service, batching, limits, metrics)
     metrics.watch_queue(lambda: batching.queue.examples, lambda: batching.queue.nodes)
     described = document(service.model.configuration.data.format, limits)

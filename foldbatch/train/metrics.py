@@ -20,6 +20,10 @@ Labels = Sequence[Any]
 class Metric(Protocol):
     """A figure of one `foldbatch.Metric` block's values.
 
+    Those of this package are made of `of`, `name` (by default a short name of the class) and `every`. A value
+    whose label is None is not counted; of no values the figure is NaN. Values and labels that do not fit, and
+    settings that are none, raise `TrainingError`.
+
     Attributes:
         name: under which the figure is shown.
         of: the name of the block.

@@ -59,7 +59,6 @@ def functions() -> tuple[str, ...]:
 
 @cache
 def listed() -> tuple[str, ...]:
-    """Return the import paths that a file may name."""
     from foldbatch.blocks.paths import _listed  # noqa: PLC0415 - of tests alone
 
     return tuple(_listed())

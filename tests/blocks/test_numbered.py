@@ -25,7 +25,6 @@ FEW = settings(max_examples=4)
 
 @contextmanager
 def by_nodes(made: Lowered) -> Iterator[None]:
-    """Let a program read nodes, and no numbers."""
     before = made.tracer.numbered
     vars(made.tracer)["numbered"] = None
     yield

@@ -8,20 +8,11 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import ops
+from foldbatch import errors, ops
 from foldbatch.blocks.block import infer
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.constants import FromTensor
 from foldbatch.blocks.values import Object, UnknownTypeError
-from foldbatch.errors import (
-    BlockTypeError,
-    BlockValueError,
-    ExampleError,
-    ExampleIndexError,
-    ExampleKeyError,
-    ExampleTypeError,
-    UnknownNameError,
-)
 from foldbatch.trees import Tree
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, as_type
 from tests.blocks.results import yields
@@ -119,7 +110,7 @@ def test_a_metric_that_is_never_visited_is_there_and_empty():
     program = fb.compile(fb.Map(fb.Vector(2) >> fb.Metric("m")))
     results = program.run([[], []], metrics=True)
     assert results.metrics["m"].values.shape == (0, 2)
-    with pytest.raises(UnknownNameError, match="expected a metric of m, found 'n'"):
+    with pytest.raises(errors.UnknownNameError, match="expected a metric of m, found 'n'"):
         results.metrics["n"]
 
 
@@ -216,7 +207,7 @@ def test_the_ints_are_those_of_a_range(start, stop):
     yields(fb.OneHot(start, stop), *((x, one(at, len(numbers))) for at, x in enumerate(numbers)))
     program = fb.compile(fb.OneHot(start, stop))
     for outside in (numbers.start - 1, numbers.stop):
-        with pytest.raises(ExampleKeyError, match="at example 1: expected an int from"):
+        with pytest.raises(errors.ExampleKeyError, match="at example 1: expected an int from"):
             program.run([numbers.start, outside])
 
 
@@ -244,7 +235,7 @@ def test_elements_of_a_list_may_be_anything_hashable():
 def test_what_is_not_in_the_list_is_an_error_or_zeros():
     strict, tolerant = fb.OneHotFromList(["a", "b"]), fb.OneHotFromList(["a", "b"], strict=False)
     for unknown in ("c", None, 0, ["a"], {}):  # be it hashable or not
-        with pytest.raises(ExampleKeyError, match="at example 0: expected one of 'a', 'b'"):
+        with pytest.raises(errors.ExampleKeyError, match="at example 0: expected one of 'a', 'b'"):
             strict.eval(unknown)
         yields(tolerant, (unknown, [0.0, 0.0]), ("b", [0.0, 1.0]))
 
@@ -285,7 +276,9 @@ def test_integers_that_do_not_fit_the_declared_dtype_are_refused(dtype):
     program = fb.compile(fb.Map(fb.Scalar(dtype)))
     for wrong in (limits.min - 1, limits.max + 1, np.int64(limits.max + 1), -(2**40)):
         for example in ([wrong], [1, 2, wrong, limits.max]):
-            with pytest.raises(ExampleError, match=f"expected {dtype}, found .*; declare int32") as caught:
+            with pytest.raises(
+                errors.ExampleError, match=f"expected {dtype}, found .*; declare int32"
+            ) as caught:
                 program.run([[1], example])
             assert f"at example 1 [{example.index(wrong)}]" in caught.value.where
 
@@ -346,7 +339,7 @@ def test_a_key_may_be_an_enum_whose_repr_is_no_expression():
     assert fb.GetItem(Side.LEFT).eval({"left": 1}) == 1
     assert fb.GetItem(Place.SECOND).eval([1, 2]) == 2
     assert fb.GetItem(np.str_("left")).eval({"left": 1}) == 1
-    with pytest.raises(ExampleError, match=r"at example 0.*Side.LEFT"):
+    with pytest.raises(errors.ExampleError, match=r"at example 0.*Side.LEFT"):
         fb.GetItem(Side.LEFT).eval({})
 
 
@@ -360,15 +353,15 @@ def test_a_number_without_an_element_is_named_with_the_example():
         program = fb.compile(pairs >> fb.Nth())
         for number in (2, -3):
             with pytest.raises(
-                ExampleIndexError, match=f"at example 1.*one of 2 elements, found int {number};"
+                errors.ExampleIndexError, match=f"at example 1.*one of 2 elements, found int {number};"
             ):
                 program.run([([1, 2], 0), ([1, 2], number)])
         for number in ("a", 1.0, None, slice(0, 1)):
             with pytest.raises(
-                ExampleTypeError, match="at example 0: expected an int as number of an element"
+                errors.ExampleTypeError, match="at example 0: expected an int as number of an element"
             ):
                 program.run([([1, 2], number)])
-    with pytest.raises(ExampleIndexError, match="at example 0"):
+    with pytest.raises(errors.ExampleIndexError, match="at example 0"):
         fb.Nth().eval(("abc", 3))
 
 
@@ -390,7 +383,7 @@ def test_a_wire_without_a_default_is_not_the_one_with_it():
         lenient = fb.GetItem("a", default=0).reads(both.input)
         both.output.reads(fb.Scalar().reads(both.input["a"]), fb.Scalar().reads(lenient))
     assert both.eval({"a": 1}) == (1.0, 1.0)
-    with pytest.raises(ExampleKeyError, match="expected an item 'a'"):
+    with pytest.raises(errors.ExampleKeyError, match="expected an item 'a'"):
         both.eval({})
 
 
@@ -405,16 +398,16 @@ def test_items_are_the_pairs_of_a_map_sorted_by_key():
     total = fb.GetItem("scores") >> fb.blocks.Items() >> fb.Map(one) >> fb.Sum()
     yields(total, ({"scores": {"b": 2, "a": 3}}, [1.0, 1.0, 5.0]), ({"scores": {}}, [0.0, 0.0, 0.0]))
     with pytest.raises(
-        ExampleTypeError, match=r"at example 0 \['scores'\]\.items\(\)\[1\]\[1\]: expected float32"
+        errors.ExampleTypeError, match=r"at example 0 \['scores'\]\.items\(\)\[1\]\[1\]: expected float32"
     ):
         total.eval({"scores": {"b": "two", "a": 3}})
     for scores, message in (
         ([1], "expected a mapping, found list of 1; give it a dict"),
         ({1: 2, "a": 3}, "expected keys that can be sorted, found keys of int, str; make all keys strings"),
     ):
-        with pytest.raises(ExampleTypeError, match=rf"at example 0 \['scores'\]: {message}"):
+        with pytest.raises(errors.ExampleTypeError, match=rf"at example 0 \['scores'\]: {message}"):
             total.eval({"scores": scores})
-    with pytest.raises(BlockTypeError, match="expected a Python object, found float32"):
+    with pytest.raises(errors.BlockTypeError, match="expected a Python object, found float32"):
         ONE >> fb.blocks.Items()
 
 
@@ -423,7 +416,6 @@ Named = namedtuple("Named", "a b c")  # noqa: PYI024 - a plain one, as in data o
 
 
 def leaf_count() -> fb.Block:
-    """Counts the leaves of a binary tree."""
     tree = fb.ForwardDeclaration(output_type="float32", name="tree")
     both = fb.Record((tree(), tree())) >> fb.Function(lambda a, b: a + b)
     tree.resolve_to(fb.OneOf(lambda t: t.is_leaf, {True: fb.FromTensor(np.float32(1)), False: both}))
@@ -435,14 +427,14 @@ def test_a_child_that_is_not_read_is_refused_with_its_place_and_what_to_do():
     binary = fb.trees.parse_brackets("(S (A a) (B b))")
     ternary = fb.trees.parse_brackets("(S (A a) (B (C c) (D d) (E e)))")
     assert [float(x) for x in program.run([binary])] == [2.0]
-    with pytest.raises(ExampleError) as caught:
+    with pytest.raises(errors.ExampleError) as caught:
         program.run([binary, ternary])
     assert str(caught.value) == (
         "tree.case(False) Record((tree(), tree())) at example 1 [1]: expected 2 items, found 3; read all "
         "children with Map and ChildSumTreeLSTM, or binarise the trees, or use TreeLSTM(arity=3) with a "
         "Record for each number of children; Record(..., rest='ignore') drops the rest"
     )
-    with pytest.raises(ExampleError, match=r"at example 0: expected 2 items, found 3"):
+    with pytest.raises(errors.ExampleError, match=r"at example 0: expected 2 items, found 3"):
         program.run([Tree.from_nested(("S", ("A", "a"), ("B", "b"), ("C", "c")))])
 
 
@@ -461,7 +453,7 @@ WHATEVER_HAS = [
 def test_whatever_has_an_order_is_counted():
     for example in WHATEVER_HAS:
         with pytest.raises(
-            ExampleError, match="at example 0: expected 2 items, found 3; give a block for each"
+            errors.ExampleError, match="at example 0: expected 2 items, found 3; give a block for each"
         ):
             fb.Record((fb.Identity(), fb.Identity())).eval(example)
 
@@ -472,10 +464,10 @@ def test_a_rest_may_be_ignored():
     yields(fb.Record((ONE, ONE, ONE)) >> fb.Record((fb.Identity(),), rest="ignore"), ([1, 2, 3], (1.0,)))
     assert repr(block) == "Record((Scalar('float32'), Scalar('float32')), rest='ignore')"
     assert repr(fb.Record({"a": ONE}, rest="ignore")) == "Record({'a': Scalar('float32')}, rest='ignore')"
-    with pytest.raises(BlockTypeError, match="expected a tuple of 1"):
+    with pytest.raises(errors.BlockTypeError, match="expected a tuple of 1"):
         fb.Record((ONE, ONE)) >> fb.Record((fb.Identity(),))
     with pytest.raises(
-        BlockValueError, match=r"Record: expected rest as one of 'error', 'ignore', found str"
+        errors.BlockValueError, match=r"Record: expected rest as one of 'error', 'ignore', found str"
     ):
         fb.Record((ONE,), rest="drop")
 
@@ -498,7 +490,7 @@ def test_what_is_read_by_key_or_has_no_order_is_not_counted():
 def test_an_ill_typed_block_stays_ill_typed():
     wrong = fb.Function(lambda x: x[5])
     for _ in range(2):
-        with pytest.raises(BlockTypeError):
+        with pytest.raises(errors.BlockTypeError):
             fb.Vector(2) >> wrong
     assert (fb.Vector(6) >> wrong).eval([0, 0, 0, 0, 0, 9]) == 9
 
@@ -522,7 +514,11 @@ def test_inference_leaves_nothing_in_the_program():
 
 
 def test_errors_of_composition_begin_with_the_blocks_on_either_side():
-    with pytest.raises(BlockTypeError, match=r"^Function\(tanh\) >> Concat\(axis=0\): expected a tuple"):
+    with pytest.raises(
+        errors.BlockTypeError, match=r"^Function\(tanh\) >> Concat\(axis=0\): expected a tuple"
+    ):
         ONE >> fb.Function(ops.tanh) >> fb.Concat()
-    with pytest.raises(BlockTypeError, match=r"^Function\(tanh\) >> Concat\(axis=0\): expected a tuple"):
+    with pytest.raises(
+        errors.BlockTypeError, match=r"^Function\(tanh\) >> Concat\(axis=0\): expected a tuple"
+    ):
         fb.Pipe(ONE, fb.Function(ops.tanh), fb.Concat())

@@ -10,7 +10,6 @@ TINY = ["--data.format", "sst", "--model.hidden", "2", "--words.size", "2", "--t
 
 @pytest.fixture(scope="session")
 def treebank(tmp_path_factory):
-    """A folder with train.txt, dev.txt and test.txt."""
     folder = tmp_path_factory.mktemp("treebank")
     for part in ("train", "dev", "test"):
         (folder / f"{part}.txt").write_text("\n".join([POSITIVE, NEGATIVE, NEUTRAL] * 2) + "\n")
@@ -19,7 +18,6 @@ def treebank(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def run(treebank, tmp_path_factory):
-    """The folder of a run."""
     folder = tmp_path_factory.mktemp("runs") / "tiny"
     assert main(["train", *TINY, "--data.folder", str(treebank), "--folder", str(folder)]) == 0
     return folder

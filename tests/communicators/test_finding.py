@@ -12,7 +12,6 @@ from foldbatch.errors import BackendError
 
 @pytest.fixture
 def environment(monkeypatch):
-    """An environment without a launcher."""
     for name in (*finding.TORCHRUN, *finding.SIZES):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch

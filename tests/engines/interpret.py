@@ -150,7 +150,6 @@ class _Level:
         return np.array(sums, arena.dtype)
 
     def _copies(self, fields: Sequence[int]) -> list[Ints]:
-        """Return the rows of each call."""
         copies = self.index[fields[COPIES] :]
         rows = self.index[fields[INDEX] :]
         return [rows[copies[i] : copies[i + 1]] for i in range(self.start, self.stop)]

@@ -194,7 +194,6 @@ FAST = {"trace": 1.0, "merge": 0.2, "tables": 0.5, "ready": 0.3, "forward": 3.0,
 
 
 def cell(name: str, *rows: int, gathered: int = 0, **more: object) -> CellReport:
-    """A cell of no ops."""
     made = CellReport(
         name, sum(rows), sum(rows), recursive=True, rows=rows, forward={}, backward={}, gathered_rows=gathered
     )

@@ -11,7 +11,6 @@ from foldbatch.static.routines import Target
 
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
-    """Return the engine for a model."""
     engine = llvm.load(model, settings)
     engine.target = Target()
     return engine

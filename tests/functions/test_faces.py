@@ -55,7 +55,6 @@ def trees() -> list[Any]:
 
 
 def module() -> dict[str, Any]:
-    """The module of a walk, with layers of its own."""
     names: dict[str, Any] = {"__name__": "walkfaces"}
     exec(WALK, names)
     return names

@@ -65,7 +65,6 @@ def model(block: Any) -> Model:
 
 
 def products(found: Model, name: str) -> list[tuple[int, ...]]:
-    """Return the shapes of the products in a cell's graph."""
     (cell,) = [cell for cell in found.cells if cell.name.endswith(name)]
     nodes = reachable(cell.graph.results, cell.graph.inputs)
     return [node.shape for node in nodes if node.op.name == "linear"]

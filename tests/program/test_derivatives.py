@@ -11,16 +11,8 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ParameterError, UnknownNameError
 from foldbatch.program.derivatives import dense
+from tests import derivative_checks as checks
 from tests.backends import TESTED
-from tests.derivative_checks import (
-    assert_hvp,
-    assert_input_gradients,
-    assert_jvp,
-    assert_vjp,
-    compiled,
-    passed_down_and_up,
-    tangents_of,
-)
 from tests.programs import BlockProgram, programs
 from tests.programs.comparing import assert_same, many
 
@@ -32,17 +24,17 @@ some = settings(
 @some
 @given(programs(dropout=True))
 def test_derivatives_of_any_program_are_exact_and_the_same_in_every_engine(program):
-    engine = compiled(program)
-    assert_jvp(engine, program)
-    assert_hvp(engine, program)
-    assert_input_gradients(engine, program)
+    engine = checks.compiled(program)
+    checks.assert_jvp(engine, program)
+    checks.assert_hvp(engine, program)
+    checks.assert_input_gradients(engine, program)
 
 
 @settings(many, max_examples=8)
 @given(st.booleans().flatmap(lambda dropout: programs(dropout=dropout)))
 def test_cotangents_of_results_of_any_program_are_pulled_back_the_same_in_every_engine(program):
     kept_bytes = (None, 0)[program.seed // 2 % 2]
-    assert_vjp(compiled(program, TESTED, kept_bytes=kept_bytes), program)
+    checks.assert_vjp(checks.compiled(program, TESTED, kept_bytes=kept_bytes), program)
 
 
 def gates(trainable: bool = True) -> fb.Block:
@@ -63,11 +55,11 @@ TREES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 4))), ((3, 4), 1)]
 
 def test_what_dropout_drops_depends_on_the_step_in_derivatives_too():
     program = BlockProgram(gates(), TREES, 0)
-    engine = compiled(program)
+    engine = checks.compiled(program)
     assert any(engine.model.keys)
-    assert_jvp(engine, program)
-    assert_hvp(engine, program)
-    tangents = tangents_of(engine, np.random.default_rng(0))
+    checks.assert_jvp(engine, program)
+    checks.assert_hvp(engine, program)
+    tangents = checks.tangents_of(engine, np.random.default_rng(0))
     assert engine.jvp(TREES, tangents, step=1) == engine.jvp(TREES, tangents, step=1)
     assert engine.jvp(TREES, tangents, step=1) != engine.jvp(TREES, tangents, step=2)
     assert engine.jvp(TREES, tangents) != engine.jvp(TREES, tangents)
@@ -90,7 +82,7 @@ def test_the_hessian_of_a_quadratic_form_is_its_matrix():
 
 def test_parameters_that_are_not_named_stand_still():
     program = fb.compile(gates())
-    tangents = tangents_of(program, np.random.default_rng(0))
+    tangents = checks.tangents_of(program, np.random.default_rng(0))
     some = {"join.weight": tangents["join.weight"]}
     program.jvp(TREES, tangents, step=0)
     zeros = {name: np.zeros_like(t) for name, t in tangents.items()}
@@ -110,7 +102,7 @@ def test_frozen_parameters_do_not_move_and_have_no_product():
 
 def test_derivatives_of_nothing_are_nothing():
     program = fb.compile(gates())
-    tangents = tangents_of(program, np.random.default_rng(0))
+    tangents = checks.tangents_of(program, np.random.default_rng(0))
     assert program.jvp([], tangents) == (0.0, 0.0)
     assert not any(product.any() for product in program.hvp([], tangents).values())
     reading = fb.compile(fb.Map(fb.Vector(2)) >> fb.Sum() >> fb.Function(ops.sum) >> fb.Loss())
@@ -159,7 +151,7 @@ def test_a_cell_that_runs_level_by_level_collects_the_gradients_of_all_its_calls
 
 
 def test_asking_for_gradients_of_inputs_changes_no_kernel_of_training():
-    program = fb.compile(passed_down_and_up())
+    program = fb.compile(checks.passed_down_and_up())
     before = program.kernels()
     program.vjp([], inputs=True)
     assert program.kernels() == before

@@ -12,19 +12,10 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import ops
+from foldbatch import errors, ops
 from foldbatch.engines.arrays import ArrayRun
 from foldbatch.engines.pending import pending
 from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.errors import (
-    BlockTypeError,
-    BlockValueError,
-    ExampleError,
-    ExampleTypeError,
-    NoLossWarning,
-    NotFiniteWarning,
-    UnknownNameError,
-)
 from foldbatch.params.parameters import Gradient
 from foldbatch.trees import Tree
 from tests.knobs import knobs
@@ -119,7 +110,7 @@ def test_a_single_example_is_refused_with_the_way_out(single: object) -> None:
     program = fb.compile(_tree_model())
     for method in (program.run, program.value_and_grad, program.prepare):
         with pytest.raises(
-            ExampleTypeError, match=r"expected an iterable of examples, found .*pass a list of one"
+            errors.ExampleTypeError, match=r"expected an iterable of examples, found .*pass a list of one"
         ):
             method(single)  # type: ignore[operator]
 
@@ -184,15 +175,15 @@ def test_a_computed_id_out_of_range_names_its_example(options: dict[str, Any]) -
     double = fb.Function(lambda i: ops.gather(table, i * 2))
     program = fb.compile(fb.Scalar("int32") >> double, **knobs(options))
     program.run([0, 1, 0])
-    with pytest.raises(ExampleError, match=r"at example 2: expected ids from 0 to 2, found 4"):
+    with pytest.raises(errors.ExampleError, match=r"at example 2: expected ids from 0 to 2, found 4"):
         program.run([0, 1, 2, 3])
-    with pytest.raises(ExampleError, match=r"at example 0: .* found -2"):
+    with pytest.raises(errors.ExampleError, match=r"at example 0: .* found -2"):
         program.step([-1])
     elements = fb.Map(fb.Scalar("int32")) >> fb.Function(
         lambda ids: ops.segment_sum(ops.gather(table, ids * 2))
     )
     program = fb.compile(elements, **knobs(options))
-    with pytest.raises(ExampleError, match=r"at example 3: expected ids from 0 to 2, found 6"):
+    with pytest.raises(errors.ExampleError, match=r"at example 3: expected ids from 0 to 2, found 6"):
         program.run([[0, 1, 1], [], [1], [0, 3], [5]])
 
 
@@ -202,7 +193,7 @@ def test_a_constant_id_out_of_range_is_found_when_it_is_used() -> None:
     fixed = fb.Function(lambda x: x + ops.sum(ops.gather(table, np.array([0, 1, 3]))))
     program = fb.compile(fb.OneOf(type, {float: fb.Scalar() >> fixed, int: fb.Scalar()}))
     assert program.run([1, 2]) == [1, 2]
-    with pytest.raises(ExampleError, match=r"at example 1: expected ids from 0 to 2, found 3"):
+    with pytest.raises(errors.ExampleError, match=r"at example 1: expected ids from 0 to 2, found 3"):
         program.run([1, 2.5])
 
 
@@ -270,7 +261,7 @@ def test_kernels_of_many_cells_are_listed_and_chosen_by_name() -> None:
     assert chosen.split("\n\n")[0] in whole
     assert "# model.case(19) " in whole
     with pytest.raises(
-        UnknownNameError, match=r"kernels: expected a part of the name of a cell .*and 8 more"
+        errors.UnknownNameError, match=r"kernels: expected a part of the name of a cell .*and 8 more"
     ):
         program.kernels("case(20)")
 
@@ -290,7 +281,9 @@ def test_a_program_prints_in_a_line() -> None:
 def test_a_step_that_is_no_number_is_refused_and_changes_nothing() -> None:
     program = fb.compile(fb.Vector(20) >> fb.Dropout(0.5) >> fb.Function(ops.sum) >> fb.Loss())
     first = fb.compile(program.lowered.block).value_and_grad([np.ones(20)])[0]
-    with pytest.raises(BlockValueError, match="step: expected a whole number of 0 or more, found str 'a'"):
+    with pytest.raises(
+        errors.BlockValueError, match="step: expected a whole number of 0 or more, found str 'a'"
+    ):
         program.value_and_grad([np.ones(20)], step="a")
     assert program.value_and_grad([np.ones(20)])[0] == first
 
@@ -299,7 +292,7 @@ def test_a_step_that_is_no_number_is_refused_and_changes_nothing() -> None:
 def test_a_program_says_what_to_pickle_instead(use):
     program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x), "numpy")
     with pytest.raises(
-        BlockTypeError, match=r"Program: expected .*; program.save.path. keeps it in a file; or pickle"
+        errors.BlockTypeError, match=r"Program: expected .*; program.save.path. keeps it in a file; or pickle"
     ):
         use(program)
 
@@ -317,7 +310,7 @@ def test_a_loss_that_is_not_finite_is_told_once_a_program(backend: str) -> None:
         program = fb.compile(_inverse(), backend)
         program.value_and_grad([1, 2])
         with pytest.warns(
-            NotFiniteWarning, match="^loss: expected a finite number, found inf; call program.find_nan"
+            errors.NotFiniteWarning, match="^loss: expected a finite number, found inf; call program.find_nan"
         ) as record:
             for run in runs:
                 made = run(program, [1, 0])
@@ -334,7 +327,7 @@ def test_a_gradient_that_is_not_finite_is_told_once_a_program(train: Any, row: b
     program = fb.compile(read >> w >> fb.Function(lambda x: ops.sum(ops.sqrt(x))) >> fb.Loss(), "numpy")
     name = next(iter(program.params))
     with pytest.warns(
-        NotFiniteWarning, match=rf"^{name} gradient: expected finite numbers, found "
+        errors.NotFiniteWarning, match=rf"^{name} gradient: expected finite numbers, found "
     ) as record:
         for _ in range(2):
             train(program, [1 if row else [1]])
@@ -353,7 +346,7 @@ def test_training_a_model_without_a_loss_is_told_once() -> None:
     """Its gradients are all zero. To run it is no mistake, nor to train one whose losses an example does not reach."""
     program = fb.compile(fb.Vector(2) >> fb.Linear(2), "numpy")
     program.run([[1, 2]])
-    with pytest.warns(NoLossWarning, match="expected a model with a loss, found none; ") as record:
+    with pytest.warns(errors.NoLossWarning, match="expected a model with a loss, found none; ") as record:
         for _ in range(2):
             loss, gradients = program.value_and_grad([[1, 2]])
     assert [warning.filename for warning in record] == [__file__]
@@ -400,7 +393,7 @@ def test_a_pending_loss_is_read_by_those_who_look(later, threads):
 def test_a_pending_loss_that_is_not_finite_warns_the_one_who_looks(later):
     program = _product()
     loss, _ = program.value_and_grad([[np.inf]])
-    with pytest.warns(NotFiniteWarning, match="loss: expected a finite number, found inf") as caught:
+    with pytest.warns(errors.NotFiniteWarning, match="loss: expected a finite number, found inf") as caught:
         assert loss == np.inf
     assert caught[0].filename == __file__
     assert program.value_and_grad([[np.inf]])[0] == np.inf  # once a program
@@ -410,7 +403,7 @@ def test_a_gradient_that_is_not_finite_warns_when_the_loss_is_read(later):
     w = fb.Parameter([], init=0.0, name="w")
     program = fb.compile(fb.Scalar() >> fb.Function(lambda x: ops.sqrt(w) * x) >> fb.Loss(), "numpy")
     loss, _ = program.value_and_grad([1.0])
-    with pytest.warns(NotFiniteWarning, match="w gradient: expected finite numbers"):
+    with pytest.warns(errors.NotFiniteWarning, match="w gradient: expected finite numbers"):
         assert loss == 0.0
 
 
@@ -425,7 +418,7 @@ def test_an_id_out_of_range_that_shows_when_the_loss_is_read_names_the_example(l
     monkeypatch.setattr(ArrayRun, "loss_sums", sums)
     loss, _ = _product().value_and_grad([[1.0], [2.0], [3.0]])
     for _ in range(2):
-        with pytest.raises(ExampleError, match=r"at example \d: expected ids from 0 to 4, found 9"):
+        with pytest.raises(errors.ExampleError, match=r"at example \d: expected ids from 0 to 4, found 9"):
             float(loss)
 
 

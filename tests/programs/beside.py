@@ -107,7 +107,6 @@ def composed(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
 
 
 def _of_input(composition: fb.Composition, number: int, given: Given) -> tuple[Any, ...]:
-    """Return what a part reads of a composition's input."""
     if not given:
         return (composition.input[number],)
     return composition.input[0][number], *(composition.input[i] for i in range(1, len(given) + 1))

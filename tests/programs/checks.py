@@ -96,7 +96,6 @@ def check(number: int, engine: str, door: str = "blocks", *, many: bool = True) 
 
 
 def change(compiled: Program, rng: Random) -> None:
-    """Give all parameters new values."""
     draws = np.random.default_rng(rng.randrange(2**32))
     for name in compiled.params:
         compiled.params[name] = draws.normal(0.0, 0.6, compiled.params[name].shape)

@@ -70,7 +70,6 @@ def assert_same(found: Any, right: Any, *, exact: bool = False) -> None:
 def gradients_of(
     program: Program, examples: Sequence[Any] | Planned, step: int | None = None
 ) -> tuple[float, dict[str, Any]]:
-    """Return the loss and the gradients as arrays."""
     loss, gradients = program.value_and_grad(examples, step=step)
     return loss, {
         name: g.dense() if isinstance(g, fb.params.SparseRows) else g for name, g in gradients.items()

@@ -58,7 +58,6 @@ class Expression:
         return ops.reshape(node, type_.shape)
 
     def weight(self, shape: tuple[int, ...]) -> Parameter:
-        """Return the expression's parameter of a shape."""
         if shape not in self.weights:
             self.weights[shape] = parameter(shape)
         return self.weights[shape]

@@ -190,7 +190,6 @@ class Maker:
         return self.function(type_, SCALAR) >> fb.Loss(self.one_of(["loss", "other"]))
 
     def layer(self, kind: str, *sizes: int) -> Block:
-        """Return a layer, perhaps one used elsewhere."""
         key = (kind, *sizes)
         if key not in self.layers or self.number(2):
             self.layers[key] = self._new_layer(kind, *sizes)

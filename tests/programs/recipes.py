@@ -108,7 +108,6 @@ def is_vector(type_: Type) -> bool:
 
 
 def tensors_in(type_: Type) -> list[TensorType]:
-    """Return the tensors of a nest of tuples."""
     if isinstance(type_, TupleType):
         return [t for item in type_.items for t in tensors_in(item)]
     return [type_] if isinstance(type_, TensorType) else []

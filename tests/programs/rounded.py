@@ -40,7 +40,6 @@ def check(number: int) -> bool:
 
 
 def _computed(block: fb.Block, examples: Any, backend: Any, precision: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return all results, and all gradients."""
     program = fb.compile(block, backend, threads=1, debug=True, options={"precision": precision})
     results = _joined(list(program.run(examples)))
     _, gradients = program.value_and_grad(examples)

@@ -197,7 +197,6 @@ def neighbours(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
 
 
 def sliced(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
-    """Make a sequence of part of another one."""
     start, stop, step = maker.one_of([None, 1, -2]), maker.one_of([None, 3, -1]), maker.one_of([None, 2, -1])
     ways: list[Block] = [fb.Slice(start=start, stop=stop, step=step), fb.GetItem(slice(start, stop, step))]
     return maker.read(type_, depth, given).then(maker.one_of(ways))

@@ -233,7 +233,6 @@ def test_a_run_goes_on_with_the_same_data_elsewhere_and_no_others(treebank, tmp_
 
 @pytest.fixture
 def run_of_saved(tmp_path):
-    """The folder of a run_of_saved."""
     folder = tmp_path / "run_of_saved"
     folder.mkdir()
     save_model(folder / "model.safetensors")

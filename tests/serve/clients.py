@@ -68,7 +68,6 @@ BAD_REQUESTS = [
 
 
 def tree(draw: random.Random, size: int) -> str:
-    """Return a tree with so many words, in brackets."""
     if size == 1:
         return f"(1 {draw.choice(WORDS)})"
     left = draw.randrange(1, size)

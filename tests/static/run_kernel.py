@@ -32,7 +32,6 @@ class Rows:
     lengths: Mapping[Axis, Array]
 
     def count(self, axis: Axis) -> int:
-        """Return the rows along an axis."""
         if axis is CALL:
             return self.calls
         return int(self.lengths[axis].sum()) if axis.rank else 1

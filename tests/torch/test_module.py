@@ -257,7 +257,6 @@ def tensors_in(value):
 
 
 def ones_like(value):
-    """A cotangent of one for each float in a result."""
     if isinstance(value, tuple | list):
         return type(value)(map(ones_like, value))
     return np.ones_like(value) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else None

@@ -54,7 +54,6 @@ def test_a_nan_passes_clipping_unscaled_so_that_the_optimizer_can_name_it():
 
 
 def fit(name, parameter, gradient, factor=1.0):
-    """Return a gradient as an optimizer takes it."""
     fitting, _ = fitting_gradient(name, parameter, gradient, factor)
     check_numbers([(name, fitting)])
     return fitting

@@ -149,7 +149,6 @@ def test_the_vectors_of_the_treebank_words_are_read(data_folder):
 
 
 def binary(*rows, header=None, line_end=b"\n"):
-    """A file in word2vec's binary format."""
     first = header or f"{len(rows)} {len(rows[0]) - 1}"
     packed = (word.encode() + b" " + struct.pack(f"<{len(v)}f", *v) + line_end for word, *v in rows)
     return first.encode() + b"\n" + b"".join(packed)

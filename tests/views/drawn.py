@@ -8,7 +8,6 @@ WORDS = [((1, 2), ((1, 2), 3)), (1, 2), ((3, 1), (1, 2))]
 
 
 def tree_model() -> fb.Block:
-    """Layers over trees of vectors of two."""
     tree = fb.ForwardDeclaration(output_type=2, name="tree", memo=False)
     leaf, node = fb.Vector(2) >> fb.Linear(2), fb.Record((tree(), tree())) >> fb.Concat() >> fb.Linear(2)
     tree.resolve_to(fb.OneOf(lambda t: isinstance(t[0], list), (leaf, node)))

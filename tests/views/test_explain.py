@@ -13,9 +13,20 @@ from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import Graph, input_node
 from foldbatch.static.printer import expression, print_graph
 from foldbatch.types import TensorType
-from foldbatch.views.explain import Weight, joined, name_nodes, parts_of, weights
+from foldbatch.views.explain import (
+    NamedBuffer,
+    StageParts,
+    Weight,
+    buffers,
+    joined,
+    name_nodes,
+    parts_of,
+    planned,
+    unplanned,
+    weights,
+)
 from tests.programs import BlockProgram, programs
-from tests.views.explained import explained, tree_node
+from tests.views.explained import explained, textbook, tree_node
 
 V = TensorType((3,))
 
@@ -96,3 +107,43 @@ def test_a_node_is_written_as_a_call_of_its_op_with_small_constants_in_it():
         "multiply(%2, constant of shape (9,))",
     ]
     assert expression(results[0].inputs[0], names) == "sum(x0, axes=(0,))"
+
+
+def staged(cell: Cell, *, training: bool = True) -> StageParts:
+    return parts_of(cell.phase(training=training), TARGET)
+
+
+def found_in(cell: Cell) -> dict[str, list[NamedBuffer]]:
+    """Return the buffers of what trains a cell, by routine."""
+    found: dict[str, list[NamedBuffer]] = {}
+    for buffer in buffers(staged(cell), name_nodes(cell, [], {})):
+        found.setdefault(buffer.routine, []).append(buffer)
+    return found
+
+
+def cells() -> list[Cell]:
+    """Return cells with views, sections, sparse gradients, kept values and sequences."""
+    word = fb.Scalar("int32") >> fb.Embedding(9, 4, name="words")
+    tree = fb.ForwardDeclaration(output_type=[4], name="tree")
+    cell = fb.Function(lambda a, b: ops.tanh(ops.concat([a * b, ops.exp(a)])))
+    inner = fb.Record((tree(), tree())) >> cell >> fb.Linear(4)
+    tree.resolve_to(fb.OneOf(lambda x: isinstance(x, int), {True: word, False: inner}))
+    root = tree() >> fb.Function(lambda h: ops.sum(ops.square(h))) >> fb.Loss()
+    softmax = fb.Map(fb.Scalar()) >> fb.Function(lambda x: ops.segment_sum(x * x - 1)) >> fb.Loss()
+    programs = [fb.compile(block, backend="numpy") for block in (root, softmax)]
+    return [textbook(), tree_node(), *(cell for program in programs for cell in program.model.cells)]
+
+
+def test_the_textbook_case_takes_two_buffers_instead_of_four():
+    cell = textbook()
+    s0, s1 = found_in(cell)["forward_before"]
+    assert (s0.name, s0.nodes, s0.in_place) == ("s0", ("%0", "%2", "%3"), (("%2", "%0"), ("%3", "%2")))
+    assert (s1.name, s1.nodes, s1.in_place) == ("s1", ("%1",), ())
+    assert (planned(staged(cell)), unplanned(staged(cell))) == ({"N": 32}, {"N": 64})
+
+
+def test_a_plan_never_takes_more_than_a_buffer_each():
+    for cell in cells():
+        for parts in (staged(cell), staged(cell, training=False)):
+            most = unplanned(parts)
+            assert all(size <= most[axis] for axis, size in planned(parts).items())

@@ -89,7 +89,6 @@ def walked(maker: Any, type_: Type, depth: int, given: Types) -> Recipe:
 
 
 def ways(maker: Maker, type_: Type, given: Types) -> list[Way]:
-    """Return the ways to make a type of blocks."""
     found = ways_of_blocks(maker, type_, given)
     if _of_walks(type_) is not None and None not in map(_of_walks, given):
         found += [walked] * max(len(found) // 4, 1)

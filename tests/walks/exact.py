@@ -298,7 +298,6 @@ def parts_of(x: Any) -> tuple[Any, Any, list[Any]] | None:
 
 
 def nest_of(kind: Any, keys: Any, items: list[Any]) -> Any:
-    """Return a tuple, dict or dataclass of items."""
     if kind is tuple:
         return tuple(items)
     return dict(zip(keys, items, strict=True)) if kind is dict else kind(*items)

@@ -103,7 +103,6 @@ class Walks(Maker):
         return self.nest() if self.number(4) == 3 else self.one_of(TENSORS)
 
     def nest(self) -> Nest:
-        """Return a structure of tensors."""
         kind = self.one_of(KINDS)
         count = 2 if kind in (State, Named) else 1 + self.number(3)
         return Nest(kind, tuple([self.one_of(TENSORS) for _ in range(count)]))

@@ -1,11 +1,15 @@
 """The benchmark for a GPU runs from end to end without one, keeps its time, and says what it left out."""
 
 import json
+import sys
+from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from benchmarks.gpu import checks
+from benchmarks.gpu import apart, checks, host
 from benchmarks.gpu.command import main
+from benchmarks.gpu.cost import Cost
 from benchmarks.gpu.trees import sst_like_trees
 from tests.backends import on_gpu_kernels
 
@@ -79,3 +83,79 @@ def test_training_without_looking_is_compared_with_numpy_s_and_repeated():
     found = checks.training([TREES[:1], TREES], 4, 30, "cuda-on-cpu")
     assert [check.state for check in found] == ["passed", "passed"]
     assert found[1].found == "the same bits"
+
+
+SMALL = ["--batch", "3", "--hidden", "6", "--repeats", "1"]
+
+
+@pytest.fixture
+def treebank(tmp_path: Path) -> Path:
+    (tmp_path / "train.txt").write_text("(3 (4 good) (2 (1 not) (2 film)))\n(1 (2 film) (0 bad))\n" * 6)
+    return tmp_path
+
+
+def test_a_captured_step_is_one_launch_and_two_copies(
+    treebank: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert host.main([*SMALL, "--data", str(treebank)]) == 0
+    first, straight, captured, kernels = capsys.readouterr().out.splitlines()
+    assert "4 batches of 3 trees, the treebank's" in first
+    assert straight.startswith("straight") and " 1 launches" not in straight
+    assert captured.startswith("captured") and "; 1 launches, 0 products, 1 copies in (" in captured
+    assert captured.endswith(", 1 out")
+    assert kernels.startswith("NVRTC")
+
+
+def test_each_count_of_a_captured_step_is_looked_at() -> None:
+    right = {"launches": 1, "copies_in": 1, "copies_out": 1}
+    assert host.Found("captured", [1.0], Cost(**right)).is_right
+    for name in (*right, "products", "copies", "fills"):
+        wrong = Cost(**{**right, name: 2})
+        assert not host.Found("captured", [1.0], wrong).is_right
+        assert host.Found("straight", [1.0], wrong).is_right
+
+
+def test_without_nvrtc_nothing_is_compiled() -> None:
+    with mock.patch.object(host, "import_module", side_effect=ImportError("no module")):
+        assert host.compiled(["KERNEL k() {}"]) == "no module"
+
+
+def test_an_exit_status_other_than_0_fails_with_the_last_words():
+    check = apart.ran("a", [sys.executable, "-c", "print('why'); raise SystemExit(3)"], 20)
+    assert (check.state, check.found) == ("failed", "exit status 3: why")
+
+
+def test_what_does_not_end_is_ended():
+    check = apart.ran("a", [sys.executable, "-c", "import time; time.sleep(60)"], 0.2)
+    assert check.state == "failed" and "ran longer" in check.found
+
+
+def test_without_the_sanitizer_its_checks_are_skipped(monkeypatch):
+    monkeypatch.setattr(apart, "sanitizer", lambda: None)
+    assert apart.sanitized("cuda", "memcheck", 1).state == "skipped"
+
+
+def test_a_sanitizer_that_refuses_the_device_is_no_failure(monkeypatch, tmp_path):
+    script = tmp_path / "compute-sanitizer"
+    script.write_text("#!/bin/sh\necho Device not supported\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(apart, "sanitizer", lambda: str(script))
+    assert apart.sanitized("cuda", "memcheck", 20).state == "skipped"
+
+
+def test_errors_that_the_sanitizer_finds_fail(monkeypatch, tmp_path):
+    script = tmp_path / "compute-sanitizer"
+    script.write_text("#!/bin/sh\necho Invalid __global__ read\nexit 86\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(apart, "sanitizer", lambda: str(script))
+    check = apart.sanitized("cuda", "racecheck", 20)
+    assert check.state == "failed" and "Invalid" in check.found
+
+
+def test_the_law_is_run_as_the_command_that_checks_random_programs(monkeypatch):
+    asked = []
+    monkeypatch.setattr(apart, "ran", lambda name, command, seconds, **more: asked.append((command, more)))
+    apart.law("cuda", 7.4, "captured")
+    command, more = asked[0]
+    assert command[1:] == ["-m", "tests.programs", "--seconds", "7", "--engine", "cuda"]
+    assert more == {"variables": {"FOLDBATCH_LAUNCH": "captured"}}

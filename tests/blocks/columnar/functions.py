@@ -151,34 +151,15 @@ STATEFUL = [
 ]
 
 BEYOND = (  # they keep nothing, but tell nodes apart by what columns do not have
-    *(
-        "1 if x.parent is None else 2",
-        "x.index",
-        "x.height",
-        "x.tree.size",
-        "len(x.words())",
-        "type(x) is Tree",
-    ),
-    *("hash(x) % 97", "isinstance(x, Tree)", "len(str(x))", "x[0].size if len(x) else 0", "x == x.root"),
-    *("len([*x.nodes()])", "len(x.children[0].label) if x.children else 3", "sum(y.size for y in x)"),
+    *("1 if x.parent is None else 2", "x.index", "x.height", "x.tree.size", "len(x.words())"),
+    *("type(x) is Tree", "hash(x) % 97", "isinstance(x, Tree)", "len(str(x))"),
+    *("x[0].size if len(x) else 0", "x == x.root", "len([*x.nodes()])"),
+    *("len(x.children[0].label) if x.children else 3", "sum(y.size for y in x)"),
 )
 OF_NODES = (
-    *(
-        "x.is_leaf",
-        "x.size",
-        "x['label'] == 'N'",
-        "x.token is None",
-        "x.label in ('N', 'a')",
-        "not x.label",
-        "1",
-    ),
-    *(
-        "x.label == x.token",
-        "0 == x['size']",
-        "x.size >= 3",
-        "x['is_leaf'] is True",
-        "x.token not in ('a', 'b')",
-    ),
+    *("x.is_leaf", "x.size", "x['label'] == 'N'", "x.token is None", "x.label in ('N', 'a')"),
+    *("not x.label", "1", "x.label == x.token", "0 == x['size']", "x.size >= 3", "x['is_leaf'] is True"),
+    *("x.token not in ('a', 'b')",),
 )
 OF_WORDS = ("x == 'a'", "x in ('a', 'c')", "x is None", "not x", "x != 'abc'", "x is not None", "2")
 

@@ -23,7 +23,6 @@ def lowered(block: fb.Block) -> Lowered:
 
 @lru_cache(100)
 def columns_of(block: fb.Block) -> Columns:
-    """Return the columns of a block that has them."""
     made = lowered(block)
     columns = find(made.tracer.functions, made.model)
     assert isinstance(columns, Columns), columns
@@ -31,7 +30,6 @@ def columns_of(block: fb.Block) -> Columns:
 
 
 def why_not(block: fb.Block) -> str:
-    """Return what keeps a block from columns."""
     made = lowered(block)
     reason = find(made.tracer.functions, made.model)
     assert isinstance(reason, str), "it has columns"

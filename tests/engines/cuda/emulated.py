@@ -19,7 +19,6 @@ def device() -> Device:
 
 
 def gpu_answers() -> bool:
-    """Whether there are CuPy, a driver and a GPU."""
     try:
         return bool(card.check())
     except BackendError:

@@ -62,7 +62,6 @@ class HostBuffer:
         self.nbytes = nbytes
 
     def array(self, shape: tuple[int, ...], dtype: str) -> Array:
-        """Return an array over the memory, which holds it."""
         start = self.pointer - span_of(self._memory).pointer
         nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
         return self._memory[start : start + nbytes].view(dtype).reshape(shape)

@@ -32,7 +32,6 @@ OWN = f"{TEXT}\n{row_kernels.TEXT}"  # kernels that every program needs
 
 @cache
 def main_models() -> dict[str, fb.Block]:
-    """Return blocks by name."""
     found = {f"SST Tree-LSTM {size}": tree_lstm(size, WORDS) for size in (150, 300, 1024)}
     found["Fold's model 300"] = fold_model(300, 100)
     return found | {name: model.block(model.size or SIZE, WORDS) for name, model in MODELS.items()}

@@ -35,7 +35,6 @@ def run_native(text: str, rows: int, places: Sequence[Array], statics: Sequence[
 
 
 def call_native(function: Any, rows: int, places: Sequence[Array], statics: Sequence[int]) -> None:
-    """Call a compiled function likewise."""
     told = np.array([rows, *(place.__array_interface__["data"][0] for place in places)], np.int64)
     numbers = np.array([*statics, 0], np.int64)
     CALLED(function.address)(told.ctypes.data, numbers.ctypes.data)
@@ -43,7 +42,6 @@ def call_native(function: Any, rows: int, places: Sequence[Array], statics: Sequ
 
 @pytest.fixture(autouse=True)
 def by_llvm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let launches be run by the walker."""
     pytest.importorskip("llvmlite", reason="llvmlite is not installed")
     monkeypatch.setattr(launching, "run_table", run_table)
     yield
