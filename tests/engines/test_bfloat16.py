@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 from unittest import mock
 
@@ -72,6 +75,17 @@ def test_all_products_of_float32_are_asked_for_in_pairs() -> None:
         found("SST Tree-LSTM", "llvm", "bf16")
     forms = {call.args[0].__name__: call.args[2] for call in asked.mock_calls}
     assert forms == dict.fromkeys(("native_text", "rows_text", "outer_text"), tiles.PAIRS)
+
+
+@pytest.mark.llvm
+@needs_it
+def test_random_programs_are_on_llvm_what_they_are_on_numpy() -> None:
+    """In a process of its own: the dtype of random programs is one for all."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.programs.rounded", "0", "6"]
+    done = subprocess.run(
+        command, env={**os.environ, "FOLDBATCH_FLOAT": "float32"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

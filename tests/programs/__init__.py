@@ -2,7 +2,8 @@
 
 Blocks are made from the outside in: to yield a type, read it directly, choose between ways of
 reading it, recurse, compute it from something else, or hang losses and metrics beside it. All
-floats are float64, all functions smooth and tame, so that programs can be compared to the last digits.
+floats are float64 (or what FOLDBATCH_FLOAT of the environment names), all functions smooth and
+tame, so that programs can be compared to the last digits.
 """
 
 from dataclasses import replace

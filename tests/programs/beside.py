@@ -7,6 +7,7 @@ from foldbatch.static import ops
 from foldbatch.types import SequenceType, TupleType, Type
 from tests.programs.maker import Maker
 from tests.programs.recipes import (
+    FLOAT,
     ID,
     PAIR,
     SCALAR,
@@ -71,7 +72,7 @@ def collecting(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
     if listed:
         return all_of_them.then(fb.GetItem(1))
     if not is_of_floats(type_):  # nobody needs them, or they are counted
-        count = fb.GetItem(1) >> fb.Length("float64") >> maker.sink(SCALAR)
+        count = fb.GetItem(1) >> fb.Length(FLOAT) >> maker.sink(SCALAR)
         return maker.both([maker.read(type_, depth, given), all_of_them.then(count)], given).then(
             fb.GetItem(0)
         )

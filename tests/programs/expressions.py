@@ -36,7 +36,7 @@ class Expression:
     def __call__(self, *xs: Any) -> Any:
         nodes = [node for x in xs for node in _flat(x)]
         if self.free or not nodes:
-            nodes += lift("expression", (*self.free, np.array([0.5, -0.25])))
+            nodes += lift("expression", (*self.free, np.array([0.5, -0.25], FLOAT)))
         for which, i, j in self.steps:
             a, b = nodes[-1 - i % len(nodes)], nodes[-1 - j % len(nodes)]
             try:
@@ -107,7 +107,7 @@ STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
     lambda a, b, e: ops.reshape(a, -1),
     lambda a, b, e: ops.logsumexp(a) + b,
     lambda a, b, e: _product(ops.transpose(a), b),
-    lambda a, b, e: a * np.array([1.5, -0.5]),
+    lambda a, b, e: a * np.array([1.5, -0.5], FLOAT),
     lambda a, b, e: ops.where(ops.less(a, b), a, ops.sigmoid(a)) - ops.where(ops.less(a, b), a, 0.0),
     lambda a, b, e: ops.softmax(a @ e.weight((2, 3)))[0] * b,
     lambda a, b, e: ops.segment_softmax(a) * b,

@@ -83,7 +83,7 @@ def _leaf(maker: Maker, type_: TensorType, depth: int, given: Given) -> Recipe:
     shape = type_.shape
     match maker.number(8 if is_vector(type_) else 6 if not shape else 4):
         case 1:
-            return Recipe(fb.FromTensor(np.full(shape, 0.25)), nothing)
+            return Recipe(fb.FromTensor(np.full(shape, 0.25, FLOAT)), nothing)
         case 2:
             return Recipe(maker.constant(type_), nothing)
         case 3:

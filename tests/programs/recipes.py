@@ -5,6 +5,7 @@ Recipes *given* something read ``(object, value, ...)``: values made in one regi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from foldbatch.blocks.block import Block
 from foldbatch.types import ObjectType, TensorType, TupleType, Type
 from tests.oracle import Meaning, meaning
 
-FLOAT = "float64"
+FLOAT = os.environ.get("FOLDBATCH_FLOAT") or "float64"
 SCALAR, PAIR, TRIPLE, SQUARE = (TensorType(shape, FLOAT) for shape in ((), (2,), (3,), (2, 2)))
 TENSORS = (PAIR, SCALAR, TRIPLE, SQUARE)
 ID, FLAG = TensorType((), "int32"), TensorType((), "bool")  # an id is 0, 1 or 2
