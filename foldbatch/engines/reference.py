@@ -16,6 +16,7 @@ from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.engine import Backend, Cotangents
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Launched
+from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.engines.watching import NothingWatched
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
@@ -205,7 +206,8 @@ class ReferenceEngine:
         )
         trace = replace(batch.merged.trace, feeds=ordered)
         reference = Evaluation(self.model.cells, self.model.signatures, trace, training=training)
-        reference.forward()
+        with single_threaded_blas():
+            reference.forward()
         return ReferenceRun(reference, tuple(table.order for table in tables))
 
 
@@ -244,7 +246,8 @@ class ReferenceRun:
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters; see `Run.backward`."""
-        return dict(self.reference.backward(cotangents))
+        with single_threaded_blas():
+            return dict(self.reference.backward(cotangents))
 
     def _ranked(self, by_call: Mapping[tuple[int, int], Sequence[Array]]) -> dict[tuple[int, int], Array]:
         return {(k, i): np.array(values)[self.orders[k]] for (k, i), values in by_call.items()}

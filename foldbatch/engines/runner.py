@@ -27,7 +27,7 @@ from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.report import Alternative, Report, report_on, worth_trying
 from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
-from foldbatch.engines.threads import in_threads, single_threaded_blas, split
+from foldbatch.engines.threads import in_threads, split
 from foldbatch.engines.visits import DataGradients
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.model import Model
@@ -184,7 +184,7 @@ class Runner:
         """
         finish = partial(self.finish, visited=visited)
         tasks = [partial(finish, *both) for both in zip(parts, cotangents, strict=True)]
-        with self._lock, single_threaded_blas():
+        with self._lock:
             done = self._side_by_side(tasks) if tasks else []
         return [part.visits for part in done], self._summed(done)
 
@@ -198,7 +198,7 @@ class Runner:
                 quicker; medians count. Else the first run is timed, with all that it has to make.
         """
         options = self.options
-        with self._lock, single_threaded_blas(), np.errstate(all="ignore"):
+        with self._lock, np.errstate(all="ignore"):
             timed = self._timed(traces, options)
             launches, needed = self.engine.launched(timed.ready), self.engine.nbytes(timed.ready)
             report = report_on(timed.batch, self.model, launches, needed, phases | timed.phases)
@@ -274,7 +274,7 @@ class Runner:
         parts = self._cut(batch) if isinstance(batch, list) else batch
         if not parts:
             return []
-        with self._lock, single_threaded_blas():
+        with self._lock:
             self.engine.helped = len(parts) == 1 and self.options.threads > 1
             if self._one_by_one and memories is None:
                 memory = self._memories[0]

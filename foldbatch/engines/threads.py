@@ -1,8 +1,8 @@
 """Threads: sub-batches side by side, each with single-threaded BLAS.
 
 BLAS threads that wait for each other by spinning collapse as soon as anything else wants their
-core, and elementwise work between GEMMs does not use them at all. So BLAS is held to one thread
-while a program runs, and a batch is cut into one part per core instead; the parts share nothing
+core, and elementwise work between GEMMs does not use them at all. So engines that call BLAS hold it
+to one thread while kernels run, and a batch is cut into one part per core instead; the parts share nothing
 but the weights, and their gradients are added in the order of the batch.
 """
 
@@ -147,17 +147,12 @@ def split(
     return runs
 
 
-def _limited(task: Callable[[], R]) -> R:
-    with single_threaded_blas():  # where the limit is one for each thread
-        return task()
-
-
 def in_threads(pool: ThreadPoolExecutor, tasks: Sequence[Callable[[], R]]) -> list[R]:
     """Run tasks side by side, the first in this thread; return their results in order.
 
     Raises what the first task that failed raised, after all have ended.
     """
-    futures = [pool.submit(_limited, task) for task in tasks[1:]]
+    futures = [pool.submit(task) for task in tasks[1:]]
     try:
         first = tasks[0]()
     finally:

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+import foldbatch as fb
+from foldbatch import ops
+from foldbatch.engines import numpy as numpy_engine
 from foldbatch.engines import threads
 
 
@@ -57,6 +60,19 @@ def test_blas_stays_single_threaded_until_the_last_one_is_out(last: str) -> None
     assert all(count == 2 for count in blas())
 
 
+@pytest.mark.usefixtures("blas_of_two")
+@pytest.mark.parametrize("count", [1, 2])
+def test_kernels_of_numpy_have_one_thread_each(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Whether a batch is cut into parts or not."""
+    found, run = [], numpy_engine.run
+    monkeypatch.setattr(numpy_engine, "run", lambda *given: (found.append(blas()), run(*given)))
+    program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(ops.tanh)), "numpy", threads=count)
+    program.run([[1.0] * 1000] * 20)
+    assert len(found) == count
+    assert all(count == 1 for counts in found for count in counts)
+    assert all(count == 2 for count in blas())
+
+
 class PerThread:
     """A BLAS library on OpenMP: each thread has a number of its own."""
 
@@ -76,8 +92,13 @@ def test_where_each_thread_has_a_limit_each_one_is_held_to_it(monkeypatch: pytes
     """Also those of a pool."""
     library = PerThread()
     monkeypatch.setattr(threads, "_libraries", lambda: (library,))
+
+    def inside() -> int:
+        with threads.single_threaded_blas():
+            return library.get_num_threads()
+
     with threads.single_threaded_blas(), ThreadPoolExecutor(1) as pool:
-        assert threads.in_threads(pool, [library.get_num_threads] * 2) == [1, 1]
+        assert threads.in_threads(pool, [inside] * 2) == [1, 1]
         assert pool.submit(library.get_num_threads).result() == 8
     assert library.get_num_threads() == 8
 

@@ -13,6 +13,7 @@ from foldbatch.engines.memory import BatchMemory
 from foldbatch.engines.numpy.kernel import load as load_kernel
 from foldbatch.engines.numpy.spelling import OVERWRITES
 from foldbatch.engines.numpy.walk import run
+from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.model.model import Model
 from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.static.routines import Target
@@ -34,7 +35,8 @@ def _make(bound: Bound) -> Kernels:
     functions = [kernel.function for kernel in kernels]
 
     def walk(table: LaunchTable, memory: BatchMemory) -> None:
-        run(table, functions, memory.arrays)
+        with single_threaded_blas():  # parts of a batch run side by side
+            run(table, functions, memory.arrays)
 
     sources = [f"# {kernel.name}\n{kernel.source}" for kernel in kernels]
     return Kernels(bound, walk, lambda: sources, partial(launch_tables, bound))
