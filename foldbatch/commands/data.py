@@ -18,15 +18,12 @@ from foldbatch.recipes.data import without
 from foldbatch.schema import infer
 from foldbatch.system.output import output_file, write_whole
 from foldbatch.trees import Tree, read_jsonlines, tree_statistics, write_json
-from foldbatch.trees.formats import FORMATS, format_of
+from foldbatch.trees.formats import FORMATS, RECORDS, format_of
 
 PARTS = ("train", "dev", "test")
 PACKED = ".gz"
 FIX = "name another folder"
 SCHEMA = "print what the records of a file hold, as foldbatch train will read them"
-
-
-RECORDS = [name for name, format_ in FORMATS.items() if format_.kind == "records"]
 READERS = {name: format_.read for name, format_ in FORMATS.items() if format_.read}
 WRITERS = {name: format_.write for name, format_ in FORMATS.items() if format_.write}
 

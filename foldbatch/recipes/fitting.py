@@ -36,6 +36,7 @@ from foldbatch.system.locks import locked
 from foldbatch.system.output import remove_partial, write_whole
 from foldbatch.train import Callback, Checkpoints, DataParallel, LambdaCallback, Trainer
 from foldbatch.train.resuming import read_state
+from foldbatch.trees.formats import RECORDS
 from foldbatch.types import BackendName, TensorType
 from foldbatch.zoo.tasks import Kind
 
@@ -262,7 +263,7 @@ def load_models(
 
 
 # of a program that a script saved: its examples are values of JSON
-SCRIPTED = Configuration(data=Data(format="jsonlines"), model=JsonModel())
+SCRIPTED = Configuration(data=Data(format=RECORDS[0]), model=JsonModel())
 
 
 def load_any(

@@ -209,6 +209,7 @@ FORMATS: dict[str, Format] = {
     ),
 }
 TRAINABLE = tuple(name for name, format_ in FORMATS.items() if format_.structures)
+RECORDS = [name for name, format_ in FORMATS.items() if format_.kind == "records"]
 
 
 def structures_of(name: str) -> Callable[[Iterable[str], str], Iterable[Named]]:

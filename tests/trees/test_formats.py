@@ -105,7 +105,7 @@ from foldbatch.trees import formats
 from foldbatch.trees.tree import Tree
 
 def read(path):
-    return (Tree([-1], [0], [line]) for line in path.read_text().splitlines())
+    return (Tree([-1], [int(line == "b")], [line]) for line in path.read_text().splitlines())
 
 def lines(text, where):
     return ((None, Tree([-1], [None], [line.strip()])) for line in text)
