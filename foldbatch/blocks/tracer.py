@@ -13,7 +13,7 @@ import linecache
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import CodeType, FrameType, TracebackType
 from typing import Any, TypeAlias
@@ -142,8 +142,8 @@ class TracingProgram:
         """Return the traces of the examples of a record, with the levels of their calls."""
         cells = self.model.signatures
         values = int(record.offsets[-1])
-        height = levels(self.policy, cells, record.calls, record.elements, values, self.arithmetic)
-        return Together(replace(record, levels=height), self.form).traces()
+        record.levels = levels(self.policy, cells, record.calls, record.elements, values, self.arithmetic)
+        return Together(record, self.form).traces()
 
     def record(
         self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None

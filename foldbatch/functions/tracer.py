@@ -10,7 +10,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -247,8 +247,8 @@ class FunctionTracer:
     def _leveled(self, linked: Linked, record: TraceColumns) -> list[Trace]:
         """Return the traces of a record that has no levels yet."""
         cells, size = linked.model.signatures, int(record.offsets[-1])
-        height = levels(self.policy, cells, record.calls, record.elements, size, self.arithmetic)
-        return Together(replace(record, levels=height), linked.form).traces()
+        record.levels = levels(self.policy, cells, record.calls, record.elements, size, self.arithmetic)
+        return Together(record, linked.form).traces()
 
     def _undo(self) -> Callable[[], None]:
         """Return a function that forgets what is learnt from now on."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from foldbatch.scheduler.trace import Form, Index, Ints, Trace, late_trace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TraceColumns:
     """What tracing notes of examples, one after the other; value numbers count on from example to example."""
 
