@@ -162,6 +162,9 @@ class Optimizer(Described):
                 infinity; no parameter or moment has been changed then.
         """
         scale = finite(f"{type(self).__name__}.update scale", scale, "for example 1 / len(batch)")
+        if not isinstance(params, Mapping):
+            expected = "arrays by parameter name"
+            raise TrainingError("parameters", expected, describe_value(params), "give program.params")
         if not isinstance(grads, Mapping):
             fix = "take the second item of value_and_grad(examples), or step(examples).gradients"
             raise TrainingError("gradients", "arrays by parameter name", describe_value(grads), fix)

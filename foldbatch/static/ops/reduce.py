@@ -265,13 +265,11 @@ define(
 
 def _infer_cross_entropy(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     logits, label = types
+    fix = "pass (logits, class number), for example Scalar('int32')"
     if not logits.is_float or not logits.shape:
-        fail("cross_entropy", "float logits, one per class", str(logits))
+        fail("cross_entropy", "float logits, one per class", str(logits), fix)
     if not label.dtype.startswith("int") or label.shape != logits.shape[:-1]:
-        expected = f"integer labels of shape {list(logits.shape[:-1])}"
-        fail(
-            "cross_entropy", expected, str(label), "pass (logits, class number), for example Scalar('int32')"
-        )
+        fail("cross_entropy", f"integer labels of shape {list(logits.shape[:-1])}", str(label), fix)
     return TensorType(label.shape, logits.dtype)
 
 
