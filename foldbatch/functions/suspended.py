@@ -12,6 +12,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, partial
 from inspect import CO_COROUTINE
+from threading import local
 from types import CoroutineType
 from typing import Any
 
@@ -100,9 +101,16 @@ class Fiber:
         elif kind is None:
             self.switch = self.throw = partial(self._ran, part, given)
         else:
-            own = kind(partial(self._ran, part, given))
-            own.gr_context = copy_context()
-            self.switch, self.throw = own.switch, own.throw
+            own = _idle.greenlets.pop() if _idle.greenlets else kind(_work)
+            own.parent, own.gr_context = kind.getcurrent(), copy_context()
+            self.switch, self.throw = (
+                partial(own.switch, own, partial(self._begun, own, part, given)),
+                own.throw,
+            )
+
+    def _begun(self, own: Any, part: Callable[..., Any], given: tuple[Any, ...], _: Any) -> None:
+        self.switch = own.switch
+        self.result = part(*given)
 
     def _ran(self, part: Callable[..., Any], given: tuple[Any, ...], _: Any) -> None:
         self.result = part(*given)
@@ -113,6 +121,30 @@ class Fiber:
         except StopIteration as stop:
             self.result = stop.value
             return None
+
+
+IDLE = 256  # greenlets of a thread that wait for a walk
+
+
+class _Idle(local):
+    """Greenlets of a thread that have ended a walk: to make one takes longer than a walk of a few calls."""
+
+    def __init__(self) -> None:
+        self.greenlets: list[Any] = []
+
+
+_idle = _Idle()
+
+
+def _work(own: Any, part: Callable[[Any], None], sent: Any) -> None:
+    """Do one part of a walk after the other, in a greenlet, given itself; an exception ends it."""
+    while True:
+        part(sent)
+        if len(_idle.greenlets) >= IDLE:
+            return
+        _idle.greenlets.append(own)
+        del part, sent  # which hold the example
+        _, part, sent = own.parent.switch(None)
 
 
 @cache

@@ -3,6 +3,7 @@
 import os
 import traceback
 import warnings
+import weakref
 from typing import Any
 from unittest import mock
 
@@ -196,6 +197,29 @@ def test_values_of_other_examples_are_refused() -> None:
             kept.clear()
             with pytest.raises(fb.errors.WalkError, match="at example 1: expected (a )?values?"):
                 program.run([1.0, 2.0])
+
+
+def test_greenlets_go_on_to_the_next_walk_and_hold_nothing_of_the_one_before() -> None:
+    class Example:
+        def __init__(self, number: float) -> None:
+            self.number = number
+
+    def walk(example: Example) -> float:
+        return 1 / float(fb.tensor(example.number))
+
+    program = fb.compile(walk, "numpy")
+    program.run([Example(1.0)])
+    before = [*suspended._idle.greenlets]
+    assert before
+    examples = [Example(2.0), Example(4.0)]
+    held = [weakref.ref(example) for example in examples]
+    assert program.run(examples) == [0.5, 0.25]
+    del examples
+    assert [ref() for ref in held] == [None, None]
+    assert before[-1] in suspended._idle.greenlets
+    with pytest.raises(ZeroDivisionError):
+        program.run([Example(1.0), Example(0.0), Example(1.0)])
+    assert program.run([Example(2.0)] * 3) == [0.5] * 3
 
 
 def test_what_was_right_in_a_round_is_looked_at_in_the_next_one_like_it() -> None:
