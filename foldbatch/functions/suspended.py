@@ -101,12 +101,10 @@ class Fiber:
         elif kind is None:
             self.switch = self.throw = partial(self._ran, part, given)
         else:
-            own = _idle.greenlets.pop() if _idle.greenlets else kind(_work)
+            own = _waiting(kind)
             own.parent, own.gr_context = kind.getcurrent(), copy_context()
-            self.switch, self.throw = (
-                partial(own.switch, own, partial(self._begun, own, part, given)),
-                own.throw,
-            )
+            begun = partial(self._begun, own, part, given)
+            self.switch, self.throw = partial(own.switch, begun), own.throw
 
     def _begun(self, own: Any, part: Callable[..., Any], given: tuple[Any, ...], _: Any) -> None:
         self.switch = own.switch
@@ -136,15 +134,24 @@ class _Idle(local):
 _idle = _Idle()
 
 
-def _work(own: Any, part: Callable[[Any], None], sent: Any) -> None:
+def _work(own: Any) -> None:
     """Do one part of a walk after the other, in a greenlet, given itself; an exception ends it."""
     while True:
+        part, sent = own.parent.switch(None)
         part(sent)
         if len(_idle.greenlets) >= IDLE:
             return
         _idle.greenlets.append(own)
         del part, sent  # which hold the example
-        _, part, sent = own.parent.switch(None)
+
+
+def _waiting(kind: Any) -> Any:
+    """Return a greenlet that waits for a part of a walk, a new one if need be."""
+    if _idle.greenlets:
+        return _idle.greenlets.pop()
+    own = kind(_work)
+    own.switch(own)  # what it is first given it holds to its end
+    return own
 
 
 @cache

@@ -1,5 +1,6 @@
 """The law of rounds: a batch of walks that read numbers is each of them alone, decisions, values and gradients."""
 
+import gc
 import os
 import traceback
 import warnings
@@ -215,6 +216,7 @@ def test_greenlets_go_on_to_the_next_walk_and_hold_nothing_of_the_one_before() -
     held = [weakref.ref(example) for example in examples]
     assert program.run(examples) == [0.5, 0.25]
     del examples
+    gc.collect()
     assert [ref() for ref in held] == [None, None]
     assert before[-1] in suspended._idle.greenlets
     with pytest.raises(ZeroDivisionError):
