@@ -25,7 +25,7 @@ from tests.programs import BlockProgram
 from tests.programs.checks import DOORS, check, check_ways
 from tests.programs.comparing import assert_differentiated
 
-PROGRAMS = int(os.environ.get("FOLDBATCH_PROGRAMS") or 40)
+PROGRAMS = int(os.environ.get("FOLDBATCH_PROGRAMS") or 34)
 LOT = 5  # programs a test
 
 
