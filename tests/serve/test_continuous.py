@@ -64,17 +64,12 @@ def read(first: "int32", states: list["float32[3]"], second: "int32"):  # noqa: 
     return table(first) + table(second) + fb.ops.segment_sum(states)
 
 
-@fb.cell
-def total(x):
-    return fb.ops.sum(x)
-
-
 def reading(example: list[list[int]]) -> Any:
     states: list[Any] = []
     for first, second in example:
         states.append(read(first, states[-2:], second))
-        float(total(states[-1]))
-    return total(states[-1])
+        float(fb.ops.sum(states[-1]))
+    return fb.ops.sum(states[-1])
 
 
 def test_a_datum_that_does_not_fit_is_the_answer_of_its_request_alone() -> None:

@@ -136,22 +136,10 @@ def test_a_model_of_another_format_is_refused(service):
         service.reload()
 
 
-@fb.cell
-def begun(x):
-    return x * 1.0
-
-
-@fb.cell
-def half(x):
-    return x / 2
-
-
 def halved(numbers):
-    """A walk that decides by what it computes."""
-    x = begun(float(numbers[0]))
-    turns = 0
+    x, turns = fb.tensor(float(numbers[0])), 0
     while x > 1:
-        x, turns = half(x), turns + 1
+        x, turns = x / 2, turns + 1
     return "halved", (turns, [x])
 
 
