@@ -39,6 +39,9 @@ def main(arguments: Sequence[str], prog: str) -> int:
     options = parser.parse_intermixed_args(arguments)
     programs, notes, configuration = load_any(options.model, options.backend, options.trust)
     schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
+    if options.strict and schema is None:
+        fix = "leave it out"
+        raise ReadError("--strict", "a model of records that foldbatch train wrote", "another one", fix)
     counts, fields = Counter[str](), dict[str, None]()  # of records unlike those of training
     nodes = options.nodes or (options.draw and notes["task"] == "nodes")
     for name in options.files:

@@ -66,6 +66,12 @@ def predictions(
         ExampleError: when a structure does not fit the model.
     """
     kind, classes = notes.get("task"), notes.get("classes")
+    if nodes and kind != "nodes":
+        found, fix = (
+            f"the task {kind}" if kind else "none",
+            "leave --nodes out, or train with task.kind nodes",
+        )
+        raise ExampleTypeError("nodes", "a model that is trained on every node", found, fix)
     if kind is None and classes is None and len(programs) == 1:
         rest = iter(structures)
         while batch := list(islice(rest, BATCH)):
@@ -74,11 +80,6 @@ def predictions(
     if kind not in TASKS or not isinstance(classes, list | tuple):
         fix = "save it with notes={'classes': ['neg', 'pos']}, or call run"
         raise ModelError("predict", "notes of the classes", describe_value(dict(notes)), fix)
-    if nodes and kind != "nodes":
-        fix = "leave --nodes out, or train with task.kind nodes"
-        raise ExampleTypeError(
-            "nodes", "a model that is trained on every node", f"the task {kind}" if kind else "none", fix
-        )
     rest = iter(structures)
     while batch := list(islice(rest, BATCH)):
         examples = [unlabelled(structure, kind) for structure in batch]

@@ -89,3 +89,7 @@ def test_a_program_of_a_script_reads_lines_of_json(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(sys, "stdin", io.StringIO('{"x": [0, 9]}\n'))
     assert main(["predict", str(tmp_path / "own")]) == 0
     assert json.loads(capsys.readouterr().out)["label"] == "yes"
+    fb.compile(fb.Vector(2)).save(tmp_path / "plain")
+    for option in ("--nodes", "--strict"):
+        assert main(["predict", str(tmp_path / "plain"), option]) == 2
+        assert f"{option[2:]}: expected a model" in capsys.readouterr().err
