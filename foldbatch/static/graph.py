@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.errors import UnknownNameError
-from foldbatch.operators import Operators
+from foldbatch.operators import Operators, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Attrs, Axis, Op, fail
 from foldbatch.types import TensorType
@@ -46,6 +46,26 @@ class Node(Operators["Node"]):
 
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.axis} {self.type}>"
+
+    def __len__(self) -> int:
+        self._is_no_list("len", "give the cell the list's length as a number, or use ops.segment_mean")
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[Node]:
+        self._is_no_list("iter", "use ops.segment_sum and its like, or call a cell for each element")
+        return super().__iter__()
+
+    def __getitem__(self, key: Any) -> Node:
+        first = key[0] if isinstance(key, tuple) and key else key
+        if self.op is INPUT and isinstance(first, int | np.integer | slice):
+            ways = "x[..., 0] is of every element, ops.gather(x, 0) one element"
+            self._is_no_list("getitem", ways)
+        return super().__getitem__(key)
+
+    def _is_no_list(self, op: str, fix: str) -> None:
+        """Refuse what a user's function means of a list, where it would be done with every element."""
+        if self.axis.rank > CALL.rank and is_symbolic():
+            fail(op, "a tensor of one call", f"a {self.type} for every element of a list", fix)
 
 
 TensorLike = Node | Parameter | Array | float | int | bool

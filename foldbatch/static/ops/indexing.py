@@ -141,7 +141,8 @@ def segment_position(x: TensorLike) -> Node:
     if node.axis.rank < 2:
         fail("segment_position", "a tensor of a sequence's elements", f"a tensor of axis {node.axis}")
     # of an element only its place counts; where it holds nothing, a constant stands for it
-    one = node[(0,) * node.ndim] if node.type.size else apply("batch", constant(0, "int64"), axis=node.axis)
+    nothing = apply("batch", constant(0, "int64"), axis=node.axis)
+    one = getitem(node, (0,) * node.ndim) if node.type.size else nothing
     return apply("segment_position", one)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foldbatch.operators import numpys, public
+from foldbatch.operators import FUNCTIONS, numpys, public
 from foldbatch.static.graph import Node, TensorLike, apply, lift
-from foldbatch.static.op import fail
+from foldbatch.static.op import CALL, fail
 
 
 def as_node(x: TensorLike, op: str) -> Node:
@@ -18,7 +18,9 @@ def axis_of(x: Node, axis: int, op: str, *, extra: int = 0) -> int:
     """Return an instance axis of a tensor, counted from 0; `extra` axes are yet to come."""
     rank = x.ndim + extra
     if rank == 0:
-        fail(op, "a tensor of at least one axis", str(x.type))
+        own = x.axis.rank > CALL.rank and f"segment_{op}" in FUNCTIONS
+        fix = f"over the elements of a list goes ops.segment_{op}" if own else ""
+        fail(op, "a tensor of at least one axis", str(x.type), fix)
     if not -rank <= axis < rank:
         fail(op, f"an axis from {-rank} to {rank - 1}", str(axis))
     return axis % rank
