@@ -31,10 +31,12 @@ _NAMES = (
 )
 RENAMED = {other: op for op, *others in map(str.split, _NAMES.split("|")) for other in others}
 _NO_NUMBERS = "it holds no numbers before the batch runs; to look at its values, add a Metric block"
+_NORMAL = "for u and v of ops.random, sqrt(-2 * log(1 - u)) * cos(6.2831853 * v) is normal"
 _ARRAYS = "use NumPy's, as in np.zeros(4, 'float32'); fb.tensor makes a value of it in a walk"
 HINTS = {
     **dict.fromkeys(("item", "tolist", "numpy", "detach", "cpu", "data"), _NO_NUMBERS),
     **dict.fromkeys(("arange", "eye", "full", "ones", "zeros", "zeros_like"), _ARRAYS),
+    **dict.fromkeys(("normal", "randn", "gaussian", "standard_normal"), _NORMAL),
     "dropout": "use the layer fb.Dropout",
     "flip": "use a slice, as in x[::-1]",
     "linear": "use the layer fb.Linear",

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 from foldbatch.scheduler.trace import Trace
+from foldbatch.system.cores import on_node
 from foldbatch.system.forks import start_in_each_process
 
 R = TypeVar("R")
@@ -150,11 +151,19 @@ def split(
 def in_threads(pool: ThreadPoolExecutor, tasks: Sequence[Callable[[], R]]) -> list[R]:
     """Run tasks side by side, the first in this thread; return their results in order.
 
+    Each runs on a node of memory that follows from its place, so that what it keeps stays near it.
     Raises what the first task that failed raised, after all have ended.
     """
-    futures = [pool.submit(task) for task in tasks[1:]]
+
+    def at(place: int) -> R:
+        with on_node(place):
+            return tasks[place]()
+
+    if len(tasks) == 1:
+        return [tasks[0]()]
+    futures = [pool.submit(at, place) for place in range(1, len(tasks))]
     try:
-        first = tasks[0]()
+        first = at(0)
     finally:
         for future in futures:
             future.exception()  # waits; buffers must not be in use when we leave

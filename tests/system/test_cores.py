@@ -1,11 +1,13 @@
 """How many cores a process may use: by affinity, by quota, and by what the user says."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import foldbatch as fb
+from foldbatch.engines.threads import in_threads
 from foldbatch.errors import BackendError
 from foldbatch.system import cores
 
@@ -47,3 +49,21 @@ def test_the_variable_decides(control: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv(cores.VARIABLE, wrong)
         with pytest.raises(BackendError, match="FOLDBATCH_THREADS: expected a number of threads, 1 or more"):
             fb.compile(fb.Scalar(), "numpy")
+
+
+def test_parts_stay_on_nodes_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()
+    if len(before) < 2:
+        pytest.skip("this process may use one core")
+    first, *others = sorted(before)
+    for node, text in enumerate((f"{first}", ",".join(f"{core}-{core}" for core in others), "")):
+        (tmp_path / f"node{node}").mkdir()
+        (tmp_path / f"node{node}" / "cpulist").write_text(text + "\n", encoding="utf-8")
+    monkeypatch.setattr(cores, "NODES", tmp_path)
+    monkeypatch.setattr(cores, "nodes", cores.nodes.__wrapped__)
+    with ThreadPoolExecutor(1) as pool:
+        found = in_threads(pool, [lambda: os.sched_getaffinity(0)] * 3)
+        assert found == [{first}, set(others), {first}]
+        with pytest.raises(ZeroDivisionError):
+            in_threads(pool, [lambda: 1 // 0] * 2)
+        assert os.sched_getaffinity(0) == before == pool.submit(os.sched_getaffinity, 0).result()
