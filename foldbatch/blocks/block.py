@@ -370,6 +370,8 @@ def as_block(value: Any, where: str = "block") -> AnyBlock:
         case _ if callable(value):
             found = f"the function {getattr(value, '__name__', repr(value))}"
             fix = "wrap it in Function (of tensors) or in InputTransform (of objects)"
+            if not hasattr(value, "__name__"):
+                found, fix = f"a {type(value).__name__} that can be called", "give a function that calls it"
         case _:
             found, fix = describe_value(value), "combine blocks only"
     raise BlockTypeError(where, expected, found, fix)

@@ -86,7 +86,7 @@ class Variant:
                     self._count(grown=tries > 0)
                     return ready, traced
         found = f"new ones each of the {TRIES} times that it ran on a batch"
-        fix = "make cells, and what is given to their keyword-only arguments, once, not in the walk"
+        fix = "make layers, cells and their keyword-only arguments once, not in the walk"
         raise WalkError("walk", "calls of the same cells for the same examples", found, fix)
 
     def _count(self, *, grown: bool) -> None:
@@ -94,7 +94,7 @@ class Variant:
         self.growing = self.growing + 1 if grown else 0
         if self.growing == TRIES:
             found = f"new ones in each of {TRIES} batches, for which the model is made anew"
-            fix = "make cells, and what is given to their keyword-only arguments, once, not in the walk"
+            fix = "make layers, cells and their keyword-only arguments once, not in the walk"
             warning = NewCellsWarning("walk", "calls of cells that are known after some batches", found, fix)
             warn(warning, stacklevel=frames_inside())
 

@@ -119,7 +119,6 @@ class Embedding(Layer[TensorType, TensorType]):
     def apply(self, *xs: Any) -> Node:
         ids = single(self, xs)
         if not isinstance(ids, Node) or not ids.dtype.startswith("int"):
-            raise GraphError(
-                repr(self), "an integer tensor of ids", describe(ids), "read them with Scalar('int32')"
-            )
+            fix = "read them with Scalar('int32'); a plain function gives numbers, as words[word]"
+            raise GraphError(repr(self), "an integer tensor of ids", describe(ids), fix)
         return ops.gather(self.parameters["weight"], ids)
