@@ -367,6 +367,8 @@ def as_block(value: Any, where: str = "block") -> AnyBlock:
             found, fix = "a declaration itself", "call it, as in tree(): that gives a block"
         case _ if hasattr(value, "reads"):
             found, fix = f"{value!r}, a wire", "inside a scope, write block.reads(wire)"
+        case _ if hasattr(value, "value_and_grad"):
+            found, fix = "a compiled program", "give what it was compiled from"
         case _ if callable(value):
             found = f"the function {getattr(value, '__name__', repr(value))}"
             fix = "wrap it in Function (of tensors) or in InputTransform (of objects)"
