@@ -22,8 +22,7 @@ from foldbatch.engines.report import Launched
 from foldbatch.engines.sums import sum_rows, total
 from foldbatch.engines.watching import named
 from foldbatch.model.model import Model
-from foldbatch.params.parameters import Array, Gradient, Parameter
-from foldbatch.params.updates import Updates
+from foldbatch.params.parameters import Array, Gradient, Parameter, Updates
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.static.routines import Target

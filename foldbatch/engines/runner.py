@@ -31,8 +31,7 @@ from foldbatch.engines.threads import in_threads, split
 from foldbatch.engines.visits import DataGradients
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.model import Model
-from foldbatch.params.parameters import Gradient, Parameter, SparseRows
-from foldbatch.params.updates import Updates
+from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import seeded, verify

@@ -24,8 +24,7 @@ from foldbatch.errors import BlockTypeError, counted
 from foldbatch.functions.notes import iterator_in
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.model.tracer import Tracer
-from foldbatch.params.parameters import Array, Gradient, Parameter
-from foldbatch.params.store import ParameterStore
+from foldbatch.params.parameters import Array, Gradient, Parameter, ParameterStore
 from foldbatch.program.capacities import captures, learned
 from foldbatch.program.deciding import Deciding
 from foldbatch.program.derivatives import Pullback, Tangents

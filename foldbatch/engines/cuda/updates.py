@@ -24,8 +24,7 @@ from foldbatch.engines.cuda.device import (
 from foldbatch.engines.cuda.drivers.driver import Function
 from foldbatch.engines.cuda.parameters import device_value
 from foldbatch.engines.launch import Ints
-from foldbatch.params.parameters import Parameter, SparseRows
-from foldbatch.params.updates import Change, RemoteUpdates, Rule
+from foldbatch.params.parameters import Change, Parameter, RemoteUpdates, Rule, SparseRows
 
 # The product with the factor is rounded, as it is when a gradient comes scaled: no sum may be merged with it.
 ROUNDED = """\
@@ -141,7 +140,7 @@ def _together(told: Sequence[_Told]) -> UpdateLaunch:
 
 
 class DeviceUpdates(RemoteUpdates):
-    """Optimizers' steps on a device; see `foldbatch.params.updates.RemoteUpdates`."""
+    """Optimizers' steps on a device; see `foldbatch.params.parameters.RemoteUpdates`."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -238,5 +237,5 @@ def _values(gradient: Any) -> Any:
 
 
 def updates(device: Device) -> DeviceUpdates:
-    """Return optimizers' steps on a device, for `foldbatch.params.store.ParameterStore.updates`."""
+    """Return optimizers' steps on a device, for `foldbatch.params.parameters.ParameterStore.updates`."""
     return DeviceUpdates(device)
