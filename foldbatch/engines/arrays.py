@@ -27,7 +27,7 @@ from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Binding
-from foldbatch.timelines.timeline import Span
+from foldbatch.timelines import Span
 
 # Runs the launches of a table; the buffers are those of the memory.
 Walk = Callable[[LaunchTable, BatchMemory], None]

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 from foldbatch.scheduler.trace import Trace
-from foldbatch.system.forks import start_in_each_process
+from foldbatch.system.processes import start_in_each_process
 
 R = TypeVar("R")
 

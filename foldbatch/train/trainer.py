@@ -20,8 +20,7 @@ from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
 from foldbatch.program.saving import KIND
 from foldbatch.system import files
-from foldbatch.system.locks import locked
-from foldbatch.system.output import remove_partial
+from foldbatch.system.files import locked, remove_partial
 from foldbatch.system.renamed import renamed
 from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming

@@ -28,8 +28,7 @@ from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Captures
 from foldbatch.scheduler.rooms import Placed, Rooms, Shape, shape_of
 from foldbatch.scheduler.schedule import Schedule
-from foldbatch.system.forks import start_in_each_process
-from foldbatch.system.garbage import no_garbage
+from foldbatch.system.processes import no_garbage, start_in_each_process
 
 FIRST = 8  # batches that classes are learned from, where nobody learned them before
 KEPT = 512  # batches that are remembered, to learn classes from

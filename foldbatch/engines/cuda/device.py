@@ -25,7 +25,7 @@ from foldbatch.engines.cuda.faults import Faults
 from foldbatch.engines.cuda.row_kernels import plan_of
 from foldbatch.engines.pending import pending
 from foldbatch.params.parameters import Array, Parameter, Remote, SparseRows
-from foldbatch.system.forks import start_in_each_process
+from foldbatch.system.processes import start_in_each_process
 
 IN_FLIGHT = 64  # copies whose pinned memory is kept, as nobody else may have it before they are done
 THREADS, BLOCKS = 256, 1024

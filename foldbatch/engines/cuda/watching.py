@@ -14,7 +14,7 @@ from foldbatch.engines.cuda.ready import PhaseKernels, Ready
 from foldbatch.engines.cuda.steps import LaunchStep
 from foldbatch.engines.cuda.texts.kernel_text import CALLS
 from foldbatch.engines.watching import named
-from foldbatch.timelines.timeline import Span
+from foldbatch.timelines import Span
 
 # What a driver enqueues on a stream; everything else is not timed.
 ENQUEUED = frozenset(("launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay"))

@@ -25,7 +25,7 @@ from foldbatch.engines.cuda.drivers.cublas import WORKSPACE, Blas, stretches
 from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, HEADER, DeviceBuffer, MatrixProduct
 from foldbatch.errors import BackendError
 from foldbatch.params.parameters import Array
-from foldbatch.system.forks import start_in_each_process
+from foldbatch.system.processes import start_in_each_process
 
 P = ParamSpec("P")
 R = TypeVar("R")
