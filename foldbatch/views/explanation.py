@@ -17,10 +17,9 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
 from foldbatch.static.cell import Cell
+from foldbatch.static.cellgraph import AFTER
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Node
-from foldbatch.static.printer import expression
-from foldbatch.static.routine_printer import result_name
-from foldbatch.static.stages import AFTER
+from foldbatch.static.printer import expression, result_name
 from foldbatch.system.files import write_picture
 from foldbatch.system.showing import INK, PAPER, element, page, table, text
 from foldbatch.views.explain import BACKWARD, FORWARD, CellExplanation, explain_cell, ops_in

@@ -8,10 +8,9 @@ from math import prod
 from foldbatch.engines.cuda.texts.expressions import KINDS, computed, literal
 from foldbatch.engines.cuda.texts.kernel_text import KernelText, indented, offset_of
 from foldbatch.engines.nests import Strides, merged
-from foldbatch.static.loops import Element, Sweep
 from foldbatch.static.op import CALL, OPS, UNBATCHED
 from foldbatch.static.places import Place, aligned
-from foldbatch.static.statements import Statement
+from foldbatch.static.statements import Element, Statement, Sweep
 
 # What makes lines and values of loaded values; the last argument makes the names of variables differ.
 Compute = Callable[[Sequence[str], str], tuple[list[str], list[str]]]
