@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.parts import ALONE, PIECES, PRODUCTS, WHOLE, RoutineCut
+from foldbatch.engines.cuda.kernels import ALONE, PIECES, PRODUCTS, WHOLE, RoutineCut
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.static import ops
 from foldbatch.static.graph import VIEWS, Graph, Node, apply, constant, input_node, is_view
