@@ -28,7 +28,7 @@ from benchmarks.case import Case
 from benchmarks.figures import plot_file
 from benchmarks.machine import machine
 from foldbatch.errors import FoldbatchError
-from foldbatch.system.output import output_file, write_whole
+from foldbatch.system.files import output_file, write_whole
 
 CASES: tuple[Case, ...] = (
     sst_tables.CASE,

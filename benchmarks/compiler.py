@@ -24,9 +24,11 @@ from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.launch import HEAD
 from foldbatch.errors import BackendError
 from foldbatch.program import schedule
-from foldbatch.static import passes, sides
+from foldbatch.static import cell as staging
+from foldbatch.static import passes
+from foldbatch.static.cell import split
+from foldbatch.static.cellgraph import STEP
 from foldbatch.static.graph import Node
-from foldbatch.static.stages import STEP, split
 from foldbatch.trees import Tree, Vocabulary
 from foldbatch.views.explain import parts_of, planned, unplanned
 
@@ -106,7 +108,7 @@ def unstaged() -> Iterator[None]:
     def whole(outputs: Any, inputs: Any, wanted: Any, given: Any) -> dict[Node, str]:
         return dict.fromkeys(split(outputs, inputs, wanted, given), STEP)
 
-    with replaced(sides, "split", whole):
+    with replaced(staging, "split", whole):
         yield
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.case import Figure as Figure
 from foldbatch.errors import BackendError
-from foldbatch.system.output import output_file, write_whole
+from foldbatch.system.files import output_file, write_whole
 
 Axes = Any  # matplotlib.axes.Axes
 

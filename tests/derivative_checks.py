@@ -18,9 +18,9 @@ from foldbatch.engines.cotangents import seeds_of
 from foldbatch.engines.runner import Runner
 from foldbatch.model.dual import LOSS
 from foldbatch.model.sources import float_reads
-from foldbatch.program.derivatives import Pullback, dense
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared
+from foldbatch.program.variants import Pullback, dense
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.types import BroadcastType, SequenceType, TensorType, TupleType, Type
 from tests.backends import TESTED

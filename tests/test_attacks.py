@@ -17,7 +17,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.engines.bindings import bind
 from foldbatch.engines.cuda.kernels import kernels_of
-from foldbatch.engines.cuda.texts.expressions import TARGET
+from foldbatch.engines.cuda.texts.kernel_text import TARGET
 from tests import kept
 
 PLAIN = ("train", "evaluate", "predict", "inspect", "data")

@@ -25,7 +25,7 @@ from benchmarks.gpu.trees import numbered_words, sst_like_trees
 from benchmarks.inside import backend_name
 from benchmarks.workload import load_trees
 from foldbatch.errors import BackendError, FoldbatchError
-from foldbatch.system.output import output_file, write_whole
+from foldbatch.system.files import output_file, write_whole
 
 HANGS = 60.0  # seconds after its time is over when the process ends itself
 

@@ -50,7 +50,7 @@ class Cost:
 
 
 class Counted:
-    """A driver (`foldbatch.engines.cuda.drivers.driver.Driver`) that counts and lets another one do it.
+    """A driver (`foldbatch.engines.cuda.driver.Driver`) that counts and lets another one do it.
 
     Args:
         driver: the other.

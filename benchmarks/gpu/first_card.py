@@ -30,8 +30,8 @@ from benchmarks.gpu.times import run_race
 from benchmarks.gpu.ways import WAYS, ways_of
 from benchmarks.inside import device_of
 from foldbatch.engines.cuda.common import TEXT
-from foldbatch.engines.cuda.drivers.driver import MatrixProduct
-from foldbatch.system.garbage import no_garbage
+from foldbatch.engines.cuda.driver import MatrixProduct
+from foldbatch.system.processes import no_garbage
 
 SECONDS = 600.0
 HIDDEN, BATCHES = (150, 300, 512), (256, 64, 1)

@@ -16,10 +16,10 @@ from unittest import mock
 
 import numpy as np
 
+from foldbatch.engines.cuda import cupy_driver
+from foldbatch.engines.cuda.cupy_driver import CupyDriver
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers import cupy_driver
-from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver
-from foldbatch.engines.cuda.drivers.driver import HEADER
+from foldbatch.engines.cuda.driver import HEADER
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.engines.engine import DEFAULTS, ENGINES, LAUNCHES, Backend, EngineSettings
 from foldbatch.model.model import Model

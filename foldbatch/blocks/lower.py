@@ -42,9 +42,8 @@ from foldbatch.scheduler.levels import longest_chains
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.cellgraph import CellGraph
-from foldbatch.static.graph import SOURCES, Node, reachable
-from foldbatch.static.stages import is_view
-from foldbatch.system.garbage import no_garbage
+from foldbatch.static.graph import SOURCES, Node, is_view, reachable
+from foldbatch.system.processes import no_garbage
 from foldbatch.trees import Tree
 from foldbatch.trees.records import Records
 from foldbatch.types import OBJECT, VOID, Type

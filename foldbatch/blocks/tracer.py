@@ -39,8 +39,7 @@ from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.record import Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
-from foldbatch.system.depth import in_depth, raise_limit
-from foldbatch.system.garbage import no_garbage
+from foldbatch.system.processes import in_depth, no_garbage, raise_limit
 from foldbatch.types import describe_value
 
 FILENAME, CAREFUL = "<foldbatch trace>", "<foldbatch trace>, statement by statement"

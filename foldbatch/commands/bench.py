@@ -15,9 +15,9 @@ from foldbatch.blocks import Block
 from foldbatch.commands.options import count
 from foldbatch.errors import BlockUseError, UnknownNameError
 from foldbatch.functions.modules import is_walk
-from foldbatch.gain.measure import bench
+from foldbatch.gain import bench
 from foldbatch.program.program import Program
-from foldbatch.system.output import output_file, write_whole
+from foldbatch.system.files import output_file, write_whole
 
 FORM = "package.module:attribute or path/to/file.py:attribute"
 

@@ -16,7 +16,7 @@ from foldbatch.commands.options import at_least_0, whole
 from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError, counted, shortened, with_nearest
 from foldbatch.recipes.data import without
 from foldbatch.schema import infer
-from foldbatch.system.output import output_file, write_whole
+from foldbatch.system.files import output_file, write_whole
 from foldbatch.trees import Tree, read_jsonlines, tree_statistics, write_json
 from foldbatch.trees.formats import FORMATS, RECORDS, format_of
 

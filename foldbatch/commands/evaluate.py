@@ -11,8 +11,7 @@ from foldbatch.commands.options import add, number
 from foldbatch.errors import ReadError
 from foldbatch.recipes.building import metrics_of
 from foldbatch.recipes.data import read_labelled
-from foldbatch.recipes.fitting import load_models
-from foldbatch.recipes.predicting import class_figures, class_table, evaluate
+from foldbatch.recipes.fitting import class_figures, class_table, evaluate, load_models
 
 
 def main(arguments: Sequence[str], prog: str) -> int:

@@ -14,7 +14,7 @@ from foldbatch.recipes.configuration import Configuration
 from foldbatch.recipes.data import read_labelled
 from foldbatch.recipes.fitting import load_model
 from foldbatch.system.extras import install
-from foldbatch.system.output import write_whole
+from foldbatch.system.files import write_whole
 
 TEST_PART = Path("the test part")  # what --check alone stands for
 TOLERANCE = 1e-5  # above which --check fails

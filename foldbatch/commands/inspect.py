@@ -12,7 +12,7 @@ from foldbatch.recipes.building import build_model
 from foldbatch.recipes.configuration import read_configuration, to_toml
 from foldbatch.recipes.data import read_dataset, read_labelled
 from foldbatch.recipes.fitting import load_model
-from foldbatch.system.output import output_file
+from foldbatch.system.files import output_file
 
 
 def main(arguments: Sequence[str], prog: str) -> int:

@@ -16,8 +16,7 @@ from foldbatch.errors import ReadError, counted, shortened
 from foldbatch.program.predicting import predictions
 from foldbatch.recipes.configuration import Configuration, Data, check_arity
 from foldbatch.recipes.data import unlike
-from foldbatch.recipes.fitting import load_any
-from foldbatch.recipes.predicting import drawing
+from foldbatch.recipes.fitting import drawing, load_any
 from foldbatch.schema import Schema
 from foldbatch.trees.formats import Named, structures_of
 

@@ -9,7 +9,7 @@ from foldbatch.commands.options import add, count, number, seconds, whole
 from foldbatch.errors import BackendError
 from foldbatch.serve.service import Limits
 from foldbatch.system.extras import install
-from foldbatch.system.garbage import set_aside
+from foldbatch.system.processes import set_aside
 
 LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 HOST, PORT, WATCH, GRACE = "127.0.0.1", 8000, 1.0, 10.0

@@ -11,7 +11,7 @@ import msgspec
 from foldbatch.commands.options import count, first_speaks
 from foldbatch.communicators import Communicator, find, from_first, share, together
 from foldbatch.errors import BlockUseError, FoldbatchWarning
-from foldbatch.gain.measure import glance
+from foldbatch.gain import glance
 from foldbatch.program.predicting import predictions
 from foldbatch.recipes.building import metrics_of, structure_of
 from foldbatch.recipes.configuration import (
@@ -22,9 +22,19 @@ from foldbatch.recipes.configuration import (
     with_absolute_paths,
 )
 from foldbatch.recipes.data import Dataset, read_dataset
-from foldbatch.recipes.fitting import CONFIGURATION, FIGURES, MODEL, Fitted, as_json, fit
-from foldbatch.recipes.predicting import drawing, evaluate, label_of, mean_and_deviation
-from foldbatch.system.output import remove_partial, write_whole
+from foldbatch.recipes.fitting import (
+    CONFIGURATION,
+    FIGURES,
+    MODEL,
+    Fitted,
+    as_json,
+    drawing,
+    evaluate,
+    fit,
+    label_of,
+    mean_and_deviation,
+)
+from foldbatch.system.files import remove_partial, write_whole
 from foldbatch.trees.tree import trusted_tree
 
 RUNS = Path("runs")

@@ -1,14 +1,24 @@
-"""Communicator: what training needs of the library that connects its processes; one alone, and threads."""
+"""Communicator: what training needs of the library that connects its processes.
 
+Those that a launcher started, one alone, or threads; values and errors of all ranks, and cores they share.
+"""
+
+import os
+import pickle
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn, Protocol, TypeVar
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import Any, Final, NoReturn, Protocol, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import ProcessError
+from foldbatch.errors import BackendError, ProcessError
+from foldbatch.system.extras import install
 
 Bytes = NDArray[np.uint8]
 
@@ -151,3 +161,207 @@ def in_threads(work: Callable[[Communicator], R], size: int) -> list[R]:
 
 def _ended(where: str, reason: str) -> ProcessError:
     return ProcessError(where, "all processes to go on", reason, "look at what the others say")
+
+
+T = TypeVar("T")
+_FAILED: Final[WeakSet[Communicator]] = WeakSet()  # communicators of which all ranks know of a failure
+TOLD: Final = "__told_to_all_ranks__"  # an attribute of errors
+
+
+def share(communicator: Communicator, value: T) -> list[T]:
+    """Return the values of all ranks, in the order of ranks.
+
+    Values are pickled; all ranks run the same program, so they may trust each other.
+
+    Raises:
+        ProcessError: when another rank has failed (see `together`) or ended.
+
+    >>> from foldbatch.communicators.communicator import in_threads
+    >>> in_threads(lambda communicator: share(communicator, "abc"[communicator.rank]), 3)[1]
+    ['a', 'b', 'c']
+    """
+    if communicator.size == 1:
+        return [value]
+    return _exchanged(communicator, value, None)
+
+
+def from_first(communicator: Communicator, value: T | None) -> T:
+    """Return the value of rank 0; those of the other ranks are not looked at.
+
+    Raises:
+        ProcessError: when another rank has failed or ended.
+    """
+    first: T = share(communicator, value if communicator.rank == 0 else None)[0]  # type: ignore[assignment]
+    return first
+
+
+@contextmanager
+def together(communicator: Communicator) -> Iterator[None]:
+    """Let an error that leaves the ``with`` statement reach all ranks, at their next exchange.
+
+    So no rank waits for one that has failed. The others raise a `ProcessError` that says which rank it was,
+    and why.
+
+    >>> from foldbatch.communicators.communicator import in_threads
+    >>> def work(communicator):
+    ...     try:
+    ...         with together(communicator):
+    ...             if communicator.rank:
+    ...                 raise ValueError("a bad example")
+    ...             share(communicator, None)
+    ...     except ProcessError as error:
+    ...         return str(error)
+    ...     except ValueError:
+    ...         return "failed"
+    >>> for line in in_threads(work, 2):
+    ...     print(line)
+    rank 1: expected a process that goes on, found ValueError: a bad example; mend that, and go on
+    failed
+    """
+    before = sys.exc_info()[1]  # which the caller handles, so it is of an earlier try
+    try:
+        yield
+    except BaseException as error:
+        if communicator.size > 1 and not is_known(error, before):
+            told(error)
+            try:
+                _exchanged(communicator, None, f"{type(error).__name__}: {error}".rstrip(": "))
+            except ProcessError as other:  # several fail at once, or another one has ended
+                error.add_note(f"beside this error: {other}")
+        raise
+
+
+def is_known(error: BaseException, before: BaseException | None = None) -> bool:
+    """Return whether all ranks know of an error, or of one during whose handling it was raised."""
+    return any(map(is_told, _causes(error, before)))
+
+
+def leave(communicator: Communicator) -> None:
+    """Tell the others, where a process ends, that it does: whoever waits for it would wait for ever.
+
+    Where all end, they meet here. Where an error was told before, nobody waits.
+
+    >>> from foldbatch.communicators.communicator import in_threads
+    >>> def work(communicator):
+    ...     try:
+    ...         return leave(communicator) if communicator.rank else share(communicator, None)
+    ...     except ProcessError as error:
+    ...         return str(error)
+    >>> in_threads(work, 2)
+    ['rank 1: expected a process that goes on, found one that has ended; mend that, and go on', None]
+    """
+    if communicator not in _FAILED:
+        with suppress(ProcessError):
+            _exchanged(communicator, None, "one that has ended")
+
+
+def _causes(error: BaseException | None, before: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those during whose handling it was raised, up to an earlier one.
+
+    The others have left when an error is told, so whatever is raised while one is handled must not be told.
+    """
+    while error is not None and error is not before:
+        yield error
+        error = error.__context__
+
+
+def told(error: BaseException) -> None:
+    """Mark an error of which all ranks know."""
+    setattr(error, TOLD, True)
+
+
+def is_told(error: BaseException) -> bool:
+    """Return whether all ranks know of an error; of each other's errors they do."""
+    return isinstance(error, ProcessError) or getattr(error, TOLD, False)
+
+
+def cores(communicator: Communicator) -> int:
+    """Return how many cores this rank may use: its own, or its part of those that ranks of a machine share.
+
+    >>> from foldbatch.communicators.communicator import Alone
+    >>> cores(Alone()) >= 1
+    True
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    own = frozenset(affinity(0)) if affinity else frozenset(range(os.cpu_count() or 1))
+    places = share(communicator, (os.uname().nodename, own))
+    sharing = [host for host, theirs in places if host == places[communicator.rank][0] and theirs & own]
+    return max(1, len(own) // len(sharing))
+
+
+def _exchanged(communicator: Communicator, value: Any, failure: str | None) -> list[Any]:
+    data = np.frombuffer(pickle.dumps((failure, value), pickle.HIGHEST_PROTOCOL), np.uint8)
+    answers = [pickle.loads(answer.data) for answer in communicator.all_gather(data)]  # noqa: S301 - our own
+    if any(other is not None for other, _ in answers):
+        _FAILED.add(communicator)
+    for rank, (other, _) in enumerate(answers):
+        if other is not None and rank != communicator.rank:
+            fix = "mend that, and go on"
+            raise ProcessError(f"rank {rank}", "a process that goes on", other, fix)
+    return [answer for _, answer in answers]
+
+
+TORCHRUN = ("RANK", "WORLD_SIZE", "MASTER_ADDR")
+# of MPICH and Intel MPI, Open MPI, Slurm without one of them, MVAPICH
+SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE")
+
+
+def launched(environment: Mapping[str, str]) -> tuple[str, int]:
+    """Return what started this process, ``torch``, ``mpi`` or nothing, and how many processes it started.
+
+    ``torchrun`` comes first, because it may itself be started by Slurm or MPI, once on each machine.
+
+    >>> launched({"PMI_RANK": "0", "PMI_SIZE": "4"}), launched({})
+    (('mpi', 4), ('', 1))
+    """
+    if all(environment.get(name) for name in TORCHRUN):
+        return "torch", int(environment["WORLD_SIZE"])
+    for name in SIZES:
+        if environment.get(name, "").isdigit():
+            return "mpi", int(environment[name])
+    return "", 1
+
+
+def _group_size() -> int:
+    """Return how many processes a group of torch.distributed has that is there already, or 0."""
+    torch: Any = sys.modules.get("torch.distributed")  # who made a group has imported it
+    return int(torch.get_world_size()) if torch and torch.is_available() and torch.is_initialized() else 0
+
+
+def find() -> Communicator:
+    """Return the processes that ``mpiexec``, ``srun`` or ``torchrun`` started, or this process alone.
+
+    A group of several processes of torch.distributed that is there already comes first.
+
+    No library is imported where there is no launcher, or a single process. Call it once.
+
+    Raises:
+        BackendError: when there are several processes and the library that connects them is not installed, or
+            belongs to another launcher: else each process would train alone, and overwrite the others' files.
+
+    >>> find().size
+    1
+    """
+    group = _group_size()
+    launcher, size = ("torch", group) if group > 1 else launched(os.environ)
+    if size == 1:
+        return Alone()
+    library, fix = {
+        "mpi": ("mpi4py", f"{install('mpi')} brings mpi4py, and an mpiexec that fits it"),
+        "torch": ("torch", install("torch")),
+    }[launcher]
+    try:
+        communicator: Communicator = (
+            import_module("foldbatch.communicators.mpi").MPICommunicator()
+            if launcher == "mpi"
+            else import_module("foldbatch.communicators.torch").TorchCommunicator()
+        )
+    except (ImportError, RuntimeError, ValueError) as error:
+        # mpi4py finds no MPI library: RuntimeError; torch no MASTER_PORT: ValueError
+        expected = f"{library}, which connects the {size} processes that were started"
+        raise BackendError("communicators.find", expected, f"none ({error})", fix) from error
+    if communicator.size != size:
+        found = f"{communicator.size} that know of each other"
+        fix = "start them with the mpiexec of the MPI library that mpi4py uses (under Slurm: srun --mpi=pmi2)"
+        raise BackendError("communicators.find", f"{size} processes", found, fix)
+    return communicator

@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 from mpi4py import MPI
 
-from foldbatch.communicators.communicator import Bytes
-from foldbatch.communicators.sharing import is_known, leave
+from foldbatch.communicators.communicator import Bytes, is_known, leave
 from foldbatch.errors import ProcessError
 
 

@@ -22,13 +22,12 @@ from foldbatch.engines.report import Launched
 from foldbatch.engines.sums import sum_rows, total
 from foldbatch.engines.watching import named
 from foldbatch.model.model import Model
-from foldbatch.params.parameters import Array, Gradient, Parameter
-from foldbatch.params.updates import Updates
+from foldbatch.params.parameters import Array, Gradient, Parameter, Updates
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Binding
-from foldbatch.timelines.timeline import Span
+from foldbatch.timelines import Span
 
 # Runs the launches of a table; the buffers are those of the memory.
 Walk = Callable[[LaunchTable, BatchMemory], None]

@@ -23,8 +23,7 @@ from foldbatch.engines.report import Captures, Launched
 from foldbatch.engines.watching import Watch
 from foldbatch.errors import BackendError, UnknownNameError, frames_inside
 from foldbatch.model.model import Model
-from foldbatch.params.parameters import Array, Gradient, Parameter
-from foldbatch.params.updates import RemoteUpdates, Updates
+from foldbatch.params.parameters import Array, Gradient, Parameter, RemoteUpdates, Updates
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.static.routines import Target
 from foldbatch.system.extras import install

@@ -20,7 +20,7 @@ from foldbatch.engines.results import walk
 from foldbatch.engines.runner import Runner, Work
 from foldbatch.engines.visits import DataGradients
 from foldbatch.params.parameters import Array, Gradient, Parameter
-from foldbatch.system.forks import start_in_each_process
+from foldbatch.system.processes import start_in_each_process
 
 
 @dataclass(frozen=True, slots=True)

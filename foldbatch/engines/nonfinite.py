@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.threads import single_threaded_blas
-from foldbatch.params.parameters import Gradient, Remote, SparseRows
-from foldbatch.params.updates import Updates
+from foldbatch.params.parameters import Gradient, Remote, SparseRows, Updates
 from foldbatch.static.evaluate import Value
 
 LISTED = 8  # numbers of an array that are printed; of a larger one, its range

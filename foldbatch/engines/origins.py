@@ -21,10 +21,9 @@ from foldbatch.engines.results import walk
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.trace import Trace
-from foldbatch.static.cell import Cell
+from foldbatch.static.cell import Cell, What, cotangents
 from foldbatch.static.evaluate import Value, evaluate
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
-from foldbatch.static.sides import What, cotangents
 
 Origins: TypeAlias = dict[Node, NotFinite]
 

@@ -24,10 +24,10 @@ from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, lengths_of
 from foldbatch.static.cell import Cell
+from foldbatch.static.cell import cotangents as derivative
 from foldbatch.static.evaluate import IdError, evaluate
 from foldbatch.static.graph import Graph
 from foldbatch.static.routines import Target
-from foldbatch.static.sides import cotangents as derivative
 
 
 @dataclass(slots=True)

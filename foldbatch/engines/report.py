@@ -16,10 +16,9 @@ from foldbatch.errors import counted
 from foldbatch.model.model import Model
 from foldbatch.scheduler.levels import lower_bound
 from foldbatch.scheduler.policies import POLICIES
-from foldbatch.static.graph import SOURCES, Graph
+from foldbatch.static.graph import SOURCES, Graph, is_view
 from foldbatch.static.printer import print_graph
 from foldbatch.static.routines import Stage
-from foldbatch.static.stages import is_view
 from foldbatch.system.showing import Printed, table
 
 

@@ -31,14 +31,13 @@ from foldbatch.engines.threads import in_threads, split
 from foldbatch.engines.visits import DataGradients
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.model import Model
-from foldbatch.params.parameters import Gradient, Parameter, SparseRows
-from foldbatch.params.updates import Updates
+from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
-from foldbatch.system.forks import start_in_each_process
+from foldbatch.system.processes import start_in_each_process
 
 R = TypeVar("R")
 Work: TypeAlias = "list[Trace] | tuple[SubBatch, ...]"  # a batch, or one that `Runner.plan` made ready

@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 from foldbatch.scheduler.trace import Trace
-from foldbatch.system.cores import on_node
-from foldbatch.system.forks import start_in_each_process
+from foldbatch.system.processes import on_node, start_in_each_process
 
 R = TypeVar("R")
 

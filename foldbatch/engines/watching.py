@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from foldbatch.timelines.timeline import Span
+from foldbatch.timelines import Span
 
 
 class Watch(Protocol):

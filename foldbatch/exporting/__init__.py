@@ -1,6 +1,6 @@
 """Exporting: a trained model as a file that other runtimes read."""
 
 from foldbatch.exporting.exporter import Exporter, to_onnx
-from foldbatch.exporting.tables import Tables
+from foldbatch.exporting.graph import Tables
 
 __all__ = ["Exporter", "Tables", "to_onnx"]

@@ -9,8 +9,7 @@ import onnxruntime
 
 from foldbatch.engines.results import Metrics, MetricValues, Results
 from foldbatch.errors import ModelError
-from foldbatch.exporting.graph import OPSET, model_proto
-from foldbatch.exporting.tables import Tables, decoded, interface_of, tables_of
+from foldbatch.exporting.graph import OPSET, Tables, decoded, interface_of, model_proto, tables_of
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
@@ -83,7 +82,7 @@ class Exporter:
 def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:
     """Return a program as an `onnx.ModelProto`, checked; it takes examples of every shape.
 
-    Its inputs are the tables that `Exporter` makes of examples; see `foldbatch.exporting.tables`.
+    Its inputs are the tables that `Exporter` makes of examples; see `foldbatch.exporting.graph`.
 
     Args:
         program: the program.

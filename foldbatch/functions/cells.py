@@ -39,7 +39,7 @@ from foldbatch.model.wires import Flow
 from foldbatch.operators import in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
-from foldbatch.static.cellgraph import CellGraph, feed_bounds
+from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node, apply, input_node, lift, reachable
 from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.static.ops.random import KEY
@@ -130,7 +130,7 @@ class Signature:
         parts = [
             tuple(part) for part in (nodes, [n for _, n, _ in self.feeds], self.outputs, losses, metrics)
         ]
-        found = feed_bounds(CellGraph(self.name, *parts))
+        found = CellGraph(self.name, *parts).bounds
         return [found.get(node) for _, node, _ in self.feeds]
 
     @cached_property

@@ -23,7 +23,7 @@ from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.extras import install
-from foldbatch.system.garbage import no_garbage
+from foldbatch.system.processes import no_garbage
 
 MANY: Final = 10_000  # numbers that an example waits for, after which it may never end
 

@@ -24,7 +24,7 @@ from foldbatch.model.drafts import Feed
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
-from foldbatch.static.passes.phase import in_phase
+from foldbatch.static.passes.simplify import in_phase
 from foldbatch.types import TensorType
 
 

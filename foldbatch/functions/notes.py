@@ -27,7 +27,7 @@ from foldbatch.functions.values import Reading, Value
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.operators import Hooks
-from foldbatch.system.depth import in_depth
+from foldbatch.system.processes import in_depth
 from foldbatch.types import describe_value
 
 Index = NDArray[np.int64]

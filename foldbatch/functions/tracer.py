@@ -39,7 +39,7 @@ from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.record import Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
-from foldbatch.system.garbage import no_garbage
+from foldbatch.system.processes import no_garbage
 from foldbatch.trees.records import Records
 from foldbatch.types import VOID, TensorType
 

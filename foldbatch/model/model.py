@@ -12,7 +12,7 @@ from foldbatch.model.drafts import Feed
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import CellSignature, Form, form, is_integer
 from foldbatch.static.cell import Cell, stage_cell
-from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds, weights_of
+from foldbatch.static.cellgraph import CellGraph, Ends, weights_of
 from foldbatch.static.graph import CONSTANT, Graph
 from foldbatch.static.printer import parameter_name, print_graph
 from foldbatch.types import TensorType, Type
@@ -57,7 +57,7 @@ class Model:
     @property
     def bounds(self) -> list[list[int | None]]:
         """Per cell and feed, the number that ids must be below; None where the feed holds no ids."""
-        return [[feed_bounds(cell.graph).get(node) for node in cell.graph.feeds] for cell in self.cells]
+        return [[cell.graph.bounds.get(node) for node in cell.graph.feeds] for cell in self.cells]
 
     @property
     def form(self) -> Form:

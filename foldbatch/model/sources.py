@@ -5,9 +5,9 @@ from functools import partial
 from foldbatch.model.active import Sources
 from foldbatch.model.model import Model, restaged
 from foldbatch.static.autodiff import trainable
-from foldbatch.static.cellgraph import transformed
+from foldbatch.static.cell import transformed
 from foldbatch.static.graph import Node
-from foldbatch.static.passes.phase import in_phase
+from foldbatch.static.passes.simplify import in_phase
 from foldbatch.types import TensorType
 
 

@@ -11,11 +11,10 @@ from itertools import accumulate
 
 from foldbatch.model.drafts import Draft
 from foldbatch.model.wires import Flow, connected
+from foldbatch.static.cell import optimized
 from foldbatch.static.cellgraph import CellGraph, Ends
-from foldbatch.static.graph import INPUT, Node, apply, input_node, reachable, substitute
+from foldbatch.static.graph import INPUT, Node, apply, input_node, is_view, reachable, substitute
 from foldbatch.static.op import CALL, UNBATCHED
-from foldbatch.static.sides import optimized
-from foldbatch.static.stages import is_view
 
 PRODUCTS = ("linear", "linear_by", "matmul")
 

@@ -1,17 +1,21 @@
-"""Parameters: named arrays that layers own, their initialisers, and sparse row gradients."""
+"""Parameters: one tensor, the formulas of optimizers that change it, and the store of all of them by name."""
 
 from __future__ import annotations
 
 import itertools
+import warnings
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from foldbatch import errors
 from foldbatch.errors import BlockTypeError, GraphError, ParameterError, UnknownNameError
 from foldbatch.operators import Operators, is_symbolic
 from foldbatch.types import TensorType, as_type, describe_value
@@ -327,3 +331,272 @@ class SparseRows:
 
 
 Gradient = Array | SparseRows
+
+
+class Rule(NamedTuple):
+    """The formula of an optimizer, for one number of a parameter.
+
+    >>> Rule(("g = g + decay * p", "p = p - rate * g"), (), ("decay", "rate")).locals
+    ('g',)
+    """
+
+    # assignments to ``p`` (the parameter), to moments, or to other names. On the right stand sums,
+    # differences, products, quotients and ``sqrt(x)`` of ``p``, ``g`` (the gradient), moments, numbers and
+    # names that lines above assign. No name is ``i`` or ``n``, or ends in an underscore.
+    lines: tuple[str, ...]
+    moments: tuple[str, ...]  # the names of what is kept for each number from step to step
+    numbers: tuple[str, ...]  # the names of what is alike for the whole parameter
+
+    @property
+    def locals(self) -> tuple[str, ...]:
+        """The names that lines assign besides ``p`` and moments."""
+        assigned = dict.fromkeys(line.partition(" = ")[0] for line in self.lines)
+        return tuple(name for name in assigned if name != "p" and name not in self.moments)
+
+
+class Change(NamedTuple):
+    """A parameter to be changed by a rule."""
+
+    name: str  # of the parameter
+    parameter: Any  # the parameter, or its array
+    # an array for each moment, of the parameter's shape and dtype; copies in another place may take their
+    # places
+    moments: list[Any]
+    gradient: Any  # an array or `SparseRows`, which fits
+    factor: float  # what the gradient is multiplied by first
+    rule: Rule  # the formula
+    numbers: tuple[float, ...]
+    by_rows: bool  # whether a sparse gradient leaves the other rows as they are
+
+
+class Updates:
+    """Optimizers' steps on NumPy's arrays, compiled by an engine."""
+
+    helped: bool  # whether another core may help
+
+    def apply(
+        self, changes: Sequence[Change], look: Callable[[Sequence[Change]], None] | None
+    ) -> list[Change]:
+        """Change parameters and moments, arrays that share no memory; return the changes that it cannot do.
+
+        Args:
+            changes: see there.
+            look: raises an error if a gradient has a NaN, an infinity, or rows not ascending or not in its
+                table. It is asked of what cannot be done here, and of all changes where there is a fault;
+                nothing has changed then. None where the gradients are good.
+        """
+        raise NotImplementedError
+
+    def good(self, gradients: Iterable[Any]) -> bool:
+        """Return whether no gradient has a fault; also False where compiled code cannot tell."""
+        raise NotImplementedError
+
+
+class RemoteUpdates:
+    """Optimizers' steps on parameters in the memory of a device."""
+
+    def full(self, parameter: Parameter, number: float) -> Any:
+        """Return an array of the device, like a parameter, of one number."""
+        raise NotImplementedError
+
+    def apply(self, changes: Sequence[Change], undo: Callable[[], None]) -> None:
+        """Change parameters and moments, all or none, and do not wait.
+
+        None are changed if a gradient of the device, times its factor, has a NaN or an infinity, or is of a
+        batch with an id out of range. Then later updates change nothing either until the error is raised,
+        which is when somebody reads what the device computed; see `look`.
+
+        Args:
+            changes: their gradients are on the device, or were found good.
+            undo: takes back what the caller counts for this update; called before the error is raised.
+        """
+        raise NotImplementedError
+
+    def look(self) -> None:
+        """Wait, and raise the error of the first bad update, if there is one since somebody looked.
+
+        Raises:
+            ParameterError: when an update was refused.
+        """
+        raise NotImplementedError
+
+
+class ParameterStore(MutableMapping[str, Array]):
+    """A program's parameters by name; assigning checks the array and copies it.
+
+    Attributes:
+        parameters: the parameters, by name.
+        numbered: the names that depend on the order of building; see `numbered_names`.
+        updates: steps of optimizers, compiled or on a device, if the program's engine has any.
+
+    >>> store = ParameterStore({"bias": Parameter([2], 0.0)})
+    >>> store["bias"] = [1, 2]
+    >>> store["bias"]
+    array([1., 2.], dtype=float32)
+    """
+
+    def __init__(
+        self, parameters: Mapping[str, Parameter], updates: Updates | RemoteUpdates | None = None
+    ) -> None:
+        self.parameters = dict(parameters)
+        self.numbered = numbered_names(self.parameters)
+        self.updates = updates
+
+    def admit(self, parameters: Iterable[Parameter]) -> None:
+        """Add parameters of a model that has grown; those that are there keep their names."""
+        self.parameters |= name_parameters(parameters, self.parameters)
+        self.numbered = numbered_names(self.parameters)
+
+    def __getitem__(self, name: str) -> Array:
+        return self._find(name).value
+
+    def __setitem__(self, name: str, value: ArrayLike) -> None:
+        self._find(name).assign(value, name)
+
+    def __delitem__(self, name: str) -> None:
+        raise errors.ParameterError(name, "a parameter to stay", "del", "parameters belong to their layers")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parameters)
+
+    def __len__(self) -> int:
+        return len(self.parameters)
+
+    def __repr__(self) -> str:
+        lines = (
+            f"  {name}: {p.type}{'' if p.trainable else ' frozen'}" for name, p in self.parameters.items()
+        )
+        return "params\n" + "\n".join(lines) if self.parameters else "params (none)"
+
+    def update(  # type: ignore[override] # takes what can be made an array
+        self, saved: Any = (), /, *, strict: bool = False, **values: ArrayLike
+    ) -> None:
+        """Copy arrays into the parameters of their names: all of them, or none when one is refused.
+
+        Args:
+            saved: a mapping from names to arrays, such as a ``dict`` or what ``np.load`` returns of an
+                ``npz`` file; or pairs of both.
+            strict: whether every parameter must be in it.
+            values: more arrays by name.
+
+        Raises:
+            UnknownNameError: when a name is unknown, or, with `strict`, one is missing.
+            ParameterError: when an array has another shape than its parameter, or holds no numbers or none
+                that are finite, or numbers that the parameter's dtype cannot hold.
+
+        Warns `NumberedNamesWarning`, once a call, when layers of these names are numbered.
+
+        >>> store = ParameterStore({name: Parameter([2], 0.0, name) for name in ("bias", "scale")})
+        >>> store.update({"bias": [1, 2]})
+        >>> store.update({"bias": [3, 4]}, strict=True)
+        Traceback (most recent call last):
+        ...
+        foldbatch.errors.UnknownNameError: params: expected all names of parameters, found 1 missing...
+        >>> store["bias"]
+        array([1., 2.], dtype=float32)
+        """
+        self.load(saved, values, strict=strict)
+
+    def load(self, saved: Any, values: Mapping[str, ArrayLike], *, strict: bool) -> None:
+        """Do what `update` does; a warning names the line that called the caller."""
+        try:
+            given = dict(saved, **values)
+        except (TypeError, ValueError):
+            fix = "for example dict(np.load(path))"
+            raise errors.ParameterError("params", "arrays by name", describe_value(saved), fix) from None
+        self._refuse_names(given, strict=strict)
+        arrays = {name: self.parameters[name].fitting(value, name) for name, value in given.items()}
+        for name, array in arrays.items():
+            self.parameters[name].assign(array, name)
+        numbered = [name for name in given if name in self.numbered]
+        if numbered:
+            fix = "an edited model may number other layers so; give names, as in Linear(2, name='out')"
+            found = f"numbered ones: {errors.shortened(numbered)}"
+            warning = errors.NumberedNamesWarning("params", "a name of its own for each layer", found, fix)
+            warnings.warn(warning, stacklevel=3)
+
+    def _refuse_names(self, given: Mapping[Any, Any], *, strict: bool) -> None:
+        unknown = [name for name in given if name not in self.parameters]
+        missing = [name for name in self.parameters if name not in given]
+        if not unknown and not (strict and missing):
+            return
+        found = []
+        if strict and missing:
+            found.append(f"{len(missing)} missing: {errors.shortened(missing)}")
+        if unknown:
+            listed = errors.shortened(errors.with_nearest(name, missing) for name in unknown)
+            found.append(f"{len(unknown)} unknown: {listed}")
+        expected = f"{'all names' if strict else 'names'} of parameters"
+        fix = "nothing was changed; print(program.params) lists the names"
+        raise errors.UnknownNameError("params", expected, " and ".join(found), fix)
+
+    def _find(self, name: str) -> Parameter:
+        try:
+            return self.parameters[name]
+        except KeyError:
+            expected = f"a parameter of {errors.shortened(self.parameters)}"
+            found = errors.with_nearest(name, self.parameters)
+            raise errors.UnknownNameError("params", expected, found, "print(program.params)") from None
+
+
+Holder = Owner | Parameter  # a layer, or a stand-alone parameter
+
+
+def name_parameters(
+    parameters: Iterable[Parameter], known: Mapping[str, Parameter] = MappingProxyType({})
+) -> dict[str, Parameter]:
+    """Return the parameters by full name: ``owner.name``, or ``name`` where there is no owner.
+
+    A name that is taken becomes ``name_1``, ``name_2``, in order of appearance; names that the user gave come
+    before others.
+    """
+    ordered = list(parameters)
+    parts = _by_holder(ordered)
+    names: dict[Holder, str] = {
+        part.owner or part: name.removesuffix(f".{part.name}") if part.owner else name
+        for name, part in known.items()
+    }
+    taken = {*known, *names.values()}
+    for holder in sorted(parts, key=lambda holder: not holder.given):
+        if holder in names:  # a layer that has been named, and now more of it is read
+            continue
+        numbered = (f"{holder.name}_{i}" if i else holder.name for i in itertools.count())
+        names[holder] = next(name for name in numbered if not taken & _claims(name, parts[holder]))
+        taken |= _claims(names[holder], parts[holder])
+    return {_full(names[part.owner or part], part): part for part in ordered}
+
+
+def numbered_names(parameters: Mapping[str, Parameter]) -> frozenset[str]:
+    """Return the full names of parameters that an edited model may give to others.
+
+    They are those of layers that only a number tells apart: several of one kind without a name of their
+    own, or several that were given one name.
+
+    >>> one, two = Owner("linear"), Owner("linear")
+    >>> weights = [Parameter([1], name="weight", owner=owner) for owner in (one, two, Owner("lstm"))]
+    >>> sorted(numbered_names(name_parameters(weights)))
+    ['linear.weight', 'linear_1.weight']
+    """
+    claims = {
+        holder: [(holder.given, name) for name in _claims(holder.name, parts)]
+        for holder, parts in _by_holder(parameters.values()).items()
+    }
+    counts = Counter(itertools.chain.from_iterable(claims.values()))
+    unclear = {holder for holder, claimed in claims.items() if any(counts[claim] > 1 for claim in claimed)}
+    return frozenset(name for name, part in parameters.items() if (part.owner or part) in unclear)
+
+
+def _by_holder(parameters: Iterable[Parameter]) -> dict[Holder, list[Parameter]]:
+    parts: dict[Holder, list[Parameter]] = {}
+    for parameter in parameters:
+        parts.setdefault(parameter.owner or parameter, []).append(parameter)
+    return parts
+
+
+def _claims(name: str, parts: Iterable[Parameter]) -> set[str]:
+    """Return the names that a layer or parameter of a name takes: its own, and those of its parameters."""
+    return {name, *(_full(name, part) for part in parts)}
+
+
+def _full(name: str, part: Parameter) -> str:
+    return f"{name}.{part.name}" if part.owner else name

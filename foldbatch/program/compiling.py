@@ -34,13 +34,13 @@ from foldbatch.functions.modules import is_walk, refuse_no_walk
 from foldbatch.functions.saving import from_written
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.tracer import MAX_CALLS, Tracer
-from foldbatch.params.store import ParameterStore, name_parameters
+from foldbatch.params.parameters import ParameterStore, name_parameters
 from foldbatch.program.program import Program
 from foldbatch.program.saving import ANEW, IN_A_SCRIPT, WHAT, read, with_paths
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
-from foldbatch.system.cores import available_cores
+from foldbatch.system.processes import available_cores
 from foldbatch.types import BackendName, describe_value
 
 # Options of `compile` that few programs set, with their defaults.

@@ -10,7 +10,7 @@ from foldbatch.engines.parts import sum_losses
 from foldbatch.engines.runner import Runner
 from foldbatch.engines.watching import NothingWatched, Watch
 from foldbatch.scheduler.trace import Trace
-from foldbatch.timelines.timeline import Span, Timeline
+from foldbatch.timelines import Span, Timeline
 
 HOST = "host"
 

@@ -24,21 +24,18 @@ from foldbatch.errors import BlockTypeError, counted
 from foldbatch.functions.notes import iterator_in
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.model.tracer import Tracer
-from foldbatch.params.parameters import Array, Gradient, Parameter
-from foldbatch.params.store import ParameterStore
-from foldbatch.program.capacities import captures, learned
+from foldbatch.params.parameters import Array, Gradient, Parameter, ParameterStore
 from foldbatch.program.deciding import Deciding
-from foldbatch.program.derivatives import Pullback, Tangents
 from foldbatch.program.predicting import predictions
 from foldbatch.program.profiling import profiled
 from foldbatch.program.saving import Notes, write
 from foldbatch.program.traced import Prepared, in_parts, listed, several_of, trace_in_parts
-from foldbatch.program.variants import ReadyModel, Variants
+from foldbatch.program.variants import Pullback, ReadyModel, Tangents, Variants, captures, learned
 from foldbatch.program.warned import Warned
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.graph import Node
 from foldbatch.system.showing import Printed
-from foldbatch.timelines.timeline import Timeline
+from foldbatch.timelines import Timeline
 from foldbatch.types import describe_value
 
 SHOWN = 20  # lines of cells, and of parameters, in a notebook

@@ -17,8 +17,8 @@ from foldbatch.model.model import Model
 from foldbatch.model.tracer import TraceAll, Tracer
 from foldbatch.model.traces import holds_objects
 from foldbatch.scheduler.trace import Trace
-from foldbatch.system.bars import Bar
-from foldbatch.system.forks import start_in_each_process
+from foldbatch.system.processes import start_in_each_process
+from foldbatch.system.showing import Bar
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.given import is_arrow, records_of
 from foldbatch.trees.records import Records, chosen

@@ -9,8 +9,7 @@ from foldbatch.engines.nonfinite import look_for_not_finite
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import FoldbatchWarning, NoLossWarning, NotFiniteWarning, frames_inside
 from foldbatch.model.model import Model
-from foldbatch.params.parameters import Gradient
-from foldbatch.params.store import ParameterStore
+from foldbatch.params.parameters import Gradient, ParameterStore
 
 
 class Warned:

@@ -53,7 +53,7 @@ from foldbatch.train import (
     TopK,
     schedules,
 )
-from foldbatch.train.figures import Mode
+from foldbatch.train.metrics import Mode
 from foldbatch.trees import embedding_matrix, read_vectors
 from foldbatch.trees.brackets import unescape
 from foldbatch.trees.tree import TreeNode

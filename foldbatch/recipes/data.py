@@ -19,7 +19,7 @@ from foldbatch.recipes.configuration import (
 )
 from foldbatch.schema import Schema
 from foldbatch.trees.formats import FORMATS, Sample
-from foldbatch.trees.functions import VERBS, Corpus, standard_library_functions
+from foldbatch.trees.pyast import VERBS, Corpus, standard_library_functions
 from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
 

@@ -17,7 +17,7 @@ from foldbatch.scheduler.policies import Policy, RunOrder, is_recursion
 from foldbatch.scheduler.schedule import ALL, CellTable, Index, RowSpan, Schedule, Step
 from foldbatch.scheduler.sharing import Share, Sharing, leaves
 from foldbatch.scheduler.trace import CellSignature, Trace, lengths_of
-from foldbatch.system.garbage import no_garbage
+from foldbatch.system.processes import no_garbage
 
 _NONE = np.zeros(0, np.int64)
 

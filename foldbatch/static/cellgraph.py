@@ -1,15 +1,30 @@
-"""The graph of a cell before it is compiled, with named inputs and results, and which of these recur."""
+"""The graph of a cell, with named inputs and results, which of these recur, and so what runs when.
+
+In a cell that takes part in a recursion, only the nodes on a path from a recursive input to a
+recursive output must wait for their turn, level by level (*step*). Nodes that depend on no recursive
+input (*before*: embeddings, input projections) and nodes on which no recursive output depends
+(*after*: classifiers, losses) run once per batch, over all calls. The same cut serves the
+backward graph, whose recursive inputs are the cotangents of recursive outputs; there all
+parameter gradients fall into *after*.
+
+Source: Theano's scan pushes computation out of loops likewise; Cavs (Xu et al. 2018) moves
+parameter gradients out of its levels ("lazy batching").
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
-from foldbatch.static.graph import PARAMETER, Graph, Node, reachable
+from foldbatch.static.graph import PARAMETER, Node, reachable
 from foldbatch.static.op import Axis
 
+BEFORE, STEP, AFTER = STAGES = ("before", "step", "after")
+StageOf = Callable[[Node], str]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class CellGraph:
     """The graph that one place of a program computes per call.
 
@@ -44,6 +59,23 @@ class CellGraph:
         """The ragged axes of its inputs, in order."""
         return tuple(dict.fromkeys(x.axis for x in self.inputs if x.axis.rank == 2))
 
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """All that its results depend on, operands first, its inputs where they are read."""
+        return reachable(self.results, self.inputs)
+
+    @cached_property
+    def bounds(self) -> dict[Node, int]:
+        """For the feeds used as indices, the number their values must stay below."""
+        bounds: dict[Node, int] = {}
+        for node in self.nodes:
+            if node.op.bound:
+                place, size = node.op.bound(tuple(x.type for x in node.inputs), node.attrs)
+                source = index_source(node.inputs[place])
+                if source in self.feeds:
+                    bounds[source] = min(size, bounds.get(source, size))
+        return bounds
+
 
 @dataclass(frozen=True, slots=True)
 class Ends:
@@ -70,25 +102,11 @@ class Ends:
 
 def weights_of(graph: CellGraph) -> int:
     """Return how many numbers of parameters a call reads; of a table that is looked up by id they are few."""
-    nodes = reachable(graph.results, graph.inputs)
     tables = {"gather": 0, "linear_by": 1}  # which operand a call reads only one row of
-    read = {x for node in nodes for i, x in enumerate(node.inputs) if tables.get(node.op.name) != i}
-    chosen = {node.inputs[1] for node in nodes if node.op.name == "linear_by"} - read
+    read = {x for node in graph.nodes for i, x in enumerate(node.inputs) if tables.get(node.op.name) != i}
+    chosen = {node.inputs[1] for node in graph.nodes if node.op.name == "linear_by"} - read
     whole = sum(x.type.size for x in read if x.op is PARAMETER)
     return whole + sum(x.type.size // x.shape[0] for x in chosen if x.op is PARAMETER)
-
-
-def feed_bounds(graph: CellGraph) -> dict[Node, int]:
-    """Return, for the feeds used as indices, the number their values must stay below."""
-    feeds = set(graph.feeds)
-    bounds: dict[Node, int] = {}
-    for node in reachable(graph.results, graph.inputs):
-        if node.op.bound:
-            place, size = node.op.bound(tuple(x.type for x in node.inputs), node.attrs)
-            source = index_source(node.inputs[place])
-            if source in feeds:
-                bounds[source] = min(size, bounds.get(source, size))
-    return bounds
 
 
 def index_source(node: Node) -> Node:
@@ -96,12 +114,3 @@ def index_source(node: Node) -> Node:
     while node.op.name in ("cast", "reshape") and node.inputs[0].dtype.startswith("int"):
         node = node.inputs[0]
     return node
-
-
-def transformed(graph: CellGraph, transform: Callable[[Graph], Graph]) -> CellGraph:
-    """Return the cell's graph after `transform`; the very same graph where nothing changed."""
-    joined = Graph(graph.inputs, graph.results)
-    results = iter(transform(joined).outputs)
-    parts = [tuple(next(results) for _ in part) for part in (graph.outputs, graph.losses, graph.metrics)]
-    new = CellGraph(graph.name, graph.operands, graph.feeds, *parts)
-    return graph if new.results == joined.outputs else new

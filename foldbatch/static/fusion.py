@@ -18,8 +18,7 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from foldbatch.static.graph import Node
-from foldbatch.static.stages import is_view
+from foldbatch.static.graph import Node, is_view
 from foldbatch.static.strided import access
 
 LIMIT = 100  # ops in one loop: compilers of loops take more than linear time

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.errors import UnknownNameError
+from foldbatch.errors import GraphError, UnknownNameError
 from foldbatch.operators import Operators, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Attrs, Axis, Op, fail
@@ -100,6 +100,9 @@ INPUT = Op("input", _no_types, _no_value, None, None)
 PARAMETER = Op("parameter", _no_types, lambda attrs: attrs["parameter"].value, None, None)
 CONSTANT = Op("constant", _no_types, lambda attrs: attrs["value"], None, None)
 SOURCES = (INPUT, PARAMETER, CONSTANT)
+# Ops that only look at their operand's memory in another way. A stage that reads such a node computes
+# it again instead of storing it.
+VIEWS = frozenset({"reshape", "slice", "transpose", "broadcast_to", "batch"})
 
 
 def input_node(type_: TensorType, axis: Axis = CALL, name: str = "x") -> Node:
@@ -257,6 +260,11 @@ def _linear_by(x: Node, table: Node, ids: Node) -> Node:
     return apply("linear_by", x, table, ids)
 
 
+def is_view(node: Node) -> bool:
+    """Whether the node costs nothing to make again from its operand."""
+    return node.op.name in VIEWS
+
+
 def reachable(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
     """Return the nodes that `outputs` depend on, operands first, not looking behind `stop`."""
     stops = set(stop)
@@ -315,3 +323,48 @@ class Graph:
     def computes(self) -> bool:
         """Whether it does more than pass on inputs and constants."""
         return any(node.op not in SOURCES for node in self.nodes)
+
+
+def verify(graph: Graph, where: str = "graph") -> Graph:
+    """Return the graph, having checked that it is whole and well typed.
+
+    Raises:
+        AssertionError: an input is missing or given twice, or a node's type or axis is not what
+            its rule yields; the message names `where` (the pass) and prints the graph.
+    """
+    assert len(set(graph.inputs)) == len(graph.inputs), f"{where}: an input is given twice"
+    given = set(graph.inputs)
+    for node in reachable(graph.outputs, graph.inputs):
+        if node in given:
+            continue
+        assert node.op is not INPUT, f"{where}: {node} is read but not an input of\n{_text(graph)}"
+        if node.op in SOURCES:
+            continue
+        try:
+            type_, axis = _infer(node)
+        except GraphError as error:
+            raise AssertionError(f"{where}: {error}, in\n{_text(graph)}") from error
+        name = f"{where}: {node.op.name}"
+        assert type_ == node.type, f"{name} yields {type_}, not {node.type}, in\n{_text(graph)}"
+        assert axis is node.axis, f"{name} runs along {axis}, not {node.axis}, in\n{_text(graph)}"
+        assert all(x.number < node.number for x in node.inputs), f"{where}: {node} precedes its operands"
+    return graph
+
+
+def _infer(node: Node) -> tuple[TensorType, Axis]:
+    """Return the node's type and axis according to the rules of its op."""
+    axes = tuple(x.axis for x in node.inputs)
+    type_ = node.op.infer(tuple(x.type for x in node.inputs), node.attrs)
+    if node.op.axis:
+        return type_, node.op.axis(axes, node.attrs)
+    batched = {axis for axis in axes if axis is not UNBATCHED}
+    assert len(batched) <= 1, f"{node.op.name} mixes the axes {sorted(map(str, batched))}"
+    if node.op.elementwise:
+        ranks = {x.ndim for x in node.inputs if x.axis is not UNBATCHED}
+        alike = not batched or ranks == {len(type_.shape)}
+        assert alike, f"{node.op.name} has batched operands of ranks {ranks}"
+    return type_, batched.pop() if batched else UNBATCHED
+
+
+def _text(graph: Graph) -> str:
+    return f"{len(graph.nodes)} nodes to {[str(node.type) for node in graph.outputs]}"

@@ -16,9 +16,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from foldbatch.static.fusion import Group, Unit
-from foldbatch.static.graph import Node
+from foldbatch.static.graph import Node, is_view
 from foldbatch.static.op import UNBATCHED, Axis
-from foldbatch.static.stages import is_view
 from foldbatch.static.strided import access
 from foldbatch.types import TensorType
 

@@ -8,13 +8,22 @@ from math import prod
 
 from foldbatch.static.bodies import called
 from foldbatch.static.fusion import Group, Unit, groups
-from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node, reachable
-from foldbatch.static.loops import Element, FusedLoop, LoopBuffer, Operation, Sweep
+from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node, is_view, reachable
 from foldbatch.static.memory import Buffers, plan, sections_of
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.places import Place
-from foldbatch.static.stages import is_view
-from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
+from foldbatch.static.statements import (
+    Binding,
+    Element,
+    FusedLoop,
+    LoopBuffer,
+    Operation,
+    Result,
+    Routine,
+    Slot,
+    Statement,
+    Sweep,
+)
 from foldbatch.static.strided import access, broadcast
 from foldbatch.system.remembering import remembered
 from foldbatch.types import TensorType

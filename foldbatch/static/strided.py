@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from foldbatch.params.parameters import Array
-from foldbatch.static.graph import Node
-from foldbatch.static.stages import is_view
+from foldbatch.static.graph import Node, is_view
 
 
 @dataclass(frozen=True, slots=True)

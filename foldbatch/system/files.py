@@ -1,14 +1,19 @@
-"""Files of arrays: named arrays and a JSON header in one file of the safetensors format, with a digest.
+"""Files: written whole or not at all, kept by one process; named arrays with a header and a digest in one.
 
 Source: https://github.com/huggingface/safetensors, whose format has no digest of its own.
 """
 
+import errno
+import fcntl
 import hashlib
 import os
 import struct
-from collections.abc import Mapping
+from argparse import ArgumentTypeError
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from uuid import uuid4
 
 import msgspec
 import numpy as np
@@ -16,8 +21,125 @@ import safetensors
 from numpy.typing import ArrayLike, NDArray
 from safetensors.numpy import load, save
 
-from foldbatch.errors import ReadError
-from foldbatch.system.output import write_whole
+from foldbatch.errors import BlockValueError, ReadError, TrainingError
+
+
+def output_file(text: str) -> Path:
+    """Read the name of a file to write; what it is for takes long, so a wrong one is refused before.
+
+    >>> output_file("figures.json").name
+    'figures.json'
+    """
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise ArgumentTypeError(f"expected a file in a folder that exists, found {text}")
+    if path.is_dir():
+        raise ArgumentTypeError(f"expected a file, found the folder {text}")
+    return path
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file and wait until it is on the disk; a former file of the name stays where that fails.
+
+    A process that is killed meanwhile may leave a file ``.NAME.*.partial`` beside it.
+    """
+    target = Path(os.path.realpath(path))  # which knows links that lead to themselves
+    if target.exists() and not target.is_file():  # a pipe, or a terminal
+        target.write_bytes(content)
+        return
+    temporary = target.with_name(f".{target.name}.{uuid4().hex}.partial")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except OSError as error:  # of the name that the user knows; a full disk would have no name at all
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        with suppress(OSError):  # where no folder is, no file is left
+            temporary.unlink(missing_ok=True)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # so that the name, too, is there after a crash of the machine
+    finally:
+        os.close(folder)
+
+
+def write_picture(path: str | os.PathLike[str], text: str, ending: str = ".svg") -> None:
+    """Write a picture that is text whole, to a name that says what it is."""
+    if Path(path).suffix.lower() != ending:
+        raise BlockValueError(
+            "path", f"a name that ends in {ending}", repr(str(path)), "browsers show such files"
+        )
+    write_whole(Path(path), text.encode())
+
+
+def remove_partial(folder: Path, names: Iterable[str]) -> None:
+    """Remove what processes that were killed while they wrote files of these names have left in a folder."""
+    for name in names:
+        for left in folder.glob(f".{name}.*.partial"):
+            left.unlink(missing_ok=True)
+
+
+LOCKLESS: Final = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)  # of file systems
+HELD: Final[set[int]] = set()  # open descriptors of folders, which forked processes close
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a folder for this process, within a ``with`` statement; the system lets go of it where it ends.
+
+    The folder itself is locked, so no file is written. Where its file system has no such locks, as some
+    network file systems, nothing is.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as name, locked(Path(name)):
+    ...     try:
+    ...         with locked(Path(name)):
+    ...             pass
+    ...     except TrainingError as error:
+    ...         print(str(error).partition(": ")[2].partition(";")[0])
+    expected a folder that no other training writes to, found one that does
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    HELD.add(handle)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _let_go(handle)
+        fix = "wait for it or end it, or name another folder"
+        raise TrainingError(
+            str(folder), "a folder that no other training writes to", "one that does", fix
+        ) from None
+    except OSError as error:
+        if error.errno not in LOCKLESS:
+            _let_go(handle)
+            raise
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # where there was no lock
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        _let_go(handle)
+
+
+def _let_go(handle: int) -> None:
+    if handle in HELD:
+        HELD.discard(handle)
+        os.close(handle)
+
+
+def _let_go_of_all() -> None:
+    """Close, in a forked process, its parent's descriptors: else it would hold the lock after the parent."""
+    for handle in list(HELD):
+        _let_go(handle)
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)
+
 
 Array = NDArray[Any]
 VERSION = 1

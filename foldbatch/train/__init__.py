@@ -4,8 +4,18 @@ from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 from foldbatch.train import schedules
-from foldbatch.train.batches import prefetched
-from foldbatch.train.callbacks.logs import (
+from foldbatch.train.callbacks import (
+    AverageWeights,
+    ClipGradients,
+    EarlyStopping,
+    LambdaCallback,
+    NaNGuard,
+    ReduceLROnPlateau,
+    ReduceOnPlateau,
+    Schedule,
+    TimeLimit,
+)
+from foldbatch.train.logs import (
     CSVLog,
     JSONLinesLog,
     ParameterStatistics,
@@ -13,17 +23,6 @@ from foldbatch.train.callbacks.logs import (
     Progress,
     TensorBoardLog,
 )
-from foldbatch.train.callbacks.steering import (
-    EarlyStopping,
-    LambdaCallback,
-    ReduceLROnPlateau,
-    ReduceOnPlateau,
-    Schedule,
-    TimeLimit,
-)
-from foldbatch.train.callbacks.weights import AverageWeights, ClipGradients, NaNGuard
-from foldbatch.train.figures import draw_errors, plot_confusion, plot_history
-from foldbatch.train.gradients import clip_by_global_norm, scale
 from foldbatch.train.metrics import (
     F1,
     Accuracy,
@@ -33,10 +32,13 @@ from foldbatch.train.metrics import (
     Metric,
     Perplexity,
     TopK,
+    draw_errors,
+    plot_confusion,
+    plot_history,
 )
-from foldbatch.train.optimizer import Optimizer
+from foldbatch.train.optimizer import Optimizer, clip_by_global_norm, scale
 from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
-from foldbatch.train.parallel import DataParallel
+from foldbatch.train.parallel import DataParallel, prefetched
 from foldbatch.train.prepared import load_prepared, save_prepared
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
 from foldbatch.train.trainer import Callback, Checkpoints, Trainer

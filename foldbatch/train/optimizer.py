@@ -1,21 +1,344 @@
-"""What all optimizers share: checks, step counts, state."""
+"""What all optimizers share: gradients that fit, changes in one call or block by block, step counts."""
 
+import ast
 import math
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
 from numbers import Real
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from foldbatch.errors import ParameterError, TrainingError, UnknownNameError
-from foldbatch.params.parameters import Parameter
-from foldbatch.params.store import ParameterStore
-from foldbatch.params.updates import Change, RemoteUpdates, Rule
+from foldbatch.params.parameters import (
+    Array,
+    Change,
+    Parameter,
+    ParameterStore,
+    Remote,
+    RemoteUpdates,
+    Rule,
+    SparseRows,
+    Updates,
+)
 from foldbatch.system.showing import Described
-from foldbatch.train.blocks import ParameterBlocks
-from foldbatch.train.gradients import Array, Gradients, fitting_gradient, fitting_there
 from foldbatch.types import describe_value
+
+Gradients = Mapping[str, Any]  # each an array or SparseRows
+
+
+def scale(grads: Gradients, factor: float) -> dict[str, Any]:
+    """Return copies of all gradients times a factor, for example 1 / batch size for a mean loss.
+
+    >>> scale({"a": np.array([3.0])}, 0.5)
+    {'a': array([1.5])}
+    """
+    return {name: _scaled(gradient, factor) for name, gradient in grads.items()}
+
+
+def clip_by_global_norm(grads: Gradients, max_norm: float) -> tuple[dict[str, Any], float]:
+    """Scale all gradients by one factor so that their joint Euclidean norm is at most `max_norm`.
+
+    Returns the gradients and the norm they had. Those within the limit are returned as they
+    are, and so are those with a NaN or an infinity, for the optimizer to name; scaled ones are copies.
+    Gradients on a device are clipped there, into copies in any case; only who looks at the norm waits.
+
+    Raises:
+        TrainingError: when `max_norm` is not above 0; infinity only measures.
+
+    >>> clipped, norm = clip_by_global_norm({"a": np.array([3.0]), "b": np.array([4.0])}, 1.0)
+    >>> norm, clipped["a"]
+    (5.0, array([0.6]))
+
+    Source: Pascanu, Mikolov and Bengio 2013, algorithm 1.
+    """
+    if not max_norm > 0:
+        raise TrainingError("clip_by_global_norm", "max_norm above 0", repr(max_norm), "try 5.0")
+    arrays = (g.values if isinstance(g, SparseRows) else g for g in grads.values())
+    remote = next((array for array in arrays if isinstance(array, Remote)), None)
+    if remote is not None:
+        return remote.clipped(grads, max_norm)
+    norm = math.sqrt(sum(_square_sum(_numbers(gradient)) for gradient in grads.values()))
+    if norm <= max_norm or not math.isfinite(norm):
+        return dict(grads), norm
+    return {name: _scaled(gradient, max_norm / norm) for name, gradient in grads.items()}, norm
+
+
+def _numbers(gradient: Any) -> Array:
+    return np.asarray(gradient.values if isinstance(gradient, SparseRows) else gradient)
+
+
+def _square_sum(array: Array) -> float:
+    flat = array.reshape(-1)
+    with np.errstate(all="ignore"):
+        total = float(np.dot(flat, flat))
+        if not math.isfinite(total):  # large numbers overflow float32 when squared
+            flat = flat.astype(np.float64)
+            total = float(np.dot(flat, flat))
+    return total
+
+
+def _scaled(gradient: Any, factor: float) -> Any:
+    if isinstance(gradient, SparseRows):
+        return replace(gradient, values=gradient.values * factor)
+    return gradient * factor
+
+
+def fitting_gradient(name: str, parameter: object, gradient: Any, factor: float = 1.0) -> tuple[Any, float]:
+    """Check that a gradient, times a factor, fits its parameter; return it in the parameter's dtype.
+
+    The result is an array of one axis or more, or `SparseRows`, and the factor still to be applied, which is
+    1 where it had to be applied first. Its numbers are not looked at; see `check_numbers`.
+
+    >>> fitting_gradient("w", np.zeros(2, "float32"), np.array([1, 2]))
+    (array([1., 2.], dtype=float32), 1.0)
+    """
+    if not isinstance(parameter, np.ndarray) or parameter.dtype.kind != "f" or not parameter.flags.writeable:
+        found = "a read-only array" if isinstance(parameter, np.ndarray) else describe_value(parameter)
+        raise ParameterError(name, "a float array that can be updated in place", found, "give a copy")
+    shape, dtype = parameter.shape, parameter.dtype
+    plain = type(gradient) is np.ndarray and gradient.shape == shape != () and gradient.dtype == dtype
+    if plain and abs(factor) <= 1:  # as it comes in most steps
+        return gradient, factor
+    return _fitting(name, shape, dtype, gradient, factor)
+
+
+def _fitting(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any, factor: float
+) -> tuple[Any, float]:
+    values = _numbers(gradient)
+    _check_shape(f"{name} gradient", shape, dtype, gradient, values)
+    if values.dtype != dtype or abs(factor) > 1:  # digits or finite numbers may be lost
+        with np.errstate(all="ignore"):
+            values, factor = np.asarray(values * factor, dtype), 1.0
+    if isinstance(gradient, SparseRows):
+        return SparseRows(gradient.rows, values, shape), factor
+    return values if values.ndim else values.reshape(1), factor
+
+
+def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
+    """Look for what is not finite in gradients, each with the name of its parameter.
+
+    >>> check_numbers([("w", np.array([1.0, np.inf]))])
+    Traceback (most recent call last):
+    ...
+    foldbatch.errors.ParameterError: w gradient: expected finite numbers, found inf at (1,); nothing was...
+    """
+    for name, gradient in gradients:
+        where = f"{name} gradient"
+        if isinstance(gradient, SparseRows):
+            _check_rows(where, gradient)
+        _check_numbers(where, gradient, _numbers(gradient))
+
+
+def fitting_there(name: str, parameter: Parameter, gradient: Any, factor: float) -> tuple[Any, float]:
+    """Do what `fitting_gradient` does, for a parameter on a device."""
+    shape, dtype = parameter.type.shape, np.dtype(parameter.type.dtype)
+    values = gradient.values if isinstance(gradient, SparseRows) else gradient
+    if isinstance(values, Remote):
+        where = f"{name} gradient"
+        _check_shape(where, shape, dtype, gradient, values)
+        if isinstance(gradient, SparseRows):
+            _check_rows(where, gradient)
+        if cast("Any", values).dtype == dtype:
+            return gradient, factor
+    fit = _fitting(name, shape, dtype, gradient, factor)
+    check_numbers([(name, fit[0])])
+    return fit
+
+
+def _check_shape(
+    where: str, shape: tuple[int, ...], dtype: np.dtype[Any], gradient: Any, values: Any
+) -> None:
+    found = gradient.shape if isinstance(gradient, SparseRows) else values.shape
+    if found != shape or values.dtype.kind not in "fiub":
+        fix = "check the name"
+        raise ParameterError(where, f"{dtype} of shape {shape}", f"{values.dtype} of shape {found}", fix)
+
+
+def _check_numbers(where: str, gradient: Any, values: Array) -> None:
+    if math.isfinite(_square_sum(values)) or np.isfinite(values).all():  # squares may overflow
+        return
+    first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+    place = (int(gradient.rows[first[0]]), *first[1:]) if isinstance(gradient, SparseRows) else first
+    fix = "nothing was changed; call program.find_nan(examples), or lower the learning rate"
+    raise ParameterError(where, "finite numbers", f"{values[first]} at {place}", fix)
+
+
+def _check_rows(where: str, gradient: SparseRows) -> None:
+    rows, values, shape = gradient.rows, gradient.values, gradient.shape
+    fits = rows.dtype.kind in "iu" and rows.ndim == 1 and values.shape == (len(rows), *shape[1:])
+    fits = fits and bool((rows[1:] > rows[:-1]).all())
+    if not fits or (len(rows) and not 0 <= rows[0] <= rows[-1] < shape[0]):
+        expected = f"ascending, distinct rows of the {shape[0]}, with one value each"
+        found = f"rows {describe_value(rows.tolist())} and values of shape {values.shape}"
+        raise ParameterError(where, expected, found, "sort the rows and sum the values of equal ones")
+
+
+FUNCTIONS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "divide",
+}
+SCOPE = {name: getattr(np, name) for name in (*FUNCTIONS.values(), "positive", "sqrt")}
+
+
+class Formula(NamedTuple):
+    """A rule for NumPy's arrays."""
+
+    # changes a block: ``(p, g, each moment, each number, each scratch array)``, arrays of one shape. The
+    # gradient stays as it is.
+    apply: Callable[..., None]
+    scratch: int  # how many scratch arrays it takes
+    text: str  # of the function
+
+
+@cache
+def formula(rule: Rule) -> Formula:
+    """Return a rule as a function of arrays.
+
+    >>> print(formula(Rule(("p = p - rate * (g + m)",), ("m",), ("rate",))).text)
+    def apply(p, g, m, rate, s0_):
+        add(g, m, s0_)
+        multiply(rate, s0_, s0_)
+        subtract(p, s0_, p)
+    """
+    places = {name: f"{name}_" for name in rule.locals}  # arrays of their own: `g` is the caller's
+    calls: list[str] = []
+    names: dict[str, str] = {}
+    deepest = 0
+    for line in rule.lines:
+        statement = ast.parse(line).body[0]
+        assert isinstance(statement, ast.Assign)
+        (target,) = statement.targets
+        assert isinstance(target, ast.Name)
+        place = places.get(target.id, target.id)
+        value, depth = _spell(statement.value, place, 0, names, calls)
+        if value != place:
+            calls.append(f"positive({value}, {place})")
+        names[target.id] = place
+        deepest = max(deepest, depth)
+    scratch = [*places.values(), *(f"s{i}_" for i in range(deepest))]
+    text = "\n    ".join(
+        [f"def apply({', '.join(['p', 'g', *rule.moments, *rule.numbers, *scratch])}):", *(calls or ["pass"])]
+    )
+    scope: dict[str, Any] = dict(SCOPE)
+    exec(text, scope)  # noqa: S102 - the text is our own
+    return Formula(scope["apply"], len(scratch), text)
+
+
+def _spell(
+    node: ast.expr, place: str | None, level: int, names: dict[str, str], calls: list[str]
+) -> tuple[str, int]:
+    """Append the calls that compute an expression; return where it is then, and how many places it took."""
+    match node:
+        case ast.Name(name):
+            return names.get(name, name), level
+        case ast.Call(ast.Name("sqrt"), [argument]):
+            operand, depth = _spell(argument, None, level, names, calls)
+            function, operands = "sqrt", [operand]
+        case ast.BinOp(left, operator, right):
+            # the left operand may be where the result shall be, unless the right one reads what is there
+            read = {names.get(part.id, part.id) for part in ast.walk(right) if isinstance(part, ast.Name)}
+            there = None if place in read else place
+            first, depth = _spell(left, there, level, names, calls)
+            free = level + (first == f"s{level}_")
+            second, deeper = _spell(right, None, free, names, calls)
+            depth = max(depth, deeper)
+            function, operands = FUNCTIONS[type(operator)], [first, second]
+        case _:
+            raise AssertionError(f"no formula: {ast.unparse(node)}")
+    made = f"s{level}_" if place is None else place
+    calls.append(f"{function}({', '.join([*operands, made])})")
+    return made, max(depth, level + (place is None))
+
+
+BLOCK = 32_768  # elements; five float32 blocks (parameter, gradient, two moments, work) fit in 1 MiB of cache
+
+
+def cuts(table: Array) -> Iterator[tuple[int, int]]:
+    """Yield first and last (excluded) rows of the blocks of a table ``[n, *]``, of about `BLOCK` elements."""
+    rows = len(table)
+    step = max(1, BLOCK * rows // max(1, table.size))
+    return ((start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+class ParameterBlocks:
+    """Changes parameters of the host, as `RemoteUpdates` those of a device, by an engine or NumPy."""
+
+    def __init__(self) -> None:
+        self.updates: Updates | None = None
+        self._buffers: dict[tuple[int, np.dtype[Any]], Array] = {}  # temporary arrays, for the next step, too
+
+    def full(self, parameter: Array, number: float) -> Array:
+        """Return an array like a parameter, of one number."""
+        return np.full_like(parameter, number)
+
+    def apply(self, changes: Sequence[Change], undo: Callable[[], None]) -> None:
+        """Change parameters' arrays and their moments in place."""
+        updates = self.updates
+        try:
+            if updates is None:
+                _look(changes)
+            left = changes if updates is None else updates.apply(changes, _look)
+        except ParameterError:
+            undo()
+            raise
+        for change in left:
+            tables: list[Array] = [change.parameter, *change.moments]
+            if not tables[0].ndim:
+                tables = [table.reshape(1) for table in tables]
+            if isinstance(change.gradient, SparseRows) and change.by_rows:
+                self._rows(change, tables)
+            else:
+                self._all(change, updates, tables)
+
+    def _all(self, change: Change, updates: Updates | None, tables: Sequence[Array]) -> None:
+        for start, stop in cuts(tables[0]):
+            p, *moments = block = [table[start:stop] for table in tables]
+            g = self._gradient(change, p, start, stop)
+            part = change._replace(parameter=p, moments=moments, gradient=g, factor=1.0)
+            if updates is None or updates.apply([part], None):
+                self._apply(change, block, g)
+
+    def _gradient(self, change: Change, p: Array, start: int, stop: int) -> Array:
+        gradient, factor = change.gradient, change.factor
+        if isinstance(gradient, SparseRows):
+            g = self._scratch(0, p)
+            first, last = np.searchsorted(gradient.rows, (start, stop))
+            g.fill(0)
+            g[gradient.rows[first:last] - start] = gradient.values[first:last] * factor
+            return g
+        block: Array = gradient[start:stop]
+        return block if factor == 1 else np.multiply(block, factor, out=self._scratch(0, p))
+
+    def _rows(self, change: Change, tables: Sequence[Array]) -> None:
+        gradient = change.gradient
+        for start, stop in cuts(gradient.values):
+            rows = gradient.rows[start:stop]
+            block = [table[rows] for table in tables]
+            self._apply(change, block, gradient.values[start:stop] * change.factor)
+            for table, changed in zip(tables, block, strict=True):
+                table[rows] = changed
+
+    def _apply(self, change: Change, block: Sequence[Array], g: Array) -> None:
+        made = formula(change.rule)
+        scratch = (self._scratch(1 + slot, g) for slot in range(made.scratch))
+        made.apply(block[0], g, *block[1:], *change.numbers, *scratch)
+
+    def _scratch(self, slot: int, like: Array) -> Array:
+        """Return an array of the shape and dtype of `like`, with any content; one per slot."""
+        buffer = self._buffers.get((slot, like.dtype))
+        if buffer is None or buffer.size < like.size:
+            buffer = self._buffers[slot, like.dtype] = np.empty(max(BLOCK, like.size), like.dtype)
+        return buffer[: like.size].reshape(like.shape)
+
+
+def _look(changes: Sequence[Change]) -> None:
+    check_numbers([(change.name, change.gradient) for change in changes])
+
 
 State = dict[str, Any]
 Formulas = dict[tuple[int, float, float], tuple[Rule, tuple[float, ...], bool]]  # by step, rate and decay

@@ -7,39 +7,287 @@ A model sees the numbers of words only, so two models that differ in the words o
 to it. The words are found in what its tracing program calls: vocabularies, lists of distinct texts, and dicts
 from names to distinct numbers, in functions' closures, arguments and globals, in attributes of objects, and
 in lists and dicts of these.
+
+Ranks and resumed trainings compare examples and settings by digests. One covers what an example holds:
+numbers, texts, arrays, trees, lists, dicts, sets, prepared traces, and the attributes of objects, however
+deep and also where parts are shared or contain themselves. Where an object hides what it holds, as those of
+extension modules may, its class is all that is covered.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import hashlib
 import math
 import numbers
 import os
+import signal
 import sys
+import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from gc import get_referents
-from pathlib import Path
-from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, Final
+from hashlib import blake2b
+from itertools import chain
+from pathlib import Path, PurePath
+from types import BuiltinMethodType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any, Final, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import ReadError, TrainingError, counted
 from foldbatch.functions.cells import GLOBALS as CELLS
-from foldbatch.model.model import digest
+from foldbatch.model import model
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
+from foldbatch.program.traced import Prepared
 from foldbatch.system import files
 from foldbatch.train.checks import NUMBERED, noting
-from foldbatch.train.contents import PLAIN, Digests, Facts, digests
 from foldbatch.trees import Tree, TreeNode
+from foldbatch.trees.records import Records
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
+
+DEFAULTS: Final = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+
+
+class Interrupts:
+    """Notes a signal, within a ``with`` statement, and raises its exception where `look` is called.
+
+    The second signal is not held back. A signal for which the user has set a handler is left to it; so are
+    all signals outside of the main thread, where Python runs no handlers.
+
+    >>> import os
+    >>> try:
+    ...     with Interrupts() as interrupts:
+    ...         os.kill(os.getpid(), signal.SIGINT)
+    ...         print("this is done first")
+    ...         interrupts.look()
+    ... except KeyboardInterrupt:
+    ...     print("interrupted", interrupts.raised)
+    this is done first
+    interrupted True
+    """
+
+    def __init__(self) -> None:
+        self.raised = False
+        self._noted: int | None = None
+        self._held: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number, default in DEFAULTS.items():
+                if signal.getsignal(number) == default:
+                    self._held[number] = default
+                    signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self._let_go()
+        if error is None:
+            self.look()
+
+    @property
+    def noted(self) -> int:
+        """The signal that came, or 0."""
+        return self._noted or 0
+
+    def look(self, agreed: int | None = None) -> None:
+        """Raise the exception of a signal that came."""
+        number = self.noted if agreed is None else agreed
+        if not number:
+            return
+        self._noted, self.raised = None, True
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(128 + number)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._noted = number
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for number, handler in self._held.items():
+            signal.signal(number, handler)
+        self._held = {}
+
+
+Digests = NDArray[np.uint64]
+Known = dict[int, tuple[object, bytes]]  # by id: the object, which must live as long, and its digest
+
+PLAIN: Final = frozenset((type(None), bool, int, float, complex, str, bytes, range, type(...)))
+WRITTEN: Final = (dt.date, dt.time, dt.timedelta, decimal.Decimal, PurePath)
+NAMED: Final = (type, FunctionType, MethodType, ModuleType)
+WITHIN: Final = b"^"  # stands for an object within itself
+MANY: Final = 1 << 20  # objects whose digests are known at a time
+ROWS: Final = 4096  # examples in columns that are made objects at a time
+
+
+def digests(examples: Sequence[Any]) -> Digests:
+    """Return a digest of each example, ``[n] uint64``.
+
+    Examples that are made when they are asked for, by a sequence of the user's own, are not asked for: that
+    may take long, or draw random numbers. Of these the class of the sequence is covered.
+
+    >>> one, other, last = digests([(Tree.leaf("NN", "film"), [1]), (Tree.leaf("NN", "film"), [1]), "film"])
+    >>> bool(one == other), bool(one == last)
+    (True, False)
+    """
+    if isinstance(examples, Records):
+        starts = range(0, len(examples), ROWS)
+        parts: Iterable[Sequence[Any]] = (examples[start : start + ROWS].objects() for start in starts)
+    elif isinstance(examples, list | tuple | np.ndarray):
+        parts = (examples,)
+    else:
+        parts = ([type(examples)] * len(examples),)
+    made = []
+    for part in parts:
+        known: Known = {}
+        for example in part:
+            made.append(digest(example, known))
+            if len(known) > MANY:
+                known.clear()
+    return np.frombuffer(b"".join(made), "<u8").astype(np.uint64)
+
+
+def digest(value: Any, known: Known | None = None) -> bytes:
+    """Return a digest of a value, 8 bytes; `known` has those of objects met before, and takes more.
+
+    >>> digest([1, [2]]) == digest([1, [2]]), digest([1, [2]]) == digest([1, (2,)]), digest(1) == digest(1.0)
+    (True, False, False)
+    """
+    known = {} if known is None else known
+    frames: list[tuple[Any, Any, Iterator[Any]]] = [(None, blake2b(digest_size=8), iter((value,)))]
+    while True:
+        whole, hashed, parts = frames[-1]
+        for part in parts:
+            text = _text(part)
+            if text is None and (found := known.get(id(part))):
+                text = found[1]
+            if text is None:
+                head, inner = _parts(part, known)
+                known[id(part)] = (part, WITHIN)
+                frames.append((part, blake2b(head, digest_size=8), iter(inner)))
+                break
+            hashed.update(text)
+        else:
+            frames.pop()
+            if not frames:
+                return bytes(hashed.digest())
+            text = b"#" + hashed.digest()
+            known[id(whole)] = (whole, text)
+            frames[-1][1].update(text)
+
+
+def _text(value: Any) -> bytes | None:
+    """Return a text of what is plain, and of lists, tuples and dicts of nothing else; quickly, in C."""
+    kind = type(value)
+    if (
+        kind not in PLAIN
+        and not ((kind is list or kind is tuple) and PLAIN.issuperset(map(type, value)))
+        and not (kind is dict and PLAIN.issuperset(map(type, chain(value, value.values()))))
+    ):
+        return None
+    try:
+        return repr(value).encode() + b"\0"
+    except ValueError:  # an int of more digits than Python writes
+        return None
+
+
+def _parts(value: Any, known: Known) -> tuple[bytes, Iterable[Any]]:
+    kind = type(value)
+    if kind is list or kind is tuple:  # most of all
+        return b"%s %d" % (kind.__name__.encode(), len(value)), value
+    if kind is dict:
+        return b"dict %d" % len(value), chain.from_iterable(value.items())
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    match value:
+        case int():
+            return f"{name} {int(value):x}".encode(), ()
+        case Tree():
+            return name.encode() + value.parents.tobytes(), (value.labels, value.tokens)
+        case TreeNode():
+            return f"{name} {value.index}".encode(), (value.tree,)
+        case Prepared():
+            trace = value.trace
+            numbers = (trace.packed,) if trace.form else (trace.calls, trace.elements, trace.levels)
+            feeds = trace.loose if trace.form else trace.feeds
+            return name.encode(), (*numbers, feeds, trace.labels, trace.result)
+        case np.ndarray() | np.generic() if not value.dtype.hasobject:
+            array = np.ascontiguousarray(value)
+            return f"{name} {array.dtype.str} {np.shape(value)}".encode() + array.tobytes(), ()
+        case np.ndarray():
+            return f"{name} {value.shape}".encode(), value.ravel().tolist()
+        case str() | bytes() | float() | complex():  # of a class of its own
+            arguments: tuple[Any, ...] = value.__getnewargs__()  # type: ignore[union-attr] # all have it
+            return name.encode(), arguments
+        case Mapping():
+            return f"{name} {len(value)}".encode(), chain.from_iterable(value.items())
+        case AbstractSet():
+            return name.encode(), sorted(digest(part, known) for part in value)
+        case Sequence():
+            return f"{name} {len(value)}".encode(), value
+        case type() | FunctionType() | MethodType() | ModuleType():
+            return f"{name} {getattr(value, '__module__', '')} {_name(value)}".encode(), ()
+    if isinstance(value, WRITTEN):
+        return f"{name} {value}".encode(), ()
+    if hasattr(kind, "__array__"):  # of another library, such as a tensor
+        return name.encode(), (np.asarray(value),)
+    try:
+        return name.encode(), (bytes(memoryview(value)),)  # type: ignore[arg-type] # which may be none
+    except TypeError:
+        state = object.__getstate__(value)
+    return name.encode(), (state,)
+
+
+def _name(value: Any) -> str:
+    return str(getattr(value, "__qualname__", getattr(value, "__name__", "")))
+
+
+Facts = dict[str, str]
+SHOWN = 60  # characters of a value that is shown
+DIGEST = "digest "  # begins the text of what is too long to be shown
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text, or its digest where that is long.
+
+    >>> text_of(np.float64(0.5)), text_of({"words": 0.1}), text_of("a" * 100)[:7]
+    ('0.5', "{'words': 0.1}", 'digest ')
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if is_plain(value) and len(text := repr(value)) <= SHOWN:
+        return text
+    return DIGEST + digest(value).hex()
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a value is a number, a text, None, or a list, tuple or dict of these."""
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, value))
+    if isinstance(value, Mapping):
+        return all(map(is_plain, (*value, *value.values())))
+    return type(value) in PLAIN or isinstance(value, np.generic)
+
+
+def settings(owner: object) -> Facts:
+    """Return the settings of an optimizer or a callback: its attributes of plain data that are not private.
+
+    >>> import foldbatch as fb
+    >>> settings(fb.SGD(0.1, momentum=0.9))["momentum"]
+    '0.9'
+    """
+    public = {name: value for name, value in vars(owner).items() if not name.startswith("_")}
+    return {name: text_of(value) for name, value in public.items() if is_plain(value)}
+
 
 KIND = "checkpoint"
 ARRAY, FLOAT = "$array", "$float"  # the keys of dicts that stand for what JSON does not have
@@ -316,7 +564,7 @@ class TrainingStart:
 def assign(params: MutableMapping[str, Array], values: Mapping[str, Array]) -> None:
     """Give parameters other values, which the same program had before.
 
-    `foldbatch.params.store.ParameterStore.update` would warn of names that are only numbers.
+    `foldbatch.params.parameters.ParameterStore.update` would warn of names that are only numbers.
     """
     for name, array in values.items():
         params[name] = array
@@ -362,7 +610,7 @@ def model_digest(program: Program) -> str:
     False
     """
     types = {name: str(parameter.type) for name, parameter in program.params.parameters.items()}
-    parts = (program.fingerprint, program.seed, types, digest(program.model))
+    parts = (program.fingerprint, program.seed, types, model.digest(program.model))
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

@@ -14,24 +14,29 @@ from typing import Any
 
 from foldbatch.blocks.values import is_int
 from foldbatch.communicators import Alone, from_first, together
-from foldbatch.communicators.sharing import told
+from foldbatch.communicators.communicator import told
 from foldbatch.errors import ProcessError, TrainingError, counted
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
 from foldbatch.program.saving import KIND
 from foldbatch.system import files
-from foldbatch.system.locks import locked
-from foldbatch.system.output import remove_partial
+from foldbatch.system.files import locked, remove_partial
 from foldbatch.system.renamed import renamed
 from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
-from foldbatch.train.batches import Batch, Share, evaluate, in_parts, share_of, shares
-from foldbatch.train.contents import DIGEST, Facts, digest, settings, text_of
-from foldbatch.train.figures import Mode, check_mode, figure_of, is_better, mode_of
-from foldbatch.train.interrupts import Interrupts
-from foldbatch.train.metrics import Metric
+from foldbatch.train.metrics import Metric, Mode, check_mode, figure_of, is_better, mode_of
 from foldbatch.train.optimizer import Optimizer
-from foldbatch.train.parallel import DataParallel, check_alike
+from foldbatch.train.parallel import (
+    Batch,
+    DataParallel,
+    Share,
+    check_alike,
+    evaluate,
+    in_parts,
+    share_of,
+    shares,
+)
+from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, settings, text_of
 from foldbatch.train.samplers import Sampler, shuffled
 from foldbatch.trees.records import Records
 from foldbatch.types import describe_value

@@ -2,9 +2,8 @@
 
 from foldbatch.trees.brackets import parse_brackets, read_brackets, read_sst, write_brackets
 from foldbatch.trees.conllu import Sentence, Word, parse_conllu, read_conllu, read_sentences
-from foldbatch.trees.functions import Corpus, Example, python_functions, standard_library_functions
 from foldbatch.trees.json_text import read_json, read_json_trees, read_jsonlines, write_json
-from foldbatch.trees.pyast import python_tree
+from foldbatch.trees.pyast import Corpus, Example, python_functions, python_tree, standard_library_functions
 from foldbatch.trees.tree import Tree, TreeNode
 from foldbatch.trees.tree_statistics import TreeStatistics, tree_statistics
 from foldbatch.trees.vectors import Coverage, Vectors, embedding_matrix, read_vectors

@@ -11,9 +11,8 @@ from operator import length_hint
 from sys import intern
 
 from foldbatch.errors import ExampleError, ReadError
-from foldbatch.trees.postorder import LABEL_KINDS, Label
 from foldbatch.trees.text import TextPiece, read_pieces, shorten, text_pieces, whole_pieces
-from foldbatch.trees.tree import Tree, trusted_tree
+from foldbatch.trees.tree import LABEL_KINDS, Label, Tree, trusted_tree
 from foldbatch.types import describe_value
 
 Source = str | os.PathLike[str] | Iterable[str]

@@ -13,9 +13,8 @@ from itertools import islice
 from typing import Literal, NoReturn, get_args
 
 from foldbatch.errors import BlockValueError, ReadError, with_nearest
-from foldbatch.trees.postorder import Label
 from foldbatch.trees.text import TextPiece, read_pieces, shorten, text_pieces, whole_pieces
-from foldbatch.trees.tree import Tree, trusted_tree
+from foldbatch.trees.tree import Label, Tree, trusted_tree
 
 LabelField = Literal["deprel", "upos", "xpos"]
 WordField = Literal["form", "lemma"]

@@ -13,10 +13,8 @@ from typing import Any, Literal
 from foldbatch.errors import ReadError
 from foldbatch.trees.brackets import read_brackets, read_sst, read_tree_lines, write_brackets
 from foldbatch.trees.conllu import read_conllu, read_sentences
-from foldbatch.trees.expressions import parse_expression, random_expressions
-from foldbatch.trees.functions import python_functions
 from foldbatch.trees.json_text import read_json_trees, read_jsonlines, write_json
-from foldbatch.trees.pyast import python_tree
+from foldbatch.trees.pyast import parse_expression, python_functions, python_tree, random_expressions
 from foldbatch.trees.tree import Tree, trusted_tree
 from foldbatch.types import describe_value
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from foldbatch.errors import counted
-from foldbatch.trees.postorder import Label
 from foldbatch.trees.text import shorten
-from foldbatch.trees.tree import Tree
+from foldbatch.trees.tree import Label, Tree
 
 SHOWN = 10  # labels, arities and words that are printed
 WORDS = 100  # most frequent words that are kept

@@ -8,15 +8,20 @@ from operator import itemgetter
 
 from foldbatch.errors import counted
 from foldbatch.params.parameters import Parameter
-from foldbatch.static.cell import Cell, Phase
-from foldbatch.static.cellgraph import CellGraph
-from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node, parameter_node
+from foldbatch.static.cell import Cell, Phase, trail
+from foldbatch.static.cellgraph import AFTER, BEFORE, STEP, CellGraph
+from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node, is_view, parameter_node
 from foldbatch.static.memory import Buffers, Scratch
-from foldbatch.static.printer import constant_name, expression, parameter_name, print_graph, unlike
-from foldbatch.static.routine_printer import print_statements, slot_names
+from foldbatch.static.printer import (
+    constant_name,
+    expression,
+    parameter_name,
+    print_graph,
+    print_statements,
+    slot_names,
+    unlike,
+)
 from foldbatch.static.routines import Stage, Target, plan_stage
-from foldbatch.static.sides import trail
-from foldbatch.static.stages import AFTER, BEFORE, STEP, is_view
 from foldbatch.static.statements import Binding, Routine, Slot
 from foldbatch.types import TensorType
 

@@ -15,7 +15,7 @@ from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program, schedule
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature, arguments_of, lengths_of
-from foldbatch.system.output import write_picture
+from foldbatch.system.files import write_picture
 from foldbatch.system.showing import INK, PAPER, Drawing, element, page, text
 
 

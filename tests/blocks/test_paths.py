@@ -122,7 +122,7 @@ def test_what_python_would_not_find_again_has_no_path():
 OTHER_PATHS: list[Any] = [
     *"""
     os:system posix:system builtins:eval builtins:str.format builtins:object sys:exit
-    foldbatch.system.files:write foldbatch.system.output:write_whole foldbatch:files.os.system
+    foldbatch.system.files:write foldbatch.system.files:write_whole foldbatch:files.os.system
     numpy:load foldbatch.trees.vocabulary:Counter foldbatch.trees.nothing:f foldbatch.zoos:f
     subprocess:Popen pickle:loads json:load : x os a:b:c ..:f tests.blocks: importlib:import_module
     ctypes:CDLL functools:partial msgspec:x typing_extensions:NamedTuple click.termui:edit

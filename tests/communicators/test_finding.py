@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from foldbatch.communicators import find, finding
+from foldbatch.communicators import communicator, find
 from foldbatch.errors import BackendError
 
 
 @pytest.fixture
 def environment(monkeypatch):
-    for name in (*finding.TORCHRUN, *finding.SIZES):
+    for name in (*communicator.TORCHRUN, *communicator.SIZES):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -30,7 +30,7 @@ def environment(monkeypatch):
     ],
 )
 def test_launchers(environment, expected):
-    assert finding.launched(environment) == expected
+    assert communicator.launched(environment) == expected
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foldbatch.communicators import Alone, Communicator, cores, in_threads, share, together
-from foldbatch.communicators.sharing import leave
+from foldbatch.communicators.communicator import leave
 from foldbatch.errors import ProcessError
 from tests.communicators.checks import check
 

@@ -9,7 +9,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.engines.arrays import LevelsWatched
 from foldbatch.engines.watching import NothingWatched
-from foldbatch.timelines.timeline import rows_of
+from foldbatch.timelines import rows_of
 
 EXAMPLES = [[1, 2, 3, 4], [2, 1]]
 

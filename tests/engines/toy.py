@@ -17,10 +17,10 @@ from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.scheduler.schedule import RowSpan
+from foldbatch.static.cell import cotangents as derivative
 from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph
 from foldbatch.static.routines import Target
-from foldbatch.static.sides import cotangents as derivative
 
 
 class ToyEngine:

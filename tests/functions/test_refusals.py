@@ -12,7 +12,7 @@ import foldbatch as fb
 from foldbatch.errors import ExampleError, NewCellsWarning, WalkError
 from foldbatch.functions import notes
 from foldbatch.program.variants import TRIES
-from foldbatch.serve.continuous import Continuous
+from foldbatch.serve.service import Continuous
 
 ZERO = np.zeros(4, "float32")
 

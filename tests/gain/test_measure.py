@@ -8,8 +8,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import BlockValueError, ExampleError
-from foldbatch.gain.measure import Batches, Glance, glance
-from foldbatch.gain.outcome import INFER, TRAIN, BatchFigures, CellFigures, Outcome, Seconds
+from foldbatch.gain import INFER, TRAIN, Batches, BatchFigures, CellFigures, Glance, Outcome, Seconds, glance
 from tests.knobs import knobs
 
 LISTS = [[1.0] * (1 + i % 3) for i in range(10)]

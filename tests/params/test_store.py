@@ -9,9 +9,15 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import NumberedNamesWarning, ParameterError, UnknownNameError
-from foldbatch.params.parameters import Owner, Parameter
-from foldbatch.params.store import ParameterStore, name_parameters, numbered_names
-from foldbatch.params.updates import RemoteUpdates, Rule
+from foldbatch.params.parameters import (
+    Owner,
+    Parameter,
+    ParameterStore,
+    RemoteUpdates,
+    Rule,
+    name_parameters,
+    numbered_names,
+)
 
 
 def _held(*names: str) -> ParameterStore:

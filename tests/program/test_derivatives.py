@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ParameterError, UnknownNameError
-from foldbatch.program.derivatives import dense
+from foldbatch.program.variants import dense
 from tests import derivative_checks as checks
 from tests.backends import TESTED
 from tests.programs import BlockProgram, programs

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch.errors import FoldbatchError, ParameterError, ReadError, UnknownNameError
-from foldbatch.program.derivatives import dense
 from foldbatch.program.saving import KIND
+from foldbatch.program.variants import dense
 from foldbatch.system import files
 from tests import kept
 from tests.backends import TESTED

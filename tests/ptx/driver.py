@@ -13,7 +13,7 @@ from weakref import finalize
 import numpy as np
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import HEADER, MatrixProduct
+from foldbatch.engines.cuda.driver import HEADER, MatrixProduct
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.engines.engine import DEFAULTS, LAUNCHES, Backend, EngineSettings
 from foldbatch.model.model import Model

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.drivers.driver import MatrixProduct
+from foldbatch.engines.cuda.driver import MatrixProduct
 from tests.ptx.driver import Memory, PtxDriver, loaded
 from tests.ptx.machine import PtxFaultError
 from tests.ptx.needed import needs_ptx

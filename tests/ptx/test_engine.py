@@ -14,7 +14,6 @@ import pytest
 import foldbatch as fb
 from benchmarks.workload import tree_lstm
 from benchmarks.zoo_models import MODELS
-from foldbatch.engines.cuda import row_kernels
 from foldbatch.engines.cuda.common import TEXT
 from foldbatch.engines.cuda.device import Device
 from foldbatch.trees import Vocabulary
@@ -124,7 +123,7 @@ def test_without_barriers_kernels_of_the_engine_race(name: str) -> None:
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_kernels_that_every_program_needs_are_known(architecture: str) -> None:
     """Each instruction of them; and of all ops."""
-    text = taken_apart(ptx_of(f"{TEXT}\n{row_kernels.TEXT}", architecture))
+    text = taken_apart(ptx_of(TEXT, architecture))
     for name in text.kernels:
         assert len(decoded(text, name, dict.fromkeys(text.variables, 0)).code)
     graphs = [graph for graph, *_ in (parts.CASES if MANY else dict(list(parts.CASES.items())[::5])).values()]

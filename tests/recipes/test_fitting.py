@@ -13,9 +13,17 @@ from foldbatch.program.predicting import predictions
 from foldbatch.recipes.building import metrics_of
 from foldbatch.recipes.configuration import Configuration, describe_options, plain, read_configuration
 from foldbatch.recipes.data import Dataset, read_dataset
-from foldbatch.recipes.fitting import FREE, Run, check_run, fit, load_model, load_models, model_files
-from foldbatch.recipes.predicting import evaluate
-from foldbatch.system.locks import locked
+from foldbatch.recipes.fitting import (
+    FREE,
+    Run,
+    check_run,
+    evaluate,
+    fit,
+    load_model,
+    load_models,
+    model_files,
+)
+from foldbatch.system.files import locked
 from foldbatch.train.resuming import write_state
 from tests.recipes.test_data import configured
 from tests.serve.conftest import save_model

@@ -6,7 +6,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.program.predicting import predictions, probabilities
 from foldbatch.recipes.building import metrics_of
-from foldbatch.recipes.predicting import class_figures, drawing, evaluate, mean_and_deviation
+from foldbatch.recipes.fitting import class_figures, drawing, evaluate, mean_and_deviation
 from foldbatch.zoo import Task, Words, tree_lstm
 from foldbatch.zoo.tasks import of_example
 

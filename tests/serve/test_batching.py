@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.serve.batching import Batching, DeadlineError, Queue, QueueFullError, Request
-from foldbatch.serve.service import Limits
+from foldbatch.serve.service import Batching, DeadlineError, Limits, Queue, QueueFullError, Request
 
 LIMITS = Limits()
 

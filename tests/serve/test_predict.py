@@ -7,8 +7,7 @@ import threading
 import pytest
 
 from foldbatch.cli import main
-from foldbatch.serve.batching import Batching
-from foldbatch.serve.service import Limits, Service
+from foldbatch.serve.service import Batching, Limits, Service
 from tests.serve.conftest import BAD, GOOD, LONG, NEEDS, save_model
 
 ServerMetrics = pytest.importorskip("foldbatch.serve.predict", reason=NEEDS).ServerMetrics

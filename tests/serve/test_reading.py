@@ -7,7 +7,7 @@ import pytest
 
 from foldbatch.errors import FoldbatchError, ReadError
 from foldbatch.recipes.configuration import Configuration
-from foldbatch.serve.reading import JSON, LINES, TEXT, MediaTypeError, TooLargeError, read_body
+from foldbatch.serve.predict import JSON, LINES, TEXT, MediaTypeError, TooLargeError, read_body
 from foldbatch.serve.service import Limits
 
 LIMITS = Limits()

@@ -7,9 +7,8 @@ import numpy as np
 
 from foldbatch.static.autodiff import jvp, vjp
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import Graph, Node, apply, input_node
+from foldbatch.static.graph import Graph, Node, apply, input_node, verify
 from foldbatch.static.op import CALL, OPS, Op, Sample
-from foldbatch.static.verify import verify
 from foldbatch.types import TensorType
 from tests.strategies import random_value
 

@@ -7,7 +7,7 @@ import pytest
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.cell import stage_cell
-from foldbatch.static.cellgraph import CellGraph, Ends, feed_bounds
+from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import input_node
 from foldbatch.static.routines import Stage, routine_of
 from foldbatch.types import TensorType
@@ -25,7 +25,7 @@ def test_feed_bounds_see_through_casts_and_take_the_smallest() -> None:
     cast = ops.cast(ops.reshape(ids, (2, 1)), "int64")
     outputs = (ops.gather(wide, ids), ops.gather(narrow, cast), ops.gather(wide, free + 1))
     graph = CellGraph("cell", (), (ids, free), outputs)
-    assert feed_bounds(graph) == {ids: 5}
+    assert graph.bounds == {ids: 5}
     stages = stage_cell(graph, Ends()).training.forward
     assert _ops(stages.values()).count("check_range") == 1
 

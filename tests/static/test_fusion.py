@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.fusion import LIMIT, Group, Unit, groups
-from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node
+from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_node, is_view
 from foldbatch.static.memory import sections_of
 from foldbatch.static.routines import PlannedStage, plan_stage
-from foldbatch.static.stages import is_view
 from foldbatch.types import TensorType
 from tests.engines.interpret import FUSED
 from tests.static.run_kernel import TARGET, interpret, random_rows, run_graph, stage_of_graph

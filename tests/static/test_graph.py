@@ -10,13 +10,12 @@ from foldbatch.errors import GraphError, UnknownNameError
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.autodiff import jvp, vjp
+from foldbatch.static.cell import cotangents
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import Graph, Node, apply, constant, input_node, parameter_node, reachable
+from foldbatch.static.graph import Graph, Node, apply, constant, input_node, parameter_node, reachable, verify
 from foldbatch.static.op import UNBATCHED, ragged
 from foldbatch.static.printer import print_graph
-from foldbatch.static.sides import cotangents
-from foldbatch.static.verify import verify
 from foldbatch.types import TensorType
 
 VECTOR = TensorType((3,))

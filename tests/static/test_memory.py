@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from foldbatch.engines.numpy.spelling import OVERWRITES
 from foldbatch.static import ops
-from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node, apply, constant, input_node
+from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node, apply, constant, input_node, is_view
 from foldbatch.static.memory import Buffers, Scratch, plan
 from foldbatch.static.op import CALL, UNBATCHED, Axis
-from foldbatch.static.stages import is_view
 from foldbatch.static.strided import access
 from foldbatch.types import TensorType
 from tests.static.run_kernel import interpret, random_rows, run_graph

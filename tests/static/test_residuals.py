@@ -4,12 +4,10 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.static.cell import Cell, stage_cell
+from foldbatch.static.cell import DEAR, Cell, choose, optimized, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import input_node
 from foldbatch.static.op import UNBATCHED
-from foldbatch.static.residuals import DEAR, choose
-from foldbatch.static.sides import optimized
 from foldbatch.types import TensorType
 
 SIZE = 4

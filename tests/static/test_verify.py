@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 
 from foldbatch.static import ops
-from foldbatch.static.graph import Graph, Node, input_node
+from foldbatch.static.graph import Graph, Node, input_node, verify
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, ragged
-from foldbatch.static.verify import verify
 from foldbatch.types import TensorType
 from tests.strategies import Problem, problems
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foldbatch.system import forks
+from foldbatch.system import processes
 
 PROGRAM = """
 import multiprocessing as mp, threading
@@ -64,15 +64,15 @@ def test_what_has_been_freed_is_not_started():
     starts: list[Owner] = []
     kept, dropped = Owner(), Owner()
     for owner in (kept, dropped):
-        forks.start_in_each_process(owner, starts.append)
+        processes.start_in_each_process(owner, starts.append)
     assert starts == [kept, dropped]
     starts.clear()
     del owner, dropped
-    ours = dict(forks._STARTS)
+    ours = dict(processes._STARTS)
     try:
-        forks._STARTS.clear()
-        forks._STARTS.update({key: start for key, start in ours.items() if isinstance(key, Owner)})
-        forks._start_all()
+        processes._STARTS.clear()
+        processes._STARTS.update({key: start for key, start in ours.items() if isinstance(key, Owner)})
+        processes._start_all()
     finally:
-        forks._STARTS.update(ours)
+        processes._STARTS.update(ours)
     assert starts == [kept]

@@ -10,13 +10,13 @@ import sys
 import pytest
 
 from foldbatch.errors import TrainingError
-from foldbatch.system import locks
-from foldbatch.system.locks import locked
+from foldbatch.system import files
+from foldbatch.system.files import locked
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from foldbatch.system.locks import locked
+from foldbatch.system.files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -37,7 +37,7 @@ def test_another_process_is_refused_until_the_first_is_dead(tmp_path):
             assert list(tmp_path.iterdir()) == []
     with locked(tmp_path):
         pass
-    assert not locks.HELD
+    assert not files.HELD
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -49,7 +49,7 @@ def test_a_forked_process_does_not_hold_it_on(tmp_path):
         if child == 0:
             os.close(writer)
             os.read(reader, 1)  # lives until it is told
-            os._exit(len(locks.HELD))
+            os._exit(len(files.HELD))
     with locked(tmp_path):
         os.write(writer, b"x")
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -68,6 +68,6 @@ def test_where_there_are_no_locks_nothing_is_locked(tmp_path, monkeypatch):
     refuse(errno.EIO)
     with pytest.raises(OSError, match="Input/output"), locked(tmp_path):
         pass
-    assert not locks.HELD
+    assert not files.HELD
     with pytest.raises(FileNotFoundError), locked(tmp_path / "none"):
         pass

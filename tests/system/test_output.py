@@ -7,8 +7,8 @@ from unittest import mock
 
 import pytest
 
-from foldbatch.system import bars
-from foldbatch.system.output import output_file, remove_partial, write_whole
+from foldbatch.system import showing
+from foldbatch.system.files import output_file, remove_partial, write_whole
 
 
 def test_a_file_needs_its_folder_and_is_none(tmp_path: Path) -> None:
@@ -69,14 +69,14 @@ class Terminal(io.StringIO):
 
 
 def drawn(file: io.StringIO, *, shown: bool = True) -> str:
-    with bars.Bar("tracing", 40, shown=shown, file=file) as bar:
+    with showing.Bar("tracing", 40, shown=shown, file=file) as bar:
         bar.advance(10)
         bar.advance(20)
     return file.getvalue()
 
 
 def test_a_bar_tells_what_is_done_and_how_far_it_is(monkeypatch):
-    monkeypatch.setattr(bars, "PATIENCE", -1.0)
+    monkeypatch.setattr(showing, "PATIENCE", -1.0)
     text = drawn(Terminal())
     assert "tracing" in text
     assert "30/40" in text
@@ -87,5 +87,5 @@ def test_a_bar_tells_what_is_done_and_how_far_it_is(monkeypatch):
     [(io.StringIO(), True, -1.0), (Terminal(), False, -1.0), (Terminal(), True, 60.0)],
 )
 def test_there_is_none_in_a_file_or_unasked_or_of_a_short_task(monkeypatch, file, shown, patience):
-    monkeypatch.setattr(bars, "PATIENCE", patience)
+    monkeypatch.setattr(showing, "PATIENCE", patience)
     assert drawn(file, shown=shown) == ""

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from foldbatch.system.garbage import no_garbage, set_aside
+from foldbatch.system.processes import no_garbage, set_aside
 from foldbatch.system.remembering import remembered
 
 
@@ -62,6 +62,6 @@ def test_what_was_set_aside_is_looked_through_once_more(monkeypatch) -> None:
     calls: list[str] = []
     names = ("unfreeze", "collect", "freeze")  # called in earnest they would look through all of the tests
     fake = SimpleNamespace(**{name: partial(calls.append, name) for name in names})
-    monkeypatch.setattr("foldbatch.system.garbage.gc", fake)
+    monkeypatch.setattr("foldbatch.system.processes.gc", fake)
     set_aside()
     assert calls == list(names)

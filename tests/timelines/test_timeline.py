@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from foldbatch.timelines.timeline import _LEFT, _WIDE, MOST, Span, Timeline, svg, trace_json
+from foldbatch.timelines import _LEFT, _WIDE, MOST, Span, Timeline, svg, trace_json
 
 
 def test_a_row_of_many_names_lists_the_longest_and_sums_the_others():

@@ -6,8 +6,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from foldbatch.params.parameters import Parameter, SparseRows
-from foldbatch.params.store import ParameterStore
+from foldbatch.params.parameters import Parameter, ParameterStore, SparseRows
 from foldbatch.train import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
 from foldbatch.types import TensorType
 

@@ -16,8 +16,8 @@ from foldbatch.communicators import Alone, in_threads
 from foldbatch.engines.planned import Planned
 from foldbatch.errors import ExampleTypeError, TrainingError
 from foldbatch.train import Accuracy, DataParallel, prefetched
-from foldbatch.train import batches as batches_module
-from foldbatch.train.batches import EVALUATED, evaluate, in_parts, shares
+from foldbatch.train import parallel as batches_module
+from foldbatch.train.parallel import EVALUATED, evaluate, in_parts, shares
 from tests.train.small import EXAMPLES, model
 
 NAME = "foldbatch-prefetch"

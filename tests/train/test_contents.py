@@ -13,7 +13,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.train import ClipGradients, Schedule, schedules
-from foldbatch.train.contents import DIGEST, digest, digests, settings
+from foldbatch.train.resuming import DIGEST, digest, digests, settings
 from foldbatch.trees import Tree
 from tests.train.small import DEV, EXAMPLES, trainer
 

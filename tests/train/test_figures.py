@@ -8,7 +8,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.train import Plots, Progress, TensorBoardLog, draw_errors, plot_confusion, plot_history
-from foldbatch.train.figures import figure_of, is_better
+from foldbatch.train.metrics import figure_of, is_better
 
 FIGURES = {"loss": 0.5, "validation_f1": {"good": 0.25}, "validation_confusion": [[1]], "note": "text"}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from foldbatch.errors import ParameterError
 from foldbatch.params.parameters import SparseRows
-from foldbatch.train.gradients import check_numbers, clip_by_global_norm, fitting_gradient
+from foldbatch.train.optimizer import check_numbers, clip_by_global_norm, fitting_gradient
 
 
 def gradients(seed: int, scale: float = 1.0):

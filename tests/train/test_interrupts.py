@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from foldbatch.train.interrupts import Interrupts
+from foldbatch.train.resuming import Interrupts
 
 
 def send(number):

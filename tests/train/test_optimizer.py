@@ -6,11 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foldbatch.errors import FoldbatchError, ParameterError, TrainingError
-from foldbatch.params.parameters import Parameter, SparseRows
-from foldbatch.params.store import ParameterStore
-from foldbatch.params.updates import Rule
-from foldbatch.train import SGD, Adam, Optimizer, blocks, scale
-from foldbatch.train.blocks import formula
+from foldbatch.params.parameters import Parameter, ParameterStore, Rule, SparseRows
+from foldbatch.train import SGD, Adam, Optimizer, optimizer, scale
+from foldbatch.train.optimizer import formula
 from foldbatch.types import TensorType
 from tests.train.optimizing import (
     MAKERS,
@@ -30,7 +28,7 @@ def test_a_sparse_gradient_does_bit_for_bit_what_its_dense_form_does(name, seeds
     sparse, dense = parameters(), parameters()
     by_rows, by_table = MAKERS[name](), MAKERS[name]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "BLOCK", block)  # several blocks even in a small table
+        patch.setattr(optimizer, "BLOCK", block)  # several blocks even in a small table
         for seed in seeds:
             by_rows.update(sparse, gradients(seed))
             by_table.update(dense, densified(gradients(seed)))
@@ -43,7 +41,7 @@ def test_how_a_table_is_cut_into_blocks_changes_nothing(name, seed, block):
     whole, cut = parameters(), parameters()
     MAKERS[name]().update(whole, gradients(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "BLOCK", block)
+        patch.setattr(optimizer, "BLOCK", block)
         MAKERS[name]().update(cut, gradients(seed))
     assert_same(whole, cut)
 

@@ -13,8 +13,16 @@ from foldbatch.engines.pending import Pending
 from foldbatch.errors import ReadError, TrainingError
 from foldbatch.system import files
 from foldbatch.train import Checkpoints, Trainer
-from foldbatch.train.contents import digests
-from foldbatch.train.resuming import GROUPS, RowNames, _grouped, check_names, read_state, tables, write_state
+from foldbatch.train.resuming import (
+    GROUPS,
+    RowNames,
+    _grouped,
+    check_names,
+    digests,
+    read_state,
+    tables,
+    write_state,
+)
 from foldbatch.trees import Vocabulary
 from tests.kills import kill
 from tests.train.small import DEV, EXAMPLES, trainer

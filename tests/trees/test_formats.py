@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from foldbatch.errors import ReadError
-from foldbatch.trees.expressions import random_expressions
 from foldbatch.trees.formats import FORMATS, TRAINABLE, structures_of
+from foldbatch.trees.pyast import random_expressions
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ import pytest
 
 from foldbatch.errors import ReadError
 from foldbatch.trees import standard_library_functions
-from foldbatch.trees.functions import HIDDEN, leading_verb, python_functions
+from foldbatch.trees.pyast import HIDDEN, leading_verb, python_functions
 
 
 def parts(corpus):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foldbatch.errors import ExampleError
 from foldbatch.trees import Tree, TreeNode, tree_statistics
-from foldbatch.trees.postorder import as_parents, check_post_order, children_csr, flatten
+from foldbatch.trees.tree import as_parents, check_post_order, children_csr, flatten
 
 DRAWN = Tree.from_nested(("S", ("NP", ("D", "the"), ("N", "film")), ("VP", ("V", "slept"))))
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from foldbatch.views.drawing import _MARGIN, _RAIL, KINDS, Box, as_svg, as_text, lines
+from foldbatch.views.explanation import _MARGIN, _RAIL, KINDS, Box, as_svg, as_text, lines
 
 NS = {"s": "http://www.w3.org/2000/svg"}
 

@@ -25,7 +25,7 @@ from foldbatch.static.evaluate import evaluate
 from foldbatch.static.graph import Graph, Node, input_node, lift, reachable
 from foldbatch.static.op import ragged
 from foldbatch.static.ops.random import KEY
-from foldbatch.static.passes.phase import in_phase
+from foldbatch.static.passes.simplify import in_phase
 from foldbatch.types import VOID, TensorType
 from tests.oracle import WALKS, Meaning, apply
 from tests.oracle import plain as plain_of_block

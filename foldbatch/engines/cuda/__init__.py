@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
+from foldbatch.engines.cuda.cupy_driver import check as check_card
+from foldbatch.engines.cuda.cupy_driver import load_driver
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.card import check as check_card
-from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.engines.engine import (
     DEFAULTS,

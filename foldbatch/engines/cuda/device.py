@@ -18,14 +18,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from foldbatch.engines.cuda import row_kernels
-from foldbatch.engines.cuda.common import KINDS, TEXT, bits
-from foldbatch.engines.cuda.drivers.driver import DeviceBuffer, Driver, Event, Function
+from foldbatch.engines.cuda.common import KINDS, TEXT, bits, plan_of
+from foldbatch.engines.cuda.driver import DeviceBuffer, Driver, Event, Function
 from foldbatch.engines.cuda.faults import Faults
-from foldbatch.engines.cuda.row_kernels import plan_of
 from foldbatch.engines.pending import pending
 from foldbatch.params.parameters import Array, Parameter, Remote, SparseRows
-from foldbatch.system.forks import start_in_each_process
+from foldbatch.system.processes import start_in_each_process
 
 IN_FLIGHT = 64  # copies whose pinned memory is kept, as nobody else may have it before they are done
 THREADS, BLOCKS = 256, 1024
@@ -71,7 +69,7 @@ class Device:
 
     @cached_property
     def _common(self) -> Callable[[str], Function]:
-        return self.driver.load(f"{TEXT}\n{row_kernels.TEXT}")
+        return self.driver.load(TEXT)
 
     @cached_property
     def faults(self) -> Faults:
@@ -193,7 +191,7 @@ class Device:
         threads: tuple[int, int],
         arguments: Sequence[int],
     ) -> None:
-        """Run a kernel, or one of `common` or `row_kernels` by its name."""
+        """Run a kernel, or one of `common` by its name."""
         self.flush()
         function = kernel
         if isinstance(kernel, str):

@@ -16,15 +16,12 @@ from foldbatch.engines.cuda.captured import Captured, InClass
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.engines.cuda.matrices import Multiplied
-from foldbatch.engines.cuda.memory import DeviceMemory
+from foldbatch.engines.cuda.memory import DeviceMemory, Staging
 from foldbatch.engines.cuda.packing import SUMMED, PackedBatch, pack
-from foldbatch.engines.cuda.ready import Flag, PhaseKernels, Ready
-from foldbatch.engines.cuda.run import CudaRun
-from foldbatch.engines.cuda.staging import Staging
-from foldbatch.engines.cuda.steps import steps_of
-from foldbatch.engines.cuda.texts.expressions import TARGET
+from foldbatch.engines.cuda.run import CudaRun, Flag, PhaseKernels, Ready
+from foldbatch.engines.cuda.steps import StepWalker, steps_of
+from foldbatch.engines.cuda.texts.kernel_text import TARGET
 from foldbatch.engines.cuda.updates import updates
-from foldbatch.engines.cuda.walk import StepWalker
 from foldbatch.engines.cuda.watching import StreamsWatched
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Launched

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from foldbatch.engines.cuda.drivers.driver import DeviceBuffer
+from foldbatch.engines.cuda.driver import DeviceBuffer
 from foldbatch.errors import ParameterError
 
 MANY = 1024  # updates that nobody asked about, after which the word is read: their records take memory

@@ -1,22 +1,368 @@
-"""From a routine to the kernels and products that run a level of it, in order.
+"""From a routine, taken apart, to the kernels and products that run a level of it, in order.
 
-Parts that follow each other along one axis are one kernel, with barriers where a part reads what another
-thread may have written. What is left are sums over rows and products, which stand alone.
+A `RoutinePart` computes a row from the same row of other slots (or, along calls, from the elements of the
+call's sequence). So a kernel may do several parts of one axis one after the other, with a barrier between at
+most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from math import prod
 
 from foldbatch.engines.bindings import Bound, KernelKey
-from foldbatch.engines.cuda.matrices import Multiplied
-from foldbatch.engines.cuda.parts import RoutineCut, RoutinePart
+from foldbatch.engines.cuda.matrices import Multiplied, multiplied
+from foldbatch.engines.cuda.texts import rows
 from foldbatch.engines.cuda.texts.kernel_text import CALLS, INDEX_AT, START, KernelText, Setting, indented
-from foldbatch.engines.cuda.texts.lines import SHARED
+from foldbatch.engines.cuda.texts.lines import (
+    SHARED,
+    copy_lines,
+    line_lines,
+    long_phases,
+    op_lines,
+    segment_lines,
+    sum_lines,
+    sweep_lines,
+    zero_lines,
+)
 from foldbatch.model.model import Model
-from foldbatch.static.op import UNBATCHED, Axis
-from foldbatch.static.statements import Routine
+from foldbatch.static.bodies import line_of
+from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis
+from foldbatch.static.places import Place, contiguous
+from foldbatch.static.routines import ON_SEQUENCES
+from foldbatch.static.statements import Routine, Statement, axis_of
+
+Lines = Callable[[KernelText], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutinePart:
+    """A step of a routine.
+
+    Attributes:
+        axis: along which its rows run.
+        lines: writes its text.
+        reads: the slots that it reads.
+        writes: the slots that it writes.
+        elements: how many elements of a row threads can compute side by side.
+        whole: whether it looks at all rows of the level, and so has a kernel of its own.
+        multiplied: a product that a library does; there are no lines then.
+        adds: the arena of cotangents that it writes; -1 if it writes none.
+        planned: the binding whose rows it adds by a plan; -1 if there is none.
+        taken: the slot whose rows it copies together, which is only done where they lie apart; -1 if it does
+            something else.
+        stored: the `store` slot or the result whose rows it brings to others that follow each other; -1 if it
+            does something else.
+        clears: whether it sets to zero what there is room for beyond the rows of a level.
+    """
+
+    axis: Axis
+    lines: Lines = lambda text: []
+    reads: frozenset[int] = frozenset()
+    writes: frozenset[int] = frozenset()
+    elements: int = 1
+    whole: bool = False
+    multiplied: Multiplied | None = None
+    adds: int = -1
+    planned: int = -1
+    taken: int = -1
+    stored: int = -1
+    clears: bool = False
+
+
+@dataclass(slots=True)
+class RoutineCut:
+    """A routine under way to parts.
+
+    Attributes:
+        routine: the routine.
+        widths: by slot and result, how many rows of an arena one row is.
+        arenas: by `store` slot and cotangent result, the arena that it is for.
+        copied: see `kernel_text.Setting`.
+        added: by slot that one product fills, and nothing else reads, the `store` slot or the result that it
+            is: where its rows follow each other, the product adds to the arena itself.
+        parts: the parts so far.
+    """
+
+    routine: Routine
+    widths: Mapping[int, int]
+    arenas: Mapping[int, int]
+    copied: set[int] = field(default_factory=set)
+    added: dict[int, int] = field(default_factory=dict)
+    parts: list[RoutinePart] = field(default_factory=list)
+    _taken: set[int] = field(default_factory=set)
+
+    def cut(self) -> list[RoutinePart]:
+        """Return the parts, in order."""
+        self.copied |= {n for n, slot in self._operands() if self.widths.get(n, 1) > 1}
+        found = [part for statement in self.routine.statements for part in self._statement(statement)]
+        for part in found:
+            if part.multiplied is not None:
+                self.copied |= {n for n in part.reads if n in dict(self._operands())}
+        self.added |= dict(self._added(found))
+        for part in [*found, *self._results()]:
+            self._add(part)
+        return self.parts
+
+    def _added(self, found: Sequence[RoutinePart]) -> Iterator[tuple[int, int]]:
+        """Yield what `added` says."""
+        slots = self.routine.slots
+        ends = [(n, n) for n, slot in enumerate(slots) if slot.binding.kind == "store"]
+        results = list(enumerate(self.routine.results, len(slots)))
+        for number, (kind, _), place in ((n, result.binding, result.place) for n, result in results):
+            whole = place.offset == 0 and place.strides == contiguous(place.shape)
+            if kind == "cotangent" and whole and prod(place.shape) == slots[place.slot].type.size:
+                ends.append((place.slot, number))
+        brought = [result.place.slot for _, result in results]
+        for slot, number in ends:
+            writers = [part for part in found if slot in part.writes]
+            alone = slots[slot].axis.rank > 0 and not any(slot in part.reads for part in found)
+            once = len(writers) == 1 and brought.count(slot) == (slot != number)
+            if alone and once and _is_whole(writers[0].multiplied, slots[slot].type.size):
+                yield slot, number
+
+    def _operands(self) -> list[tuple[int, object]]:
+        slots = enumerate(self.routine.slots)
+        return [(n, slot) for n, slot in slots if slot.binding.kind in ("operand", "cotangent")]
+
+    def _add(self, part: RoutinePart) -> None:
+        """Append a part; before it, those that copy rows together that it reads."""
+        for number in sorted(part.reads - self._taken - {SHARED}):
+            slot = self.routine.slots[number]
+            summed = slot.binding.kind == "cotangent"
+            if number in self.copied or summed:
+                self._taken.add(number)
+                self.parts.append(
+                    RoutinePart(
+                        slot.axis,
+                        partial(rows.take_lines, number=number),
+                        writes=frozenset({number}),
+                        elements=slot.type.size,
+                        taken=number,
+                    )
+                )
+        self.parts.append(part)
+
+    # -- statements
+
+    def _statement(self, statement: Statement) -> Iterator[RoutinePart]:
+        if statement.loop is not None:
+            yield from self._loop(statement)
+            return
+        name, reads = statement.op, statement.reads
+        phases = long_phases(statement)
+        if phases:
+            yield from self._long(statement, phases)
+            return
+        if name in OPS and OPS[name].elementwise:
+            write = statement.result
+            yield self._part(
+                statement,
+                partial(op_lines, statement=statement, reads=reads, write=write),
+                prod(write.shape),
+            )
+        elif name == "copy":
+            yield self._copy(statement, reads[0], statement.result)
+        elif name == "zero":
+            yield self._part(
+                statement, partial(zero_lines, write=statement.result), prod(statement.result.shape)
+            )
+        elif name in PIECES:
+            yield from PIECES[name](self, statement)
+        elif name in ALONE:
+            lines = partial(ALONE[name], statement=statement)
+            yield self._part(statement, lines, prod(statement.result.shape))
+        elif name in ON_SEQUENCES:
+            lines = partial(segment_lines, statement=statement)
+            yield self._part(statement, lines, prod(reads[0].shape), CALL)
+        elif name in OPS and OPS[name].body:
+            line = line_of(OPS[name].body, statement)
+            count = prod(next(iter(line.places.values())).shape)
+            yield self._part(statement, partial(line_lines, statement=statement), count)
+        elif name in PRODUCTS:
+            yield from PRODUCTS[name](self, statement)
+        else:
+            yield self._whole(statement)
+
+    def _long(self, statement: Statement, phases: Sequence[Lines]) -> Iterator[RoutinePart]:
+        """Yield the phases of an op along a line that the threads of a row share."""
+        places = [*statement.reads, statement.result]
+        reads = frozenset(place.slot for place in places) | {SHARED}
+        for phase in phases:
+            writes = frozenset({statement.result.slot, SHARED})
+            yield RoutinePart(axis_of(statement, places), phase, reads, writes, prod(places[0].shape))
+
+    def _part(
+        self, statement: Statement, lines: Lines, elements: int, axis: Axis | None = None
+    ) -> RoutinePart:
+        places = [*statement.reads, *([statement.write] if statement.write else [])]
+        reads = frozenset(place.slot for place in statement.reads)
+        writes = frozenset({statement.write.slot}) if statement.write else frozenset[int]()
+        return RoutinePart(axis or axis_of(statement, places), lines, reads, writes, elements)
+
+    def _loop(self, statement: Statement) -> Iterator[RoutinePart]:
+        assert statement.loop is not None
+        for sweep in statement.loop.sweeps:
+            yield RoutinePart(
+                statement.axis,
+                partial(sweep_lines, statement=statement, sweep=sweep),
+                frozenset(statement.slots[element.buffer] for element in sweep.loads),
+                frozenset(statement.slots[element.buffer] for _, element in sweep.stores),
+                prod(sweep.shape),
+            )
+
+    def _copy(self, statement: Statement, read: Place, write: Place) -> RoutinePart:
+        return RoutinePart(
+            axis_of(statement, [read, write]),
+            partial(copy_lines, read=read, write=write),
+            frozenset({read.slot}),
+            frozenset({write.slot}),
+            prod(write.shape),
+        )
+
+    def _whole(self, statement: Statement) -> RoutinePart:
+        places = [*statement.reads, statement.result]
+        if axis_of(statement, statement.reads) is UNBATCHED and statement.op == "sum_batch":
+            return self._copy(statement, statement.reads[0], statement.result)
+        shape = statement.result.shape
+        elements = {"sum_rows": shape[1:], "sum_outer_by": shape[1:]}.get(statement.op, shape)
+        return RoutinePart(
+            axis_of(statement, places),
+            partial(WHOLE[statement.op], statement=statement),
+            frozenset(place.slot for place in statement.reads),
+            frozenset({statement.result.slot}),
+            prod(elements),
+            whole=True,
+        )
+
+    # -- results
+
+    def _results(self) -> Iterator[RoutinePart]:
+        """Yield what brings results away; cotangents in the order of operands, so that sums have one."""
+        stores = {n: slot for n, slot in enumerate(self.routine.slots) if slot.binding.kind == "store"}
+        results = dict(enumerate(self.routine.results, len(self.routine.slots)))
+        ends = {int(slot.binding.key): n for n, slot in stores.items()}
+        ends |= {int(r.binding.key): n for n, r in results.items() if r.binding.kind == "cotangent"}
+        for _, number in sorted(ends.items()):
+            if number in stores:
+                slot = stores[number]
+                shape = slot.type.shape
+                place = Place(number, slot.axis, slot.type.size, 0, shape, contiguous(shape))
+                lines: Lines = partial(rows.store_lines, number=number)
+            else:
+                place = results[number].place
+                width = self.widths.get(number, 1)
+                lines = partial(rows.cotangent_lines, number=number, place=place, width=width)
+            yield from self._cotangent(number, place, lines)
+        for number, result in results.items():
+            if result.binding.kind != "cotangent":
+                yield self._result(number, result.binding.kind, result.place)
+
+    def _cotangent(self, number: int, place: Place, lines: Lines) -> Iterator[RoutinePart]:
+        axis, width = place.axis if place.axis.rank else CALL, self.widths.get(number, 1)
+        reads, arena = frozenset({place.slot}), self.arenas[number]
+        if number not in self.added.values():
+            yield RoutinePart(axis, lines, reads, elements=prod(place.shape), adds=arena, stored=number)
+        yield RoutinePart(
+            axis,
+            partial(rows.add_planned_lines, number=number, place=place, width=width),
+            reads,
+            elements=prod(place.shape) // width,
+            whole=True,
+            adds=arena,
+            planned=number,
+        )
+
+    def _result(self, number: int, kind: str, place: Place) -> RoutinePart:
+        axis = place.axis if place.axis.rank else CALL
+        lines: Lines
+        match kind:
+            case "value":
+                lines = partial(rows.value_lines, number=number, place=place)
+            case "gradient":
+                axis = UNBATCHED
+                lines = partial(rows.gradient_lines, number=number, place=place)
+            case _:
+                lines = partial(rows.ranked_lines, number=number, place=place, axis=axis)
+        return RoutinePart(axis, lines, frozenset({place.slot}), elements=prod(place.shape))
+
+
+def _is_whole(product: Multiplied | None, size: int) -> bool:
+    """Whether a product fills whole rows of so many elements, and reads none of them."""
+    if product is None or product.adds or product.by != "m":
+        return False
+    return (product.m, product.count, product.n, product.c.lead, product.c.offset) == (1, 1, size, size, 0)
+
+
+def _check(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
+    ids, *segments = statement.reads
+    axis = CALL if segments or ids.axis.rank == 0 else None
+    lines = partial(rows.check_lines, statement=statement)
+    yield cut._part(statement, lines, prod(ids.shape), axis)
+
+
+def _linear(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
+    x, weight, *ids = statement.reads
+    write = statement.result
+    found = [] if ids else multiplied(cut.routine, statement)
+    if found:
+        yield from (_product(statement, each) for each in found)
+    else:
+        yield cut._part(
+            statement,
+            partial(rows.product_lines, x=x, weight=weight, write=write, ids=ids[0] if ids else None),
+            prod(write.shape),
+        )
+
+
+def _sum_outer(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
+    found = multiplied(cut.routine, statement) if statement.op == "sum_outer" else []
+    if not found:
+        yield cut._whole(statement)
+        return
+    slots = sorted({place.slot for place in statement.reads if place.axis.rank})
+    if slots:
+        clear = partial(rows.clear_lines, slots=slots)
+        axis, size = found[0].axis, max(cut.routine.slots[slot].type.size for slot in slots)
+        yield RoutinePart(axis, clear, frozenset(slots), frozenset(slots), size, whole=True, clears=True)
+    yield from (_product(statement, each) for each in found)
+
+
+def _product(statement: Statement, product: Multiplied) -> RoutinePart:
+    return RoutinePart(
+        product.axis,
+        reads=frozenset(place.slot for place in statement.reads),
+        writes=frozenset({statement.result.slot}),
+        whole=True,
+        multiplied=product,
+    )
+
+
+PIECES: dict[str, Callable[[RoutineCut, Statement], Iterator[RoutinePart]]] = {
+    "check_range": _check,
+}
+PRODUCTS: dict[str, Callable[[RoutineCut, Statement], Iterator[RoutinePart]]] = {
+    "linear": _linear,
+    "linear_by": _linear,
+    "matmul": _linear,
+    "sum_outer": _sum_outer,
+    "sum_outer_by": _sum_outer,
+}
+# Of a text and a `statement`: what a thread computes of one row for each element, and what looks at all rows.
+ALONE: dict[str, Callable[..., list[str]]] = {
+    "sum": sum_lines,
+    "gather": rows.gather_lines,
+    "random": rows.random_lines,
+}
+WHOLE: dict[str, Callable[..., list[str]]] = {
+    "sum_batch": rows.sum_batch_lines,
+    "sum_rows": rows.sum_rows_lines,
+    "sum_outer": rows.sum_outer_lines,
+    "sum_outer_by": rows.sum_outer_lines,
+}
+
 
 LARGE = 4096  # elements without rows that more than one block should compute
 BLOCK = 256  # threads of a block

@@ -1,19 +1,24 @@
-"""Buffers of the device that outlive a batch: arenas, kept values and scratch, and what a batch brings.
+"""Memory of the device that outlives a batch, and the way of a batch to it, in one copy on its own stream.
 
 A buffer has a number, as in `foldbatch.engines.memory`. Its height grows by classes, each at least an eighth
 higher than the one before, so that a run settles after a few batches.
+
+There are two blocks of pinned memory in turns. While the device works with one, the next batch is packed into
+the other and copied; events keep a block from being written again too early.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import DeviceBuffer
+from foldbatch.engines.cuda.driver import DeviceBuffer, Event
 from foldbatch.engines.launch import Ints
+from foldbatch.params.parameters import Array
 from foldbatch.types import TensorType
 
 STEPS = 8  # classes from a power of two to the next
@@ -74,3 +79,67 @@ class DeviceMemory:
         """Let memory that a batch brings be a buffer, from a byte on; `held` has a `pointer`."""
         self.held[number] = held
         self.addresses[number] = held.pointer + offset
+
+
+BLOCKS = 2
+GRAIN = 256  # bytes
+
+
+@dataclass(slots=True)
+class StagedBlock:
+    """Pinned memory of the host, and as much of the device.
+
+    Attributes:
+        host: ``[nbytes] uint8``.
+        device: its copy.
+        copied: when the copy is done.
+        used: when the device needs it no more.
+        busy: whether it was sent.
+    """
+
+    host: Array
+    device: DeviceBuffer
+    copied: Event
+    used: Event
+    busy: bool = False
+
+
+@dataclass(slots=True)
+class Staging:
+    """Blocks in turns, grown when a batch needs more."""
+
+    device: Device
+    blocks: list[StagedBlock | None] = field(default_factory=lambda: [None] * BLOCKS)
+    turn: int = 0
+
+    def next(self, nbytes: int) -> StagedBlock:
+        """Return a block that the host may write, of at least so many bytes."""
+        driver = self.device.driver
+        self.turn = (self.turn + 1) % BLOCKS
+        block = self.blocks[self.turn]
+        if block is not None and block.busy:
+            driver.synchronize(block.copied)
+        if block is None or block.device.nbytes < nbytes:
+            if block is not None and block.busy:
+                driver.synchronize(block.used)
+            size = capacity(-(-nbytes // GRAIN)) * GRAIN
+            used = block.used if block else driver.event()
+            # the memory before is kept until its own event: that must not be recorded anew
+            block = StagedBlock(driver.pinned(size), self.device.allocate(size), driver.event(), used)
+            self.blocks[self.turn] = block
+            driver.record(used, self.device.stream)  # who had the memory before may still compute with it
+        return block
+
+    def send(self, block: StagedBlock, nbytes: int) -> None:
+        """Copy the first bytes of a block to the device; what is computed from now on waits for that."""
+        driver, copies = self.device.driver, self.device.copies
+        driver.wait(copies, block.used)
+        driver.copy_in(block.device.pointer, block.host[:nbytes], copies)
+        driver.record(block.copied, copies)
+        driver.wait(self.device.stream, block.copied)
+        self.device.keep(block.copied, block.host)
+        block.busy = True
+
+    def done(self, block: StagedBlock) -> None:
+        """Tell that nothing that was enqueued later needs the block."""
+        self.device.driver.record(block.used, self.device.stream)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.bindings import Bound, Directions
+from foldbatch.engines.cuda.common import plan_of
 from foldbatch.engines.cuda.kernels import Kernel
-from foldbatch.engines.cuda.row_kernels import plan_of
 from foldbatch.engines.cuda.texts.kernel_text import (
     ADDRESSES_AT,
     CALLS,

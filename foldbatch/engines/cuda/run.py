@@ -9,30 +9,187 @@ goes with the step. Whatever else is asked of the device launches the step first
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from foldbatch.engines.batch import arenas_of
-from foldbatch.engines.cuda.captured import Captured, Key
+from foldbatch.engines.batch import ScheduledBatch, arenas_of
+from foldbatch.engines.bindings import Bound, Directions
+from foldbatch.engines.cuda.captured import Captured, InClass, Key
+from foldbatch.engines.cuda.common import FAULTS, plan_of
 from foldbatch.engines.cuda.device import THREADS, Device, DeviceArray, DeviceRows, blocks_for, elementwise
-from foldbatch.engines.cuda.memory import DeviceMemory
-from foldbatch.engines.cuda.parameters import device_value
-from foldbatch.engines.cuda.ready import Ready
-from foldbatch.engines.cuda.row_kernels import plan_of
-from foldbatch.engines.cuda.staging import GRAIN, StagedBlock, Staging
-from foldbatch.engines.cuda.status import WORDS, Status
-from foldbatch.engines.cuda.texts.expressions import KINDS
-from foldbatch.engines.cuda.updates import UpdateLaunch
+from foldbatch.engines.cuda.kernels import Kernel
+from foldbatch.engines.cuda.memory import GRAIN, DeviceMemory, StagedBlock, Staging
+from foldbatch.engines.cuda.packing import PackedBatch
+from foldbatch.engines.cuda.steps import LaunchStep, StepWalker
+from foldbatch.engines.cuda.texts.kernel_text import KINDS
+from foldbatch.engines.cuda.updates import UpdateLaunch, device_value
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.pending import pending
+from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.sums import total
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
+
+EACH = ("gradient", "input", "metric", "feed")  # what a batch brings, at addresses that no launch is told
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseKernels:
+    """The kernels of one phase of a model.
+
+    Attributes:
+        bound: their routines.
+        kernels: the kernels, by number.
+        walker: runs them.
+        constants: arrays of the model, on the device, by buffer.
+    """
+
+    bound: Bound
+    kernels: Sequence[Kernel]
+    walker: StepWalker
+    constants: dict[int, Any]
+
+    @property
+    def fixed(self) -> NDArray[np.bool_]:
+        """Whether each buffer is not brought anew by each batch: ``[buffers]``."""
+        made = np.ones(len(self.bound.types), bool)
+        made[[n for kind in EACH for _, n in self.bound.brought[kind]]] = False
+        return made
+
+
+class Flag(NamedTuple):
+    """A gradient that a batch makes, and that is looked at: of which parameter, and in which buffer.
+
+    It has `width` numbers, or with a plan so many for each of its targets; at most `room`.
+    """
+
+    parameter: Parameter
+    buffer: int
+    width: int
+    plan: int
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A schedule made ready: for training or for inference.
+
+    Attributes:
+        phase: the kernels.
+        batch: the schedule, with data.
+        tables: what is launched; of a batch in a class, what is launched for all of its batches.
+        packed: all whole numbers of it.
+        steps: what is launched, forward and backward.
+        placed: the batch in its class; None where it has none.
+        looks: whether the host must look at ids that a cell computes.
+        cleared: the buffers that begin as zeros, and their bytes.
+        flagged: the gradients that are looked at.
+        rows_of: by sum of rows, how many targets it has at most.
+        heights: ``[buffers] int64``: how many rows each buffer must have, in both directions.
+        fixed: ``[buffers] bool``: whether a buffer is not brought anew by each batch.
+    """
+
+    phase: PhaseKernels
+    batch: ScheduledBatch
+    tables: Directions
+    packed: PackedBatch
+    steps: tuple[Sequence[LaunchStep], Sequence[LaunchStep]]
+    placed: InClass | None
+    looks: bool
+    cleared: tuple[tuple[int, int], ...]
+    flagged: tuple[Flag, ...]
+    rows_of: Mapping[tuple[int, int], int]
+    heights: Ints
+    fixed: NDArray[np.bool_]
+
+    @property
+    def ranks(self) -> Sequence[Ints] | None:
+        """Per cell, where the calls of each rank are; None where they are at their ranks."""
+        return None if self.placed is None else self.placed.placed.ranks
+
+    @property
+    def ranks_room(self) -> Sequence[int]:
+        """Per cell, for how many ranks there is room."""
+        if self.placed is not None:
+            return self.placed.rooms.sizes
+        return [len(table.order) for table in self.batch.schedule.cells]
+
+
+WORDS = 8  # before the losses
+
+
+class Status:
+    """What a batch tells when it has run: ids out of range, and the sums of losses.
+
+    Args:
+        device: where it runs.
+        losses: how many losses there are.
+        flags: how many gradients are looked at.
+        ranks: per cell, where the calls of each rank are; None where they are at their ranks.
+
+    Attributes:
+        word: ``[WORDS + losses + flags] int64`` on the device, which the batch writes whole: whether an id
+            was out of range; its call's rank; the id; what it should be below; the cell; the word of the
+            device's faults. The sums of losses follow, as bits of doubles; then 1 for each gradient that is
+            not finite.
+        within: what errors are raised within, which may change them.
+    """
+
+    def __init__(
+        self, device: Device, losses: int, flags: int = 0, ranks: Sequence[Array] | None = None
+    ) -> None:
+        self.word = device.empty((WORDS + losses + flags,), "int64")
+        self.within: Callable[[], AbstractContextManager[None]] = nullcontext
+        self._ranks = ranks
+        self._wait: Callable[[], Array] | None = None
+        self._numbers: Array | None = None
+
+    def send(self) -> None:
+        """Copy it to the host when all is computed that was enqueued."""
+        self._wait = self.word.device.read_later(self.word)
+
+    def look(self) -> Array:
+        """Wait for the batch, refuse ids out of range, and return the sums of losses: ``[losses] float64``.
+
+        Raises:
+            OutOfRangeError: with cell and rank.
+            ParameterError: when an update before the batch was refused, see `foldbatch.engines.cuda.faults`.
+        """
+        numbers = self.words()
+        bad, rank, found, size, cell = numbers[:5].tolist()
+        if bad:
+            self.word.device.faults.forget()  # updates by gradients of this batch were refused
+            if self._ranks is not None:
+                rank = int(np.searchsorted(self._ranks[cell], rank))
+            raise OutOfRangeError(rank, found, size, cell=cell)
+        self.word.device.faults.look(int(numbers[FAULTS]))
+        return numbers[WORDS:].view(np.float64)
+
+    def words(self) -> Array:
+        """Wait for the batch, and return all words: ``[WORDS + losses + flags] int64``."""
+        if self._numbers is None:
+            if self._wait is None:
+                self.word.device.flush()
+            assert self._wait is not None, "the batch has run"
+            self._numbers, self._wait = self._wait(), None
+        return self._numbers
+
+    def check(self) -> None:
+        """Wait for the batch, and raise its error if it is bad."""
+        with self.within():
+            self.look()
+
+    def loss(self, number: int) -> float:
+        """Return a summed loss."""
+        with self.within():
+            return float(self.look()[number])
 
 
 class CudaRun:
@@ -167,7 +324,7 @@ class CudaRun:
             self.device.launch(kernel, blocks, (THREADS, 1), (self._after + 8 * at,))
 
     def _around(self, name: str, size: int, *numbers: int) -> None:
-        """Run a kernel of `row_kernels` on so many elements."""
+        """Run a kernel of `common` on so many elements."""
         self.device.launch(name, blocks_for(size), (THREADS, 1), (self._table, *numbers))
 
     def _run(self, direction: int) -> None:

@@ -1,4 +1,4 @@
-"""From a launch table to steps: every kernel and product of a direction, in order, but for addresses.
+"""From a launch table to steps: every kernel and product of a direction, in order, but for addresses; walked.
 
 Steps follow from a batch's schedule alone. So they are made once a batch, before its memory is known, and
 serve again where a batch is run again.
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.driver import Function, MatrixProduct
 from foldbatch.engines.cuda.kernels import Kernel, LevelTask
 from foldbatch.engines.cuda.matrices import Matrix
 from foldbatch.engines.cuda.packing import Direction
@@ -183,3 +185,46 @@ def _where(
             return field(row, number, SPARE), offset
         return field(row, number, BASE), first * slot.grain + lower + offset
     return field(row, number, BASE), offset + (lower if kind in ("feed", "kept") else 0)
+
+
+class StepWalker:
+    """Runs the steps of some kernels.
+
+    Args:
+        device: where.
+        functions: the compiled kernels, by name.
+    """
+
+    def __init__(self, device: Device, functions: Mapping[str, Function]) -> None:
+        self._device = device
+        self._functions = functions
+
+    def run(self, steps: Sequence[LaunchStep], table: int, addresses: Sequence[int]) -> None:
+        """Enqueue steps.
+
+        Args:
+            steps: what to run.
+            table: where the packed table lies.
+            addresses: of the batch's buffers.
+        """
+        driver, stream, functions = self._device.driver, self._device.stream, self._functions
+        for step in steps:
+            task = step.task
+            if task.multiplied is not None:
+                driver.multiply(product_of(step, addresses), stream)
+            else:
+                driver.launch(
+                    functions[task.name], step.blocks, task.threads, (table, *step.arguments), stream
+                )
+
+
+def product_of(step: LaunchStep, addresses: Sequence[int]) -> MatrixProduct:
+    """Return the product that a step is."""
+    p = step.task.multiplied
+    assert p is not None
+    m, k, count = step.extents
+    a, b, c = (addresses[buffer] + offset for buffer, offset in step.matrices)
+    leads = p.a.lead, p.b.lead, p.c.lead
+    return MatrixProduct(
+        p.dtype, m, p.n, k, a, b, c, *leads, p.a.across, p.b.across, step.adds, count, *p.steps
+    )

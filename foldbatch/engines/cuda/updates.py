@@ -1,10 +1,12 @@
-"""Optimizers' steps on a device: one kernel a rule and dtype, made of the rule's lines."""
+"""Parameters on a device, and optimizers' steps: one kernel a rule and dtype, made of the rule's lines."""
 
 from __future__ import annotations
 
 import re
 import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +23,51 @@ from foldbatch.engines.cuda.device import (
     on_device,
     places_of,
 )
-from foldbatch.engines.cuda.drivers.driver import Function
-from foldbatch.engines.cuda.parameters import device_value
+from foldbatch.engines.cuda.driver import Function
 from foldbatch.engines.launch import Ints
-from foldbatch.params.parameters import Parameter, SparseRows
-from foldbatch.params.updates import Change, RemoteUpdates, Rule
+from foldbatch.params.parameters import Array, Change, Parameter, RemoteUpdates, Rule, SparseRows
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """A parameter's newest numbers in the memory of a device; see `foldbatch.params.parameters.Away`."""
+
+    array: DeviceArray
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while the device is used."""
+        return self.array.device.lock
+
+    def read_into(self, array: Array) -> None:
+        """Copy the numbers into an array of the host.
+
+        Raises:
+            ParameterError: when an update was refused, see `foldbatch.engines.cuda.faults`.
+        """
+        self.array.device.faults.look()
+        array[...] = self.array.device.read(self.array)
+
+
+def device_value(device: Device, parameter: Parameter) -> DeviceArray:
+    """Return a parameter's array on a device, which from now on has its newest numbers.
+
+    It is the same array for all programs of the device, and at each call, so kernels may keep its address as
+    long as the parameter lives. The numbers are copied if they are elsewhere: on the host, or on another
+    device. Shape: the parameter's.
+    """
+    with device.lock:
+        away = parameter.away
+        if isinstance(away, OnDevice) and away.array.device is device:
+            return away.array
+        value = parameter.value
+        array = device.values.get(parameter)
+        if array is None:
+            array = device.values[parameter] = device.empty(value.shape, value.dtype.name)
+        device.write(array, value)
+        parameter.take_away(OnDevice(array))
+        return array
+
 
 # The product with the factor is rounded, as it is when a gradient comes scaled: no sum may be merged with it.
 ROUNDED = """\
@@ -141,7 +183,7 @@ def _together(told: Sequence[_Told]) -> UpdateLaunch:
 
 
 class DeviceUpdates(RemoteUpdates):
-    """Optimizers' steps on a device; see `foldbatch.params.updates.RemoteUpdates`."""
+    """Optimizers' steps on a device; see `foldbatch.params.parameters.RemoteUpdates`."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -238,5 +280,5 @@ def _values(gradient: Any) -> Any:
 
 
 def updates(device: Device) -> DeviceUpdates:
-    """Return optimizers' steps on a device, for `foldbatch.params.store.ParameterStore.updates`."""
+    """Return optimizers' steps on a device, for `foldbatch.params.parameters.ParameterStore.updates`."""
     return DeviceUpdates(device)

@@ -10,11 +10,11 @@ from typing import Any, Self
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.packing import PackedBatch
-from foldbatch.engines.cuda.ready import PhaseKernels, Ready
+from foldbatch.engines.cuda.run import PhaseKernels, Ready
 from foldbatch.engines.cuda.steps import LaunchStep
 from foldbatch.engines.cuda.texts.kernel_text import CALLS
 from foldbatch.engines.watching import named
-from foldbatch.timelines.timeline import Span
+from foldbatch.timelines import Span
 
 # What a driver enqueues on a stream; everything else is not timed.
 ENQUEUED = frozenset(("launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay"))
@@ -26,7 +26,7 @@ class TimingDriver:
     """A driver that asks another one, and marks the time before and after each call on a stream.
 
     Args:
-        driver: the other one; see `foldbatch.engines.cuda.drivers.driver.Driver`.
+        driver: the other one; see `foldbatch.engines.cuda.driver.Driver`.
         rows: the name of each stream's row, by the identity of the stream.
         clock: makes the marks, see `Driver.clock`.
         kernels: names of kernels, by the identity of the function.
@@ -131,7 +131,7 @@ def _without(driver: Any, timed: TimingDriver) -> Any:
 
 
 class _Labelled:
-    """A walker that tells what each step is, then enqueues it; see `foldbatch.engines.cuda.walk.Walker`."""
+    """A walker that tells what each step is, then enqueues it; see `foldbatch.engines.cuda.steps.Walker`."""
 
     def __init__(self, phase: PhaseKernels, packed: PackedBatch, timed: TimingDriver) -> None:
         self._phase = phase

@@ -35,7 +35,7 @@ from foldbatch.system.cache import (
     write_bytes,
 )
 from foldbatch.system.extras import install
-from foldbatch.system.forks import start_in_each_process
+from foldbatch.system.processes import start_in_each_process
 
 FORM = "3"  # of the compiled code, where that is not seen in the texts below
 PATIENCE = 0.5  # seconds of compiling after which a person is told

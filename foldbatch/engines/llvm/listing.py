@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foldbatch.engines.llvm.loop_texts import spell
-from foldbatch.static.routine_printer import print_routine
+from foldbatch.static.printer import print_routine
 from foldbatch.static.statements import Routine
 
 

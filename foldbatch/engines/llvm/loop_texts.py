@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from foldbatch.static.bodies import template
 from foldbatch.static.graph import Node
-from foldbatch.static.loops import Element, FusedLoop, Sweep, nest
 from foldbatch.static.op import Op
 from foldbatch.static.routines import Target
+from foldbatch.static.statements import Element, FusedLoop, Sweep, nest
 
 KINDS = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}  # by dtype
 MEMORY = KINDS | {"bool": "u1"}  # what lies in memory: bools are bytes

@@ -11,8 +11,7 @@ import numpy as np
 from foldbatch.engines.llvm.compiling import Native, compiled_text, native
 from foldbatch.engines.llvm.objects import PLAIN
 from foldbatch.engines.llvm.sum_texts import sum_copies_text
-from foldbatch.params.parameters import Array, SparseRows
-from foldbatch.params.updates import Change, Rule, Updates
+from foldbatch.params.parameters import Array, Change, Rule, SparseRows, Updates
 
 Loop = Callable[..., None]
 KIND_OF = {np.dtype("float32"): "f4", np.dtype("float64"): "f8"}

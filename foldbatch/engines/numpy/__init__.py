@@ -1,22 +1,42 @@
-"""The NumPy engine: a kernel is a Python function that calls NumPy, and Python walks the launch table."""
+"""Walking the launch table in Python."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from foldbatch.engines.arrays import ArrayEngine, Kernels
 from foldbatch.engines.bindings import Bound, launch_tables
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
-from foldbatch.engines.launch import LaunchTable
+from foldbatch.engines.launch import HEAD, LaunchTable
 from foldbatch.engines.memory import BatchMemory
+from foldbatch.engines.numpy.kernel import Function
 from foldbatch.engines.numpy.kernel import load as load_kernel
 from foldbatch.engines.numpy.spelling import OVERWRITES
-from foldbatch.engines.numpy.walk import run
+from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.model.model import Model
+from foldbatch.params.parameters import Array
 from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.static.routines import Target
+
+
+def run(table: LaunchTable, kernels: Sequence[Function], buffers: Sequence[Array]) -> None:
+    """Run the launches of a table, in order.
+
+    Raises:
+        OutOfRangeError: with the number of the launch in which an id was out of range.
+    """
+    bounds, index = table.bounds, table.index
+    for launch, row in enumerate(table.launches.tolist()):
+        kernel, first, stop = row[:HEAD]
+        try:
+            kernels[kernel](bounds[first:stop], row, index, buffers)
+        except OutOfRangeError as error:
+            error.launch = launch
+            raise
+
 
 TARGET = Target(overwrites=OVERWRITES)
 TARGETS = {"fp32": TARGET, "bf16": replace(TARGET, precision="bf16")}

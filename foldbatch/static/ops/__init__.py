@@ -11,17 +11,14 @@ from foldbatch.static import graph
 from foldbatch.static.ops import (  # noqa: F401 - they fill the table
     elementwise,
     linalg,
-    phase,
     reduce,
     rows,
-    segments,
     shape,
 )
-from foldbatch.static.ops.batch_functions import *  # noqa: F403
-from foldbatch.static.ops.contraction import *  # noqa: F403
-from foldbatch.static.ops.functions import *  # noqa: F403
-from foldbatch.static.ops.indexing import *  # noqa: F403
-from foldbatch.static.ops.shape_functions import *  # noqa: F403
+from foldbatch.static.ops.functions import *  # noqa: F403  # noqa: F403
+from foldbatch.static.ops.linalg import *  # noqa: F403
+from foldbatch.static.ops.rows import *  # noqa: F403
+from foldbatch.static.ops.shape import *  # noqa: F403
 from foldbatch.static.ops.sorting import *  # noqa: F403
 
 matmul = numpys(graph.matmul)

@@ -2,6 +2,10 @@
 
 A rule ``vjp(g, y, *xs)`` yields one cotangent per operand in the *result's* shape; `autodiff`
 sums it down to the operand's shape, so that no rule repeats that.
+
+`when_training` only marks a place. Before a cell is compiled, `foldbatch.static.passes.simplify.in_phase`
+puts the one operand or the other there, so kernels of inference compute nothing for training only.
+Wherever it is left in a graph it means training, which is also what is differentiated.
 """
 
 from __future__ import annotations
@@ -251,10 +255,6 @@ define(
 )
 
 
-def _infer_cast(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
-    return TensorType(types[0].shape, attrs["dtype"])
-
-
 def cast_into(out: Any, x: Any) -> None:
     """Write numbers in another dtype. A float beyond an integer's limits becomes the nearer one, and NaN 0.
 
@@ -274,24 +274,40 @@ def _evaluate_cast(attrs: Attrs, x: Any) -> Any:
     return out
 
 
-def _vjp_cast(g: Node, y: Node, x: Node) -> tuple[Node | None, ...]:
-    return (apply("cast", g, dtype=x.dtype) if x.type.is_float and y.type.is_float else None,)
+define(
+    Op(
+        "cast",
+        lambda types, attrs: TensorType(types[0].shape, attrs["dtype"]),
+        _evaluate_cast,
+        lambda g, y, x: (apply("cast", g, dtype=x.dtype) if x.type.is_float and y.type.is_float else None,),
+        lambda tangents, y, x: apply("cast", tangents[0], dtype=y.dtype),
+        (Sample((_V,), {"dtype": "float64"}), Sample((TensorType((3,), "int32"),), {"dtype": "float32"})),
+        elementwise=True,
+        body="t(a)",
+    )
+)
 
 
-def _jvp_cast(tangents: Tangents, y: Node, x: Node) -> Node:
-    assert tangents[0] is not None
-    return apply("cast", tangents[0], dtype=y.dtype)
+def _infer_when_training(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    a, b = types
+    if a != b:
+        fail("when_training", "two tensors of one type", f"{a} and {b}", "cast or reshape one of them")
+    return a
+
+
+def _jvp(tangents: Tangents, y: Node, a: Node, b: Node) -> Node:
+    t = tangents[0]
+    return apply("broadcast_to", constant(0, y.dtype), shape=y.shape) if t is None else t
 
 
 define(
     Op(
-        "cast",
-        _infer_cast,
-        _evaluate_cast,
-        _vjp_cast,
-        _jvp_cast,
-        (Sample((_V,), {"dtype": "float64"}), Sample((TensorType((3,), "int32"),), {"dtype": "float32"})),
-        elementwise=True,
-        body="t(a)",
+        "when_training",  # a while training, b in inference
+        _infer_when_training,
+        lambda attrs, a, b: a,
+        lambda g, y, a, b: (g, None),
+        _jvp,
+        (Sample((_V, _V), {}), Sample((TensorType((2, 3), "float64"),) * 2, {})),
+        copies=lambda attrs, write, a, b: iter([(write, a)]),
     )
 )

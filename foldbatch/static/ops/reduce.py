@@ -1,13 +1,18 @@
-"""Reductions over instance axes, softmax and its losses (in their stable forms), one-hot."""
+"""Reductions over instance axes or over each call's sequence, softmax and its losses (stable forms), one-hot.
+
+An op on a sequence as a whole cannot be made of what each element yields alone, so `evaluate` is given all
+elements of one sequence at once. The maximum of an empty sequence is 0.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from foldbatch.static.graph import Node, apply
-from foldbatch.static.op import Attrs, Op, Sample, Tangents, define, fail
+from foldbatch.static.graph import Node, apply, constant
+from foldbatch.static.op import CALL, Attrs, Axis, Op, Sample, Tangents, define, fail, ragged
 from foldbatch.static.ops.shape import linear_jvp
 from foldbatch.types import TensorType
 
@@ -84,36 +89,23 @@ def _argmax_mask(y: Node, x: Node) -> Node:
     return apply("transpose", mask, axes=tuple(order))
 
 
-def _vjp_max(g: Node, y: Node, x: Node) -> tuple[Node, ...]:
-    return (_argmax_mask(y, x) * expand(g, x, (y.attrs["axis"],)),)
-
-
-def _jvp_max(tangents: Tangents, y: Node, x: Node) -> Node:
-    assert tangents[0] is not None
-    return apply("sum", _argmax_mask(y, x) * tangents[0], axes=(y.attrs["axis"],))
-
-
 define(
     Op(
         "max",
         lambda types, attrs: _picked("max", types[0], attrs["axis"]),
         lambda attrs, x: np.max(x, attrs["axis"]),
-        _vjp_max,
-        _jvp_max,
+        lambda g, y, x: (_argmax_mask(y, x) * expand(g, x, (y.attrs["axis"],)),),
+        lambda tangents, y, x: apply("sum", _argmax_mask(y, x) * tangents[0], axes=(y.attrs["axis"],)),
         (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
         body=GREATEST,
     )
 )
 
 
-def _infer_argmax(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
-    return TensorType(_picked("argmax", types[0], attrs["axis"]).shape, "int64")
-
-
 define(
     Op(
         "argmax",
-        _infer_argmax,
+        lambda types, attrs: TensorType(_picked("argmax", types[0], attrs["axis"]).shape, "int64"),
         lambda attrs, x: np.argmax(x, attrs["axis"]),
         None,
         None,
@@ -195,18 +187,13 @@ def _softmax_product(g: Node, y: Node, x: Node) -> Node:
     return y * (g - expand(_dot_along(g, y, axis), x, (axis,)))
 
 
-def _jvp_softmax(tangents: Tangents, y: Node, x: Node) -> Node:
-    assert tangents[0] is not None
-    return _softmax_product(tangents[0], y, x)
-
-
 define(
     Op(
         "softmax",
         _infer_float_axis("softmax", reduce=False),
         _evaluate_softmax,
         lambda g, y, x: (_softmax_product(g, y, x),),
-        _jvp_softmax,
+        lambda tangents, y, x: _softmax_product(tangents[0], y, x),
         (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
         body=SOFTMAX,
     )
@@ -285,24 +272,125 @@ def _error(logits: Node, label: Node) -> Node:
     return apply("softmax", logits, axis=logits.ndim - 1) - hot
 
 
-def _vjp_cross_entropy(g: Node, y: Node, logits: Node, label: Node) -> tuple[Node | None, ...]:
-    return _error(logits, label) * expand(g, logits, (logits.ndim - 1,)), None
-
-
-def _jvp_cross_entropy(tangents: Tangents, y: Node, logits: Node, label: Node) -> Node:
-    assert tangents[0] is not None
-    return _dot_along(_error(logits, label), tangents[0], logits.ndim - 1)
-
-
 define(
     Op(
         "cross_entropy",  # -log softmax(logits)[label]
         _infer_cross_entropy,
         _evaluate_cross_entropy,
-        _vjp_cross_entropy,
-        _jvp_cross_entropy,
+        lambda g, y, logits, label: (_error(logits, label) * expand(g, logits, (logits.ndim - 1,)), None),
+        lambda tangents, y, logits, label: _dot_along(_error(logits, label), tangents[0], logits.ndim - 1),
         (Sample((_V, _LABEL), {}), Sample((_M, TensorType((2,), "int32")), {})),
         bound=lambda types, attrs: (1, types[0].shape[-1]),
         body=_REST + "y = t(f8(top) - f8(x[label]) + rest)",
+    )
+)
+
+
+_ELEMENTS = ragged()
+_SAMPLES = tuple(Sample((TensorType(shape),), {}, (_ELEMENTS,)) for shape in ((), (3,), (2, 3)))
+
+
+def _along(name: str, fix: str, result: Axis | None = None) -> Callable[[tuple[Axis, ...], Attrs], Axis]:
+    """Return the axis rule of an op on a sequence's elements: to `result`, by default to themselves."""
+
+    def axis(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
+        if axes[0].rank < 2:
+            fail(name, "a tensor of a sequence's elements", f"a tensor of axis {axes[0]}", fix)
+        return result or axes[0]
+
+    return axis
+
+
+def _numbers_of(name: str, types: tuple[TensorType, ...]) -> TensorType:
+    if types[0].dtype == "bool":
+        fail(name, "numbers", str(types[0]), "cast with ops.cast")
+    return types[0]
+
+
+def _only_first(x: Node, t: Node) -> Node:
+    """Return `t` at the element that gives the maximum of `x`, else 0."""
+    return apply("where", apply("segment_is_max", x), t, constant(0, t.dtype))
+
+
+define(
+    Op(
+        "segment_max",  # the maximum over the elements of each call's sequence; zero where it is empty
+        lambda types, attrs: _numbers_of("segment_max", types),
+        lambda attrs, x: np.max(x, 0) if len(x) else np.zeros(x.shape[1:], x.dtype),
+        lambda g, y, x: (_only_first(x, g),),
+        lambda tangents, y, x: apply("segment_sum", _only_first(x, tangents[0])),
+        _SAMPLES,
+        axis=_along("segment_max", "use ops.max for instance axes", CALL),
+        whole=True,
+        body=GREATEST,
+    )
+)
+
+
+def _evaluate_is_max(attrs: Attrs, x: Any) -> Any:
+    if not len(x):
+        return np.zeros(x.shape, bool)
+    return np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1)) == np.argmax(x, 0)
+
+
+define(
+    Op(
+        "segment_is_max",  # whether an element is the (first) maximum of its sequence
+        lambda types, attrs: TensorType(_numbers_of("segment_is_max", types).shape, "bool"),
+        _evaluate_is_max,
+        None,
+        None,
+        _SAMPLES,
+        axis=_along("segment_is_max", "use ops.argmax for instance axes"),
+        whole=True,
+        body="at, top = first(x[k])\ny[k] = k == at",
+    )
+)
+
+
+define(
+    Op(
+        "segment_position",  # how many elements of its sequence stand before an element
+        lambda types, attrs: TensorType(types[0].shape, "int64"),
+        lambda attrs, x: np.broadcast_to(np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1)), x.shape),
+        None,
+        None,
+        _SAMPLES,
+        axis=_along("segment_position", "use np.arange for instance axes"),
+        whole=True,
+        body="y[k] = k",
+    )
+)
+
+
+def _infer_segment_softmax(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    if not types[0].is_float:
+        fail("segment_softmax", "a float tensor", str(types[0]), "cast with ops.cast(x, 'float32')")
+    return types[0]
+
+
+def _evaluate_segment_softmax(attrs: Attrs, x: Any) -> Any:
+    if not len(x):
+        return x
+    exp = np.exp(x - np.max(x, 0))
+    return exp / np.sum(exp, 0)
+
+
+def _segment_softmax_product(g: Node, y: Node) -> Node:
+    """Return the softmax's Jacobian, which is symmetric, times `g`."""
+    return y * (g - apply("segment_sum", g * y))
+
+
+define(
+    Op(
+        "segment_softmax",  # exp(x) normalised to sum to 1 over the elements of each call's sequence
+        _infer_segment_softmax,
+        _evaluate_segment_softmax,
+        lambda g, y, x: (_segment_softmax_product(g, y),),
+        lambda tangents, y, x: _segment_softmax_product(tangents[0], y),
+        _SAMPLES,
+        axis=_along("segment_softmax", "use ops.softmax for instance axes"),
+        whole=True,
+        body=SOFTMAX,
     )
 )

@@ -1,4 +1,4 @@
-"""Ops that change the batch axis: rows repeated, rows summed, rows looked up in a table.
+"""Ops that change the batch axis: rows repeated, rows summed, rows looked up in a table; indexing.
 
 They come in pairs that are each other's transpose: `batch` and `sum_batch` between the whole
 batch and its calls, `repeat` and `segment_sum` between a call and the elements of its
@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.static.graph import Node, apply
-from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Op, Sample, Tangents, define, fail, ragged
+from foldbatch.operators import public
+from foldbatch.static.graph import Node, TensorLike, apply, constant, lift
+from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Op, Sample, define, fail, ragged
 from foldbatch.static.ops.shape import linear_jvp
 from foldbatch.types import TensorType
 
@@ -134,18 +135,13 @@ def _axis_gather(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
     return axes[1]
 
 
-def _jvp_gather(tangents: Tangents, y: Node, table: Node, ids: Node) -> Node:
-    assert tangents[0] is not None
-    return apply("gather", tangents[0], ids)
-
-
 define(
     Op(
         "gather",  # table: [n, *], ids: [N, ...] -> [N, ..., *]
         _infer_gather,
         lambda attrs, table, ids: np.asarray(table)[ids],
         lambda g, y, table, ids: (apply("sum_rows", g, ids, size=table.shape[0]), None),
-        _jvp_gather,
+        lambda tangents, y, table, ids: apply("gather", tangents[0], ids),
         (
             Sample((_T, _ID), {}, (UNBATCHED, CALL)),
             Sample((_T, TensorType((2,), "int64")), {}, (UNBATCHED, CALL)),
@@ -170,18 +166,13 @@ def _sum_rows(size: int, g: Any, ids: Any) -> Any:
     return table
 
 
-def _jvp_sum_rows(tangents: Tangents, y: Node, g: Node, ids: Node) -> Node:
-    assert tangents[0] is not None
-    return apply("sum_rows", tangents[0], ids, **y.attrs)
-
-
 define(
     Op(
         "sum_rows",  # g: [N, ..., *], ids: [N, ...] -> [n, *]: a table's gradient, sparse in kernels
         _infer_sum_rows,
         lambda attrs, g, ids: _sum_rows(attrs["size"], np.asarray(g), np.asarray(ids)),
         lambda d, y, g, ids: (apply("gather", d, ids), None),
-        _jvp_sum_rows,
+        lambda tangents, y, g, ids: apply("sum_rows", tangents[0], ids, **y.attrs),
         (
             Sample((_V, _ID), {"size": 4}),
             Sample((TensorType((2, 3)), TensorType((2,), "int32")), {"size": 4}),
@@ -190,3 +181,157 @@ define(
         bound=lambda types, attrs: (1, attrs["size"]),
     )
 )
+
+
+@public
+def getitem(x: Node, key: Any) -> Node:
+    """Return ``x[key]`` for ints, slices, ``...`` and None; for one tensor or array of ids, rows of `x`."""
+    if isinstance(key, Node | np.ndarray | list):
+        return gather(x, np.asarray(key) if isinstance(key, list) else key)
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if any(k is Ellipsis for k in keys):
+        ellipsis = next(i for i, k in enumerate(keys) if k is Ellipsis)
+        missing = x.ndim - sum(k is not None and k is not Ellipsis for k in keys)
+        keys[ellipsis : ellipsis + 1] = [slice(None)] * missing
+    shape: list[int] = []
+    axis = 0
+    for k in keys:
+        if k is None:
+            shape.append(1)
+            continue
+        if axis >= x.ndim:
+            fail("getitem", f"at most {x.ndim} indices", f"{len(keys)}")
+        extent = x.shape[axis]
+        match k:
+            case slice():
+                x = _stepped(x, axis, k)
+                shape.append(x.shape[axis])
+            case int() | np.integer() if not isinstance(k, bool):
+                if not -extent <= k < extent:
+                    fail("getitem", f"an index from {-extent} to {extent - 1} on axis {axis}", str(k))
+                x = _section(x, axis, int(k) % extent, int(k) % extent + 1)
+            case _:
+                fix = "computed ids stand alone, as in x[ids]; choose elements by a condition with ops.where"
+                fail("getitem", "ints, slices, None or ..., or one tensor of ids", repr(k), fix)
+        axis += 1
+    shape.extend(x.shape[axis:])
+    return x if tuple(shape) == x.shape else apply("reshape", x, shape=tuple(shape))
+
+
+def _section(x: Node, axis: int, start: int, stop: int) -> Node:
+    if (start, stop) == (0, x.shape[axis]):
+        return x
+    return apply("slice", x, axis=axis, start=start, stop=stop)
+
+
+def _stepped(x: Node, axis: int, key: slice) -> Node:
+    """Return ``x[start:stop:step]`` along an axis."""
+    if key.step == 0:
+        fail("getitem", "a step other than 0", "0", "leave it out, or go back with -1")
+    places = range(*key.indices(x.shape[axis]))
+    if not places:
+        return apply("slice", x, axis=axis, start=0, stop=0)
+    low, high = sorted((places[0], places[-1]))
+    x = _section(x, axis, low, high + 1)
+    if key.step is not None and key.step < 0:
+        x = apply("flip", x, axis=axis)
+    step = abs(key.step or 1)
+    if step > 1:  # the first of each `step` neighbours, the last of which lack some
+        padded = apply("pad", x, axis=axis, before=0, after=len(places) * step - x.shape[axis])
+        rows = (*x.shape[:axis], len(places), step, *x.shape[axis + 1 :])
+        first = apply("slice", apply("reshape", padded, shape=rows), axis=axis + 1, start=0, stop=1)
+        x = apply("reshape", first, shape=(*x.shape[:axis], len(places), *x.shape[axis + 1 :]))
+    return x
+
+
+@public
+def gather(table: TensorLike, ids: TensorLike) -> Node:
+    """Return rows of a table by ids that may be computed; an id out of range is an error.
+
+    The table is a parameter or a constant, or it is computed for each call; then its first axis is looked up.
+    A call's sequence is a table, too: its ids count the elements.
+
+    Shapes: table ``[n, *]``, ids ``[N, ...]`` to ``[N, ..., *]``; of a sequence ``[M, *]`` the same.
+
+    Raises:
+        GraphError: when the ids are no integers, or the table has no axis.
+
+    >>> import foldbatch as fb
+    >>> best = fb.Function(lambda x: gather(x, fb.ops.argmax(x)))
+    >>> float((fb.Vector(3) >> best).eval([1, 5, 2]))
+    5.0
+    """
+    (x,), (numbers,) = lift("gather", (table,)), lift("gather", (ids,))
+    if x.axis is UNBATCHED:
+        return apply("gather", x, numbers)
+    if not numbers.dtype.startswith("int"):
+        fail("gather", "integer ids", str(numbers.type), "declare Scalar('int32'), or cast with ops.cast")
+    if x.axis.rank > 1 and numbers.axis is not x.axis:
+        return _of_sequence(x, numbers)
+    if not x.shape:
+        fail("gather", "a table of at least one axis", str(x.type))
+    count, rest = x.shape[0], x.ndim - 1
+    chosen = apply("one_hot", numbers, size=count, dtype="float32") > 0
+    chosen = apply("reshape", chosen, shape=(*numbers.shape, count, *(1,) * rest))
+    # not a product: what is not chosen may be infinite
+    return apply("sum", apply("where", chosen, x, constant(0, x.dtype)), axes=(numbers.ndim,))
+
+
+def _of_sequence(x: Node, ids: Node) -> Node:
+    """Return an element of each call's sequence for each id."""
+    wanted, position = apply("cast", ids, dtype="int64"), segment_position(x)
+    found = apply("segment_sum", apply("cast", apply("equal", position, wanted), dtype="int64"))
+    # an id of no element becomes one outside of the range of one, and so is refused
+    outside = apply(
+        "where",
+        apply("equal", found, 1),
+        constant(0, "int64"),
+        apply("where", wanted < 0, wanted, wanted + 1),
+    )
+    inside = apply("one_hot", outside, size=1, dtype="float32") > 0
+    column = (*ids.shape, *(1,) * x.ndim)
+    chosen = apply("equal", position, apply("reshape", wanted, shape=column))
+    rows = apply("segment_sum", apply("where", chosen, x, constant(0, x.dtype)))
+    return apply("where", apply("reshape", inside, shape=column), rows, constant(0, x.dtype))
+
+
+@public
+def segment_position(x: TensorLike) -> Node:
+    """Return, for each element of a call's sequence, how many stand before it, as int64.
+
+    Shapes: ``[M, *]`` to ``[M]``.
+
+    Raises:
+        GraphError: when `x` is not a tensor of a sequence's elements.
+
+    >>> import foldbatch as fb
+    >>> last = fb.Function(lambda x: fb.ops.segment_max(segment_position(x)))
+    >>> int((fb.Map(fb.Scalar()) >> last).eval([7, 7, 7]))
+    2
+    """
+    (node,) = lift("segment_position", (x,))
+    if node.axis.rank < 2:
+        fail("segment_position", "a tensor of a sequence's elements", f"a tensor of axis {node.axis}")
+    # of an element only its place counts; where it holds nothing, a constant stands for it
+    nothing = apply("batch", constant(0, "int64"), axis=node.axis)
+    one = getitem(node, (0,) * node.ndim) if node.type.size else nothing
+    return apply("segment_position", one)
+
+
+@public
+def segment_argmax(x: TensorLike) -> Node:
+    """Return, per call, which element of its sequence is the (first) maximum, as int64; 0 for an empty one.
+
+    Shapes: ``[M, *]`` to ``[N, *]``. With `gather` it selects an element by what was computed.
+
+    Raises:
+        GraphError: when `x` is not a tensor of a sequence's elements.
+
+    >>> import foldbatch as fb
+    >>> pointer = fb.Function(lambda x: gather(x * 10, segment_argmax(x)))
+    >>> float((fb.Map(fb.Scalar()) >> pointer).eval([2, 8, 5]))
+    80.0
+    """
+    (node,) = lift("segment_argmax", (x,))
+    first = apply("segment_is_max", node)
+    return apply("segment_sum", apply("where", first, segment_position(node), constant(0, "int64")))

@@ -14,7 +14,7 @@ from foldbatch.operators import numpys, public
 from foldbatch.static.graph import Node, TensorLike, constant
 from foldbatch.static.op import fail
 from foldbatch.static.ops import functions as f
-from foldbatch.static.ops.shape_functions import as_node, axis_of, expand_dims, pad, reshape, transpose
+from foldbatch.static.ops.shape import as_node, axis_of, expand_dims, pad, reshape, transpose
 from foldbatch.types import describe_value
 
 

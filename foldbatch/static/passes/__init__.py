@@ -7,21 +7,20 @@ graph consists of what its outputs read.
 
 from __future__ import annotations
 
-from foldbatch.static.graph import Graph
-from foldbatch.static.passes import early, fold_constants, matmuls, simplify, widen
-from foldbatch.static.verify import verify
+from foldbatch.static.graph import Graph, verify
+from foldbatch.static.passes import rewrite, simplify, stages
 
 PIPELINE = (
-    ("fold_constants", fold_constants.fold_constants),
+    ("fold_constants", rewrite.fold_constants),
     ("simplify", simplify.simplify),
 )
 
 # These also take a function from node to stage, and change what a cell computes per level.
 STAGED = (
-    ("split_by_stage", matmuls.split_by_stage),
-    ("merge_matmuls", matmuls.merge_matmuls),
-    ("widen", widen.widen),
-    ("sum_early", early.sum_early),
+    ("split_by_stage", stages.split_by_stage),
+    ("merge_matmuls", stages.merge_matmuls),
+    ("widen", stages.widen),
+    ("sum_early", stages.sum_early),
 )
 
 

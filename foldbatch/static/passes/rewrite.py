@@ -1,4 +1,4 @@
-"""One walk for all rewriting passes: bottom-up, iterative, never behind a graph's inputs.
+"""One walk for all rewriting passes: bottom-up, iterative, never behind a graph's inputs; constants folded.
 
 A graph's inputs may be interior nodes of a larger graph. While a pass works they are masked by
 fresh inputs (`sealed`), so that no rule can look behind them by mistake.
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from foldbatch.static.graph import INPUT, Graph, Node, apply, input_node
+import numpy as np
+
+from foldbatch.static.graph import CONSTANT, INPUT, Graph, Node, apply, constant, input_node
+from foldbatch.static.op import UNBATCHED
 
 Rule = Callable[[Node], Node]
 
@@ -83,3 +86,44 @@ def _replaced(graph: Graph, replacements: Mapping[Node, Node]) -> tuple[Node, ..
     for node in graph.nodes:
         new[node] = rebuilt(node, [new[x] for x in node.inputs])
     return tuple(new[node] for node in graph.outputs)
+
+
+LIMIT = 65_536  # elements: a larger constant costs more memory than it saves time
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Return the graph with its constant expressions evaluated.
+
+    >>> from foldbatch.static import ops
+    >>> from foldbatch.static.graph import input_node
+    >>> from foldbatch.static.printer import print_graph
+    >>> from foldbatch.types import TensorType
+    >>> x = input_node(TensorType((3,)))
+    >>> print(print_graph(fold_constants(Graph((x,), (x * ops.exp(constant(0.0)),)))))
+    (%0: N float32[3])
+    %1: 1 float32 = constant 1.0
+    %2: N float32[3] = multiply(%0, %1)
+    return (%2)
+    """
+    return rewrite(graph, fold)
+
+
+def fold(node: Node) -> Node:
+    """Return the value of a node as a constant of its dtype, if all its operands are constants."""
+    if not node.inputs or node.axis is not UNBATCHED or node.type.size > LIMIT:
+        return node
+    if any(x.op is not CONSTANT for x in node.inputs) or not _in_range(node):
+        return node
+    values = [x.attrs["value"] for x in node.inputs]
+    with np.errstate(all="ignore"):  # an inf or nan is the kernels' to produce as well
+        value = node.op.evaluate(node.attrs, *values)
+    return constant(np.asarray(value), node.dtype)
+
+
+def _in_range(node: Node) -> bool:
+    """Whether an op's indices are legal; if not, its kernel shall say so when it runs."""
+    if node.op.bound is None:
+        return True
+    place, size = node.op.bound(tuple(x.type for x in node.inputs), node.attrs)
+    ids = np.asarray(node.inputs[place].attrs["value"])
+    return bool(((ids >= 0) & (ids < size)).all())

@@ -1,38 +1,462 @@
-"""Algebraic simplification: a table of small rules by op name, applied until none fits."""
+"""Algebraic simplification: a table of small rules by op name, applied until none fits.
+
+A rule takes a node and returns a simpler one that is equal to it, or None where it does not
+apply. It keeps the type and the batch axis: an operand that is the same for the whole batch
+stands for a batched node only inside a ``batch`` (see `in_place_of`).
+
+The gradient of reading slices of one tensor (the gates of an LSTM, computed by one GEMM) is a
+sum of padded parts, each as large as the whole. Where the parts do not overlap, that sum is
+their concatenation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
 
-from foldbatch.static.graph import Graph, Node
-from foldbatch.static.passes import arithmetic, movement, sums
-from foldbatch.static.passes.fold_constants import fold
-from foldbatch.static.passes.rewrite import rewrite, sealed
+import numpy as np
+
+from foldbatch.static.graph import CONSTANT, Graph, Node, apply, constant
+from foldbatch.static.op import CALL, UNBATCHED
+from foldbatch.static.passes.rewrite import fold, rebuilt, rewrite, sealed
+from foldbatch.types import TensorType
+
+
+def in_place_of(node: Node, x: Node) -> Node | None:
+    """Return `x`, which equals `node`, along the axis of `node`; None where the types differ."""
+    if x.type != node.type:
+        return None
+    if x.axis is node.axis:
+        return x
+    if x.axis is UNBATCHED:
+        return apply("batch", x, axis=node.axis)
+    return apply("repeat", x, axis=node.axis) if x.axis is CALL and node.axis.rank == 2 else None
+
+
+def _is_uniform(node: Node, value: float) -> bool:
+    return node.op is CONSTANT and bool(np.all(node.attrs["value"] == value))
+
+
+def times_one(node: Node) -> Node | None:
+    """``x * 1`` and ``1 * x`` are x."""
+    a, b = node.inputs
+    if _is_uniform(b, 1):
+        return in_place_of(node, a)
+    return in_place_of(node, b) if _is_uniform(a, 1) else None
+
+
+def divided_by_one(node: Node) -> Node | None:
+    """``x / 1`` is x."""
+    x, divisor = node.inputs
+    return in_place_of(node, x) if _is_uniform(divisor, 1) else None
+
+
+def minus_zero(node: Node) -> Node | None:
+    """``x - 0`` is x."""
+    x, subtracted = node.inputs
+    return in_place_of(node, x) if _is_uniform(subtracted, 0) else None
+
+
+def negative_twice(node: Node) -> Node | None:
+    """``-(-x)`` is x."""
+    (x,) = node.inputs
+    return x.inputs[0] if x.op.name == "negative" else None
+
+
+def sum_of_one(node: Node) -> Node | None:
+    """Replace a sum of one term by the term."""
+    return in_place_of(node, node.inputs[0]) if len(node.inputs) == 1 else None
+
+
+def constants_joined(node: Node) -> Node | None:
+    """``x + 1 + y + 2`` is ``x + y + 3``."""
+    constants = [x for x in node.inputs if x.op is CONSTANT]
+    if not 1 < len(constants) < len(node.inputs):
+        return None
+    joined = fold(apply("add", *constants))
+    if joined.op is not CONSTANT:
+        return None
+    return apply("add", *(x for x in node.inputs if x.op is not CONSTANT), joined)
+
+
+def plus_zero(node: Node) -> Node | None:
+    """``x + 0 + y`` is ``x + y`` where the zero does not make the sum larger."""
+    terms = [x for x in node.inputs if not _is_uniform(x, 0)]
+    if not 0 < len(terms) < len(node.inputs):
+        return None
+    return in_place_of(node, terms[0] if len(terms) == 1 else apply("add", *terms))
+
+
+def without_spreading(node: Node) -> Node | None:
+    """``op(broadcast_to(x), y)`` is ``op(x, y)`` where y is as large; likewise ``op(batch(x), y)``."""
+    spreads = [i for i, x in enumerate(node.inputs) if x.op.name in ("broadcast_to", "batch")]
+    attempts = [spreads, *([i] for i in spreads)] if len(spreads) > 1 else [spreads]
+    for places in attempts if spreads else ():
+        operands = [x.inputs[0] if i in places else x for i, x in enumerate(node.inputs)]
+        bare = apply(node.op.name, *operands, **node.attrs)
+        if bare.type == node.type and bare.axis is node.axis:
+            return bare
+    return None
+
+
+def batched_last(node: Node) -> Node | None:
+    """``op(batch(x))`` is ``batch(op(x))``: one row is computed instead of many."""
+    if not node.inputs or node.axis is UNBATCHED:
+        return None
+    if any(x.op.name != "batch" and x.axis is not UNBATCHED for x in node.inputs):
+        return None
+    operands = (x.inputs[0] if x.op.name == "batch" else x for x in node.inputs)
+    return in_place_of(node, fold(apply(node.op.name, *operands, **node.attrs)))
+
+
+def repeated_batch(node: Node) -> Node | None:
+    """``repeat(batch(x))`` is x, along the elements of sequences at once."""
+    (x,) = node.inputs
+    return in_place_of(node, x.inputs[0]) if x.op.name == "batch" else None
+
+
+def known_condition(node: Node) -> Node | None:
+    """``where(True, a, b)`` is a, ``where(False, a, b)`` is b."""
+    condition, a, b = node.inputs
+    if _is_uniform(condition, value=True):
+        chosen = a
+    elif _is_uniform(condition, value=False):
+        chosen = b
+    else:
+        return None
+    if chosen.shape != node.shape:
+        chosen = apply("broadcast_to", chosen, shape=node.shape)
+    return in_place_of(node, chosen)
+
+
+def same_cast(node: Node) -> Node | None:
+    """Drop a cast to the dtype that a tensor has."""
+    return in_place_of(node, node.inputs[0])
+
+
+def sum_over_one(node: Node) -> Node | None:
+    """Replace a sum over axes of extent 1 by a reshape; drop one over no axes."""
+    (x,) = node.inputs
+    if any(x.shape[axis] != 1 for axis in node.attrs["axes"]):
+        return None
+    return apply("reshape", x, shape=node.shape) if node.attrs["axes"] else x
+
+
+def zeros(type_: TensorType) -> Node:
+    """Return zeros, as a constant unless they are many."""
+    zero = constant(0, type_.dtype)
+    return fold(apply("broadcast_to", zero, shape=type_.shape)) if type_.shape else zero
+
+
+def same_shape(node: Node) -> Node | None:
+    """Drop a reshape or broadcast to the shape that a tensor has."""
+    return in_place_of(node, node.inputs[0])
+
+
+def again(node: Node) -> Node | None:
+    """Two reshapes, or two broadcasts, in a row are the last one."""
+    (x,) = node.inputs
+    return apply(node.op.name, x.inputs[0], **node.attrs) if x.op is node.op else None
+
+
+def same_order(node: Node) -> Node | None:
+    """Drop a transpose that keeps the order of the axes."""
+    axes = node.attrs["axes"]
+    return node.inputs[0] if axes == tuple(range(len(axes))) else None
+
+
+def transposed_twice(node: Node) -> Node | None:
+    """Two transposes in a row are one."""
+    (x,) = node.inputs
+    if x.op.name != "transpose":
+        return None
+    return apply("transpose", x.inputs[0], axes=tuple(x.attrs["axes"][axis] for axis in node.attrs["axes"]))
+
+
+def _range(node: Node) -> tuple[int, int, int]:
+    return node.attrs["axis"], node.attrs["start"], node.attrs["stop"]
+
+
+def _slice(x: Node, axis: int, start: int, stop: int) -> Node:
+    return x if (start, stop) == (0, x.shape[axis]) else apply("slice", x, axis=axis, start=start, stop=stop)
+
+
+def full_slice(node: Node) -> Node | None:
+    """Drop a slice of the whole axis."""
+    return in_place_of(node, node.inputs[0])
+
+
+def slice_of_slice(node: Node) -> Node | None:
+    """``x[2:8][1:3]`` is ``x[3:5]``."""
+    (x,) = node.inputs
+    axis, start, stop = _range(node)
+    if x.op.name != "slice" or x.attrs["axis"] != axis:
+        return None
+    offset = x.attrs["start"]
+    return _slice(x.inputs[0], axis, offset + start, offset + stop)
+
+
+def slice_of_concat(node: Node) -> Node | None:
+    """Slice the one part of a concatenation within which the slice lies."""
+    (concat,) = node.inputs
+    axis, start, stop = _range(node)
+    if concat.op.name != "concat" or concat.attrs["axis"] != axis:
+        return None
+    offset = 0
+    for part in concat.inputs:
+        extent = part.shape[axis]
+        if offset <= start and stop <= offset + extent:
+            return in_place_of(node, _slice(part, axis, start - offset, stop - offset))
+        offset += extent
+    return None
+
+
+def slice_of_stack(node: Node) -> Node | None:
+    """Replace a slice along the axis of a stack by one of its parts, or by a smaller stack."""
+    (stack,) = node.inputs
+    axis, start, stop = _range(node)
+    if stack.op.name != "stack" or stack.attrs["axis"] != axis or start == stop:
+        return None
+    parts = stack.inputs[start:stop]
+    if len(parts) == 1:
+        return in_place_of(node, apply("reshape", parts[0], shape=node.shape))
+    return in_place_of(node, apply("stack", *parts, axis=axis))
+
+
+def slice_of_pad(node: Node) -> Node | None:
+    """Replace a slice of a padded tensor that meets only the tensor, or only the zeros, by that."""
+    (padded,) = node.inputs
+    axis, start, stop = _range(node)
+    if padded.op.name != "pad" or padded.attrs["axis"] != axis:
+        return None
+    (x,) = padded.inputs
+    before = padded.attrs["before"]
+    after = before + x.shape[axis]
+    if before <= start and stop <= after:
+        return _slice(x, axis, start - before, stop - before)
+    return in_place_of(node, zeros(node.type)) if stop <= before or after <= start else None
+
+
+def pad_of_pad(node: Node) -> Node | None:
+    """Two pads along one axis are one; a pad by nothing is its operand."""
+    (x,) = node.inputs
+    attrs = node.attrs
+    if attrs["before"] == attrs["after"] == 0:
+        return x
+    if x.op.name != "pad" or x.attrs["axis"] != attrs["axis"]:
+        return None
+    before, after = x.attrs["before"] + attrs["before"], x.attrs["after"] + attrs["after"]
+    return apply("pad", x.inputs[0], axis=attrs["axis"], before=before, after=after)
+
+
+def concat_of_one(node: Node) -> Node | None:
+    """Drop a concatenation of one tensor."""
+    return in_place_of(node, node.inputs[0]) if len(node.inputs) == 1 else None
+
+
+def adjacent_slices(node: Node) -> Node | None:
+    """``concat(x[0:2], x[2:5], y)`` is ``concat(x[0:5], y)``."""
+    axis = node.attrs["axis"]
+    parts: list[Node] = []
+    for part in node.inputs:
+        last = parts[-1] if parts else part
+        if parts and _continues(last, part, axis):
+            start, stop = last.attrs["start"], part.attrs["stop"]
+            parts[-1] = apply("slice", last.inputs[0], axis=axis, start=start, stop=stop)
+        else:
+            parts.append(part)
+    if len(parts) == len(node.inputs):
+        return None
+    return in_place_of(node, parts[0] if len(parts) == 1 else apply("concat", *parts, axis=axis))
+
+
+def _continues(first: Node, second: Node, axis: int) -> bool:
+    """Whether two slices of one tensor lie side by side along the axis."""
+    if not first.op.name == second.op.name == "slice" or first.inputs != second.inputs:
+        return False
+    same_axis = first.attrs["axis"] == second.attrs["axis"] == axis
+    return same_axis and bool(first.attrs["stop"] == second.attrs["start"])
+
+
+def flatten_sums(graph: Graph) -> Graph:
+    """Return the graph with each sum that only one other sum reads merged into that one.
+
+    A sum with other readers stays, lest it be computed for each of them. The graph's inputs
+    must be inputs throughout (see `rewrite.sealed`).
+    """
+    merged = _merged_sums(graph)
+    if not merged:
+        return graph
+    new: dict[Node, Node] = {x: x for x in graph.inputs}
+    for node in graph.nodes:
+        if node not in merged:
+            operands = _terms(node, merged) if node.op.name == "add" else node.inputs
+            new[node] = rebuilt(node, [new[x] for x in operands])
+    return Graph(graph.inputs, tuple(new[node] for node in graph.outputs))
+
+
+def _merged_sums(graph: Graph) -> set[Node]:
+    reads = Counter(graph.outputs)
+    for node in graph.nodes:
+        reads.update(node.inputs)
+    return {
+        x
+        for node in graph.nodes
+        if node.op.name == "add"
+        for x in node.inputs
+        if x.op.name == "add" and reads[x] == 1 and x.type == node.type and x.axis is node.axis
+    }
+
+
+def _terms(node: Node, merged: set[Node]) -> list[Node]:
+    terms: list[Node] = []
+    stack = list(reversed(node.inputs))
+    while stack:
+        x = stack.pop()
+        if x in merged:
+            stack.extend(reversed(x.inputs))
+        else:
+            terms.append(x)
+    return terms
+
+
+@dataclass(frozen=True, slots=True)
+class _PaddedTerm:
+    """A term of a sum that is zero but for some `parts`: a pad, or a concatenation with zeros.
+
+    Seen as ``[lead, total]``, part i fills the columns from its start to its stop. `shape` and
+    `axis` are the pad's own; it may stand under a reshape. `term` is the term's number.
+    """
+
+    term: int
+    shape: tuple[int, ...]
+    axis: int
+    parts: tuple[tuple[int, int, Node], ...]
+
+    @property
+    def lead(self) -> int:
+        """The rows, which all parts fill alike."""
+        return prod(self.shape[: self.axis])
+
+
+def pads_joined(node: Node) -> Node | None:
+    """``pad(a) + pad(b) + rest``, where a and b do not overlap, is ``concat(a, b) + rest``."""
+    if node.type.size == 0:
+        return None
+    by_lead: defaultdict[int, list[_PaddedTerm]] = defaultdict(list)
+    for term, x in enumerate(node.inputs):
+        filled = _filled(term, x) if x.shape == node.shape else None
+        if filled is not None:
+            by_lead[filled.lead].append(filled)
+    for candidates in by_lead.values():
+        chosen = _disjoint(candidates)
+        if len(chosen) > 1:
+            return _joined(node, chosen)
+    return None
+
+
+def _filled(term: int, x: Node) -> _PaddedTerm | None:
+    filled = x.inputs[0] if x.op.name == "reshape" else x
+    if filled.op.name not in ("pad", "concat"):
+        return None
+    axis = filled.attrs["axis"]
+    inner = prod(filled.shape[axis + 1 :])
+    parts: list[tuple[int, int, Node]] = []
+    start = filled.attrs.get("before", 0) * inner
+    for part in filled.inputs:
+        stop = start + part.shape[axis] * inner
+        if start < stop and not _is_zero(part):
+            parts.append((start, stop, part))
+        start = stop
+    covered = sum(stop - start for start, stop, _ in parts) == filled.shape[axis] * inner
+    return None if covered or not parts else _PaddedTerm(term, filled.shape, axis, tuple(parts))
+
+
+def _is_zero(x: Node) -> bool:
+    if x.op.name == "broadcast_to":
+        return _is_zero(x.inputs[0])
+    return x.op is CONSTANT and not x.attrs["value"].any()
+
+
+def _disjoint(candidates: Sequence[_PaddedTerm]) -> list[_PaddedTerm]:
+    """Return terms that do not overlap; choosing those that end first gives as many pads as possible."""
+    taken: list[tuple[int, int]] = []
+    chosen: list[_PaddedTerm] = []
+    for filled in sorted(candidates, key=lambda filled: filled.parts[-1][1]):
+        ranges = [(start, stop) for start, stop, _ in filled.parts]
+        if all(_is_free(taken, start, stop) for start, stop in ranges):
+            chosen.append(filled)
+            for range_ in ranges:
+                insort(taken, range_)
+    return chosen
+
+
+def _is_free(taken: Sequence[tuple[int, int]], start: int, stop: int) -> bool:
+    place = bisect_left(taken, (start, stop))
+    return (place == 0 or taken[place - 1][1] <= start) and (place == len(taken) or stop <= taken[place][0])
+
+
+def _joined(node: Node, chosen: Sequence[_PaddedTerm]) -> Node | None:
+    """Return the sum with the chosen terms as one concatenation, where the first of them stood."""
+    first = chosen[0]
+    alike = all((x.shape, x.axis) == (first.shape, first.axis) for x in chosen)
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    axis = 0  # parts of a single row are contiguous: one axis is enough for them
+    if first.lead > 1 and alike:
+        before, axis, after = first.shape[: first.axis], first.axis, first.shape[first.axis + 1 :]
+    elif first.lead > 1:
+        before, axis = (first.lead,), 1
+
+    def extents(start: int, stop: int) -> tuple[int, ...]:
+        return (*before, (stop - start) // prod(after), *after)
+
+    def gap(start: int, stop: int) -> list[Node]:
+        return [zeros(TensorType(extents(start, stop), node.dtype))] if start < stop else []
+
+    pieces: list[Node] = []
+    end = 0
+    for start, stop, part in sorted((part for x in chosen for part in x.parts), key=lambda part: part[0]):
+        pieces += [*gap(end, start), _reshaped(part, extents(start, stop))]
+        end = stop
+    pieces += gap(end, node.type.size // first.lead)
+    joined = _reshaped(apply("concat", *pieces, axis=axis), node.shape)
+    gone = {x.term for x in chosen[1:]}
+    terms = [joined if i == first.term else x for i, x in enumerate(node.inputs) if i not in gone]
+    return in_place_of(node, terms[0] if len(terms) == 1 else apply("add", *terms))
+
+
+def _reshaped(x: Node, shape: tuple[int, ...]) -> Node:
+    return x if x.shape == shape else apply("reshape", x, shape=shape)
+
 
 Simplification = Callable[[Node], Node | None]
 
 RULES: dict[str, tuple[Simplification, ...]] = {
-    "add": (arithmetic.sum_of_one, arithmetic.constants_joined, arithmetic.plus_zero, sums.pads_joined),
-    "subtract": (arithmetic.minus_zero,),
-    "multiply": (arithmetic.times_one,),
-    "divide": (arithmetic.divided_by_one,),
-    "negative": (arithmetic.negative_twice,),
-    "where": (arithmetic.known_condition,),
-    "cast": (arithmetic.same_cast,),
-    "sum": (arithmetic.sum_over_one,),
-    "repeat": (arithmetic.repeated_batch,),
-    "reshape": (movement.same_shape, movement.again),
-    "broadcast_to": (movement.same_shape, movement.again),
-    "transpose": (movement.same_order, movement.transposed_twice),
+    "add": (sum_of_one, constants_joined, plus_zero, pads_joined),
+    "subtract": (minus_zero,),
+    "multiply": (times_one,),
+    "divide": (divided_by_one,),
+    "negative": (negative_twice,),
+    "where": (known_condition,),
+    "cast": (same_cast,),
+    "sum": (sum_over_one,),
+    "repeat": (repeated_batch,),
+    "reshape": (same_shape, again),
+    "broadcast_to": (same_shape, again),
+    "transpose": (same_order, transposed_twice),
     "slice": (
-        movement.full_slice,
-        movement.slice_of_slice,
-        movement.slice_of_concat,
-        movement.slice_of_stack,
-        movement.slice_of_pad,
+        full_slice,
+        slice_of_slice,
+        slice_of_concat,
+        slice_of_stack,
+        slice_of_pad,
     ),
-    "pad": (movement.pad_of_pad,),
-    "concat": (movement.concat_of_one, movement.adjacent_slices),
+    "pad": (pad_of_pad,),
+    "concat": (concat_of_one, adjacent_slices),
 }
 
 # Every rule makes a graph smaller or an op cheaper, so these bounds are never met; they turn a
@@ -61,7 +485,7 @@ def simplify(graph: Graph) -> Graph:
 
 def _simplified(graph: Graph) -> Graph:
     for _ in range(_ROUNDS):
-        simpler = rewrite(sums.flatten_sums(graph), simplify_node)
+        simpler = rewrite(flatten_sums(graph), simplify_node)
         if simpler.outputs == graph.outputs:
             break
         graph = simpler
@@ -92,6 +516,31 @@ def _once(node: Node) -> Node:
 def _rules(node: Node) -> tuple[Simplification, ...]:
     rules = RULES.get(node.op.name, ())
     if node.op.elementwise:
-        rules += (arithmetic.without_spreading,)
+        rules += (without_spreading,)
     # an op with an axis rule of its own may count rows
-    return rules if node.op.axis else (*rules, arithmetic.batched_last)
+    return rules if node.op.axis else (*rules, batched_last)
+
+
+def in_phase(graph: Graph, *, training: bool) -> Graph:
+    """Return the graph with every ``when_training(a, b)`` replaced by a, or by b in inference.
+
+    A graph without any is returned itself.
+
+    >>> from foldbatch.static import ops
+    >>> from foldbatch.static.graph import input_node
+    >>> from foldbatch.static.printer import print_graph
+    >>> from foldbatch.types import TensorType
+    >>> x = input_node(TensorType((3,)))
+    >>> print(print_graph(in_phase(Graph((x,), (ops.when_training(ops.tanh(x), x),)), training=False)))
+    (%0: N float32[3])
+    return (%0)
+    """
+
+    def settled(node: Node) -> Node:
+        if node.op.name != "when_training":
+            return node
+        chosen = in_place_of(node, node.inputs[0 if training else 1])
+        assert chosen is not None, f"{node} has operands of other types"
+        return chosen
+
+    return rewrite(graph, settled)

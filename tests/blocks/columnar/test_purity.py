@@ -71,7 +71,7 @@ def generator(t):
         *((lambda t: t.words(), ""), (lambda t: t.label is t.token, "compares by 'is'")),
         *((lambda t: t.label[t.size], "by what is no constant"),),
         *((lambda t: [t.label], "BUILD_LIST"), (lambda t: t.label + 1, "BINARY_OP")),
-        *((lambda t: t.label if t.arity else 1, "JUMP"), (generator, ""), (lambda *t: t, "more than one")),
+        *((lambda t: t.label if t.is_leaf else 1, "JUMP"), (generator, ""), (lambda *t: t, "more than one")),
         *((lambda t, *, k=1: t, "more than one"), (lambda t, u: t, "more than one")),
         *((lambda t, k=[]: t, "more than one"), (lambda t: [x for x in "a"], "")),  # noqa: C416
         *((attrgetter("label.real"), "reads label.real"), (itemgetter(slice(1)), "reads an item by a slice")),

@@ -9,7 +9,7 @@ from unittest import mock
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import Driver
+from foldbatch.engines.cuda.driver import Driver
 from tests.engines.cuda import on_cpu
 from tests.engines.cuda.emulator import Emulator
 from tests.engines.cuda.late import Late

@@ -5,8 +5,8 @@ from functools import cache
 
 import pytest
 
+from foldbatch.engines.cuda import cupy_driver
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers import card
 from foldbatch.errors import BackendError
 from tests.engines.cuda.emulator import Emulator
 
@@ -20,6 +20,6 @@ def device() -> Device:
 
 def gpu_answers() -> bool:
     try:
-        return bool(card.check())
+        return bool(cupy_driver.check())
     except BackendError:
         return False

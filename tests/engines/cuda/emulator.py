@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import ARGUMENTS, HEADER, THREADS, MatrixProduct
+from foldbatch.engines.cuda.driver import ARGUMENTS, HEADER, THREADS, MatrixProduct
 from foldbatch.errors import BackendError
 from foldbatch.params.parameters import Array
 from foldbatch.system.cache import cache_directory

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import DeviceBuffer, Driver, Function, Graph, MatrixProduct
+from foldbatch.engines.cuda.driver import DeviceBuffer, Driver, Function, Graph, MatrixProduct
 from foldbatch.params.parameters import Array
 
 POISON = 0xFF  # a byte: floats of such bytes are NaN

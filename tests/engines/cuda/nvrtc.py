@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from foldbatch.engines.cuda.drivers.driver import HEADER
+from foldbatch.engines.cuda.driver import HEADER
 from foldbatch.errors import BackendError
 from foldbatch.system.cache import cache_directory, tidy_once, used, write_bytes
 

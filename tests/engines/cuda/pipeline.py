@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import Driver
+from foldbatch.engines.cuda.driver import Driver
 
 PRECAUTIONS = ("computing waits", "copying waits", "packing waits", "reading waits")
 TEXT = """

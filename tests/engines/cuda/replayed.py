@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers.driver import Driver, MatrixProduct
+from foldbatch.engines.cuda.driver import Driver, MatrixProduct
 
 TEXT = """
 KERNEL grown(i8 table, i8 a) {

@@ -14,10 +14,9 @@ from benchmarks.fold_model import fold_model
 from benchmarks.workload import tree_lstm
 from benchmarks.zoo_models import MODELS
 from foldbatch.engines.bindings import bind
-from foldbatch.engines.cuda import row_kernels
 from foldbatch.engines.cuda.common import TEXT
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
-from foldbatch.engines.cuda.texts.expressions import TARGET
+from foldbatch.engines.cuda.texts.kernel_text import TARGET
 from foldbatch.errors import BackendError
 from foldbatch.model.model import Model
 from foldbatch.trees import Vocabulary
@@ -27,7 +26,7 @@ from tests.engines.cuda.resources import Resources, resources
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 SIZE = 32  # of states in the models of the zoo; only numbers in texts depend on it
 WORDS = Vocabulary([f"word{i}" for i in range(100)])
-OWN = f"{TEXT}\n{row_kernels.TEXT}"  # kernels that every program needs
+OWN = TEXT  # kernels that every program needs
 
 
 @cache

@@ -12,10 +12,9 @@ from unittest import mock
 
 import numpy as np
 
-from foldbatch.engines.cuda.drivers import cupy_driver
-from foldbatch.engines.cuda.drivers.cublas import COMPUTE, COMPUTE_F8
-from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver
-from foldbatch.engines.cuda.drivers.driver import HEADER
+from foldbatch.engines.cuda import cupy_driver
+from foldbatch.engines.cuda.cupy_driver import COMPUTE, COMPUTE_F8, CupyDriver
+from foldbatch.engines.cuda.driver import HEADER
 from tests.engines.cuda.emulator import Emulator
 
 

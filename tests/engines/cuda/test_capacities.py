@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pytest
 
-from foldbatch.engines.cuda.capacities import CLASSES, GROWTH, Fit, fit, learn, merged, room_for
+from foldbatch.engines.cuda.captured import CLASSES, GROWTH, Fit, fit, learn, merged, room_for
 from foldbatch.scheduler.rooms import Item, Shape
 from foldbatch.scheduler.schedule import ALL
 from foldbatch.scheduler.trace import CellSignature, Operand

@@ -10,7 +10,7 @@ from foldbatch.engines.nonfinite import look_for_not_finite
 from foldbatch.engines.pending import Pending
 from foldbatch.engines.sums import total
 from foldbatch.params.parameters import SparseRows
-from foldbatch.train.gradients import clip_by_global_norm, scale
+from foldbatch.train.optimizer import clip_by_global_norm, scale
 from tests.engines.cuda.emulated import device, needs_compiler
 
 pytestmark = needs_compiler

@@ -8,7 +8,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.parameters import device_value
+from foldbatch.engines.cuda.updates import device_value
 from foldbatch.params.parameters import Parameter
 from tests.engines.cuda.emulated import device, needs_compiler
 from tests.engines.cuda.emulator import Emulator

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.parts import ALONE, PIECES, PRODUCTS, WHOLE, RoutineCut
+from foldbatch.engines.cuda.kernels import ALONE, PIECES, PRODUCTS, WHOLE, RoutineCut
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.static import ops
-from foldbatch.static.graph import Graph, Node, apply, constant, input_node
+from foldbatch.static.graph import VIEWS, Graph, Node, apply, constant, input_node, is_view
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op, Sample, ragged
-from foldbatch.static.stages import VIEWS, is_view
 from foldbatch.types import TensorType
 from tests.engines.cuda.emulated import needs_compiler
 from tests.engines.cuda.walking import FUSED, MANY, TARGETS, by_cuda, prepare, use  # noqa: F401 - a fixture

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers.driver import Driver
-from foldbatch.engines.cuda.staging import Staging
+from foldbatch.engines.cuda.driver import Driver
+from foldbatch.engines.cuda.memory import Staging
 from tests.engines.cuda.checked import ORDERS, Asked, late
 from tests.engines.cuda.emulator import Emulator
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.status import WORDS, Status
+from foldbatch.engines.cuda.run import WORDS, Status
 from foldbatch.engines.ranges import OutOfRangeError
 from tests.engines.cuda.emulator import Emulator
 

@@ -7,10 +7,9 @@ from foldbatch.engines.llvm import tiles
 from foldbatch.engines.llvm.loop_texts import TARGET
 from foldbatch.engines.llvm.op_code import ENCODERS
 from foldbatch.static import ops
-from foldbatch.static.graph import Graph, apply, constant, input_node
+from foldbatch.static.graph import VIEWS, Graph, apply, constant, input_node
 from foldbatch.static.op import OPS
 from foldbatch.static.routines import Target
-from foldbatch.static.stages import VIEWS
 from foldbatch.types import TensorType
 from tests.engines.llvm.walking import by_llvm  # noqa: F401 - a fixture
 from tests.engines.numpy.test_spelling import (  # noqa: F401 - the same tests

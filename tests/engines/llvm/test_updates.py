@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from foldbatch.engines.llvm.updates import Compiled, sum_copies
 from foldbatch.errors import ParameterError
-from foldbatch.params.parameters import SparseRows
-from foldbatch.params.updates import Change, Rule
+from foldbatch.params.parameters import Change, Rule, SparseRows
 from foldbatch.train import SGD, AdaGrad, Adam, AdamW, LazyAdam, RMSprop
-from foldbatch.train.gradients import check_numbers
+from foldbatch.train.optimizer import check_numbers
 
 DTYPES = st.sampled_from(["float32", "float64"])
 LINES = (

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.launch import LaunchTable
+from foldbatch.engines.numpy import run
 from foldbatch.engines.numpy.kernel import Function, load
-from foldbatch.engines.numpy.walk import run
 from foldbatch.params.parameters import Array
 from foldbatch.static.op import Axis
 from foldbatch.static.statements import Routine, Slot

@@ -9,9 +9,8 @@ from foldbatch.engines.numpy.spelling import OVERWRITES, SPELLINGS
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.errors import GraphError
 from foldbatch.static import ops
-from foldbatch.static.graph import Graph, Node, apply, constant, input_node
+from foldbatch.static.graph import VIEWS, Graph, Node, apply, constant, input_node, is_view
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op, Sample, ragged
-from foldbatch.static.stages import VIEWS, is_view
 from foldbatch.types import TensorType
 from tests.static.run_kernel import interpret, random_rows, run_graph
 

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import Graph, input_node
-from foldbatch.static.verify import verify
+from foldbatch.static.graph import Graph, input_node, verify
 from foldbatch.types import TensorType
 
 RNG = np.random.default_rng(0)

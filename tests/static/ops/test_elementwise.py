@@ -12,9 +12,8 @@ from foldbatch.errors import GraphError
 from foldbatch.static import ops
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import Graph, Node, apply, constant, input_node
+from foldbatch.static.graph import Graph, Node, apply, constant, input_node, verify
 from foldbatch.static.op import CALL, UNBATCHED, Axis
-from foldbatch.static.verify import verify
 from foldbatch.types import TensorType
 from tests.static.derivatives import check_derivatives
 from tests.strategies import ELEMENTS, random_value, shapes

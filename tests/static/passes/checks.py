@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from foldbatch.static.evaluate import evaluate
-from foldbatch.static.graph import Graph
+from foldbatch.static.graph import Graph, verify
 from foldbatch.static.printer import print_graph
-from foldbatch.static.verify import verify
 from tests.static.text_graph import Case, read_cases, read_graph
 from tests.strategies import Problem, random_value
 

@@ -5,9 +5,10 @@ By convention the last input with a row per call is recursive, and so is the fir
 
 from collections.abc import Callable
 
+from foldbatch.static.cell import split
+from foldbatch.static.cellgraph import AFTER, BEFORE
 from foldbatch.static.graph import Graph, Node
 from foldbatch.static.op import CALL
-from foldbatch.static.stages import AFTER, BEFORE, split
 
 StagedPass = Callable[[Graph, Callable[[Node], str]], Graph]
 

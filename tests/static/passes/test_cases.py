@@ -2,9 +2,8 @@
 
 import pytest
 
-from foldbatch.static.passes.early import sum_early
 from foldbatch.static.passes.simplify import simplify
-from foldbatch.static.passes.widen import widen
+from foldbatch.static.passes.stages import sum_early, widen
 from tests.static.passes.checks import cases, check_case
 from tests.static.passes.staged import staged
 

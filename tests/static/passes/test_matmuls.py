@@ -6,7 +6,7 @@ import foldbatch as fb
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, input_node
-from foldbatch.static.passes.matmuls import merge_matmuls, split_by_stage
+from foldbatch.static.passes.stages import merge_matmuls, split_by_stage
 from foldbatch.static.routines import Target, routine_of
 from foldbatch.types import TensorType
 from tests.static.passes.checks import cases, check_case

@@ -8,7 +8,7 @@ from foldbatch.static import ops, passes
 from foldbatch.static.autodiff import vjp
 from foldbatch.static.graph import CONSTANT, SOURCES, Graph, Node, apply, constant, input_node
 from foldbatch.static.op import OPS, UNBATCHED
-from foldbatch.static.passes.fold_constants import LIMIT, fold_constants
+from foldbatch.static.passes.rewrite import LIMIT, fold_constants
 from foldbatch.static.passes.simplify import RULES, simplify, simplify_node
 from foldbatch.types import TensorType
 from tests.static.passes.checks import cases, check_case, check_law

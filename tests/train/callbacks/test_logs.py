@@ -12,7 +12,7 @@ import pytest
 from foldbatch.engines.pending import Pending
 from foldbatch.params.parameters import SparseRows
 from foldbatch.train import CSVLog, JSONLinesLog, ParameterStatistics, Progress, TensorBoardLog
-from foldbatch.train.batches import Batch
+from foldbatch.train.parallel import Batch
 from foldbatch.train.resuming import Position
 from tests.train.callbacks.tiny import EXAMPLES, Fake, through_json, trainer
 

@@ -10,7 +10,7 @@ from foldbatch.engines.pending import Pending
 from foldbatch.errors import BackendError, ParameterError, TrainingError
 from foldbatch.params.parameters import Remote, SparseRows
 from foldbatch.train import Accuracy, AverageWeights, Callback, ClipGradients, NaNGuard, Trainer
-from foldbatch.train.batches import Batch
+from foldbatch.train.parallel import Batch
 from tests.engines.cuda.emulated import needs_compiler
 from tests.train.callbacks.tiny import DEV, EXAMPLES, Fake, program, trainer
 

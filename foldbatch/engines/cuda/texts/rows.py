@@ -1,16 +1,29 @@
-"""Texts of rows: looked up by id, drawn, checked."""
+"""Texts of rows: looked up by id, drawn, checked; brought from and to other cells; summed over a level.
+
+Each sum is added up in a fixed order, so that its bits repeat.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
-from foldbatch.engines.cuda.texts.elements import each, index_lines
-from foldbatch.engines.cuda.texts.kernel_text import STATUS_AT, KernelText, indented, offset_of
-from foldbatch.engines.cuda.texts.lines import bounds
+from foldbatch.engines.cuda.texts.kernel_text import (
+    STATUS_AT,
+    KernelText,
+    buffer_of,
+    field_of,
+    indented,
+    offset_of,
+)
+from foldbatch.engines.cuda.texts.lines import added, bounds, each, increased, index_lines, total_of, visit
+from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES
 from foldbatch.engines.nests import Strides, merged
+from foldbatch.static.op import CALL, Axis
 from foldbatch.static.ops.random import BITS, GAMMA, WORD
 from foldbatch.static.places import Place, contiguous
-from foldbatch.static.statements import Statement
+from foldbatch.static.statements import Statement, axis_of
 
 
 def gather_lines(text: KernelText, statement: Statement) -> list[str]:
@@ -102,3 +115,288 @@ def product_lines(
     lines += [f"{kind} total = 0;", f"for (i8 k = 0; k < {k}; k++) total += {value};"]
     lines += [f"{text.here(write.slot)}[{to}] = total;"]
     return each(prod(write.shape), lines)
+
+
+PARTS = 1024  # partial sums of a block: LANES_X columns times LANES_Y
+
+
+def sum_batch_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return a kernel's lines that add up rows: each thread some rows of a column, then one thread these."""
+    (read,), write = statement.reads, statement.result
+    count = prod(write.shape)
+    if not count:
+        return []
+    axes = merged(write.shape, [Strides(0, read.strides), Strides(0, write.strides)]) or [(1, (0, 0))]
+    names, lines = index_lines("e", [extent for extent, _ in axes])
+    at, to = (
+        offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
+        for i, place in enumerate((read, write))
+    )
+    kind = text.kind(write.slot)
+    total = total_of(kind)
+    value = f"{text.row(read.slot, 'r')}[{at}]"
+    return [
+        f"SHARED {total} part[{PARTS}];",
+        f"for (i8 c = BLOCK * LANES_X; c < {count}; c += BLOCKS * LANES_X) {{",
+        "  const i8 e = c + LANE_X;",
+        *indented(lines),
+        f"  {total} total = 0;",
+        f"  if (e < {count})",
+        f"    for (i8 q = LANE_Y; q < {text.rows(read.axis)}; q += LANES_Y) {{",
+        f"      const i8 r = {text.numbered(read.axis, 'q')};",
+        f"      {added(kind, value)}",
+        "    }",
+        "  part[LANE_Y * LANES_X + LANE_X] = total;",
+        "  BARRIER();",
+        f"  if (LANE_Y == 0 && e < {count}) {{",
+        "    for (i8 y = 1; y < LANES_Y; y++)",
+        f"      {'total |=' if kind == 'b1' else 'total +='} part[y * LANES_X + LANE_X];",
+        f"    {text.slot(write.slot)}[{to}] = ({kind})total;",
+        "  }",
+        "  BARRIER();",
+        "}",
+    ]
+
+
+def sum_rows_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return a kernel's lines that add rows to the rows of a table that ids tell: a thread a column."""
+    (rows, ids), write = statement.reads, statement.result
+    inner, cut = write.shape[1:], len(ids.shape)
+    if not prod(write.shape):
+        return []
+    kind = text.kind(write.slot)
+    names, lines = index_lines("e", inner or [1])
+    names = names if inner else []
+    lead, lead_lines = index_lines("i", ids.shape or [1])
+    lead = lead if ids.shape else []
+    id_at = offset_of(ids.offset, list(zip(lead, ids.strides, strict=True)))
+    row_terms = [*zip(lead, rows.strides[:cut], strict=True), *zip(names, rows.strides[cut:], strict=True)]
+    column = list(zip(names, write.strides[1:], strict=True))
+    table = f"{text.slot(write.slot)}[{offset_of(write.offset, [('v', write.strides[0]), *column])}]"
+    value = f"{text.row(rows.slot, 'r')}[{offset_of(rows.offset, row_terms)}]"
+    id_ = f"{text.row(ids.slot, 'r')}[{id_at}]"
+    body = [
+        *lead_lines,
+        f"const i8 v = {in_range(id_, write.shape[0])};",
+        increased(kind, table, value),
+    ]
+    axis = axis_of(statement, [rows, ids])
+    return _columns(
+        prod(inner),
+        [
+            *lines,
+            f"for (i8 v = 0; v < {write.shape[0]}; v++) {table} = 0;",
+            *_over(text, axis, prod(ids.shape), body),
+        ],
+    )
+
+
+def sum_outer_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return a kernel's lines that add up outer products of rows, if there are ids by id."""
+    (x, g, *ids), write = statement.reads, statement.result
+    if not prod(write.shape):
+        return []
+    kind = text.kind(write.slot)
+    names, lines = index_lines("e", write.shape[-2:])
+    lead, lead_lines = index_lines("i", x.shape[:-1] or [1])
+    lead = lead if x.shape[:-1] else []
+    a, b = (
+        f"{text.row(place.slot, 'r')}"
+        f"[{offset_of(place.offset, [*zip(lead, place.strides[:-1], strict=True), (n, place.strides[-1])])}]"
+        for place, n in ((x, names[0]), (g, names[1]))
+    )
+    column = list(zip(names, write.strides[-2:], strict=True))
+    axis = axis_of(statement, [x, g])
+    count = prod(x.shape[:-1])
+    if ids:
+        table = f"{text.slot(write.slot)}[{offset_of(write.offset, [('v', write.strides[0]), *column])}]"
+        id_ = in_range(f"{text.row(ids[0].slot, 'r')}[{ids[0].offset}]", write.shape[0])
+        lines += [
+            f"for (i8 v = 0; v < {write.shape[0]}; v++) {table} = 0;",
+            *_over(text, axis, count, [*lead_lines, f"const i8 v = {id_};", f"{table} += {a} * {b};"]),
+        ]
+    else:
+        add = f"total += (f8){a} * {b};"
+        lines += ["f8 total = 0;", *_over(text, axis, count, [*lead_lines, add])]
+        lines += [f"{text.slot(write.slot)}[{offset_of(write.offset, column)}] = ({kind})total;"]
+    return _columns(prod(write.shape[-2:]), lines)
+
+
+def _over(text: KernelText, axis: Axis, count: int, lines: Sequence[str]) -> list[str]:
+    """Return a loop over the rows along an axis, and over so many parts of each."""
+    return [
+        f"for (i8 q = 0; q < {text.rows(axis)}; q++) {{",
+        f"  const i8 r = {text.numbered(axis, 'q')};",
+        f"  for (i8 i = 0; i < {count}; i++) {{",
+        *indented(lines, 2),
+        "  }",
+        "}",
+    ]
+
+
+def clear_lines(text: KernelText, slots: Sequence[int]) -> list[str]:
+    """Return a kernel's lines that set rows to zero that there is room for, beyond those that there are.
+
+    A library multiplies all of them, and adds them up.
+    """
+    lines = []
+    for number in slots:
+        axis, size = text.routine.slots[number].axis, text.size(number)
+        first = f"{text.rows(axis)} + BLOCK * LANES_Y + LANE_Y"
+        lines += [
+            f"for (i8 q = {first}; q < {text.room(axis)}; q += BLOCKS * LANES_Y) {{",
+            f"  const i8 r = {text.numbered(axis, 'q')};",
+            f"  {text.kind(number)}* row = {text.row(number, 'r')};",
+            f"  for (i8 e = LANE_X; e < {size}; e += LANES_X) row[e] = 0;",
+            "}",
+        ]
+    return lines
+
+
+def _columns(count: int, lines: list[str]) -> list[str]:
+    head = f"for (i8 e = BLOCK * LANES_X + LANE_X; e < {count}; e += BLOCKS * LANES_X) {{"
+    return [head, *indented(lines), "}"]
+
+
+def add_planned_lines(text: KernelText, number: int, place: Place, width: int) -> list[str]:
+    """Return a kernel's lines that add a place's rows to rows of an arena, several of which may be the same.
+
+    The plan (see `plans`) tells each of those rows once, with the rows that are added to it, in order.
+    """
+    shape = place.shape
+    size = prod(shape)
+    grain = size // width
+    if not grain:
+        return []
+    kind = text.kind(place.slot)
+    names, lines = index_lines("f", shape or [1])
+    names = names if shape else []
+    at = offset_of(place.offset, list(zip(names, place.strides, strict=True)))
+    part = "(i8)order[j]" if width == 1 else f"(i8)order[j] / {width}"
+    element = "e" if width == 1 else f"order[j] % {width} * {grain} + e"
+    return [
+        "const i8 count = ints[plan];",
+        "const i4 *target = ints + plan + 1, *starts = target + count, *order = starts + count + 1;",
+        f"{kind}* arena = {buffer_of(kind, field_of(number, BASE))};",
+        "for (i8 q = BLOCK * LANES_Y + LANE_Y; q < count; q += BLOCKS * LANES_Y)",
+        f"  for (i8 e = LANE_X; e < {grain}; e += LANES_X) {{",
+        f"    {total_of(kind)} total = 0;",
+        "    for (i8 j = starts[q]; j < starts[q + 1]; j++) {",
+        f"      const i8 f = {element};",
+        *indented(lines, 3),
+        f"      {added(kind, f'{text.row(place.slot, part)}[{at}]')}",
+        "    }",
+        f"    arena[(i8)target[q] * {grain} + e] += ({kind})total;",
+        "  }",
+    ]
+
+
+def take_lines(text: KernelText, number: int) -> list[str]:
+    """Return the lines that copy rows of an arena together, or sum the cotangents of shared calls."""
+    slot = text.routine.slots[number]
+    text.here(number)
+    kind, size, width = text.kind(number), text.size(number), text.setting.widths.get(number, 1)
+    grain, lower = size // width, text.lower(slot.axis)
+    at = f"const i4* at = ints + {field_of(number, INDEX)}"
+    lines = [f"const {kind}* arena = {buffer_of(kind, field_of(number, BASE))};"]
+    rows = f"({lower} + r)" if width == 1 else f"(({lower} + r) * {width} + e / {grain})"
+    column = "e" if width == 1 else f"e % {grain}"
+    plain = [f"{at};", *each(size, [f"p{number}[e] = arena[(i8)at[{rows}] * {grain} + {column}];"])]
+    if slot.binding.kind == "operand":
+        lines += plain
+    else:
+        total = [
+            "f8 total = 0;",
+            f"for (i8 j = copies[0]; j < copies[1]; j++) total += (f8)arena[(i8)at[j] * {size} + e];",
+            f"p{number}[e] = ({kind})total;",
+        ]
+        copies = f"const i4* copies = ints + {field_of(number, COPIES)} + {lower} + r;"
+        summed = [copies, f"{at};", *each(size, total)]
+        lines += [
+            f"if ({field_of(number, COPIES)} >= 0) {{",
+            *indented(summed),
+            "} else {",
+            *indented(plain),
+            "}",
+        ]
+    return [f"if (apart{number}) {{", *indented(lines), "}"]
+
+
+def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
+    """Return the lines that bring a row to the rows of an arena where its readers look for it."""
+    axis = place.axis if place.axis.rank else CALL
+    size, kind = prod(place.shape), text.kind(place.slot)
+    lower = text.lower(axis)
+    target = _dense(text, "d", kind, place)
+    copies = field_of(number, COPIES)
+    return [
+        f"const i4* at = ints + {field_of(number, INDEX)} + ({copies} < 0 ? {lower} : 0);",
+        f"const i4* copies = ints + {copies} + {lower} + r;",
+        f"const i8 first = {copies} < 0 ? r : copies[0], last = {copies} < 0 ? r + 1 : copies[1];",
+        "for (i8 j = first; j < last; j++) {",
+        f"  {kind}* d = {buffer_of(kind, field_of(number, BASE))} + (i8)at[j] * {size};",
+        *indented(visit(text, place.shape, [place], lambda x, _: ([], list(x)), [target])),
+        "}",
+    ]
+
+
+def cotangent_lines(text: KernelText, number: int, place: Place, width: int) -> list[str]:
+    """Return the lines that store a row of cotangents, or add it, where rows follow each other."""
+    size, kind = prod(place.shape), text.kind(place.slot)
+    target = _dense(text, "d", kind, place, size // width)
+    first, stores = field_of(number, FIRST), field_of(number, STORES)
+
+    def compute(x: list[str], mark: str) -> tuple[list[str], list[str]]:
+        return [], [f"({stores} ? {x[0]} : {x[1]} + {x[0]})"]
+
+    begin = f"{first} * {size // width} + ({text.lower(place.axis)} + r) * {size}"
+    return [
+        f"if ({first} >= 0) {{",
+        f"  {kind}* d = {buffer_of(kind, field_of(number, BASE))} + {begin};",
+        *indented(visit(text, place.shape, [place, target], compute, [target], stores)),  # type: ignore[arg-type]
+        "}",
+    ]
+
+
+def store_lines(text: KernelText, number: int) -> list[str]:
+    """Return the lines that add a row of a `store` slot to the arena, where rows follow each other."""
+    slot = text.routine.slots[number]
+    place = Place(number, slot.axis, slot.type.size, 0, slot.type.shape, contiguous(slot.type.shape))
+    width = text.setting.widths.get(number, 1)
+    return [
+        f"if (!{field_of(number, STORES)}) {{",
+        *indented(cotangent_lines(text, number, place, width)),
+        "}",
+    ]
+
+
+def gradient_lines(text: KernelText, number: int, place: Place) -> list[str]:
+    """Return the lines that store the gradient of a parameter, or add it to what is there."""
+    kind = text.kind(place.slot)
+    target, stores = replace(_dense(text, "d", kind, place), row=0), field_of(number, STORES)
+
+    def compute(x: list[str], mark: str) -> tuple[list[str], list[str]]:
+        return [], [f"({stores} ? {x[0]} : {x[1]} + {x[0]})"]
+
+    return [
+        f"{kind}* d = {buffer_of(kind, field_of(number, BASE))};",
+        *visit(text, place.shape, [place, target], compute, [target], stores),  # type: ignore[arg-type]
+    ]
+
+
+def ranked_lines(text: KernelText, number: int, place: Place, axis: Axis) -> list[str]:
+    """Return the lines that bring a row to its place by rank."""
+    size, kind = prod(place.shape), text.kind(place.slot)
+    target = _dense(text, "d", kind, place)
+    begin = f"({text.lower(axis)} + r) * {size}"
+    return [
+        f"{kind}* d = {buffer_of(kind, field_of(number, BASE))} + {begin};",
+        *visit(text, place.shape, [place], lambda x, _: ([], list(x)), [target]),
+    ]
+
+
+def _dense(text: KernelText, name: str, kind: str, place: Place, grain: int | None = None) -> Place:
+    """Return a place without gaps, of a place's shape, that begins where a pointer of the text says."""
+    size = prod(place.shape)
+    number = text.rows_at(name, kind, size if grain is None else grain)
+    return Place(number, place.axis, size, 0, place.shape, contiguous(place.shape))

@@ -10,8 +10,8 @@ from unittest import mock
 
 import pytest
 
-from foldbatch.engines.cuda.drivers import card, cupy_driver
-from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, load_driver
+from foldbatch.engines.cuda import cupy_driver
+from foldbatch.engines.cuda.cupy_driver import CupyDriver, load_driver
 from foldbatch.errors import BackendError
 from tests.engines.cuda.stand_in import CUDARuntimeError, StandIn
 
@@ -33,7 +33,7 @@ def machine(cupy: Any = None, *, libraries: dict[str, Any] | None = None) -> Ite
         runtime.is_hip = cupy.is_hip
     modules = {"cupy": cupy, "cupy_backends.cuda.api.runtime": runtime}
     with (
-        mock.patch.object(card, "find_spec", lambda name: cupy),
+        mock.patch.object(cupy_driver, "find_spec", lambda name: cupy),
         mock.patch.object(ctypes, "CDLL", load),
         mock.patch.dict(sys.modules, modules),
     ):
@@ -49,7 +49,7 @@ def without_gpu() -> StandIn:
 def test_where_all_is_there_it_is_cupy() -> None:
     cupy = StandIn()
     with machine(cupy):
-        assert card.check() is cupy
+        assert cupy_driver.check() is cupy
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ def test_a_gpu_of_another_make_is_told() -> None:
     cupy = StandIn()
     cupy.is_hip = True
     with machine(cupy), pytest.raises(BackendError, match="expected CuPy for CUDA, found CuPy for ROCm"):
-        card.check()
+        cupy_driver.check()
 
 
 def test_a_broken_cupy_is_told() -> None:
     broken = mock.patch.object(
-        card, "import_module", mock.Mock(side_effect=ImportError("libcudart is missing\nsee"))
+        cupy_driver, "import_module", mock.Mock(side_effect=ImportError("libcudart is missing\nsee"))
     )
     with (
         machine(StandIn()),
@@ -121,33 +121,37 @@ def test_a_broken_cupy_is_told() -> None:
             BackendError, match="expected CuPy to work, found libcudart is missing; install CuPy anew: pip"
         ),
     ):
-        card.check()
+        cupy_driver.check()
 
 
 def test_cublas_comes_with_cupy_or_is_told_of() -> None:
     library = object()
     with (
-        mock.patch.object(card, "import_module", mock.Mock()),
+        mock.patch.object(cupy_driver, "import_module", mock.Mock()),
         machine(StandIn(), libraries={"libcublas.so.12": library}),
     ):
-        assert card.cublas(12) is library
+        assert cupy_driver.cublas(12) is library
         with pytest.raises(BackendError, match=r"cuBLAS of CUDA 13, found libcublas.so.13: .* '.\[cuda13\]'"):
-            card.cublas(13)
+            cupy_driver.cublas(13)
     with (
-        mock.patch.object(card, "import_module", mock.Mock(side_effect=ImportError("no cublasLt\nin /"))),
+        mock.patch.object(
+            cupy_driver, "import_module", mock.Mock(side_effect=ImportError("no cublasLt\nin /"))
+        ),
         pytest.raises(
             BackendError,
             match=r"cuBLAS of CUDA 12, found no cublasLt; pip install -e '.\[cuda12\]' in the checkout$",
         ),
     ):
-        card.cublas(12)
+        cupy_driver.cublas(12)
 
 
 def test_no_compiler_and_no_products_are_told_when_a_driver_is_made() -> None:
     cupy = StandIn(12090)
     missing = BackendError("backend cuda", "NVRTC", "none", "pip install it")
     with (
-        mock.patch.object(card, "import_module", mock.Mock(side_effect=ImportError("no libnvrtc\nin /"))),
+        mock.patch.object(
+            cupy_driver, "import_module", mock.Mock(side_effect=ImportError("no libnvrtc\nin /"))
+        ),
         pytest.raises(
             BackendError,
             match=r"NVRTC of CUDA 12, found no libnvrtc; pip install -e '.\[cuda12\]' in the checkout$",

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.drivers.cublas import (
+from foldbatch.engines.cuda.cupy_driver import (
     COMPUTE,
     COMPUTE_F8,
     KINDS,
     WORKSPACE,
     Blas,
     as_columns,
+    load_driver,
     stretches,
 )
-from foldbatch.engines.cuda.drivers.cupy_driver import load_driver
-from foldbatch.engines.cuda.drivers.driver import MatrixProduct
+from foldbatch.engines.cuda.driver import MatrixProduct
 from foldbatch.errors import BackendError
 from tests.engines.cuda import stand_in
 from tests.engines.cuda.emulated import gpu_answers

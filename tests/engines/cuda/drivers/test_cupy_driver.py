@@ -17,10 +17,10 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import cuda
+from foldbatch.engines.cuda import cupy_driver
+from foldbatch.engines.cuda.cupy_driver import CupyDriver, load_driver
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.drivers import cupy_driver
-from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver, load_driver
-from foldbatch.engines.cuda.drivers.driver import Driver, MatrixProduct
+from foldbatch.engines.cuda.driver import Driver, MatrixProduct
 from foldbatch.errors import BackendError
 from tests.backends import on_gpu_kernels
 from tests.engines.cuda import replayed, stand_in

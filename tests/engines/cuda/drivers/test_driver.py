@@ -4,8 +4,8 @@ import inspect
 
 import pytest
 
-from foldbatch.engines.cuda.drivers.cupy_driver import CupyDriver
-from foldbatch.engines.cuda.drivers.driver import Driver, MatrixProduct
+from foldbatch.engines.cuda.cupy_driver import CupyDriver
+from foldbatch.engines.cuda.driver import Driver, MatrixProduct
 from tests.engines.cuda.emulator import Emulator
 from tests.engines.cuda.late import Late
 

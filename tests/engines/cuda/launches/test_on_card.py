@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.cuda.drivers import cupy_driver
-from foldbatch.engines.cuda.drivers.driver import Driver
+from foldbatch.engines.cuda import cupy_driver
+from foldbatch.engines.cuda.driver import Driver
 from tests.engines.cuda import replayed, trees
 from tests.engines.cuda.emulated import gpu_answers
 from tests.engines.cuda.emulator import Emulator

@@ -15,10 +15,10 @@ from foldbatch.blocks.values import is_int
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import BackendError, TrainingError, UnknownNameError
 from foldbatch.params.parameters import Gradient, SparseRows
-from foldbatch.system.bars import rich_bars
-from foldbatch.system.output import write_whole
-from foldbatch.train.batches import Batch
-from foldbatch.train.figures import flattened, imported, plot_confusion, plot_history
+from foldbatch.system.files import write_whole
+from foldbatch.system.showing import rich_bars
+from foldbatch.train.metrics import flattened, imported, plot_confusion, plot_history
+from foldbatch.train.parallel import Batch
 from foldbatch.train.trainer import USUAL, Callback, Trainer
 
 

@@ -1,4 +1,4 @@
-"""A timeline: what the host, its threads and the streams of a device did, and when."""
+"""Timelines: what ran when, as data, as a table, as a trace for browsers and as a picture."""
 
 import colorsys
 import json
@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from foldbatch.system.output import write_picture, write_whole
+from foldbatch.system.files import write_picture, write_whole
 from foldbatch.system.showing import element, page, table, text
+
+__all__ = ["Timeline"]
 
 
 @dataclass(frozen=True, slots=True)

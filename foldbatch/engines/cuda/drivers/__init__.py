@@ -1,1 +1,0 @@
-"""Drivers: a GPU, or what stands for one, as the engine sees it."""
