@@ -79,11 +79,6 @@ def schedule_batch(
     merged = merge(traces, cells, arithmetic)
     middle = time.perf_counter()
     schedule = build(merged, cells, policy, layout, arenas, share, arithmetic)
-    feeds = tuple(
-        [
-            tuple([data.take(order, axis=0) for data in columns])
-            for columns, order in zip(merged.trace.feeds, schedule.orders, strict=True)
-        ]
-    )
+    feeds = schedule.arranged(merged.trace.feeds)
     seconds = {"merge": middle - start, "tables": time.perf_counter() - middle}
     return ScheduledBatch(merged, schedule, feeds, tuple([trace.result for trace in traces]), seconds)

@@ -54,9 +54,9 @@ def _noted_together(traces: Sequence[Trace]) -> Merged | None:
     """Return the batch of examples that were noted together, one after the other; None of others."""
     if not traces or traces[0].origin is None:
         return None
-    together, first = traces[0].origin
-    origins = [(together, first + i) for i in range(len(traces))]
-    batch = together.batch(first, first + len(traces)) if [t.origin for t in traces] == origins else None
+    (together, first), count = traces[0].origin, len(traces)
+    follow = count == 1 or [t.origin for t in traces] == [(together, first + i) for i in range(count)]
+    batch = together.batch(first, first + count) if follow and first >= 0 else None
     if batch is None:
         return None
     trace, counts, offsets = batch

@@ -135,7 +135,7 @@ class Trace:
     packed: Ints | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, the feeds that are not packed
     loose: Sequence[Sequence[NDArray[Any]]] = field(default=(), init=False, repr=False, compare=False)
-    # the `foldbatch.scheduler.record.Together` that the example was noted in, and its number there
+    # the `foldbatch.scheduler.record.Together` that the example was noted in, and its number there; -1 of a batch
     origin: tuple[Any, int] | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, how many calls there are of it
     counts: Sequence[int] = field(init=False, repr=False, compare=False)
@@ -149,7 +149,9 @@ class Trace:
         if name not in LATE:
             raise AttributeError(f"Trace has no attribute {name}")
         origin = self.origin if name in OF_ORIGIN else None
-        if origin is not None and name == "packed":
+        if name == "levels" and self.origin is not None and self.origin[1] < 0:
+            _set(self, "levels", self.origin[0].levels(self.calls, self.elements, self.values))
+        elif origin is not None and name == "packed":
             _set(self, "packed", origin[0].packed(origin[1]))
         elif origin is not None:
             loose, labels = origin[0].apart(origin[1])
@@ -245,14 +247,13 @@ def unpack(
     return trace
 
 
-def late_trace(form: Form, origin: tuple[Any, int], counts: Sequence[int], result: Any) -> Trace:
-    """Return a trace whose data are asked of its origin; arguments are attributes of `Trace`."""
+def late_trace(form: Form, origin: tuple[Any, int], **known: Any) -> Trace:
+    """Return a trace whose other attributes are asked of its origin, or follow from those that are known."""
     trace = Trace.__new__(Trace)
     _set(trace, "form", form)
     _set(trace, "origin", origin)
-    _set(trace, "counts", counts)
-    _set(trace, "size", sum(counts))
-    _set(trace, "result", result)
+    for name, value in known.items():
+        _set(trace, name, value)
     return trace
 
 
