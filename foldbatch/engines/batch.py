@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Trace, pack
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ScheduledBatch:
+class ScheduledBatch(NamedTuple):
     """A scheduled batch."""
 
     merged: Merged  # the joined traces

@@ -33,7 +33,7 @@ class TraceColumns:
     lengths: Index
     offsets: Index  # ``[examples + 1] int64``: the first value number of each example, and the end
     results: Sequence[Any]  # per example, its `Trace.result`; there value numbers count from 0
-    # per cell ``[n] int32``, see `foldbatch.scheduler.levels`; empty where they are found when they are asked for
+    # per cell ``[n] int32``, see `foldbatch.scheduler.levels`; empty where they are found when somebody asks
     levels: tuple[Ints, ...] = ()
 
     @property
@@ -102,7 +102,7 @@ class Together:
         packed, bounds = self._packed
         return packed[bounds[example] : bounds[example + 1]]
 
-    def batch(self, first: int, last: int) -> tuple[Trace, list[Index], Index] | None:
+    def batch(self, first: int, last: int) -> tuple[Trace, Index, Index] | None:
         """Return examples from `first` up to `last` as a batch, or None where they are no batch any more.
 
         Returns:
@@ -145,7 +145,7 @@ class Together:
             size=sum(sizes),
             **known,
         )
-        return trace, [*counts.T], offsets
+        return trace, counts.T, offsets
 
 
 def _by_example(record: TraceColumns, form: Form) -> tuple[Ints, list[int]]:

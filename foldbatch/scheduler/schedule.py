@@ -92,8 +92,7 @@ class Step(NamedTuple):
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class Flat:
+class Flat(NamedTuple):
     """A schedule in one array, as launches are made of it.
 
     Attributes:

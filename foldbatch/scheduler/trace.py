@@ -135,7 +135,7 @@ class Trace:
     packed: Ints | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, the feeds that are not packed
     loose: Sequence[Sequence[NDArray[Any]]] = field(default=(), init=False, repr=False, compare=False)
-    # the `foldbatch.scheduler.record.Together` that the example was noted in, and its number there; -1 of a batch
+    # the `foldbatch.scheduler.record.Together` that it was noted in, and its number there, -1 of a batch
     origin: tuple[Any, int] | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, how many calls there are of it
     counts: Sequence[int] = field(init=False, repr=False, compare=False)

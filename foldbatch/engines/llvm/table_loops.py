@@ -31,16 +31,16 @@ KINDS, SPANS, LISTS, ARENAS, FACTS, BY_CONSUMER, PHASES, COLUMNS_AT, OUTPUTS_AT,
     range(11)
 )
 MEMBERS_AT, FIXED = 11, 12
-# the head of what is told of a batch: where turns begin (two numbers each), where shares do, and how many numbers
-# these are: of each cell that shares calls those that run, where those of a rank begin, and the end; those left
-# out, and those that stand for them. Then come the cells, so much of each as `GIVEN` tells
+# the head of what is told of a batch: where turns begin (two numbers each), where shares do, and how many
+# numbers these are: of each cell that shares calls those that run, where those of a rank begin, and the end;
+# those left out, and those that stand for them. Then come the cells, so much of each as `GIVEN` tells
 TURNS_AT, SHARES_AT, SHARED, BATCH = range(4)
 # the head of the memory: how many steps there are, the end of the index, and where these begin: cells,
 # operands, sequences; the row of each value; calls in order, cell by cell; the bounds of groups; the steps,
 # four numbers each; facts; the rows that start at zero, and where those of each arena end; where the rows of
-# each arena begin; shares; memory; and, to the end, the index
+# each arena begin; shares; memory; and, to the end, the index; and where data begin in the rows
 STEPS, INDEX_END, CELLS_AT, SPANS_AT, LISTS_AT, ROW_OF, RANKS, BOUNDS_AT, STEPS_AT, FACTS_AT = range(10)
-ZEROS, ENDS, BASES, SHARES, WORK, INDEX, MEMORY = range(10, 17)
+ZEROS, ENDS, BASES, SHARES, WORK, INDEX, FEEDS_AT, MEMORY = range(10, 18)
 # of a cell: what a model fixes, what is given of it, and then where it lies
 ARGUMENTS, SEQUENCES, SEQUENCE, OUTPUTS, OUTPUT, OPERANDS, OPERAND, RECURSIVE, FEEDS = range(9)
 GROUPS, SHARE, DISTINCT, RUNNING, DROPPED, CALLS = range(9, 15)
@@ -94,7 +94,7 @@ def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
     calls, at = 0, i8(MEMORY)
     for cell in range(fixed[KINDS]):
         calls += i8(rows[1 + cell])
-    for place in range(CELLS_AT, MEMORY):
+    for place in range(CELLS_AT, FEEDS_AT):
         memory[place] = at
         at += sized(fixed, i8(rows[0]), calls, place)
     for i in range(memory[ROW_OF] - MEMORY):
@@ -117,6 +117,7 @@ def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
     for s in range(fixed[LISTS]):
         sequences[s * LIST + ELEMENTS] = row
         row += i8(rows[1 + fixed[KINDS] + s]) * sequences[s * LIST + WIDTH]
+    memory[FEEDS_AT] = row + calls  # behind a group a call
     return row
 
 
@@ -566,7 +567,7 @@ def place(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
     """
     groups = moved(rows, lay(memory, fixed, batch, rows))
     values, shares = i8(rows[0]), moved(memory, memory[SHARES])
-    feeds = moved(groups, memory[BOUNDS_AT] - memory[RANKS])  # behind a group a call
+    feeds = moved(rows, memory[FEEDS_AT])
     if not find(memory, fixed, rows, groups, feeds):
         return False
     rank(memory, fixed, shares, groups)

@@ -12,6 +12,7 @@ from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldbatch.engines.bindings import Bound, Directions, launch_tables
 from foldbatch.engines.facts import fact_names
@@ -26,6 +27,7 @@ from foldbatch.scheduler.schedule import ALL, CellTable, Flat, Index, RowSpan, S
 from foldbatch.scheduler.sharing import Share, leaves, nothing
 from foldbatch.scheduler.tables import placed
 from foldbatch.scheduler.trace import CellSignature, Ints, Trace
+from foldbatch.system.garbage import no_garbage
 
 SIGNATURES = {"place": "i8[] i8[] i4[] i8[]", "launch": "i8[] i8[] i8[] i8[]"}
 NAMES: tuple[tuple[str, ...], ...] = (*((stage,) for stage in ALL), ALL)  # of the stages of a step
@@ -108,23 +110,20 @@ def _fixed(
 @lru_cache(256)
 def _known(
     cells: tuple[CellSignature, ...], arenas: int, layout: Layout, share: Share, integers: Flags
-) -> tuple[_Fixed, Index] | None:
-    """Return what is fixed where one call plans a batch, and what it is told of it; None where it cannot.
+) -> tuple[_Fixed, Index | None]:
+    """Return what is fixed where one call plans a batch, and what it is told of it, None where it cannot.
 
     It can where cells do not call each other, and calls are shared by one number, or not at all.
     """
-    phases, shares = components(cells), [False] * len(cells)
-    if share is leaves:
-        shares = [cell.shareable for cell in cells]
-        if any(cell.repeatable and cell.sequences and not cell.arguments for cell in cells):
-            return None
-    if share not in (leaves, nothing) or len(phases) < len(cells):
-        return None
-    if any(shared and flags != (True,) for shared, flags in zip(shares, integers, strict=True)):
-        return None
+    fixed = _fixed(cells, arenas, layout, components(cells), integers)
+    shares = [cell.shareable and share is leaves for cell in cells]
+    childless = any(cell.repeatable and cell.sequences and not cell.arguments for cell in cells)
+    unlike = any(shared and flags != (True,) for shared, flags in zip(shares, integers, strict=True))
+    several = any(len(members) > 1 for members in components(cells))
+    if several or unlike or share not in (leaves, nothing) or (childless and share is leaves):
+        return fixed, None
     given = [(loops.FOUND, loops.FOUND if shared else loops.NONE, 0, 0, 0) for shared in shares]
-    batch = np.array([0, 0, 0, *chain.from_iterable(given)], np.int64)
-    return _fixed(cells, arenas, layout, phases, integers), batch
+    return fixed, np.array([0, 0, 0, *chain.from_iterable(given)], np.int64)
 
 
 def built(
@@ -138,17 +137,20 @@ def built(
     share: Share,
 ) -> Schedule:
     """Return the schedule of a merged trace; see `foldbatch.scheduler.tables.build`."""
-    trace, form = merged.trace, merged.trace.form
+    trace, form, batch = merged.trace, merged.trace.form, None
     integers: Flags = ((),) * len(cells) if form is None else form.integers
-    known = None if policy.alone is None else _known(cells, arenas, layout, share, integers)
-    if known is not None:
-        data = [compress(*both) for both in zip(trace.feeds, integers, strict=True)]
-        rows = _rows(trace, [np.empty(trace.size, np.int32), *chain.from_iterable(data)])
-        memory = _memory(known[0], trace)
-        if functions["place"](known[0].numbers, known[1], rows, memory):
+    if policy.alone is not None:
+        fixed, batch = _known(cells, arenas, layout, share, integers)
+    if batch is not None:
+        data = [x for own, flags in zip(trace.feeds, integers, strict=True) for x in compress(own, flags)]
+        rows, memory = _rows(trace, [np.empty(trace.size, np.int32), *data]), _memory(fixed, trace)
+        if functions["place"](fixed.numbers, batch, rows, memory):
             return _schedule(merged, cells, arenas, memory, rows, integers, policy.alone or "")
-    plan = policy.plan(trace, cells, arithmetic)
-    shared = share(trace, cells, plan.groups, arithmetic)
+    with no_garbage():  # the turns of a long chain are very many
+        plan = policy.plan(trace, cells, arithmetic)
+        shared = share(trace, cells, plan.groups, arithmetic)
+    if sum(plan.sizes) > trace.size:  # more groups than calls: some are empty
+        return placed(merged, cells, plan, shared, layout, arenas)
     given, shares, end = list[int](), list[Index](), 0
     for size, sharing in zip(plan.sizes, shared, strict=True):
         if sharing is None:
@@ -157,20 +159,18 @@ def built(
             given += (size, end, len(sharing.copies) - 1, len(sharing.order), len(sharing.dropped))
             shares += (sharing.order, sharing.copies, sharing.dropped, sharing.instead)
             end += len(sharing.copies) + len(sharing.order) + 2 * len(sharing.dropped)
-    if sum(plan.sizes) > trace.size:  # more groups than calls: some are empty
-        return placed(merged, cells, plan, shared, layout, arenas)
     turns = [number for own, turns in plan.phases if len(own) > 1 for turn in turns for number in turn]
-    begin = loops.BATCH + len(given)
-    head = [begin, begin + len(turns), end, *given, *turns]
-    fixed = _fixed(cells, arenas, layout, tuple([own for own, _ in plan.phases]), ((),) * len(cells))
+    begin, integers = loops.BATCH + len(given), ((),) * len(cells)
+    head = np.array([begin, begin + len(turns), end, *given, *turns], np.int64)
+    fixed = _fixed(cells, arenas, layout, tuple([own for own, _ in plan.phases]), integers)
     rows, memory = _rows(trace, plan.groups), _memory(fixed, trace)
-    functions["place"](fixed.numbers, np.concatenate([np.array(head, np.int64), *shares]), rows, memory)
-    return _schedule(merged, cells, arenas, memory, rows, ((),) * len(cells), plan.reason)
+    functions["place"](fixed.numbers, np.concatenate([head, *shares]), rows, memory)
+    return _schedule(merged, cells, arenas, memory, rows, integers, plan.reason)
 
 
 def _rows(trace: Trace, more: Sequence[Ints]) -> Ints:
-    """Return a trace packed, but for levels and data."""
-    elements = list(chain.from_iterable(trace.elements))
+    """Return a trace packed, with other sections in the place of levels and data."""
+    elements = [part for own in trace.elements for part in own]
     head = np.array([trace.values, *trace.counts, *map(len, elements)], np.int32)
     return np.concatenate([head, *trace.calls, *elements, *more], axis=None)
 
@@ -179,7 +179,7 @@ def _memory(fixed: _Fixed, trace: Trace) -> Index:
     """Return memory for the tables of a batch."""
     size = fixed.more + 3 * trace.values + sum(map(mul, trace.counts, fixed.room))
     if fixed.ragged:
-        size += fixed.ragged * sum(part.size for part in chain.from_iterable(trace.elements))
+        size += fixed.ragged * sum([part.size for own in trace.elements for part in own])
     return np.empty(size, np.int64)
 
 
@@ -192,18 +192,18 @@ def _schedule(
     integers: Flags,
     reason: str,
 ) -> Schedule:
-    """Return the schedule that was written."""
-    trace, told, orders = merged.trace, memory[: loops.MEMORY].tolist(), list[Index]()
-    first = told[loops.RANKS]
+    """Return the schedule that was written, given the rows, which end in the data that are in order."""
+    trace, told = merged.trace, memory[: loops.MEMORY].tolist()
+    orders: list[Index] = []
+    feeds: list[tuple[NDArray[Any], ...]] = []
+    first, end = told[loops.RANKS], told[loops.FEEDS_AT]
     distinct = memory[told[loops.CELLS_AT] + loops.DISTINCT : told[loops.SPANS_AT] : loops.CELL].tolist()
-    for own, count in zip(distinct, trace.counts, strict=True):
+    for own, count, columns, flags in zip(distinct, trace.counts, trace.feeds, integers, strict=True):
         orders.append(memory[first : first + own])
         first += count
-    feeds, end = [], len(rows) - sum(map(mul, trace.counts, map(sum, integers)))
-    for columns, flags, order, count in zip(trace.feeds, integers, orders, trace.counts, strict=True):
         arranged = []
-        for data, integer in zip_longest(columns, flags):
-            arranged.append(rows[end : end + len(order)] if integer else data.take(order, axis=0))
+        for data, integer in zip_longest(columns, flags) if columns else ():
+            arranged.append(rows[end : end + own] if integer else data.take(orders[-1], axis=0))
             end += count if integer else 0
         feeds.append(tuple(arranged))
     flat = Flat(memory, told, tuple(orders), tuple(feeds))
@@ -211,7 +211,7 @@ def _schedule(
 
 
 def _part(
-    cells: tuple[CellSignature, ...], counts: Sequence[Index], arenas: int, flat: Flat, name: str
+    cells: tuple[CellSignature, ...], counts: Sequence[Index] | Index, arenas: int, flat: Flat, name: str
 ) -> Any:
     """Return a part of a schedule, given its name."""
     memory, told = flat.memory, flat.told
