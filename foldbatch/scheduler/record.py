@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.scheduler.trace import Form, Index, Ints, Trace, late_trace
+from foldbatch.scheduler.trace import Form, Index, Ints, Trace, batch_trace, late_trace
 
 
 @dataclass(slots=True)
@@ -74,10 +74,7 @@ class Together:
         record = self.record
         assert record is not None, "traces are asked for once, at the beginning"
         results, counts = record.results, record.counts.tolist()
-        return [
-            late_trace(self.form, (self, e), counts=own, size=sum(own), result=results[e])
-            for e, own in enumerate(counts)
-        ]
+        return [late_trace(self.form, (self, e), counts[e], results[e]) for e in range(len(results))]
 
     def apart(self, example: int) -> tuple[list[list[NDArray[Any]]], tuple[tuple[list[Any], ...], ...]]:
         """Return an example's feeds that are not packed, and its labels; those of all are made at once."""
@@ -129,22 +126,7 @@ class Together:
             feeds = tuple([tuple([x[cut] for x in own]) for own, cut in zip(feeds, cuts, strict=True)])
             labels = tuple([tuple([x[cut] for x in own]) for own, cut in zip(labels, cuts, strict=True)])
             counts, offsets = counts[first:last], offsets[first:last] - shift
-        sizes = [*map(len, calls)]
-        known = {"levels": levels} if levels or not calls else {}
-        trace = late_trace(
-            self.form,
-            (self, -1),
-            calls=calls,
-            elements=elements,
-            feeds=feeds,
-            labels=labels,
-            values=values - shift,
-            packed=None,
-            result=None,
-            counts=sizes,
-            size=sum(sizes),
-            **known,
-        )
+        trace = batch_trace(self.form, self, calls, elements, levels, feeds, labels, values - shift)
         return trace, counts.T, offsets
 
 

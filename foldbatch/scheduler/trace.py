@@ -247,13 +247,37 @@ def unpack(
     return trace
 
 
-def late_trace(form: Form, origin: tuple[Any, int], **known: Any) -> Trace:
-    """Return a trace whose other attributes are asked of its origin, or follow from those that are known."""
+def late_trace(form: Form, origin: tuple[Any, int], counts: Sequence[int], result: Any) -> Trace:
+    """Return a trace whose data are asked of its origin; arguments are attributes of `Trace`."""
     trace = Trace.__new__(Trace)
     _set(trace, "form", form)
     _set(trace, "origin", origin)
-    for name, value in known.items():
-        _set(trace, name, value)
+    _set(trace, "counts", counts)
+    _set(trace, "size", sum(counts))
+    _set(trace, "result", result)
+    return trace
+
+
+def batch_trace(
+    form: Form,
+    origin: Any,
+    calls: tuple[Ints, ...],
+    elements: tuple[tuple[Ints, ...], ...],
+    levels: tuple[Ints, ...],
+    feeds: tuple[tuple[NDArray[Any], ...], ...],
+    labels: tuple[tuple[list[Any], ...], ...],
+    values: int,
+) -> Trace:
+    """Return the trace of a batch; arguments are attributes of `Trace`. No levels are asked of `origin`."""
+    trace = late_trace(form, (origin, -1), [*map(len, calls)], None)
+    _set(trace, "packed", None)
+    _set(trace, "calls", calls)
+    _set(trace, "elements", elements)
+    _set(trace, "feeds", feeds)
+    _set(trace, "labels", labels)
+    _set(trace, "values", values)
+    if levels or not calls:
+        _set(trace, "levels", levels)
     return trace
 
 

@@ -201,11 +201,11 @@ def _schedule(
     for own, count, columns, flags in zip(distinct, trace.counts, trace.feeds, integers, strict=True):
         orders.append(memory[first : first + own])
         first += count
-        arranged = []
+        arranged: tuple[NDArray[Any], ...] = ()
         for data, integer in zip_longest(columns, flags) if columns else ():
-            arranged.append(rows[end : end + own] if integer else data.take(orders[-1], axis=0))
+            arranged += (rows[end : end + own] if integer else data.take(orders[-1], axis=0),)
             end += count if integer else 0
-        feeds.append(tuple(arranged))
+        feeds.append(arranged)
     flat = Flat(memory, told, tuple(orders), tuple(feeds))
     return late_schedule(flat, partial(_part, cells, merged.counts, arenas, flat), reason)
 
@@ -232,7 +232,7 @@ def _part(
             return _tables(cells, counts, flat)
 
 
-def _tables(cells: tuple[CellSignature, ...], counts: Sequence[Index], flat: Flat) -> tuple[CellTable, ...]:
+def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
     """Return the tables of cells."""
     memory, told = flat.memory, flat.told
     facts, index = (
@@ -302,7 +302,7 @@ def launching(functions: Functions, bound: Bound) -> Callable[[Schedule], Direct
         forward = LaunchTable(rows[:ahead], memory[bounds:mirror].reshape(-1, 2), index, needed)
         if bound.training:
             backward = LaunchTable(rows[ahead:], memory[mirror:].reshape(-1, 2), index, needed)
-        levels_of = dict(zip(parameters, memory[yields:heights].tolist(), strict=True))
-        return Directions(forward, backward, levels_of, memory[facts:yields])
+        levels_of = zip(parameters, memory[yields:heights].tolist(), strict=True) if parameters else ()
+        return Directions(forward, backward, dict(levels_of), memory[facts:yields])
 
     return launched
