@@ -1,6 +1,6 @@
 """The case ``schedule``: what it costs to trace a batch and to plan it, and that the cost grows linearly.
 
-Planning is to merge traces, to group calls by the policy, to build control tables, and to make launch
+Planning is to merge traces, to group calls by the policy and build control tables, and to make launch
 tables of these for the engine (``ready``).
 
 Tracing is that of examples seen for the first time; all other parts start from traces, as from the
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import RenderableType
@@ -36,7 +36,7 @@ from foldbatch.scheduler.tables import build
 from foldbatch.trees import Tree, Vocabulary
 from foldbatch.types import BackendName
 
-PARTS = TRACE, MERGE, PLAN, TABLES, READY = "trace", "merge", "policy", "tables", "ready"
+PARTS = TRACE, MERGE, TABLES, READY = "trace", "merge", "tables", "ready"
 STEP, PLANNED = "step", "planned"
 WORDS = 1000  # of stars and chains
 FEATURES = 2  # of their words: nothing is computed
@@ -62,7 +62,7 @@ class Row:
     @property
     def scheduling(self) -> float:
         """Seconds from traces to launch tables."""
-        return sum(self.seconds[part] for part in (MERGE, PLAN, TABLES, READY))
+        return sum(self.seconds[part] for part in (MERGE, TABLES, READY))
 
     @property
     def share(self) -> float | None:
@@ -158,13 +158,10 @@ def measure(
     engine = program._runner.engine
     arithmetic, batch = engine.arithmetic, schedule(program, examples)
     merged = merge(traces, cells, arithmetic)
-    plan = policy.plan(merged.trace, cells, arithmetic)
-    planned = replace(policy, plan=lambda *_: plan)
     tasks: dict[str, Any] = {
         TRACE: lambda: [tracer.trace_all([example], [i])[0] for i, example in enumerate(examples)],
         MERGE: lambda: merge(traces, cells, arithmetic),
-        PLAN: lambda: policy.plan(merged.trace, cells, arithmetic),
-        TABLES: lambda: build(merged, cells, planned, layout, arenas, share, arithmetic),
+        TABLES: lambda: build(merged, cells, policy, layout, arenas, share, arithmetic),
         READY: lambda: engine.ready(batch, training=True),
     }
     if step is not None:

@@ -268,7 +268,7 @@ def count(batch: Batch) -> Counts:
     trace = merged.trace
     for name, policy in POLICIES.items():
         found = levels(policy, batch.cells, trace.calls, trace.elements, trace.values)
-        leveled = replace(merged, trace=replace(trace, levels=found))
+        leveled = merged._replace(trace=replace(trace, levels=found))
         groups[name] = build(leveled, batch.cells, policy, by_consumer, batch.arenas).groups
     bound = lower_bound(batch.cells, trace.calls, trace.elements, trace.values)
     return Counts(trace.size, groups, bound)

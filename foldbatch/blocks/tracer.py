@@ -139,10 +139,8 @@ class TracingProgram:
 
     def traces_of(self, record: TraceColumns) -> list[Trace]:
         """Return the traces of the examples of a record, with the levels of their calls."""
-        cells = self.model.signatures
-        values = int(record.offsets[-1])
-        record.levels = levels(self.policy, cells, record.calls, record.elements, values, self.arithmetic)
-        return Together(record, self.form).traces()
+        find = partial(levels, self.policy, self.model.signatures, arithmetic=self.arithmetic)
+        return Together(record, self.form, find).traces()
 
     def record(
         self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None

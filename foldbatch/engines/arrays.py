@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,8 +43,7 @@ class Kernels:
     tables: Callable[[Schedule], Directions]  # returns the launch tables of a batch
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyBatch:
+class ReadyBatch(NamedTuple):
     """A schedule made ready for an engine: for training or for inference."""
 
     kernels: Kernels
@@ -365,7 +364,7 @@ class LevelsWatched:
     def watched(self, ready: ReadyBatch, part: int) -> ReadyBatch:
         """Return a part of a batch whose walk is timed."""
         walk = partial(self._walk, ready.kernels, f"part {part + 1}")
-        return replace(ready, kernels=replace(ready.kernels, walk=walk))
+        return ready._replace(kernels=replace(ready.kernels, walk=walk))
 
     def _walk(self, kernels: Kernels, row: str, table: LaunchTable, memory: BatchMemory) -> None:
         for number, launch in enumerate(table.launches):

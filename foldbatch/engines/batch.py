@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Trace, pack
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ScheduledBatch:
+class ScheduledBatch(NamedTuple):
     """A scheduled batch."""
 
     merged: Merged  # the joined traces
@@ -79,11 +78,6 @@ def schedule_batch(
     merged = merge(traces, cells, arithmetic)
     middle = time.perf_counter()
     schedule = build(merged, cells, policy, layout, arenas, share, arithmetic)
-    feeds = tuple(
-        [
-            tuple([data.take(order, axis=0) for data in columns])
-            for columns, order in zip(merged.trace.feeds, schedule.orders, strict=True)
-        ]
-    )
+    feeds = schedule.arranged(merged.trace.feeds)
     seconds = {"merge": middle - start, "tables": time.perf_counter() - middle}
     return ScheduledBatch(merged, schedule, feeds, tuple([trace.result for trace in traces]), seconds)

@@ -31,7 +31,7 @@ BASE, FIRST, INDEX, WIDTH, COPIES, STORES, SPARE = range(7)
 FIELDS = 7
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LaunchTable:
     """What one direction of a batch runs."""
 

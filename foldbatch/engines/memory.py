@@ -45,8 +45,7 @@ class BatchMemory:
 
     def fit(self, heights: Ints) -> None:
         """Make every buffer as high as a batch needs it: ``heights: [buffers]``."""
-        short = heights > self._capacity
-        for number in np.flatnonzero(short).tolist() if short.any() else ():
+        for number in (heights > self._capacity).nonzero()[0].tolist():
             type_ = self._types[number]
             assert type_ is not None
             held = int(self._capacity[number])

@@ -93,8 +93,7 @@ class Runner:
 
     def plan(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this runner."""
-        parts = self._cut(traces)
-        return tuple([SubBatch(part.first, part.traces, self.scheduled(part.traces)) for part in parts])
+        return tuple([SubBatch(first, own, self.scheduled(own)) for first, own in self._cut(traces)])
 
     def scheduled(self, traces: Sequence[Trace], options: Options | None = None) -> ScheduledBatch:
         """Return a batch merged and scheduled, whole."""
@@ -270,7 +269,7 @@ class Runner:
 
         `memories`, if given, become those of the parts, one for each: so what is in them can stay.
         """
-        parts = self._cut(batch) if isinstance(batch, list) else batch
+        parts = [SubBatch(*part) for part in self._cut(batch)] if isinstance(batch, list) else batch
         if not parts:
             return []
         with self._lock:
@@ -291,13 +290,12 @@ class Runner:
     def _one_by_one(self) -> bool:
         return not self.options.batched or self.engine.one_by_one
 
-    def _cut(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
-        """Cut a batch into the parts that run side by side, or one after the other."""
+    def _cut(self, traces: list[Trace]) -> list[tuple[int, list[Trace]]]:
+        """Cut a batch into parts that run side by side, or one after the other; see `threads.split`."""
         if self._one_by_one:
-            return tuple(SubBatch(number, [trace]) for number, trace in enumerate(traces))
+            return [(number, [trace]) for number, trace in enumerate(traces)]
         threads = self.options.threads if self.engine.splits else 1
-        runs = split(traces, threads, self._weights, self.engine.splits) if traces else ()
-        return tuple(SubBatch(first, run) for first, run in runs)
+        return split(traces, threads, self._weights, self.engine.splits) if traces else []
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[ScheduledBatch, Any]:
         """Return a part's batch, and the engine's form of it."""
@@ -381,7 +379,7 @@ class Runner:
         batch, _ = ready
         if seeded_results:
             arenas = {arena for arena in self.model.results if self.model.arenas[arena].is_float}
-            batch = replace(batch, schedule=seeded(batch.schedule, arenas))
+            batch = batch._replace(schedule=seeded(batch.schedule, arenas))
             ready = batch, self.engine.ready(batch, training=True)
         with Naming(self.model, batch, part.first):
             return ForwardPart(part, batch, self._forward(part, ready, memory, step, numbers))

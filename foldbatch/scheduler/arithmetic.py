@@ -291,9 +291,8 @@ class Arithmetic:
     drain: Callable[[Index, Index, Index, Index, Index, int, NDArray[np.float64]], tuple[Ints, Index]]
     levels: Callable[[Sequence[CellSignature], Sequence[Ints], Sequence[Sequence[Ints]], int], list[Ints]]
     costs: Costs
-    placed: Callable[..., Any] | None = (
-        None  # does what `tables.placed` does, where that is not done in NumPy
-    )
+    # does what `tables.build` does, where that is not done in NumPy: first it is given this object
+    built: Callable[..., Any] | None = None
 
 
 NUMPY = Arithmetic(

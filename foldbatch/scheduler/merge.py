@@ -6,9 +6,8 @@ Source: Looks et al. 2017, section 2.3, merges schedules by the same offset arit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +16,12 @@ from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints, Trace, form, pack, unpack
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(NamedTuple):
     """Traces joined into one."""
 
     trace: Trace  # the joined trace, with an empty `result`; a single trace is returned as it is
     # per cell ``[examples] int64``: how many of its calls each example makes
-    counts: tuple[NDArray[np.int64], ...]
+    counts: Sequence[Index] | Index
     offsets: NDArray[np.int64]  # ``[examples] int64``: what was added to each example's value numbers
 
     def examples(self, cell: int) -> NDArray[np.int64]:
@@ -54,14 +52,14 @@ def _noted_together(traces: Sequence[Trace]) -> Merged | None:
     """Return the batch of examples that were noted together, one after the other; None of others."""
     if not traces or traces[0].origin is None:
         return None
-    together, first = traces[0].origin
-    origins = [(together, first + i) for i in range(len(traces))]
-    batch = together.batch(first, first + len(traces)) if [t.origin for t in traces] == origins else None
+    (together, first), count = traces[0].origin, len(traces)
+    follow = count == 1 or [t.origin for t in traces] == [(together, first + i) for i in range(count)]
+    batch = together.batch(first, first + count) if follow and first >= 0 else None
     if batch is None:
         return None
     trace, counts, offsets = batch
     assert trace.values < 2**31, "a batch has at most 2**31 values; make smaller batches"
-    return Merged(trace, tuple(counts), offsets)
+    return Merged(trace, counts, offsets)
 
 
 def _alone(trace: Trace) -> Merged:

@@ -76,6 +76,8 @@ class Policy:
     scope: Callable[[CellSignature], int]
     # makes a plan from the trace of a batch, levels included, the cells, and the functions that compute it
     plan: Callable[[Trace, Sequence[CellSignature], Arithmetic], RunOrder]
+    # its reason where no two cells call each other, if they run level by level then, one after the other
+    alone: str | None = None
 
 
 def _one(cell: CellSignature) -> int:
@@ -225,8 +227,8 @@ ALONE = "no two cells call each other, so each runs level by level, which takes 
 SAVED = 0.5  # of the steps that might be saved at most, the share that is saved in the mean
 
 POLICIES = {
-    "auto": Policy("auto", _component, auto),
-    "by_component": Policy("by_component", _component, by_component),
+    "auto": Policy("auto", _component, auto, ALONE),
+    "by_component": Policy("by_component", _component, by_component, ""),
     "by_agenda": Policy("by_agenda", _one, by_agenda),
     "by_depth": Policy("by_depth", _one, by_depth),
 }

@@ -7,7 +7,7 @@ one: then nothing needs to be joined. Only when one runs in other company is eac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.scheduler.trace import Form, Index, Ints, Trace, late_trace
+from foldbatch.scheduler.trace import Form, Index, Ints, Trace, batch_trace, late_trace
 
 
 @dataclass(slots=True)
@@ -33,7 +33,8 @@ class TraceColumns:
     lengths: Index
     offsets: Index  # ``[examples + 1] int64``: the first value number of each example, and the end
     results: Sequence[Any]  # per example, its `Trace.result`; there value numbers count from 0
-    levels: tuple[Ints, ...] = ()  # per cell ``[n] int32``, see `foldbatch.scheduler.levels`
+    # per cell ``[n] int32``, see `foldbatch.scheduler.levels`; empty where they are found when somebody asks
+    levels: tuple[Ints, ...] = ()
 
     @property
     def ends(self) -> list[list[int]]:
@@ -51,16 +52,20 @@ class TraceColumns:
         return self
 
 
+# returns what `foldbatch.scheduler.levels.levels` does, given these arguments of it
+Levels = Callable[[Sequence[Ints], Sequence[Sequence[Ints]], int], tuple[Ints, ...]]
+
+
 def _ends(sizes: Index) -> list[list[int]]:
     return [[0, *column] for column in sizes.cumsum(axis=0).T.tolist()]
 
 
 class Together:
-    """Examples that were noted together."""
+    """Examples that were noted together; `levels` finds those of calls, given elements and values, too."""
 
-    def __init__(self, record: TraceColumns, form: Form) -> None:
+    def __init__(self, record: TraceColumns, form: Form, levels: Levels | None = None) -> None:
         self.record: TraceColumns | None = record  # until the examples have arrays of their own
-        self.form = form
+        self.form, self.levels = form, levels
         self._packed: tuple[Ints, list[int]] | None = None
         self._apart: Any = None  # the feeds and labels of all examples, before `record` goes
 
@@ -85,13 +90,16 @@ class Together:
             record = self.record
             if record is not None:  # else another thread is a step ahead
                 self.apart(example)
+                if self.levels is not None:
+                    values = int(record.offsets[-1])
+                    record.levels = self.levels(record.calls, record.elements, values)
                 self._packed = _by_example(record, self.form)
             self.record = None
         assert self._packed is not None
         packed, bounds = self._packed
         return packed[bounds[example] : bounds[example + 1]]
 
-    def batch(self, first: int, last: int) -> tuple[Trace, list[Index], Index] | None:
+    def batch(self, first: int, last: int) -> tuple[Trace, Index, Index] | None:
         """Return examples from `first` up to `last` as a batch, or None where they are no batch any more.
 
         Returns:
@@ -101,28 +109,25 @@ class Together:
         record = self.record
         if record is None:
             return None
-        shift = int(record.offsets[first])
-        if last - first == len(record.results):
-            parts = record.calls, record.elements, record.levels, record.feeds, record.labels
-            return Trace(*parts, int(record.offsets[last])), list(record.counts.T), record.offsets[:-1]
-        cuts = [slice(ends[first], ends[last]) for ends in record.ends]
-        element_cuts = iter([slice(ends[first], ends[last]) for ends in _ends(record.lengths)])
-        calls = [rows[cut] for rows, cut in zip(record.calls, cuts, strict=True)]
-        elements = [tuple([part[next(element_cuts)] for part in parts]) for parts in record.elements]
-        if shift:
-            for k, arguments in enumerate(self.form.arguments):
-                calls[k] = calls[k].copy()
-                calls[k][:, : 1 + arguments] -= shift
-            elements = [tuple([part - np.int32(shift) for part in parts]) for parts in elements]
-        trace = Trace(
-            tuple(calls),
-            tuple(elements),
-            tuple([part[cut] for part, cut in zip(record.levels, cuts, strict=True)]),
-            tuple([tuple([f[cut] for f in feeds]) for feeds, cut in zip(record.feeds, cuts, strict=True)]),
-            tuple([tuple([x[cut] for x in labels]) for labels, cut in zip(record.labels, cuts, strict=True)]),
-            int(record.offsets[last]) - shift,
-        )
-        return trace, list(record.counts[first:last].T), record.offsets[first:last] - shift
+        shift, values = int(record.offsets[first]), int(record.offsets[last])
+        calls, elements, levels, feeds = record.calls, record.elements, record.levels, record.feeds
+        labels, counts, offsets = record.labels, record.counts, record.offsets[:-1]
+        if last - first < len(record.results):
+            cuts = [slice(ends[first], ends[last]) for ends in record.ends]
+            element_cuts = iter([slice(ends[first], ends[last]) for ends in _ends(record.lengths)])
+            calls = tuple([rows[cut] for rows, cut in zip(calls, cuts, strict=True)])
+            elements = tuple([tuple([part[next(element_cuts)] for part in parts]) for parts in elements])
+            if shift:
+                calls = tuple([rows.copy() for rows in calls])
+                for rows, arguments in zip(calls, self.form.arguments, strict=True):
+                    rows[:, : 1 + arguments] -= shift
+                elements = tuple([tuple([part - np.int32(shift) for part in parts]) for parts in elements])
+            levels = tuple([part[cut] for part, cut in zip(levels, cuts, strict=False)])
+            feeds = tuple([tuple([x[cut] for x in own]) for own, cut in zip(feeds, cuts, strict=True)])
+            labels = tuple([tuple([x[cut] for x in own]) for own, cut in zip(labels, cuts, strict=True)])
+            counts, offsets = counts[first:last], offsets[first:last] - shift
+        trace = batch_trace(self.form, self, calls, elements, levels, feeds, labels, values - shift)
+        return trace, counts.T, offsets
 
 
 def _by_example(record: TraceColumns, form: Form) -> tuple[Ints, list[int]]:

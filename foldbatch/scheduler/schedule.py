@@ -8,11 +8,12 @@ can reach the same operands; a `RowSpan` says where.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldbatch.scheduler.trace import Index as Index
 
@@ -91,28 +92,27 @@ class Step(NamedTuple):
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class Flat:
-    """A schedule in few arrays, as launches are made of it.
+class Flat(NamedTuple):
+    """A schedule in one array, as launches are made of it.
 
     Attributes:
-        facts: ``[facts] int64``, see `foldbatch.engines.facts`, but for those of parameters.
-        index: ``[*] int64``: the index arrays of all cells, one after the other.
-        steps: ``[steps, 4] int64``: the cell of each step, its stage (3 for all), and its ranks.
+        memory: ``[*] int64``: the array; its head says where all lies in it.
+        told: the head.
         orders: per cell, `CellTable.order`.
+        feeds: per cell and feed, the data in these orders.
     """
 
-    facts: Index
-    index: Index
-    steps: Index
+    memory: Index
+    told: Sequence[int]
     orders: tuple[Index, ...]
+    feeds: tuple[tuple[NDArray[Any], ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """All that a batch needs besides weights and data.
 
-    Of one that is flat, tables of cells and steps are made when they are asked for.
+    Of one that is flat, all but the reason is made when it is asked for.
     """
 
     cells: tuple[CellTable, ...]  # a table per cell
@@ -122,17 +122,15 @@ class Schedule:
     zero_rows: tuple[Index, ...]
     row_of: Index  # ``[values] int64``: the arena row of each value
     reason: str = ""  # what the policy has chosen and why, see `policies.Plan`
-    # the same in few arrays, where these are at hand
+    # the same in one array, where that is at hand, and what makes a part of it, given the name
     flat: Flat | None = field(default=None, init=False, repr=False, compare=False)
-    # makes `cells` and `steps`, where these are made when they are asked for
-    unpack: Callable[[], tuple[Any, ...]] | None = field(default=None, init=False, repr=False, compare=False)
+    part: Callable[[str], Any] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __getattr__(self, name: str) -> Any:
         if name not in LATE:
             raise AttributeError(f"Schedule has no attribute {name}")
-        assert self.unpack is not None, "a schedule has its tables or is flat"
-        for late, made in zip(LATE, self.unpack(), strict=True):
-            _set(self, late, made)
+        assert self.part is not None, "a schedule has its tables or is flat"
+        _set(self, name, self.part(name))
         return getattr(self, name)
 
     def __reduce__(self) -> tuple[Callable[..., Schedule], tuple[object, ...]]:
@@ -142,6 +140,13 @@ class Schedule:
     def orders(self) -> tuple[Index, ...]:
         """Per cell, `CellTable.order`."""
         return tuple([table.order for table in self.cells]) if self.flat is None else self.flat.orders
+
+    def arranged(self, feeds: Sequence[Sequence[NDArray[Any]]]) -> tuple[tuple[NDArray[Any], ...], ...]:
+        """Return the data of the merged trace in rank order; per cell and feed, ``[n, ...]``."""
+        if self.flat is not None:
+            return self.flat.feeds
+        columns = zip(feeds, self.orders, strict=True)
+        return tuple([tuple([data.take(order, axis=0) for data in own]) for own, order in columns])
 
     @property
     def groups(self) -> int:
@@ -159,22 +164,15 @@ class Schedule:
 
 
 _set = object.__setattr__  # how this module writes to a schedule
-LATE = "cells", "steps"
+LATE = frozenset(("cells", "steps", "arena_rows", "zero_rows", "row_of"))
 
 
-def late_schedule(
-    flat: Flat,
-    unpack: Callable[[], tuple[Any, ...]],
-    arena_rows: tuple[int, ...],
-    zero_rows: tuple[Index, ...],
-    row_of: Index,
-    reason: str,
-) -> Schedule:
+def late_schedule(flat: Flat, part: Callable[[str], Any], reason: str) -> Schedule:
     """Return a schedule that is flat; arguments are attributes of `Schedule`."""
     schedule = Schedule.__new__(Schedule)
-    tables = {"arena_rows": arena_rows, "zero_rows": zero_rows, "row_of": row_of, "reason": reason}
-    for name, value in (tables | {"flat": flat, "unpack": unpack}).items():
-        _set(schedule, name, value)
+    _set(schedule, "flat", flat)
+    _set(schedule, "part", part)
+    _set(schedule, "reason", reason)
     return schedule
 
 

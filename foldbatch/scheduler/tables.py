@@ -33,10 +33,12 @@ def build(
 ) -> Schedule:
     """Return the schedule of a merged trace whose levels come from `policy`."""
     trace, cells = merged.trace, tuple(cells)
+    if arithmetic.built is not None:
+        built: Schedule = arithmetic.built(arithmetic, merged, cells, policy, layout, arenas, share)
+        return built
     with no_garbage():  # the turns and the steps of a long chain are very many
         plan = policy.plan(trace, cells, arithmetic)
-        shared = share(trace, cells, plan.groups, arithmetic)
-        return (arithmetic.placed or placed)(merged, cells, plan, shared, layout, arenas)
+        return placed(merged, cells, plan, share(trace, cells, plan.groups, arithmetic), layout, arenas)
 
 
 def placed(

@@ -135,7 +135,7 @@ class Trace:
     packed: Ints | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, the feeds that are not packed
     loose: Sequence[Sequence[NDArray[Any]]] = field(default=(), init=False, repr=False, compare=False)
-    # the `foldbatch.scheduler.record.Together` that the example was noted in, and its number there
+    # the `foldbatch.scheduler.record.Together` that it was noted in, and its number there, -1 of a batch
     origin: tuple[Any, int] | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, how many calls there are of it
     counts: Sequence[int] = field(init=False, repr=False, compare=False)
@@ -149,7 +149,9 @@ class Trace:
         if name not in LATE:
             raise AttributeError(f"Trace has no attribute {name}")
         origin = self.origin if name in OF_ORIGIN else None
-        if origin is not None and name == "packed":
+        if name == "levels" and self.origin is not None and self.origin[1] < 0:
+            _set(self, "levels", self.origin[0].levels(self.calls, self.elements, self.values))
+        elif origin is not None and name == "packed":
             _set(self, "packed", origin[0].packed(origin[1]))
         elif origin is not None:
             loose, labels = origin[0].apart(origin[1])
@@ -253,6 +255,29 @@ def late_trace(form: Form, origin: tuple[Any, int], counts: Sequence[int], resul
     _set(trace, "counts", counts)
     _set(trace, "size", sum(counts))
     _set(trace, "result", result)
+    return trace
+
+
+def batch_trace(
+    form: Form,
+    origin: Any,
+    calls: tuple[Ints, ...],
+    elements: tuple[tuple[Ints, ...], ...],
+    levels: tuple[Ints, ...],
+    feeds: tuple[tuple[NDArray[Any], ...], ...],
+    labels: tuple[tuple[list[Any], ...], ...],
+    values: int,
+) -> Trace:
+    """Return the trace of a batch; arguments are attributes of `Trace`. No levels are asked of `origin`."""
+    trace = late_trace(form, (origin, -1), [*map(len, calls)], None)
+    _set(trace, "packed", None)
+    _set(trace, "calls", calls)
+    _set(trace, "elements", elements)
+    _set(trace, "feeds", feeds)
+    _set(trace, "labels", labels)
+    _set(trace, "values", values)
+    if levels or not calls:
+        _set(trace, "levels", levels)
     return trace
 
 

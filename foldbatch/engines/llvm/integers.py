@@ -123,15 +123,7 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
             return heights.levels(cells, calls, elements, values)
         return [found[stop - count : stop] for count, stop in zip(counts, accumulate(counts), strict=True)]
 
-    return Arithmetic(
-        join,
-        sort,
-        group,
-        drain,
-        levels,
-        COSTS,
-        partial(tables.placed, functions),
-    )
+    return Arithmetic(join, sort, group, drain, levels, COSTS, partial(tables.built, functions))
 
 
 @lru_cache(256)

@@ -9,40 +9,44 @@ head; tables of several numbers an entry lie behind it, where the head says. All
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from foldbatch.engines.launch import HEAD
 from foldbatch.scheduler.trace import Index, Ints
 
-i8 = u8 = int  # compiled: conversions
+Numbers = TypeVar("Numbers", Index, Ints)
+i4 = i8 = u8 = int  # compiled: conversions
 
 
-def moved(array: Index, count: int) -> Index:
+def moved(array: Numbers, count: int) -> Numbers:
     """Return an array without its first numbers; compiled, a pointer."""
     return array[count:]
 
 
-# the head of what a model fixes: how many there are of each, and where other tables begin; then come the
-# cells, the operands and the sequences as they are in memory, the arguments that operands read (their places
-# in a call's row), the arenas of results, and the cells in the order in which they choose rows
-KINDS, SPANS, LISTS, ARENAS, FACTS, COLUMNS_AT, OUTPUTS_AT, PRIORITY_AT, FIXED = range(9)
-# the head of what is told of a batch; then come the cells, so much of each as `GIVEN` tells, phases, members
-# of phases, turns (two numbers each), and shares: of each cell that shares calls those that run, where those
-# of a rank begin, and the end; the calls left out, and those that stand for them
-VALUES, CALLS_OF_ALL, BOUNDS_OF_ALL, ROOM, BY_CONSUMER, PHASES, MEMBERS_AT, TURNS_AT, SHARES_AT, BATCH = (
-    range(10)
+# the head of what a model fixes: how many there are of each, whether rows are numbered by consumer, and where
+# other tables begin; then come the cells, the operands and the sequences as they are in memory, the arguments
+# that operands read (their places in a call's row), the arenas of results, the cells in the order in which
+# they choose rows, phases, and members of phases
+KINDS, SPANS, LISTS, ARENAS, FACTS, BY_CONSUMER, PHASES, COLUMNS_AT, OUTPUTS_AT, PRIORITY_AT, PHASES_AT = (
+    range(11)
 )
+MEMBERS_AT, FIXED = 11, 12
+# the head of what is told of a batch: where turns begin (two numbers each), where shares do, and how many
+# numbers these are: of each cell that shares calls those that run, where those of a rank begin, and the end;
+# those left out, and those that stand for them. Then come the cells, so much of each as `GIVEN` tells
+TURNS_AT, SHARES_AT, SHARED, BATCH = range(4)
 # the head of the memory: how many steps there are, the end of the index, and where these begin: cells,
 # operands, sequences; the row of each value; calls in order, cell by cell; the bounds of groups; the steps,
-# four numbers each; the index; facts; the rows that start at zero, and where those of each arena end; where
-# the rows of each arena begin; and memory
-STEPS, INDEX_END, CELLS_AT, SPANS_AT, LISTS_AT, ROW_OF, RANKS, BOUNDS_AT, STEPS_AT, INDEX, FACTS_AT = range(
-    11
-)
-ZEROS, ENDS, BASES, WORK, MEMORY = range(11, 16)
+# four numbers each; facts; the rows that start at zero, and where those of each arena end; where the rows of
+# each arena begin; shares; memory; and, to the end, the index; and where data begin in the rows
+STEPS, INDEX_END, CELLS_AT, SPANS_AT, LISTS_AT, ROW_OF, RANKS, BOUNDS_AT, STEPS_AT, FACTS_AT = range(10)
+ZEROS, ENDS, BASES, SHARES, WORK, INDEX, FEEDS_AT, MEMORY = range(10, 18)
 # of a cell: what a model fixes, what is given of it, and then where it lies
-ARGUMENTS, SEQUENCES, SEQUENCE, OUTPUTS, OUTPUT, OPERANDS, OPERAND = range(7)
-CALLS, GROUPS, SHARES, DISTINCT, RUNNING, DROPPED = range(7, 13)
-FIRST, ROWS, BOUNDS, FACT, CELL = range(13, 18)
-GIVEN = FIRST - CALLS
+ARGUMENTS, SEQUENCES, SEQUENCE, OUTPUTS, OUTPUT, OPERANDS, OPERAND, RECURSIVE, FEEDS = range(9)
+GROUPS, SHARE, DISTINCT, RUNNING, DROPPED, CALLS = range(9, 15)
+FIRST, ROWS, BOUNDS, FACT, CELL = range(15, 20)
+GIVEN = CALLS - GROUPS
+NONE, FOUND = -1, -2  # no shares, or groups or shares that are found here
 # of an operand: what a model fixes, and then the span of rows that it reads
 ARENA, COLUMN, COLUMNS, RAGGED, MEMBER, DIFFERENTIABLE = range(6)
 START, SIZE, PLACE, REPEATS, STORES, TOLD, SPAN = range(6, 13)
@@ -50,11 +54,13 @@ WIDTH, ELEMENTS, SEGMENTS, WIDEST, LIST = range(5)  # of a sequence
 MEMBER_FIRST, MEMBER_LAST, RECURS, PHASE = range(4)  # of a phase
 BEFORE, STEP, AFTER, WHOLE = range(4)  # the stages of a step
 STAGES = 3
+DIGITS = 256  # by which keys are sorted
 
 
-def sized(fixed: Index, batch: Index, place: int) -> int:
+def sized(fixed: Index, values: int, calls: int, place: int) -> int:
     """Return how long the part of the memory is that begins where its head tells in some place."""
-    size = i8(batch[VALUES])
+    size = values
+    bounds = calls + 2 * fixed[KINDS]
     if place == CELLS_AT:
         size = fixed[KINDS] * CELL
     elif place == SPANS_AT:
@@ -62,55 +68,153 @@ def sized(fixed: Index, batch: Index, place: int) -> int:
     elif place == LISTS_AT:
         size = fixed[LISTS] * LIST
     elif place == RANKS:
-        size = batch[CALLS_OF_ALL]
+        size = calls
     elif place == BOUNDS_AT:
-        size = batch[BOUNDS_OF_ALL]
+        size = bounds
     elif place == STEPS_AT:
-        size = 4 * (batch[BOUNDS_OF_ALL] + 2 * fixed[KINDS])
-    elif place == INDEX:
-        size = batch[ROOM]
+        size = 4 * (bounds + 2 * fixed[KINDS])
     elif place == FACTS_AT:
         size = fixed[FACTS]
     elif place == ZEROS:
-        size = batch[VALUES] + batch[CALLS_OF_ALL]
+        size = values + calls
     elif place == ENDS or place == BASES:
         size = fixed[ARENAS] + 1
+    elif place == SHARES:
+        size = 2 * calls + fixed[KINDS]
     elif place == WORK:
-        size = batch[VALUES] + batch[CALLS_OF_ALL] + batch[BOUNDS_OF_ALL] + 2
+        size = values + calls + bounds + DIGITS
     return size
 
 
-def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> None:
-    """Write where all lies in the memory, and what is fixed and given of cells, operands and sequences."""
-    at = i8(MEMORY)
-    for place in range(CELLS_AT, MEMORY):
+def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
+    """Write where all lies in the memory, and what is fixed and given of cells, operands and sequences.
+
+    Return where the groups of calls begin in the rows.
+    """
+    calls, at = 0, i8(MEMORY)
+    for cell in range(fixed[KINDS]):
+        calls += i8(rows[1 + cell])
+    for place in range(CELLS_AT, FEEDS_AT):
         memory[place] = at
-        at += sized(fixed, batch, place)
+        at += sized(fixed, i8(rows[0]), calls, place)
     for i in range(memory[ROW_OF] - MEMORY):
         memory[MEMORY + i] = fixed[FIXED + i]
-    for i in range(batch[VALUES]):
+    for i in range(i8(rows[0])):
         memory[memory[ROW_OF] + i] = -1
     for i in range(fixed[ARENAS] + 1):
         memory[memory[BASES] + i] = 0
+    for i in range(batch[SHARED]):
+        memory[memory[SHARES] + i] = batch[batch[SHARES_AT] + i]
     cells, sequences = moved(memory, memory[CELLS_AT]), moved(memory, memory[LISTS_AT])
-    first, row, bound = 0, 0, 0
+    first, row = 0, i8(1 + fixed[KINDS] + fixed[LISTS])
     for cell in range(fixed[KINDS]):
         k = cell * CELL
         for i in range(GIVEN):
-            cells[k + CALLS + i] = batch[BATCH + cell * GIVEN + i]
-        cells[k + FIRST], cells[k + ROWS], cells[k + BOUNDS] = first, row, memory[BOUNDS_AT] + bound
+            cells[k + GROUPS + i] = batch[BATCH + cell * GIVEN + i]
+        cells[k + CALLS], cells[k + FIRST], cells[k + ROWS] = i8(rows[1 + cell]), first, row
         first += cells[k + CALLS]
         row += cells[k + CALLS] * (1 + cells[k + ARGUMENTS] + cells[k + SEQUENCES])
-        bound += 1 + max(cells[k + GROUPS], 1)
+    for s in range(fixed[LISTS]):
+        sequences[s * LIST + ELEMENTS] = row
+        row += i8(rows[1 + fixed[KINDS] + s]) * sequences[s * LIST + WIDTH]
+    memory[FEEDS_AT] = row + calls  # behind a group a call
+    return row
+
+
+def climb(memory: Index, rows: Ints, k: int, groups: Ints, values: int) -> bool:
+    """Write the levels of a cell's calls, which are in the order of their values; return whether they are."""
+    level_of, call, before = moved(memory, memory[WORK]), memory[k + ROWS], i8(-1)
+    arguments, lists = memory[k + ARGUMENTS], memory[LISTS_AT] + memory[k + SEQUENCE] * LIST
+    for value in range(values):
+        level_of[value] = -1
+    for s in range(memory[k + SEQUENCES]):
+        memory[lists + s * LIST + SEGMENTS] = memory[lists + s * LIST + ELEMENTS]
+    for i in range(memory[k + CALLS]):
+        value, level = i8(rows[call]), i8(-1)
+        if value < before:
+            return False
+        before = value
+        for at in range(call + 1, call + 1 + arguments):
+            level = max(level, level_of[rows[at]])
+        for s in range(memory[k + SEQUENCES]):
+            told = lists + s * LIST
+            start = memory[told + SEGMENTS]
+            memory[told + SEGMENTS] += i8(rows[call + 1 + arguments + s]) * memory[told + WIDTH]
+            for at in range(start, memory[told + SEGMENTS]):
+                level = max(level, level_of[rows[at]])
+        for output in range(value, value + memory[k + OUTPUTS]):
+            level_of[output] = level + 1
+        groups[i] = i4(level + 1)
+        call += 1 + arguments + memory[k + SEQUENCES]
+    return True
+
+
+def digit(key: int, shift: int) -> int:
+    """Return eight bits of a key."""
+    return i8((u8(key) >> u8(shift)) % u8(DIGITS))
+
+
+def ordered(keys: Ints, count: int, order: Index, work: Index) -> None:
+    """Write the order of keys, equal ones as they come; `work` has room for them and for digits."""
+    least, most, shift = i8(0), i8(-1), 0
+    for i in range(count):
+        order[i] = i
+        least = min(least, i8(keys[i])) if i > 0 else i8(keys[i])
+        most = max(most, i8(keys[i])) if i > 0 else i8(keys[i])
+    ends = moved(work, count)
+    while most > least and u8(most - least) >> u8(shift) > u8(0):
+        for i in range(DIGITS):
+            ends[i] = 0
+        for i in range(count):
+            ends[digit(i8(keys[i]) - least, shift)] += 1
+        for i in range(1, DIGITS):
+            ends[i] += ends[i - 1]
+        for i in range(count - 1, -1, -1):
+            place = digit(i8(keys[order[i]]) - least, shift)
+            ends[place] -= 1
+            work[ends[place]] = order[i]
+        for i in range(count):
+            order[i] = work[i]
+        shift += 8
+
+
+def share(memory: Index, k: int, keys: Ints, order: Index) -> None:
+    """Write the shares of a cell's calls, of which those of equal keys are one, if any are."""
+    count, groups = memory[k + CALLS], 0
+    copies = moved(order, count)
+    ordered(keys, count, order, moved(memory, memory[WORK]))
+    for i in range(count):
+        if i == 0 or keys[order[i]] != keys[order[i - 1]]:
+            copies[groups] = i
+            groups += 1
+    copies[groups] = count
+    if groups == count:
+        memory[k + SHARE] = NONE
+    memory[k + DISTINCT], memory[k + RUNNING] = groups, count
+
+
+def find(memory: Index, fixed: Index, rows: Ints, groups: Ints, feeds: Ints) -> bool:
+    """Write levels and shares that nobody has told; return whether calls are in the order of their values."""
+    shared, bound = 0, memory[BOUNDS_AT]
     for cell in range(fixed[KINDS]):
-        k = cell * CELL
-        width = 1 + cells[k + ARGUMENTS] + cells[k + SEQUENCES]
-        for s in range(cells[k + SEQUENCES]):
-            told = (cells[k + SEQUENCE] + s) * LIST
-            sequences[told + ELEMENTS] = row
-            column = cells[k + ROWS] + 1 + cells[k + ARGUMENTS] + s
-            for i in range(cells[k + CALLS]):
-                row += i8(rows[column + i * width]) * sequences[told + WIDTH]
+        k = memory[CELLS_AT] + cell * CELL
+        count, own = memory[k + CALLS], moved(groups, memory[k + FIRST])
+        if memory[k + GROUPS] == FOUND:
+            memory[k + GROUPS] = 0
+            for i in range(count):
+                own[i] = i4(0)
+            if memory[k + RECURSIVE] != 0 and not climb(memory, rows, k, own, i8(rows[0])):
+                return False
+            for i in range(count):
+                memory[k + GROUPS] = max(memory[k + GROUPS], i8(own[i]) + 1)
+        if memory[k + SHARE] == FOUND:
+            memory[k + SHARE] = shared
+            share(memory, k, feeds, moved(memory, memory[SHARES] + shared))
+            shared += 2 * count + 1
+        feeds = moved(feeds, count * memory[k + FEEDS])
+        memory[k + BOUNDS] = bound
+        bound += 1 + max(memory[k + GROUPS], 1)
+    return True
 
 
 def rank(memory: Index, fixed: Index, shares: Index, groups: Ints) -> None:
@@ -118,7 +222,7 @@ def rank(memory: Index, fixed: Index, shares: Index, groups: Ints) -> None:
     work = moved(memory, memory[WORK])
     for cell in range(fixed[KINDS]):
         k = memory[CELLS_AT] + cell * CELL
-        bounds, turns, shared = moved(memory, memory[k + BOUNDS]), memory[k + GROUPS], memory[k + SHARES]
+        bounds, turns, shared = moved(memory, memory[k + BOUNDS]), memory[k + GROUPS], memory[k + SHARE]
         ranks, first = moved(memory, memory[RANKS] + memory[k + FIRST]), memory[k + FIRST]
         if shared < 0:
             memory[k + DISTINCT], memory[k + RUNNING] = memory[k + CALLS], memory[k + CALLS]
@@ -150,12 +254,12 @@ def add(memory: Index, cell: int, stage: int, start: int, stop: int) -> None:
         memory[STEPS] += 1
 
 
-def take_turns(memory: Index, batch: Index, phases: Index) -> None:
+def take_turns(memory: Index, fixed: Index, turns: Index) -> None:
     """Write the steps, in order."""
-    members, turns = moved(batch, batch[MEMBERS_AT]), moved(batch, batch[TURNS_AT])
+    phases, members = moved(fixed, fixed[PHASES_AT]), moved(fixed, fixed[MEMBERS_AT])
     memory[STEPS] = 0
     turn = 0
-    for phase in range(batch[PHASES]):
+    for phase in range(fixed[PHASES]):
         p = phase * PHASE
         first, last, recurs = phases[p + MEMBER_FIRST], phases[p + MEMBER_LAST], phases[p + RECURS]
         stage = i8(STEP) if recurs else i8(WHOLE)
@@ -250,7 +354,7 @@ def choose(memory: Index, fixed: Index, rows: Ints) -> None:
                     row_of[values[i]] = taken
                     taken += 1
             memory[used], memory[o + SIZE] = taken, size
-            free = operand == 0 and memory[k + SHARES] < 0 and memory[k + GROUPS] < 2
+            free = operand == 0 and memory[k + SHARE] < 0 and memory[k + GROUPS] < 2
             if size > 0 and taken - before == size:
                 memory[o + START] = before
             elif size > 0 and free and memory[o + RAGGED] < 0:
@@ -261,7 +365,7 @@ def choose(memory: Index, fixed: Index, rows: Ints) -> None:
 
 def running(memory: Index, shares: Index, k: int, i: int) -> int:
     """Return one of the calls whose results have rows, in order."""
-    shared = memory[k + SHARES]
+    shared = memory[k + SHARE]
     return i8(memory[memory[RANKS] + memory[k + FIRST] + i] if shared < 0 else shares[shared + i])
 
 
@@ -285,7 +389,7 @@ def number(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
     for cell in range(fixed[KINDS]):
         k = memory[CELLS_AT] + cell * CELL
         width = 1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES]
-        left = memory[k + SHARES] + memory[k + RUNNING] + memory[k + DISTINCT] + 1
+        left = memory[k + SHARE] + memory[k + RUNNING] + memory[k + DISTINCT] + 1
         for i in range(memory[k + DROPPED]):
             value = i8(rows[memory[k + ROWS] + shares[left + i] * width])
             instead = i8(rows[memory[k + ROWS] + shares[left + memory[k + DROPPED] + i] * width])
@@ -335,7 +439,7 @@ def pack(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
     for cell in range(fixed[KINDS]):
         k = memory[CELLS_AT] + cell * CELL
         width = 1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES]
-        shared, distinct = memory[k + SHARES], memory[k + DISTINCT]
+        shared, distinct = memory[k + SHARE], memory[k + DISTINCT]
         memory[k + FACT] = fact
         facts[fact], facts[fact + 1], facts[fact + 2] = distinct, 0, -1
         if shared >= 0:
@@ -394,7 +498,7 @@ def widen(memory: Index) -> None:
                 facts[widest] = max(facts[widest], index[segments + stop] - index[segments + start])
 
 
-def store(memory: Index, fixed: Index, batch: Index, phases: Index) -> None:
+def store(memory: Index, fixed: Index) -> None:
     """Write which operands store cotangents, and the rows that start at zero, see `scheduler.tables`.
 
     An operand may store if its rows follow each other, and are read once in the phases from its own on.
@@ -404,8 +508,9 @@ def store(memory: Index, fixed: Index, batch: Index, phases: Index) -> None:
         moved(memory, memory[INDEX]),
         moved(memory, memory[BASES]),
     )
-    facts, members = moved(memory, memory[FACTS_AT]), moved(batch, batch[MEMBERS_AT])
-    for phase in range(batch[PHASES] - 1, -1, -1):
+    facts = moved(memory, memory[FACTS_AT])
+    phases, members = moved(fixed, fixed[PHASES_AT]), moved(fixed, fixed[MEMBERS_AT])
+    for phase in range(fixed[PHASES] - 1, -1, -1):
         p = phase * PHASE
         for turn in range(2):
             for m in range(phases[p + MEMBER_FIRST], phases[p + MEMBER_LAST]):
@@ -436,30 +541,49 @@ def store(memory: Index, fixed: Index, batch: Index, phases: Index) -> None:
         memory[memory[ENDS] + arena] = to
 
 
-def place(fixed: Index, batch: Index, rows: Ints, groups: Ints, memory: Index) -> None:
-    """Write a batch's control tables.
+def arrange(memory: Index, fixed: Index, feeds: Ints) -> None:
+    """Put data in the order in which calls run: for each cell and feed a number a call."""
+    work = moved(memory, memory[WORK])
+    for cell in range(fixed[KINDS]):
+        k = memory[CELLS_AT] + cell * CELL
+        ranks, count = moved(memory, memory[RANKS] + memory[k + FIRST]), memory[k + CALLS]
+        for _ in range(memory[k + FEEDS]):
+            for i in range(count):
+                work[i] = i8(feeds[i])
+            for i in range(memory[k + DISTINCT]):
+                feeds[i] = i4(work[ranks[i]])
+            feeds = moved(feeds, count)
+
+
+def place(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
+    """Write a batch's control tables; return whether calls, if levels are found, are in order.
 
     Args:
         fixed: what a model fixes, see above.
         batch: what is told of the batch, see above.
-        rows: the calls of all cells, and then the elements of all sequences.
-        groups: of all calls.
+        rows: a packed trace, see `scheduler.trace.Form`, with groups in the place of levels. Those that are
+            found are written there, and data are put in the order in which calls run.
         memory: to be written, see above.
     """
-    phases, shares = moved(batch, BATCH + fixed[KINDS] * GIVEN), moved(batch, batch[SHARES_AT])
-    lay(memory, fixed, batch, rows)
+    groups = moved(rows, lay(memory, fixed, batch, rows))
+    values, shares = i8(rows[0]), moved(memory, memory[SHARES])
+    feeds = moved(rows, memory[FEEDS_AT])
+    if not find(memory, fixed, rows, groups, feeds):
+        return False
     rank(memory, fixed, shares, groups)
-    take_turns(memory, batch, phases)
-    if batch[BY_CONSUMER]:
+    take_turns(memory, fixed, moved(batch, batch[TURNS_AT]))
+    if fixed[BY_CONSUMER]:
         choose(memory, fixed, rows)
     number(memory, fixed, shares, rows)
-    for i in range(batch[VALUES]):
+    for i in range(values):
         memory[memory[WORK] + i] = 0
     pack(memory, fixed, shares, rows)
     widen(memory)
-    for i in range(batch[VALUES]):
+    for i in range(values):
         memory[memory[WORK] + i] = 0
-    store(memory, fixed, batch, phases)
+    store(memory, fixed)
+    arrange(memory, fixed, feeds)
+    return True
 
 
 # the head of what is fixed of launches: how many there are of cells, parameters, needs for rows, buffers and
@@ -503,17 +627,17 @@ def go_back(fixed: Index, steps: Index, count: int, memory: Index, launches: Ind
         last = first
 
 
-def launch(fixed: Index, steps: Index, facts: Index, memory: Index, launches: Index) -> None:
+def launch(fixed: Index, tables: Index, memory: Index, launches: Index) -> None:
     """Write a batch's launches.
 
     Args:
         fixed: see above.
-        steps: as `place` writes them.
-        facts: likewise.
+        tables: the memory as `place` writes it.
         memory: to be written, see above.
         launches: to be written: those forward, and then backward.
     """
-    count, length, told = i8(u8(len(steps)) // u8(4)), fixed[LENGTH], i8(len(facts))
+    count, length, told = tables[STEPS], fixed[LENGTH], tables[ZEROS] - tables[FACTS_AT]
+    steps, facts = moved(tables, tables[STEPS_AT]), moved(tables, tables[FACTS_AT])
     mirrored = count if fixed[TRAINING] else i8(0)
     memory[FORWARD], memory[BACKWARD], memory[FACTS_OF_ALL] = 0, 0, TOLD_OF_LAUNCHES
     memory[YIELDS] = memory[FACTS_OF_ALL] + told + fixed[PARAMETERS] + fixed[NUMBERS]

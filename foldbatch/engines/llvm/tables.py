@@ -1,63 +1,39 @@
 """A batch's control tables and launches by compiled loops: `table_loops`, in the form of what these mirror.
 
-Results are the same to the last bit as those of `scheduler.tables.placed` and `bindings.launch_tables`.
+Results are the same to the last bit as those of `scheduler.tables.build` and `bindings.launch_tables`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, chain, compress, islice, pairwise, zip_longest
+from operator import mul
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldbatch.engines.bindings import Bound, Directions, launch_tables
 from foldbatch.engines.facts import fact_names
 from foldbatch.engines.launch import LaunchTable
-from foldbatch.engines.llvm import table_loops
+from foldbatch.engines.llvm import table_loops as loops
 from foldbatch.engines.llvm.compiling import compiled_function
-from foldbatch.engines.llvm.table_loops import (
-    BASES,
-    BATCH,
-    BOUND,
-    CALLS,
-    CELL,
-    CELLS_AT,
-    ENDS,
-    FACTS_AT,
-    FIXED,
-    INDEX,
-    INDEX_END,
-    LIST,
-    LISTS_AT,
-    MEMORY,
-    RANKS,
-    REPEATS,
-    ROW_OF,
-    RUNNING,
-    SPAN,
-    SPANS_AT,
-    STAGES,
-    START,
-    STEPS,
-    STEPS_AT,
-    TOLD,
-    TOLD_OF_LAUNCHES,
-    ZEROS,
-)
+from foldbatch.scheduler.arithmetic import Arithmetic
 from foldbatch.scheduler.layout import Layout, by_consumer, priority
 from foldbatch.scheduler.merge import Merged
-from foldbatch.scheduler.policies import RunOrder, is_recursion
+from foldbatch.scheduler.policies import Policy, components, is_recursion
 from foldbatch.scheduler.schedule import ALL, CellTable, Flat, Index, RowSpan, Schedule, Step, late_schedule
-from foldbatch.scheduler.sharing import Sharing
-from foldbatch.scheduler.trace import CellSignature
+from foldbatch.scheduler.sharing import Share, leaves, nothing
+from foldbatch.scheduler.tables import placed
+from foldbatch.scheduler.trace import CellSignature, Ints, Trace
+from foldbatch.system.garbage import no_garbage
 
-SIGNATURES = {"place": "i8[] i8[] i4[] i4[] i8[]", "launch": "i8[] i8[] i8[] i8[] i8[]"}
-_NO_CALLS = np.zeros(0, np.int32)
+SIGNATURES = {"place": "i8[] i8[] i4[] i8[]", "launch": "i8[] i8[] i8[] i8[]"}
 NAMES: tuple[tuple[str, ...], ...] = (*((stage,) for stage in ALL), ALL)  # of the stages of a step
 
 Functions = dict[str, Callable[..., int]]
+Flags = tuple[tuple[bool, ...], ...]  # per cell and feed, see `foldbatch.scheduler.trace.Form.integers`
 
 
 @cache
@@ -68,142 +44,211 @@ def compiled() -> Functions:
         BackendError: when llvmlite is not installed.
     """
     return {
-        name: compiled_function(getattr(table_loops, name), signature, table_loops)
+        name: compiled_function(getattr(loops, name), signature, loops)
         for name, signature in SIGNATURES.items()
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Fixed:
-    """What a model fixes."""
+class _Fixed(NamedTuple):
+    """What a model fixes, and the way to plan its batches."""
 
     numbers: Index  # what `table_loops.place` is told of it
-    facts: int  # how many there are
-    room: list[int]  # per cell, how much of the index a call may take
+    room: list[int]  # per cell, how much of the memory a call may take
     more: int  # and what is taken besides
     ragged: int  # how many operands read sequences
 
 
 @lru_cache(256)
-def _fixed(cells: tuple[CellSignature, ...], arenas: int) -> _Fixed:
+def _fixed(
+    cells: tuple[CellSignature, ...],
+    arenas: int,
+    layout: Layout,
+    of_phases: tuple[tuple[int, ...], ...],
+    integers: Flags,
+) -> _Fixed:
+    """Return what is fixed, given the cells of each phase, and what data are put in order."""
     shapes, spans, columns = list[int](), list[int](), list[int]()
     widths = [width for cell in cells for width in cell.sequences]
     outputs = [arena for cell in cells for arena in cell.outputs]
     sequence, output = 0, 0
-    for cell in cells:
+    for cell, flags in zip(cells, integers, strict=True):
         own = cell.arguments, len(cell.sequences), sequence, len(cell.outputs), output, len(cell.operands)
-        shapes += [*own, len(spans) // SPAN, *[0] * (CELL - CALLS)]
+        shapes += [
+            *own,
+            len(spans) // loops.SPAN,
+            cell.recursive,
+            sum(flags),
+            *[0] * (loops.CELL - loops.GROUPS),
+        ]
         for operand in cell.operands:
             ragged = -1 if operand.sequence is None else sequence + operand.sequence
             reads = operand.arena, len(columns), len(operand.places), ragged, operand.member
-            spans += [*reads, operand.differentiable, -1, 0, -1, *[0] * (SPAN - REPEATS)]
+            spans += [*reads, operand.differentiable, -1, 0, -1, *[0] * (loops.SPAN - loops.REPEATS)]
             columns += operand.places.tolist()
         sequence += len(cell.sequences)
         output += len(cell.outputs)
-    lists = [number for width in widths for number in (width, *[0] * (LIST - 1))]
-    facts = sum(1 for _ in fact_names(cells, arenas))
-    tables = shapes, spans, lists, columns, outputs, list(priority(cells))
-    *_, columns_at, outputs_at, priority_at = accumulate(map(len, tables[:-1]), initial=FIXED)
-    counts = len(cells), len(spans) // SPAN, len(widths), arenas, facts, columns_at, outputs_at, priority_at
-    return _Fixed(
-        np.array([*counts, *chain.from_iterable(tables)], np.int64),
-        facts,
-        [1 + len(c.outputs) + len(c.sequences) + sum(len(o.columns) for o in c.operands) for c in cells],
-        len(cells) + len(widths) + 1,
-        sum(o.sequence is not None for c in cells for o in c.operands),
+    lists = [number for width in widths for number in (width, *[0] * (loops.LIST - 1))]
+    phases, members = list[int](), list[int]()
+    for group in of_phases:
+        phases += (len(members), len(members) + len(group), is_recursion(cells, group))
+        members += group
+    tables = shapes, spans, lists, columns, outputs, list(priority(cells)), phases, members
+    *_, columns_at, outputs_at, priority_at, phases_at, members_at = accumulate(
+        map(len, tables[:-1]), initial=loops.FIXED
     )
+    facts, kinds = sum(1 for _ in fact_names(cells, arenas)), len(cells)
+    counts = kinds, len(spans) // loops.SPAN, len(widths), arenas, facts, layout is by_consumer
+    places = len(of_phases), columns_at, outputs_at, priority_at, phases_at, members_at
+    numbers = np.array([*counts, *places, *chain.from_iterable(tables)], np.int64)
+    indexed = [1 + len(c.outputs) + len(c.sequences) + sum(len(o.columns) for o in c.operands) for c in cells]
+    # all but the index is told by `table_loops.sized`, in sum
+    more = loops.MEMORY + len(numbers) + facts + 2 * arenas + loops.DIGITS + 22 * kinds + 2 * len(widths) + 3
+    ragged = sum(o.sequence is not None for c in cells for o in c.operands)
+    return _Fixed(numbers, [11 + room for room in indexed], more, ragged)
 
 
 @lru_cache(256)
-def _phases(
-    cells: tuple[CellSignature, ...], of_phases: tuple[tuple[int, ...], ...]
-) -> tuple[list[int], list[int]]:
-    """Return phases and their members, given the cells of each."""
-    phases, members = list[int](), list[int]()
-    for own in of_phases:
-        phases += (len(members), len(members) + len(own), is_recursion(cells, own))
-        members += own
-    return phases, members
+def _known(
+    cells: tuple[CellSignature, ...], arenas: int, layout: Layout, share: Share, integers: Flags
+) -> tuple[_Fixed, Index | None]:
+    """Return what is fixed where one call plans a batch, and what it is told of it, None where it cannot.
+
+    It can where cells do not call each other, and calls are shared by one number, or not at all.
+    """
+    fixed = _fixed(cells, arenas, layout, components(cells), integers)
+    shares = [cell.shareable and share is leaves for cell in cells]
+    childless = any(cell.repeatable and cell.sequences and not cell.arguments for cell in cells)
+    unlike = any(shared and flags != (True,) for shared, flags in zip(shares, integers, strict=True))
+    several = any(len(members) > 1 for members in components(cells))
+    if several or unlike or share not in (leaves, nothing) or (childless and share is leaves):
+        return fixed, None
+    given = [(loops.FOUND, loops.FOUND if shared else loops.NONE, 0, 0, 0) for shared in shares]
+    return fixed, np.array([0, 0, 0, *chain.from_iterable(given)], np.int64)
 
 
-def placed(
+def built(
     functions: Functions,
+    arithmetic: Arithmetic,
     merged: Merged,
     cells: tuple[CellSignature, ...],
-    plan: RunOrder,
-    shared: Sequence[Sharing | None],
+    policy: Policy,
     layout: Layout,
     arenas: int,
+    share: Share,
 ) -> Schedule:
-    """Return the schedule of a merged trace; see `foldbatch.scheduler.tables.placed`."""
-    trace, fixed = merged.trace, _fixed(cells, arenas)
-    elements = [part for parts in trace.elements for part in parts]
-    given, shares = list[int](), list[Index]()
-    distinct = [*trace.counts]
-    room, end, bounds = fixed.more + fixed.ragged * sum([part.size for part in elements]), 0, 0
-    for k, (count, size, sharing) in enumerate(zip(trace.counts, plan.sizes, shared, strict=True)):
-        room += count * fixed.room[k]
-        bounds += 1 + (size or 1)
+    """Return the schedule of a merged trace; see `foldbatch.scheduler.tables.build`."""
+    trace, form, batch = merged.trace, merged.trace.form, None
+    integers: Flags = ((),) * len(cells) if form is None else form.integers
+    if policy.alone is not None:
+        fixed, batch = _known(cells, arenas, layout, share, integers)
+    if batch is not None:
+        data = [x for own, flags in zip(trace.feeds, integers, strict=True) for x in compress(own, flags)]
+        rows, memory = _rows(trace, [np.empty(trace.size, np.int32), *data]), _memory(fixed, trace)
+        if functions["place"](fixed.numbers, batch, rows, memory):
+            return _schedule(merged, cells, arenas, memory, rows, integers, policy.alone or "")
+    with no_garbage():  # the turns of a long chain are very many
+        plan = policy.plan(trace, cells, arithmetic)
+        shared = share(trace, cells, plan.groups, arithmetic)
+    if sum(plan.sizes) > trace.size:  # more groups than calls: some are empty
+        return placed(merged, cells, plan, shared, layout, arenas)
+    given, shares, end = list[int](), list[Index](), 0
+    for size, sharing in zip(plan.sizes, shared, strict=True):
         if sharing is None:
-            given += (count, size, -1, 0, 0, 0)
+            given += (size, loops.NONE, 0, 0, 0)
         else:
-            distinct[k] = len(sharing.copies) - 1
-            given += (count, size, end, distinct[k], len(sharing.order), len(sharing.dropped))
+            given += (size, end, len(sharing.copies) - 1, len(sharing.order), len(sharing.dropped))
             shares += (sharing.order, sharing.copies, sharing.dropped, sharing.instead)
-            end += distinct[k] + 1 + len(sharing.order) + 2 * len(sharing.dropped)
-    phases, members = _phases(cells, tuple([own for own, _ in plan.phases]))
+            end += len(sharing.copies) + len(sharing.order) + 2 * len(sharing.dropped)
     turns = [number for own, turns in plan.phases if len(own) > 1 for turn in turns for number in turn]
-    ends = accumulate(map(len, (given, phases, members, turns)), initial=BATCH)
-    _, _, members_at, turns_at, shares_at = ends
-    calls, values = trace.size, trace.values
-    sizes = values, calls, bounds, room, layout is by_consumer, len(plan.phases)
-    head = *sizes, members_at, turns_at, shares_at
-    batch = np.array([*head, *given, *phases, *members, *turns], np.int64)
-    # what `table_loops.sized` tells, in sum
-    size = MEMORY + len(fixed.numbers) + 4 * (values + calls + bounds) + 8 * len(cells) + room + fixed.facts
-    memory = np.empty(size + 2 * (bounds + arenas + 2), np.int64)
-    functions["place"](
-        fixed.numbers,
-        np.concatenate([batch, *shares]) if shares else batch,
-        np.concatenate([_NO_CALLS, *[part.ravel() for part in (*trace.calls, *elements)]]),
-        np.concatenate([*plan.groups, _NO_CALLS]),
-        memory,
-    )
-    told = memory[:MEMORY].tolist()
-    orders, first = [], told[RANKS]
-    for own, count in zip(distinct, trace.counts, strict=True):
+    begin, integers = loops.BATCH + len(given), ((),) * len(cells)
+    head = np.array([begin, begin + len(turns), end, *given, *turns], np.int64)
+    fixed = _fixed(cells, arenas, layout, tuple([own for own, _ in plan.phases]), integers)
+    rows, memory = _rows(trace, plan.groups), _memory(fixed, trace)
+    functions["place"](fixed.numbers, np.concatenate([head, *shares]), rows, memory)
+    return _schedule(merged, cells, arenas, memory, rows, integers, plan.reason)
+
+
+def _rows(trace: Trace, more: Sequence[Ints]) -> Ints:
+    """Return a trace packed, with other sections in the place of levels and data."""
+    elements = [part for own in trace.elements for part in own]
+    head = np.array([trace.values, *trace.counts, *map(len, elements)], np.int32)
+    return np.concatenate([head, *trace.calls, *elements, *more], axis=None)
+
+
+def _memory(fixed: _Fixed, trace: Trace) -> Index:
+    """Return memory for the tables of a batch."""
+    size = fixed.more + 3 * trace.values + sum(map(mul, trace.counts, fixed.room))
+    if fixed.ragged:
+        size += fixed.ragged * sum([part.size for own in trace.elements for part in own])
+    return np.empty(size, np.int64)
+
+
+def _schedule(
+    merged: Merged,
+    cells: tuple[CellSignature, ...],
+    arenas: int,
+    memory: Index,
+    rows: Ints,
+    integers: Flags,
+    reason: str,
+) -> Schedule:
+    """Return the schedule that was written, given the rows, which end in the data that are in order."""
+    trace, told = merged.trace, memory[: loops.MEMORY].tolist()
+    orders: list[Index] = []
+    feeds: list[tuple[NDArray[Any], ...]] = []
+    first, end = told[loops.RANKS], told[loops.FEEDS_AT]
+    distinct = memory[told[loops.CELLS_AT] + loops.DISTINCT : told[loops.SPANS_AT] : loops.CELL].tolist()
+    for own, count, columns, flags in zip(distinct, trace.counts, trace.feeds, integers, strict=True):
         orders.append(memory[first : first + own])
         first += count
-    facts, steps = memory[told[FACTS_AT] : told[ZEROS]], told[STEPS_AT]
-    flat = Flat(
-        facts,
-        memory[told[INDEX] : told[INDEX] + told[INDEX_END]],
-        memory[steps : steps + 4 * told[STEPS]],
-        tuple(orders),
+        arranged: tuple[NDArray[Any], ...] = ()
+        for data, integer in zip_longest(columns, flags) if columns else ():
+            arranged += (rows[end : end + own] if integer else data.take(orders[-1], axis=0),)
+            end += count if integer else 0
+        feeds.append(arranged)
+    flat = Flat(memory, told, tuple(orders), tuple(feeds))
+    return late_schedule(flat, partial(_part, cells, merged.counts, arenas, flat), reason)
+
+
+def _part(
+    cells: tuple[CellSignature, ...], counts: Sequence[Index] | Index, arenas: int, flat: Flat, name: str
+) -> Any:
+    """Return a part of a schedule, given its name."""
+    memory, told = flat.memory, flat.told
+    match name:
+        case "arena_rows":
+            return tuple(memory[told[loops.ZEROS] - arenas : told[loops.ZEROS]].tolist())
+        case "zero_rows":
+            zeros = pairwise([0, *memory[told[loops.ENDS] : told[loops.BASES] - 1].tolist()])
+            return tuple(
+                [memory[told[loops.ZEROS] + first : told[loops.ZEROS] + last] for first, last in zeros]
+            )
+        case "row_of":
+            return memory[told[loops.ROW_OF] : told[loops.RANKS]]
+        case "steps":
+            steps = memory[told[loops.STEPS_AT] :][: 4 * told[loops.STEPS]].reshape(-1, 4).tolist()
+            return tuple([Step(k, NAMES[stage], start, stop) for k, stage, start, stop in steps])
+        case _:
+            return _tables(cells, counts, flat)
+
+
+def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
+    """Return the tables of cells."""
+    memory, told = flat.memory, flat.told
+    facts, index = (
+        iter(memory[told[loops.FACTS_AT] : told[loops.ZEROS]].tolist()),
+        memory[told[loops.INDEX] :],
     )
-    unpack = partial(_unpacked, cells, merged.counts, memory, told, flat)
-    rows = tuple(facts[len(facts) - arenas :].tolist())
-    zeros = pairwise([0, *memory[told[ENDS] : told[BASES] - 1].tolist()])
-    zero_rows = tuple([memory[told[ZEROS] + first : told[ZEROS] + last] for first, last in zeros])
-    row_of = memory[told[ROW_OF] : told[ROW_OF] + values]
-    return late_schedule(flat, unpack, rows, zero_rows, row_of, plan.reason)
-
-
-def _unpacked(
-    cells: tuple[CellSignature, ...], counts: Sequence[Index], memory: Index, told: Sequence[int], flat: Flat
-) -> tuple[tuple[CellTable, ...], tuple[Step, ...]]:
-    """Return the tables of cells, and the steps."""
-    facts, index = iter(flat.facts.tolist()), flat.index
-    spans = iter(memory[told[SPANS_AT] : told[LISTS_AT]].reshape(-1, SPAN).tolist())
-    shapes = memory[told[CELLS_AT] : told[SPANS_AT]].reshape(-1, CELL).tolist()
+    spans = iter(memory[told[loops.SPANS_AT] : told[loops.LISTS_AT]].reshape(-1, loops.SPAN).tolist())
+    shapes = memory[told[loops.CELLS_AT] : told[loops.SPANS_AT]].reshape(-1, loops.CELL).tolist()
     next(facts)
     tables = []
     for k, cell in enumerate(cells):
         ranks, _, copies = (next(facts) for _ in range(3))
-        running = shapes[k][RUNNING]
+        running = shapes[k][loops.RUNNING]
         found = []
         for operand in cell.operands:
-            start, size, place, repeats, first = next(spans)[START:TOLD]
+            start, size, place, repeats, first = next(spans)[loops.START : loops.TOLD]
             rows = None if place < 0 else index[place : place + size]
             span = (
                 operand.arena,
@@ -224,8 +269,7 @@ def _unpacked(
         tables.append(
             CellTable(flat.orders[k], tuple(found), tuple(outputs), tuple(segments), counts[k], shared)
         )
-    steps = flat.steps.reshape(-1, 4).tolist()
-    return tuple(tables), tuple([Step(k, NAMES[stage], start, stop) for k, stage, start, stop in steps])
+    return tuple(tables)
 
 
 def launching(functions: Functions, bound: Bound) -> Callable[[Schedule], Directions]:
@@ -236,26 +280,29 @@ def launching(functions: Functions, bound: Bound) -> Callable[[Schedule], Direct
     yielding, width = np.cumsum([0, *map(len, bound.gradients)]), bound.places.shape[1]
     yielded = np.array(gradients, np.int64)
     tables = [stages, yielding, yielded, bound.uses.ravel(), bound.places.ravel(), bound.fixed]
-    starts = accumulate(map(len, tables[:-1]), initial=BOUND)
+    starts = accumulate(map(len, tables[:-1]), initial=loops.BOUND)
     numbers, buffers = len(bound.fixed), len(bound.types)
-    counts = len(stages) // (2 * STAGES), len(parameters), bound.uses.shape[1], buffers, numbers, width
+    counts = len(stages) // (2 * loops.STAGES), len(parameters), bound.uses.shape[1], buffers, numbers, width
     fixed = np.concatenate([np.array([*counts, bound.training, *starts], np.int64), *tables])
-    kept = TOLD_OF_LAUNCHES + numbers + 2 * len(parameters) + buffers
+    kept = loops.TOLD_OF_LAUNCHES + numbers + 2 * len(parameters) + buffers
 
     def launched(schedule: Schedule) -> Directions:
         flat = schedule.flat
         if flat is None:
             return launch_tables(bound, schedule)
-        levels, directions = len(flat.steps) // 4, 1 + bound.training
-        memory = np.empty(kept + len(flat.facts) + 2 * levels * directions, np.int64)
-        launches = np.empty(levels * directions * STAGES * width, np.int64)  # fewer than that, mostly
-        functions["launch"](fixed, flat.steps, flat.facts, memory, launches)
-        ahead, back, facts, yields, heights, bounds, mirror = memory[:TOLD_OF_LAUNCHES].tolist()
+        told, directions = flat.told, 1 + bound.training
+        levels, facts = told[loops.STEPS], told[loops.ZEROS] - told[loops.FACTS_AT]
+        memory = np.empty(kept + facts + 2 * levels * directions, np.int64)
+        launches = np.empty(levels * directions * loops.STAGES * width, np.int64)  # fewer than that, mostly
+        functions["launch"](fixed, flat.memory, memory, launches)
+        ahead, back, facts, yields, heights, bounds, mirror = memory[: loops.TOLD_OF_LAUNCHES].tolist()
         rows = launches[: width * (ahead + back)].copy().reshape(-1, width)
-        index, needed = flat.index, memory[heights:bounds]
+        index = flat.memory[told[loops.INDEX] : told[loops.INDEX] + told[loops.INDEX_END]]
+        needed, backward = memory[heights:bounds], None
         forward = LaunchTable(rows[:ahead], memory[bounds:mirror].reshape(-1, 2), index, needed)
-        backward = LaunchTable(rows[ahead:], memory[mirror:].reshape(-1, 2), index, needed)
-        told = dict(zip(parameters, memory[yields:heights].tolist(), strict=True))
-        return Directions(forward, backward if bound.training else None, told, memory[facts:yields])
+        if bound.training:
+            backward = LaunchTable(rows[ahead:], memory[mirror:].reshape(-1, 2), index, needed)
+        levels_of = zip(parameters, memory[yields:heights].tolist(), strict=True) if parameters else ()
+        return Directions(forward, backward, dict(levels_of), memory[facts:yields])
 
     return launched

@@ -52,17 +52,26 @@ def test_batches_and_schedules_are_the_same(
     name: str, setting: Setting, layout: Any, share: Any, twice: bool
 ) -> None:
     cells = tuple(replace(cell, repeatable=k % 3 < 2) for k, cell in enumerate(setting.signatures))
-    traces = setting.traces * (1 + twice)
+    data = np.array([-(2**31), 300, 2**31 - 1])
+    traces = [
+        replace(x, feeds=tuple([tuple([data.take(f).astype(f.dtype) for f in own]) for own in x.feeds]))
+        for x in setting.traces * (1 + twice)
+    ]
     found = []
     other = replace(PLAIN if name == "loops" else compiled(), costs=NUMPY.costs)  # so that it chooses alike
     for arithmetic in (NUMPY, other):
         merged = merge(traces, cells, arithmetic)
         schedule = build(merged, cells, setting.policy, layout, setting.cells.arenas, share, arithmetic)
         found.append((merged, schedule))
-    (merged, schedule), (right, expected) = found
+    (right, expected), (merged, schedule) = found
     assert_same(merged.trace, right.trace)
     assert flat((merged.counts, merged.offsets)) == flat((right.counts, right.offsets))
     assert flat(schedule) == flat(expected)
+    feeds = [
+        tuple(x.take(order, axis=0) for x in own)
+        for own, order in zip(right.trace.feeds, expected.orders, strict=True)
+    ]
+    assert flat(schedule.arranged(merged.trace.feeds)) == flat(feeds)
 
 
 def test_numpy_computes_where_kernels_are_numpys() -> None:
