@@ -294,6 +294,8 @@ class Arithmetic:
     placed: Callable[..., Any] | None = (
         None  # does what `tables.placed` does, where that is not done in NumPy
     )
+    # checks what walks have noted and makes columns of it, where that is not done in NumPy
+    noted: Callable[..., Any] | None = None
 
 
 NUMPY = Arithmetic(
