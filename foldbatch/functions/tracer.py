@@ -215,22 +215,14 @@ class FunctionTracer:
         if isinstance(examples, Records):
             examples = examples.objects()
         with LOCK:
-            undo = self._undo()
             try:
                 return self._traced(examples, numbers, look, decide)
             except (BadDataError, ExampleError):  # of which call, and whether the walk goes on, is told below
-                undo()
-            except BaseException:
-                undo()
-                raise
+                pass
             try:
                 return self._traced(examples, numbers, look, decide, careful=True)
             except BadDataError as error:
-                undo()
                 raise error.kind("walk", error.expected, error.found, error.fix) from None
-            except BaseException:
-                undo()
-                raise
 
     def _traced(
         self,
@@ -243,26 +235,36 @@ class FunctionTracer:
     ) -> list[Trace]:
         """Return the traces of examples; where `careful`, a datum is checked at the call that it is for."""
         runs, done = list[tuple[Notes, NotedCells | None]](), 0
-        while done < len(examples):
-            with no_garbage():
-                runs.append(self._note(examples[done:], numbers[done:], decide, careful=careful))
-            done += len(runs[-1][0].ends)
-        ends = accumulate([len(notes.ends) for notes, _ in runs], initial=0)
-        left = [numbers[end:] for end in ends][: len(runs)]
-        linked = self.linked()
-        found = [self._at_once(linked, *run, own) for run, own in zip(runs, left, strict=True)]
-        if not all(found):
-            # of all runs: no example is walked twice because a later one brings a cell
-            noted = [noted_of(notes.lists, notes.start) if own is None else own for notes, own in runs]
-            results = [self._learn(*run) for run in zip([n for n, _ in runs], noted, left, strict=True)]
+        learnt, linked_before, decided, before = self.learnt, self._linked, self.learnt.decides, None
+        try:
+            while done < len(examples):
+                with no_garbage():
+                    runs.append(self._note(examples[done:], numbers[done:], decide, careful=careful))
+                done += len(runs[-1][0].ends)
+            ends = accumulate([len(notes.ends) for notes, _ in runs], initial=0)
+            left = [numbers[end:] for end, _ in zip(ends, runs, strict=False)]
             linked = self.linked()
-            found = [
-                (*self._columns(linked, notes, own), held)
-                for (notes, _), own, held in zip(runs, noted, results, strict=True)
+            found = [self._at_once(linked, *run, own) for run, own in zip(runs, left, strict=True)]
+            if not all(found):
+                before = learnt.copy()
+                # of all runs: no example is walked twice because a later one brings a cell
+                noted = [noted_of(notes.lists, notes.start) if own is None else own for notes, own in runs]
+                results = [self._learn(*run) for run in zip([n for n, _ in runs], noted, left, strict=True)]
+                linked = self.linked()
+                found = [
+                    (*self._columns(linked, notes, own), held)
+                    for (notes, _), own, held in zip(runs, noted, results, strict=True)
+                ]
+            records = [
+                self._recorded(linked, run[0], *one, look)
+                for run, one in zip(runs, found, strict=True)
+                if one
             ]
-        records = [
-            self._recorded(linked, run[0], *one, look) for run, one in zip(runs, found, strict=True) if one
-        ]
+        except BaseException:  # nothing is learnt of these examples
+            for f in () if before is None else fields(before):
+                setattr(learnt, f.name, getattr(before, f.name))
+            learnt.decides, self._linked = decided, linked_before
+            raise
         for notes, own in runs:
             if own is None:
                 give_back(notes)
@@ -302,17 +304,6 @@ class FunctionTracer:
         cells, size = linked.model.signatures, int(record.offsets[-1])
         record.levels = levels(self.policy, cells, record.calls, record.elements, size, self.arithmetic)
         return Together(record, linked.form).traces()
-
-    def _undo(self) -> Callable[[], None]:
-        """Return a function that forgets what is learnt from now on."""
-        learnt, before, linked = self.learnt, self.learnt.copy(), self._linked
-
-        def undo() -> None:
-            for f in fields(before):
-                setattr(learnt, f.name, getattr(before, f.name))
-            self._linked = linked
-
-        return undo
 
     def _owners(
         self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]
@@ -357,8 +348,6 @@ class FunctionTracer:
         try:
             results, seen, type_ = self._results(notes, numbers)
         except WalkError:  # it is told of after what cells read
-            return None
-        if type_ != learnt.result:
             return None
         if type_ != learnt.result:
             return None
