@@ -2,7 +2,7 @@
 
 To make a node, and to ask it for a field, takes a call each; lists of the tree's fields take none. A function
 of the user is given a node, made when it is called. One that reads nothing but how many children a node has
-is called once for each such number in a run, if nothing that the run calls may change what it returns: all
+is called once for each such number, if nothing that the run calls may change what it returns: all
 functions of the user are known to be pure, or this one is a reader that nobody can change.
 """
 
@@ -41,12 +41,23 @@ class Numbered:
     root: str
     functions: Mapping[str, Any]
     beside: Sequence[Any]
+    # the last tables, and the functions with the code that they had then; None where that does not tell all
+    _known: tuple[dict[str, dict[int, Any]], list[tuple[FunctionType, CodeType]]] | None = None
 
     def tables(self) -> dict[str, dict[int, Any]] | None:
         """Return the tables for a run; None where functions mean something else now: read nodes instead."""
+        if self._known is not None:
+            tables, codes = self._known
+            if all(function.__code__ is code for function, code in codes):
+                return tables
         if not all(map(_is_pure, self.beside)) or not all(map(_reads_arity, self.functions.values())):
             return None
-        return {name: _ByArity(function) for name, function in self.functions.items()}
+        tables = {name: _ByArity(function) for name, function in self.functions.items()}
+        watched = [*self.beside, *self.functions.values()]
+        codes = [(f, f.__code__) for f in watched if type(f) is FunctionType]
+        settled = len(codes) + sum(map(_is_fixed, watched)) == len(watched)
+        self._known = (tables, codes) if settled else None
+        return tables
 
 
 def suits(example: Any) -> bool:

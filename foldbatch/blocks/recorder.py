@@ -7,8 +7,7 @@ of its own is the counter of its calls, the lists that it collects values in, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from itertools import accumulate, chain, pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,9 @@ from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
 from foldbatch.scheduler.record import TraceColumns
-from foldbatch.scheduler.trace import CellSignature, Index, Ints
+from foldbatch.scheduler.trace import Ints
 
 MANY = 1_000_000  # value numbers, after which a record is full
-
-
-@lru_cache(256)
-def _widths(cells: tuple[CellSignature, ...]) -> tuple[int, list[int], Index]:
-    """Return how many value numbers a call reserves, and, twice, the length of the rows of each cell."""
-    widths = [1 + cell.arguments + len(cell.sequences) for cell in cells]
-    return max([1, *(len(cell.outputs) for cell in cells)]), widths, np.array(widths, np.int64)
 
 
 class TooManyCallsError(Exception):
@@ -53,7 +45,7 @@ def _too_many() -> Iterator[int]:
 
 
 class Recorder:
-    """What one run of a tracing program notes of its examples.
+    """What runs of a tracing program note of their examples, one run after the other.
 
     Args:
         model: the model that the program calls cells of.
@@ -64,7 +56,8 @@ class Recorder:
         careful: whether each datum is checked as soon as it is read.
 
     Attributes:
-        bindings: the functions and lists that the program finds among its globals, by name.
+        bindings: the functions that the program finds among its globals, by name; they append to the lists.
+        own: the globals that each example has of its own.
     """
 
     def __init__(
@@ -79,17 +72,22 @@ class Recorder:
     ) -> None:
         self.model = model
         self._collections, self._memos = collections, memos
+        self.own = ("call", "numbers", *collections, *memos)
         self._max_calls, self._bounds = max_calls, bounds
-        self._width, self._row_widths, self._divisors = _widths(model.signatures)
+        self._width = max([1, *(len(cell.outputs) for cell in model.signatures)])
+        self._row_widths = [1 + cell.arguments + len(cell.sequences) for cell in model.signatures]
+        self._arguments = [cell.arguments for cell in model.signatures]
         self._rows: list[list[int]] = [[] for _ in model.cells]
         self._elements: list[list[list[Any]]] = [[[] for _ in s.sequences] for s in model.signatures]
         self._feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in model.feeds]
         self._labels: list[list[list[Any]]] = [[[] for _ in labels] for labels in model.labels]
         self._counted: list[list[Any]] = [*self._rows, *chain.from_iterable(self._elements)]
+        self._divisors = np.array(self._row_widths + [1] * (len(self._counted) - len(self._rows)), np.int64)
         self._results: list[Any] = []
-        self._values: list[int] = []
-        self._noted = 0
+        self._offsets: list[int] = [0]
         self._ends: list[list[int]] = []  # after each example, the lengths of those that are `_counted`
+        read = [*chain.from_iterable(self._feeds), *chain.from_iterable(self._labels)]
+        self._cleared = *self._counted, *read, self._results, self._offsets, self._ends
         self._counter: Iterator[int] = iter(())
         self.bindings: dict[str, Any] = {}
         for k, feeds in enumerate(model.feeds):
@@ -104,20 +102,26 @@ class Recorder:
                 self.bindings[f"feed{k}_{i}"] = check if careful else items.append
                 self.bindings[f"feeds{k}_{i}"] = items.extend
 
-    def begin(self) -> dict[str, Any]:
-        """Begin an example; return the globals that are its own."""
-        self._counter = call_numbers(self._max_calls, self._width)
-        own: dict[str, Any] = {"call": self._counter.__next__, "numbers": self._counter}
-        own |= {name: [] for name in self._collections}
-        own |= {name: {} for name in self._memos}
-        return own
+    def begin(self, namespace: dict[str, Any]) -> None:
+        """Begin an example: put what is its own among the globals of the program."""
+        self._counter = counter = call_numbers(self._max_calls, self._width)
+        namespace["call"], namespace["numbers"] = counter.__next__, counter
+        for name in self._collections:
+            namespace[name] = []
+        for name in self._memos:
+            namespace[name] = {}
 
     def end(self, result: Any) -> None:
         """End an example, given its result."""
-        self._values.append(next(self._counter))
-        self._noted += self._values[-1]
+        self._offsets.append(self._offsets[-1] + next(self._counter))
         self._results.append(result)
         self._ends.append([*map(len, self._counted)])
+
+    def clear(self) -> None:
+        """Forget all that is noted."""
+        for noted in self._cleared:
+            noted.clear()
+        self._offsets.append(0)
 
     @property
     def data(self) -> list[list[list[Any]]]:
@@ -127,7 +131,7 @@ class Recorder:
     @property
     def full(self) -> bool:
         """Whether so much is noted that a record should be made of it."""
-        return self._noted > MANY
+        return self._offsets[-1] > MANY
 
     @property
     def ended(self) -> int:
@@ -170,31 +174,22 @@ class Recorder:
         Raises:
             BadDataError: when a datum is not what its block reads.
         """
-        model = self.model
         calls, elements, feeds = [], [], []
-        for k, (cell, width) in enumerate(zip(model.signatures, self._row_widths, strict=True)):
-            calls.append(np.fromiter(self._rows[k], np.int32, len(self._rows[k])).reshape(-1, width))
-            parts = zip(self._elements[k], cell.sequences, strict=True)
-            elements.append(tuple([_matrix(part, width) for part, width in parts]))
-            feeds.append(tuple([self._joint_column(k, i) for i in range(len(model.feeds[k]))]))
-        cells = len(model.cells)
+        for k, (rows, width) in enumerate(zip(self._rows, self._row_widths, strict=True)):
+            calls.append(np.fromiter(rows, np.int32, len(rows)).reshape(-1, width))
+            own, columns = self._elements[k], self._feeds[k]
+            widths = self.model.signatures[k].sequences
+            elements.append(tuple([_matrix(own[i], widths[i]) for i in range(len(own))]) if own else ())
+            feeds.append(tuple([self._joint_column(k, i) for i in range(len(columns))]) if columns else ())
         sizes = np.array(self._ends, np.int64).reshape(len(self._ends), -1)
         if len(sizes) > 1:
             sizes[1:] -= sizes[:-1].copy()
-        counts = sizes[:, :cells] // self._divisors
-        labels = tuple(map(tuple, self._labels))
-        offsets = np.array([*accumulate(self._values, initial=0)], np.int64)
-        record = TraceColumns(
-            tuple(calls),
-            tuple(elements),
-            tuple(feeds),
-            labels,
-            counts,
-            sizes[:, cells:],
-            offsets,
-            self._results,
-        )
-        return record.shift([cell.arguments for cell in model.signatures], offsets[:-1])
+        sizes //= self._divisors
+        labels = tuple([tuple([column.copy() for column in columns]) for columns in self._labels])
+        offsets, cells = np.array(self._offsets, np.int64), len(calls)
+        parts = tuple(calls), tuple(elements), tuple(feeds), labels, sizes[:, :cells], sizes[:, cells:]
+        record = TraceColumns(*parts, offsets, self._results.copy())
+        return record.shift(self._arguments, offsets[:-1])
 
 
 def _matrix(part: list[Any], width: int) -> Ints:

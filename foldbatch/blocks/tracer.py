@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import CodeType, FrameType, TracebackType
@@ -22,6 +21,7 @@ from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.interrupts import interrupted, is_accident
 from foldbatch.blocks.numbered import Numbered, fields_of, numbered, suits
 from foldbatch.blocks.printing import DEEPER, FIELDS, LEFT, TOOLS, ProgramText, program
+from foldbatch.blocks.purity import direct
 from foldbatch.blocks.recorder import Recorder, TooManyCallsError
 from foldbatch.blocks.tracing import Blame
 from foldbatch.errors import (
@@ -47,12 +47,16 @@ DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
 SPARE = 10_000  # calls within calls that are left to functions of the user
 
+# The globals of a run, and the lists that it appends to.
+Run: TypeAlias = "tuple[dict[str, Any], Recorder]"
+
 
 @dataclass(frozen=True)
 class TracingProgram:
     """A compiled tracing program. Several threads may run it at once, and a run may start other runs.
 
-    A run has globals of its own: the functions of the program, and the lists that they append to.
+    A run has globals of its own: the functions of the program, and the lists that they append to. Another one
+    has them after it.
 
     Attributes:
         functions: the functions of the program, the root's first.
@@ -66,7 +70,7 @@ class TracingProgram:
         bounds: per cell and feed, the number that ids must be below, or None.
         form: the form of traces.
         code: the compiled text.
-        unused: globals of runs that have ended, for other runs.
+        unused: globals of runs that have ended and the lists that they append to, for other runs.
     """
 
     functions: Sequence[Procedure]
@@ -80,7 +84,7 @@ class TracingProgram:
     bounds: Sequence[Sequence[int | None]] = field(init=False)
     form: Form = field(init=False)
     code: CodeType = field(init=False, repr=False)
-    unused: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    unused: list[Run] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", self.model.bounds)
@@ -149,31 +153,44 @@ class TracingProgram:
 
         Arguments and errors are those of `trace_all`.
         """
-        recorder = self._recorder(careful=False)
         numbered = self.numbered if all(map(suits, examples)) else None
         tables = None if numbered is None else numbered.tables()
+        by_number = numbered is not None and tables is not None
         try:
-            with self._namespace(recorder) as namespace:
-                root, depth = namespace[self.functions[0].name], _depth()
-                if numbered is not None and numbered.root not in namespace:
+            run = self.unused.pop()
+        except IndexError:  # all are in use
+            run = self._fresh(self.code)
+        namespace, recorder = run
+        ended = False
+        try:
+            root, depth = namespace[self.functions[0].name], _depth()
+            if numbered is not None and tables is not None:
+                if numbered.root not in namespace:
                     exec(numbered.code, namespace)  # noqa: S102 - the text is our own
-                namespace.update(tables or {})
-                for example in examples:
-                    namespace.update(recorder.begin())
-                    if numbered is not None and tables is not None:
-                        namespace.update(fields_of(example))
-                        recorder.end(namespace[numbered.root](example.index, depth))
-                    else:
-                        recorder.end(root(example, depth))
-                    if recorder.full:
-                        break
+                namespace.update(tables)
+                root = namespace[numbered.root]
+            for example in examples:
+                recorder.begin(namespace)
+                if by_number:
+                    namespace.update(fields_of(example))
+                recorder.end(root(example.index if by_number else example, depth))
+                if recorder.full:
+                    break
             if look is not None:
                 look(self.model, recorder.data)
-            return recorder.record()
+            record = recorder.record()
         except Exception as error:
             bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
             if bad is None or bad[0] == len(examples):  # it is no example's fault
                 raise
+        else:
+            ended = True
+            return record
+        finally:
+            recorder.clear()
+            namespace.update(dict.fromkeys((*recorder.own, *FIELDS)))
+            if ended:  # else a thread that ran deep may still find its globals here
+                self.unused.append(run)
         raise self._refused(examples[bad[0]], numbers[bad[0]], bad[1])  # its context is none of the above
 
     def _refused(self, example: Any, number: int, error: Exception) -> Exception:
@@ -203,11 +220,9 @@ class TracingProgram:
             example: what the root block reads.
             adapt: changes the globals of the run.
         """
-        recorder = self._recorder(careful=True)
-        adapt(recorder.bindings)
-        namespace = self._fresh(compile(self.source, CAREFUL, "exec"))
-        namespace |= recorder.bindings
-        namespace |= recorder.begin()
+        namespace, recorder = self._fresh(compile(self.source, CAREFUL, "exec"), careful=True)
+        adapt(namespace)
+        recorder.begin(namespace)
         with no_garbage():
             try:
                 recorder.end(namespace[self.functions[0].name](example, _depth()))
@@ -220,34 +235,16 @@ class TracingProgram:
                 raise located from None
         recorder.record()
 
-    def _recorder(self, *, careful: bool) -> Recorder:
-        return Recorder(
-            self.model, self.collections, self.memos, self.max_calls, self.bounds, careful=careful
-        )
-
-    @contextmanager
-    def _namespace(self, recorder: Recorder) -> Iterator[dict[str, Any]]:
-        """Return the globals of a run, with what a recorder brings."""
-        try:
-            namespace = self.unused.pop()
-        except IndexError:  # all are in use
-            namespace = self._fresh(self.code)
-        namespace.update(recorder.bindings)
-        own = [*recorder.bindings, "call", "numbers", *self.collections, *self.memos, *FIELDS]
-        ended = False
-        try:
-            yield namespace
-            ended = True
-        finally:
-            namespace.update(dict.fromkeys(own))
-            if ended:  # else a thread that ran deep may still find its globals here
-                self.unused.append(namespace)
-
-    def _fresh(self, code: CodeType) -> dict[str, Any]:
-        namespace = self.globals | TOOLS
+    def _fresh(self, code: CodeType, *, careful: bool = False) -> Run:
+        """Return globals for runs of the program, and the lists that its functions append to."""
+        given = self.model, self.collections, self.memos, self.max_calls, self.bounds
+        recorder = Recorder(*given, careful=careful)
+        namespace = self.globals | TOOLS | recorder.bindings
+        if not careful:
+            namespace.update({name: direct(function) for name, function in self.globals.items()})
         namespace[DEEPER] = Descent(self.functions, namespace)
         exec(code, namespace)  # noqa: S102 - the text is our own
-        return namespace
+        return namespace, recorder
 
 
 def _depth() -> int:

@@ -100,6 +100,8 @@ class Signature:
         result: the structure of the result; per leaf the number of an output, or the path of an operand.
         draft: the cell as it goes to the linker, without wires.
         cell: the `CellFunction` whose function it is, or what says which block's it is.
+        spare: lists for its calls that no run has; `notes` makes them.
+        unbound: what its code finds where no run has called it yet, by name.
     """
 
     name: str
@@ -115,6 +117,8 @@ class Signature:
     leaves: list[int | str]
     draft: Draft
     cell: Any = None
+    spare: Any = None
+    unbound: dict[str, Callable[[Any], None]] | None = None
 
     def __post_init__(self) -> None:
         several = ("E", self.sequences), ("F", self.feeds), ("L", self.labels)

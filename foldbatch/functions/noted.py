@@ -13,9 +13,13 @@ from foldbatch.errors import WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.notes import Lists
+from foldbatch.model.needed import PrunedDraft
+from foldbatch.scheduler.noting import CalledCell, Integers, Noting
+from foldbatch.scheduler.trace import Ints
 from foldbatch.types import TensorType
 
 Index = NDArray[np.int64]
+Left = tuple[Signature, PrunedDraft]  # a cell of a model, and what is left of it
 _NONE: Index = np.zeros(0, np.int64)
 _NO_WIRES: frozenset[Output] = frozenset()
 
@@ -62,6 +66,13 @@ class Reads:
     slot: Index
     numbers: Index
     by: Index
+
+
+def bases_of(calls: Noted | Lists, signature: Signature, start: int) -> Index:
+    """Return the numbers of calls ``[n]``, which count from the beginning of a run."""
+    if isinstance(calls, Noted):
+        return calls.bases
+    return np.array(calls.rows[:: signature.arguments], np.int64) - start
 
 
 def reads_of(noted: Iterable[Noted]) -> Reads:
@@ -186,3 +197,98 @@ def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
     if wrong.any():
         first = int(wrong.argmax())
         raise leak(reads.slots[int(reads.slot[first])][0][0].name, numbers[int(whose[first])])
+
+
+# -- as a model's columns
+
+
+def integers_of(cells: Sequence[Left], noted: Mapping[Signature, Noted], ends: Index) -> Integers:
+    """Return what was noted, as far as a model reads it.
+
+    Args:
+        cells: those of the model, with what is left of them.
+        noted: what was noted, of those cells at least.
+        ends: where examples begin and end, by noted numbers.
+    """
+    new = _renumbering(cells, noted, int(ends[-1]))
+    examples = len(ends) - 1
+    calls, elements = list[Ints](), list[tuple[Ints, ...]]()
+    counts, lengths = list[Index](), list[Index]()
+    for signature, kept in cells:
+        rows, operands = noted[signature].rows, len(signature.operands)
+        cuts = np.searchsorted(rows[:, 0], ends)
+        numbered = 1 + sum(i < operands for i in kept.arguments)
+        if len(kept.arguments) != rows.shape[1] - 1:
+            rows = rows[:, [0, *(1 + i for i in kept.arguments)]]
+        if new is not None:
+            rows = np.concatenate([new[rows[:, :numbered]], rows[:, numbered:]], axis=1)
+        parts = [noted[signature].elements[i - operands] for i in kept.arguments[numbered - 1 :]]
+        calls.append(_narrow(rows))
+        elements.append(tuple([_narrow(part if new is None else new[part]) for part in parts]))
+        counts.append(cuts[1:] - cuts[:-1])
+        lengths += [np.diff(np.append(0, np.cumsum(column))[cuts]) for column in rows[:, numbered:].T]
+    offsets = ends if new is None else new[ends]
+    sizes = [np.array(x, np.int64).reshape(len(x), examples).T.copy() for x in (counts, lengths)]
+    return Integers(tuple(calls), tuple(elements), sizes[0], sizes[1], offsets, new)
+
+
+def _narrow(numbers: Index) -> Ints:
+    return numbers.astype(np.int32, order="C")
+
+
+def _renumbering(cells: Sequence[Left], noted: Mapping[Signature, Noted], total: int) -> Index | None:
+    """Return the new number of each value, and of what comes after the last one; None where none moves.
+
+    Calls and outputs that the model has not take no numbers.
+    """
+    left = {signature: kept for signature, kept in cells if len(noted[signature].rows)}
+    called = [signature for signature, calls in noted.items() if len(calls.rows)]
+    if all(s in left and len(left[s].outputs) == len(s.outputs) for s in called):
+        return None
+    widths = np.zeros(total + 1, np.int64)
+    for signature, kept in left.items():
+        calls = noted[signature]
+        widths[calls.bases] = max(len(kept.outputs), 1)
+        for _, feed in signature.draft.marks:  # visits of metrics take numbers, too
+            if feed in kept.feeds:
+                widths[np.array(calls.feeds[feed], np.int64)] = 1
+    numbers: Index = np.cumsum(widths) - widths
+    for signature, kept in left.items():
+        base = noted[signature].bases
+        for old, new in kept.outputs.items():
+            numbers[base + old] = numbers[base] + new  # outputs keep their order: where old is 0, so is new
+    return numbers
+
+
+def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
+    """Return what a compiled function is told of a walk and a model; None where visits of metrics are noted.
+
+    Arguments are those of `integers_of`, but for what is known of the walk.
+    """
+    if any(signature.draft.marks for signature in learnt.cells):
+        return None
+    number = {signature: k for k, signature in enumerate(learnt.cells)}
+    outputs = [(signature, j) for signature in learnt.cells for j in range(len(signature.outputs))]
+    place = {output: o for o, output in enumerate(outputs)}
+    left = dict(cells)
+
+    def wires(*slot: Any) -> list[int]:
+        return [place[output] for output in learnt.wires.get(slot, ())]
+
+    called = [
+        CalledCell(
+            [wires(signature, i, -1) for i in range(len(signature.operands))],
+            [
+                [wires(signature, m, s) for m in range(len(members))]
+                for s, (_, _, members) in enumerate(signature.sequences)
+            ],
+            [
+                left[signature].outputs.get(j, -1) if signature in left else -1
+                for j in range(len(signature.outputs))
+            ],
+            left[signature].arguments if signature in left else None,
+        )
+        for signature in learnt.cells
+    ]
+    results = [place[output] for output in learnt.results]
+    return Noting(called, [number[signature] for signature, _ in cells], results)

@@ -43,12 +43,17 @@ OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(examp
 
 @dataclass(slots=True)
 class Lists:
-    """What calls of one signature append to; attributes are as in `scheduler.record.TraceColumns`."""
+    """What calls of one signature append to; attributes are as in `scheduler.record.TraceColumns`.
+
+    Attributes:
+        bound: what appends to them, by its name among the globals of cells' code.
+    """
 
     rows: list[int]
     elements: list[list[int]]
     feeds: list[list[Any]]
     labels: list[list[Any]]
+    bound: dict[str, Callable[[Any], None]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -100,8 +105,12 @@ def running() -> bool:
 
 def lists_of(signature: Signature) -> Lists:
     """Return empty lists for calls of a signature."""
-    of = signature
-    return Lists([], [[] for _ in of.sequences], [[] for _ in of.feeds], [[] for _ in of.labels])
+    of, k = signature, signature.number
+    lists = Lists([], [[] for _ in of.sequences], [[] for _ in of.feeds], [[] for _ in of.labels])
+    lists.bound[f"R{k}"] = appending(lists, "R")
+    for kind, several in (("E", of.sequences), ("F", of.feeds), ("L", of.labels)):
+        lists.bound |= {f"{kind}{k}_{i}": appending(lists, kind, i) for i in range(len(several))}
+    return lists
 
 
 def bind(signature: Signature) -> Lists:
@@ -113,17 +122,23 @@ def bind(signature: Signature) -> Lists:
     notes = _State.notes
     if notes is None or _State.thread != threading.get_ident():
         raise WalkError(signature.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
-    k = signature.number
-    lists = notes.lists[signature] = lists_of(signature)
-    GLOBALS[f"R{k}"] = appending(lists, "R")
-    for i in range(len(lists.elements)):
-        GLOBALS[f"E{k}_{i}"] = appending(lists, "E", i)
-    for i, (where, _, feed) in enumerate(signature.feeds):
-        careful = _State.careful and where
-        GLOBALS[f"F{k}_{i}"] = _checking(signature, lists, i, feed) if careful else appending(lists, "F", i)
-    for i in range(len(lists.labels)):
-        GLOBALS[f"L{k}_{i}"] = appending(lists, "L", i)
+    lists = notes.lists[signature] = signature.spare or lists_of(signature)
+    signature.spare = None
+    GLOBALS.update(lists.bound)
+    if _State.careful:
+        for i, (where, _, feed) in enumerate(signature.feeds):
+            if where:
+                GLOBALS[f"F{signature.number}_{i}"] = _checking(signature, lists, i, feed)
     return lists
+
+
+def give_back(notes: Notes) -> None:
+    """Leave the lists of a run, once nobody reads them any more, to later ones."""
+    for signature, lists in notes.lists.items():
+        lists.rows.clear()
+        for items in (*lists.elements, *lists.feeds, *lists.labels):
+            items.clear()
+        signature.spare = lists
 
 
 def appending(lists: Lists, kind: str, number: int = 0) -> Callable[[Any], None]:
@@ -158,18 +173,23 @@ def example() -> int:
 
 def unbind(signature: Signature) -> None:
     """Let the next call of a signature ask for lists."""
+    if signature.unbound is None:
+        signature.unbound = _unbound(signature)
+    GLOBALS.update(signature.unbound)
+
+
+def _unbound(signature: Signature) -> dict[str, Callable[[Any], None]]:
+    """Return what stands among the globals of cells' code where no run has called a signature yet."""
     k, held = signature.number, weakref.ref(signature)  # these globals must not keep its cell alive
 
     def first(row: Sequence[int]) -> None:
         called = held()
         assert called is not None, "the code of a cell runs without its signature"
-        bind(called)
-        GLOBALS[f"R{k}"](row)
+        bind(called).bound[f"R{k}"](row)
 
-    GLOBALS[f"R{k}"] = first
-    for kind, several in (("E", signature.sequences), ("F", signature.feeds), ("L", signature.labels)):
-        for i in range(len(several)):
-            GLOBALS[f"{kind}{k}_{i}"] = _nowhere
+    several = ("E", signature.sequences), ("F", signature.feeds), ("L", signature.labels)
+    names = [f"{kind}{k}_{i}" for kind, some in several for i in range(len(some))]
+    return {f"R{k}": first, **dict.fromkeys(names, _nowhere)}
 
 
 def _nowhere(_: Any) -> NoReturn:

@@ -33,7 +33,7 @@ class _Several:
     items: list[Any]
 
 
-def relative(part: Any, begin: int, start: int, new: Index | None) -> Any:
+def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None) -> Any:
     """Return part of a result with numbers that count from the example's beginning."""
     if isinstance(part, _Single):
         number = part.n - start

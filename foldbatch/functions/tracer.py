@@ -11,7 +11,9 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +22,28 @@ from foldbatch.errors import DecidingError, ExampleError, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, owned
-from foldbatch.functions.noted import Noted, Owners, Reads, noted_of, reads_of, refuse_leaks
-from foldbatch.functions.notes import LOCK, Forced, Notes, line_of, lists_of, note, refuse_iterators
+from foldbatch.functions.noted import (
+    Noted,
+    Owners,
+    Reads,
+    bases_of,
+    integers_of,
+    noted_of,
+    noting_of,
+    reads_of,
+    refuse_leaks,
+)
+from foldbatch.functions.notes import (
+    LOCK,
+    Forced,
+    Lists,
+    Notes,
+    give_back,
+    line_of,
+    lists_of,
+    note,
+    refuse_iterators,
+)
 from foldbatch.functions.remarks import remarks
 from foldbatch.functions.results import joined_result, relative
 from foldbatch.functions.saving import written
@@ -36,17 +58,23 @@ from foldbatch.model.wires import Flow
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import levels
+from foldbatch.scheduler.noting import Integers, Noting
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.record import Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.system.processes import no_garbage
 from foldbatch.trees.records import Records
-from foldbatch.types import VOID, TensorType
+from foldbatch.types import VOID, TensorType, Type
 
 Index = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+NotedCells: TypeAlias = dict[Signature, Noted]
+# What was noted of each cell of a model, the same as columns, and results with numbers of the run.
+Found: TypeAlias = "tuple[Sequence[Lists | Noted], Integers, list[Any]]"
+
+
+@dataclass(frozen=True)
 class Linked:
     """A model, and how what is noted becomes traces for it.
 
@@ -56,6 +84,7 @@ class Linked:
         cells: per cell of the model, the signature, and what is left of it.
         form: of traces.
         bounds: those of the model.
+        learnt: what it was linked from, as long as that has the same version.
     """
 
     version: int
@@ -63,6 +92,12 @@ class Linked:
     cells: tuple[tuple[Signature, PrunedDraft], ...]
     form: Form
     bounds: list[list[int | None]]
+    learnt: Learnt
+
+    @cached_property
+    def noting(self) -> Noting | None:
+        """What a compiled function is told."""
+        return noting_of(self.learnt, self.cells)
 
 
 class FunctionTracer:
@@ -180,22 +215,14 @@ class FunctionTracer:
         if isinstance(examples, Records):
             examples = examples.objects()
         with LOCK:
-            undo = self._undo()
             try:
                 return self._traced(examples, numbers, look, decide)
             except (BadDataError, ExampleError):  # of which call, and whether the walk goes on, is told below
-                undo()
-            except BaseException:
-                undo()
-                raise
+                pass
             try:
                 return self._traced(examples, numbers, look, decide, careful=True)
             except BadDataError as error:
-                undo()
                 raise error.kind("walk", error.expected, error.found, error.fix) from None
-            except BaseException:
-                undo()
-                raise
 
     def _traced(
         self,
@@ -207,24 +234,52 @@ class FunctionTracer:
         careful: bool = False,
     ) -> list[Trace]:
         """Return the traces of examples; where `careful`, a datum is checked at the call that it is for."""
-        parts, done = [], 0
-        while done < len(examples):
-            left = numbers[done:]
-            with no_garbage():
-                notes, noted = self._note(examples[done:], left, decide, careful=careful)
-            parts.append((notes, noted, self._learn(notes, noted, left)))
-            done += len(notes.ends)
-        # of all parts: no example is walked twice because a later one brings a cell
-        linked = self.linked()
-        records = [self._recorded(linked, *part, look) for part in parts]
+        runs, done = list[tuple[Notes, NotedCells | None]](), 0
+        learnt, linked_before, decided, before = self.learnt, self._linked, self.learnt.decides, None
+        try:
+            while done < len(examples):
+                with no_garbage():
+                    runs.append(self._note(examples[done:], numbers[done:], decide, careful=careful))
+                done += len(runs[-1][0].ends)
+            ends = accumulate([len(notes.ends) for notes, _ in runs], initial=0)
+            left = [numbers[end:] for end, _ in zip(ends, runs, strict=False)]
+            linked = self.linked()
+            found = [self._at_once(linked, *run, own) for run, own in zip(runs, left, strict=True)]
+            if not all(found):
+                before = learnt.copy()
+                # of all runs: no example is walked twice because a later one brings a cell
+                noted = [noted_of(notes.lists, notes.start) if own is None else own for notes, own in runs]
+                results = [self._learn(*run) for run in zip([n for n, _ in runs], noted, left, strict=True)]
+                linked = self.linked()
+                found = [
+                    (*self._columns(linked, notes, own), held)
+                    for (notes, _), own, held in zip(runs, noted, results, strict=True)
+                ]
+            records = [
+                self._recorded(linked, run[0], *one, look)
+                for run, one in zip(runs, found, strict=True)
+                if one
+            ]
+        except BaseException:  # nothing is learnt of these examples
+            for f in () if before is None else fields(before):
+                setattr(learnt, f.name, getattr(before, f.name))
+            learnt.decides, self._linked = decided, linked_before
+            raise
+        for notes, own in runs:
+            if own is None:
+                give_back(notes)
         return [trace for record in records for trace in self._leveled(linked, record)]
 
     # -- from notes to traces
 
     def _note(
         self, examples: Sequence[Any], numbers: Sequence[int], decide: Decide | None, *, careful: bool = False
-    ) -> tuple[Notes, dict[Signature, Noted]]:
-        """Run the walk on examples: alone, or, once it has asked for a number, in rounds."""
+    ) -> tuple[Notes, NotedCells | None]:
+        """Run the walk on examples: alone, or, once it has asked for a number, in rounds.
+
+        Returns:
+            The notes; and what was noted of each cell, where that is not in lists of the notes.
+        """
         if not self.decides or decide is None:
             try:
                 notes = note(
@@ -240,26 +295,15 @@ class FunctionTracer:
                 refuse_iterators(examples, numbers, "the first walk to ask for a number begins anew")
                 self.learnt.decides = True
         if self.decides and decide is not None:
-            found: tuple[Notes, dict[Signature, Noted]] = decide(self, examples, numbers, careful=careful)
+            found: tuple[Notes, NotedCells] = decide(self, examples, numbers, careful=careful)
             return found
-        return notes, noted_of(notes.lists, notes.start)
+        return notes, None
 
     def _leveled(self, linked: Linked, record: TraceColumns) -> list[Trace]:
         """Return the traces of a record that has no levels yet."""
         cells, size = linked.model.signatures, int(record.offsets[-1])
         record.levels = levels(self.policy, cells, record.calls, record.elements, size, self.arithmetic)
         return Together(record, linked.form).traces()
-
-    def _undo(self) -> Callable[[], None]:
-        """Return a function that forgets what is learnt from now on."""
-        learnt, before, linked = self.learnt, self.learnt.copy(), self._linked
-
-        def undo() -> None:
-            for f in fields(before):
-                setattr(learnt, f.name, getattr(before, f.name))
-            self._linked = linked
-
-        return undo
 
     def _owners(
         self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]
@@ -283,13 +327,7 @@ class FunctionTracer:
             grown = True
             learnt.admit(new)
         grown |= owners.learn(learnt, reads)
-        kept, result = [], learnt.result
-        starts = [notes.start, *notes.ends[:-1]]
-        seen: set[int] = set()
-        for value, start, number in zip(notes.results, starts, numbers, strict=False):
-            held: list[Any] = []
-            result = joined_result(result, value, start, held, seen, number)
-            kept.append(held)
+        kept, seen, result = self._results(notes, numbers)
         sources = owners.among(np.fromiter(seen, np.int64, len(seen)) - notes.start)
         if result != learnt.result or not sources <= learnt.results:
             learnt.result, grown = result, True
@@ -297,59 +335,87 @@ class FunctionTracer:
         learnt.version += grown
         return kept
 
+    def _at_once(
+        self, linked: Linked, notes: Notes, noted: NotedCells | None, numbers: Sequence[int]
+    ) -> Found | None:
+        """Return what notes are as columns where a compiled function finds nothing new in them."""
+        check, learnt, lists = self.arithmetic.noted, self.learnt, notes.lists
+        if check is None or noted is not None or len(lists) != len(learnt.cells) or learnt.result is None:
+            return None
+        noting = linked.noting
+        if noting is None:
+            return None
+        try:
+            results, seen, type_ = self._results(notes, numbers)
+        except WalkError:  # it is told of after what cells read
+            return None
+        if type_ != learnt.result:
+            return None
+        parts = [(own.rows, *own.elements) for own in lists.values()]
+        integers = noting.columns(check, notes.start, notes.ends, seen, parts)
+        return None if integers is None else ([lists[s] for s, _ in linked.cells], integers, results)
+
+    def _columns(self, linked: Linked, notes: Notes, noted: NotedCells) -> tuple[list[Noted], Integers]:
+        """Return what was noted of each cell of the model, and as columns."""
+        start = notes.start
+        missing = {s: lists_of(s) for s, _ in linked.cells if s not in noted}
+        noted = {**noted, **noted_of(missing, start)} if missing else noted
+        ends = np.array([start, *notes.ends], np.int64) - start
+        return [noted[s] for s, _ in linked.cells], integers_of(linked.cells, noted, ends)
+
+    def _results(self, notes: Notes, numbers: Sequence[int]) -> tuple[list[Any], set[int], Type | None]:
+        """Return results with numbers of the run, the values in them, and their type."""
+        seen, result = set[int](), self.learnt.result
+        kept = []
+        for value, start, number in zip(notes.results, [notes.start, *notes.ends], numbers, strict=False):
+            held: list[Any] = []
+            result = joined_result(result, value, start, held, seen, number)
+            kept.append(held)
+        return kept, seen, result
+
     def _recorded(
         self,
         linked: Linked,
         notes: Notes,
-        noted: dict[Signature, Noted],
+        cells: Sequence[Lists | Noted],
+        integers: Integers,
         results: list[Any],
         look: Look | None,
     ) -> TraceColumns:
         """Return notes as a record for the model, without levels."""
-        start, model = notes.start, linked.model
-        ends = np.array([start, *notes.ends], np.int64) - start
-        new = _renumbering(linked, noted, int(ends[-1]))
-        offsets = ends if new is None else new[ends]
-        none = noted_of({s: lists_of(s) for s, _ in linked.cells if s not in noted}, start)
-        cells = [noted.get(signature) or none[signature] for signature, _ in linked.cells]
+        start, model, offsets, new = notes.start, linked.model, integers.offsets, integers.new
         data = [
-            [calls.feeds[i] for i in kept.feeds] for calls, (_, kept) in zip(cells, linked.cells, strict=True)
+            [own.feeds[i] for i in kept.feeds] for own, (_, kept) in zip(cells, linked.cells, strict=True)
         ]
         if look is not None:
             look(model, data)
-        parts = [
-            _of_cell(calls, kept, ends, new) for calls, (_, kept) in zip(cells, linked.cells, strict=True)
-        ]
-        bounds, feeds, labels = linked.bounds, [], []
-        for k, (part, calls) in enumerate(zip(parts, cells, strict=True)):
+        feeds, labels = [], []
+        for k, own in enumerate(cells):
             columns: list[NDArray[Any]] = []
             marks = {i for _, i in model.marks[k]}
             for i, feed in enumerate(model.feeds[k]):
                 if i in model.keys[k]:  # as noted, whatever the model leaves out
-                    columns.append(calls.bases - np.repeat(ends[:-1], part.counts))
+                    begins = np.array([start, *notes.ends[:-1]], np.int64) - start
+                    columns.append(
+                        bases_of(own, linked.cells[k][0], start) - np.repeat(begins, integers.counts[:, k])
+                    )
                 elif i in marks:
                     visits = np.array(data[k][i], np.int64)
-                    visits = (visits if new is None else new[visits]) - np.repeat(offsets[:-1], part.counts)
-                    columns.append(_narrow(visits))
+                    visits = (visits if new is None else new[visits].astype(np.int64)) - np.repeat(
+                        offsets[:-1], integers.counts[:, k]
+                    )
+                    columns.append(visits.astype(np.int32))
                 else:
-                    columns.append(bare_column(data[k][i], feed, bounds[k][i]))
+                    columns.append(bare_column(data[k][i], feed, linked.bounds[k][i]))
             feeds.append(tuple(columns))
-            labels.append(tuple([[*map(released, calls.labels[n])] for n in range(len(model.labels[k]))]))
-        examples = len(notes.ends)
-        counts, sizes = [part.counts for part in parts], [size for part in parts for size in part.sizes]
-        return TraceColumns(
-            tuple([part.calls for part in parts]),
-            tuple([part.elements for part in parts]),
-            tuple(feeds),
-            tuple(labels),
-            np.array(counts, np.int64).reshape(len(counts), examples).T.copy(),
-            np.array(sizes, np.int64).reshape(len(sizes), examples).T.copy(),
-            offsets,
-            [
-                [relative(held, begin, start, new) for held in result]
-                for result, begin in zip(results, offsets[:-1].tolist(), strict=True)
-            ],
-        )
+            labels.append(tuple([[*map(released, own.labels[n])] for n in range(len(model.labels[k]))]))
+        held = [
+            [relative(part, begin, start, new) for part in result]
+            for result, begin in zip(results, offsets[:-1].tolist(), strict=True)
+        ]
+        data_of = tuple(feeds), tuple(labels)
+        sizes = integers.counts, integers.lengths, offsets
+        return TraceColumns(integers.calls, integers.elements, *data_of, *sizes, held)
 
     # -- from what was learnt to a model
 
@@ -409,80 +475,7 @@ def link_learnt(
     left = [each.draft for each in kept.values()]
     model = link(left, learnt.result or VOID, results, list(learnt.parameters), kept_bytes, known)
     own = tuple((cells[old], each) for old, each in kept.items())
-    return Linked(learnt.version, model, own, model.form, model.bounds)
-
-
-@dataclass(frozen=True, slots=True)
-class _OfCell:
-    """What was noted of a cell; attributes are as in `TraceColumns`, for one cell.
-
-    Attributes:
-        counts: ``[examples]``: calls.
-        sizes: per list, ``[examples]``: elements.
-    """
-
-    calls: NDArray[np.int32]
-    elements: tuple[NDArray[np.int32], ...]
-    counts: Index
-    sizes: list[Index]
-
-
-def _of_cell(noted: Noted, kept: PrunedDraft, before: Index, new: Index | None) -> _OfCell:
-    """Return what was noted of a cell, as far as the model reads it.
-
-    Args:
-        noted: what was noted.
-        kept: what is left of the cell.
-        before: where examples begin and end, by noted numbers.
-        new: the new number of each value; None where these are the noted ones.
-    """
-    rows = noted.rows
-    cuts = np.searchsorted(rows[:, 0], before)
-    operands = len(noted.signature.operands)
-    numbered = 1 + sum(i < operands for i in kept.arguments)
-    calls = (
-        rows if len(kept.arguments) == rows.shape[1] - 1 else rows[:, [0, *(1 + i for i in kept.arguments)]]
-    )
-    if new is not None:
-        calls = np.concatenate([new[calls[:, :numbered]], calls[:, numbered:]], axis=1)
-    sizes, elements = [], []
-    for place, i in enumerate(kept.arguments[numbered - 1 :], numbered):
-        flat = noted.elements[i - operands]
-        sizes.append(_between(np.append(0, np.cumsum(calls[:, place])), cuts))
-        elements.append(_narrow(flat if new is None else new[flat]))
-    return _OfCell(_narrow(calls), tuple(elements), cuts[1:] - cuts[:-1], sizes)
-
-
-def _between(sums: Index, cuts: Index) -> Index:
-    found = sums[cuts]
-    return found[1:] - found[:-1]
-
-
-def _narrow(numbers: Index) -> NDArray[np.int32]:
-    return numbers.astype(np.int32, order="C")
-
-
-def _renumbering(linked: Linked, noted: dict[Signature, Noted], total: int) -> Index | None:
-    """Return the new number of each value, and of what comes after the last one; None where none moves.
-
-    Calls and outputs that the model has not take no numbers.
-    """
-    left = {signature: kept for signature, kept in linked.cells if signature in noted}
-    if len(left) == len(noted) and all(len(k.outputs) == len(s.outputs) for s, k in left.items()):
-        return None
-    widths = np.zeros(total + 1, np.int64)
-    for signature, kept in left.items():
-        calls = noted[signature]
-        widths[calls.bases] = max(len(kept.outputs), 1)
-        for _, feed in signature.draft.marks:  # visits of metrics take numbers, too
-            if feed in kept.feeds:
-                widths[np.array(calls.feeds[feed], np.int64)] = 1
-    numbers = np.cumsum(widths) - widths
-    for signature, kept in left.items():
-        base = noted[signature].bases
-        for old, new in kept.outputs.items():
-            numbers[base + old] = numbers[base] + new  # outputs keep their order: where old is 0, so is new
-    return numbers
+    return Linked(learnt.version, model, own, model.form, model.bounds, learnt)
 
 
 def bare_column(items: list[Any], feed: Feed, bound: int | None) -> NDArray[Any]:

@@ -54,6 +54,10 @@ def _column(
         array = np.asarray(items)
     except (ValueError, TypeError, OverflowError, RuntimeError):  # the last from tensors with gradients
         raise bad("give numbers, in rows of one length", ExampleTypeError) from None
+    if bound is not None and array.dtype.kind == "i" and array.size and array.shape[1:] == type_.shape:
+        greatest = np.maximum.reduce(array.view(f"u{array.itemsize}"), axis=None)  # negative ones are large
+        if greatest < min(bound, _limits(declared or type_.dtype)[1]):
+            return array.astype(type_.dtype, copy=False)
     allowed = _kinds(type_.dtype)
     empty = array.size == 0 and array.dtype == np.float64  # as NumPy reads []
     if array.dtype.kind not in allowed and not empty:

@@ -293,6 +293,8 @@ class Arithmetic:
     costs: Costs
     # does what `tables.build` does, where that is not done in NumPy: first it is given this object
     built: Callable[..., Any] | None = None
+    # checks what walks have noted and makes columns of it, where that is not done in NumPy
+    noted: Callable[..., Any] | None = None
 
 
 NUMPY = Arithmetic(

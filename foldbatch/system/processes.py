@@ -181,8 +181,19 @@ def in_depth(run: Callable[[], Result], limit: int) -> Result:
     return done
 
 
-@contextmanager
-def no_garbage() -> Iterator[None]:
+class _Pause:
+    __slots__ = ("_enabled",)
+
+    def __enter__(self) -> None:
+        self._enabled = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        if self._enabled:
+            gc.enable()
+
+
+def no_garbage() -> _Pause:
     """Return a context in which Python does not look for cyclic garbage.
 
     The more objects there are, the more often Python looks, and the longer each time: where very many are
@@ -194,13 +205,7 @@ def no_garbage() -> Iterator[None]:
     >>> gc.isenabled()
     True
     """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+    return _Pause()
 
 
 def set_aside() -> None:

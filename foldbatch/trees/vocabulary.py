@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import repeat
 
 from foldbatch.errors import BlockValueError
 from foldbatch.types import describe_value
 
 UNKNOWN = "<unk>"
+
+
+class _Numbers(dict[str, int]):
+    def __missing__(self, word: str) -> int:
+        return 0
 
 
 class Vocabulary:
@@ -36,12 +40,12 @@ class Vocabulary:
 
     words: tuple[str, ...]
     unknown: str
-    _numbers: dict[str, int]
+    _numbers: _Numbers
 
     def __init__(self, words: Iterable[str], unknown: str = UNKNOWN) -> None:
         if isinstance(words, str):
             raise BlockValueError("Vocabulary", "an iterable of words", describe_value(words), "write [word]")
-        numbers = {unknown: 0}
+        numbers = _Numbers({unknown: 0})
         for word in words:
             if not isinstance(word, str):
                 fix = "leave out nodes without a token"
@@ -75,7 +79,7 @@ class Vocabulary:
         return cls((word for word, times in counts.most_common(maximum) if times >= minimum), unknown)
 
     def __getitem__(self, word: str) -> int:
-        return self._numbers.get(word, 0)
+        return self._numbers[word]
 
     def numbers(self, words: Iterable[str]) -> list[int]:
         """Return the numbers of several words.
@@ -83,7 +87,7 @@ class Vocabulary:
         >>> Vocabulary(["a", "gem"]).numbers(["gem", "loom"])
         [2, 0]
         """
-        return list(map(self._numbers.get, words, repeat(0)))
+        return list(map(self._numbers.__getitem__, words))
 
     __call__ = __getitem__  # so that it is a function of words, as for `InputTransform`
 

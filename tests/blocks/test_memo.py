@@ -141,7 +141,7 @@ def test_each_example_has_memos_of_its_own_and_keeps_nothing():
     part[1] = 5
     assert float(program.run([part])[0]) == 6.0
     tracer = program.lowered.tracer
-    assert not any(namespace[name] for namespace in tracer.unused for name in tracer.memos)
+    assert not any(namespace[name] for namespace, _ in tracer.unused for name in tracer.memos)
 
 
 def test_a_memo_of_another_type_is_refused_and_it_is_printed():

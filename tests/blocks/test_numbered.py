@@ -166,6 +166,6 @@ def test_a_program_that_reads_no_trees_has_no_functions_on_numbers() -> None:
 def test_no_tree_is_kept_between_runs() -> None:
     made = lowered(declared(summed))
     made.tracer.record([Tree([2, 2, -1], [1, 1, 1])], [0])
-    for namespace in made.tracer.unused:
+    for namespace, _ in made.tracer.unused:
         assert namespace["node"] is None
         assert namespace["kids"] is None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.llvm import integer_loops, tables
 from foldbatch.engines.llvm.compiling import compiled_function
-from foldbatch.scheduler import arithmetic, heights, turns
+from foldbatch.scheduler import arithmetic, heights, noting, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
 from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints
 
@@ -27,6 +27,7 @@ SIGNATURES = {
     "weigh": "i8[] i8[] i8[] f8[]",
     "drain": "i8[] i8[] i8[] f8[] f8[] i8[] f8[] f8[] f8[] i8[] i8[] i4[] i4[] i8[]",
     "levels": "i4[] i8[,] i4[] i8[] i8[] i4[] i4[]",
+    "noted": "i8[] i8[] i4[] i4[] i8[]",
 }
 COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 FEW = 64  # keys, up to which each is compared with others
@@ -42,7 +43,7 @@ def compiled() -> Arithmetic:
     """
     functions = {**vars(turns), **vars(integer_loops)}
     own = {
-        name: compiled_function(functions[name], signature, turns, integer_loops)
+        name: compiled_function(functions[name], signature, turns, noting, integer_loops)
         for name, signature in SIGNATURES.items()
     }
     return arithmetic_of({**own, **tables.compiled()})
@@ -123,7 +124,9 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
             return heights.levels(cells, calls, elements, values)
         return [found[stop - count : stop] for count, stop in zip(counts, accumulate(counts), strict=True)]
 
-    return Arithmetic(join, sort, group, drain, levels, COSTS, partial(tables.built, functions))
+    return Arithmetic(
+        join, sort, group, drain, levels, COSTS, partial(tables.built, functions), functions["noted"]
+    )
 
 
 @lru_cache(256)
