@@ -294,6 +294,7 @@ class Arithmetic:
     placed: Callable[..., Any] | None = (
         None  # does what `tables.placed` does, where that is not done in NumPy
     )
+    reads: Callable[..., int] | None = None  # finds what the calls of a round read, likewise
 
 
 NUMPY = Arithmetic(

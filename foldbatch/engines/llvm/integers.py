@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.llvm import integer_loops, tables
+from foldbatch.engines.llvm import integer_loops, round_loops, tables
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.scheduler import arithmetic, heights, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
@@ -27,6 +27,7 @@ SIGNATURES = {
     "weigh": "i8[] i8[] i8[] f8[]",
     "drain": "i8[] i8[] i8[] f8[] f8[] i8[] f8[] f8[] f8[] i8[] i8[] i4[] i4[] i8[]",
     "levels": "i4[] i8[,] i4[] i8[] i8[] i4[] i4[]",
+    "reads": "i8[] i8[] i8[] i8[] i8[] i8[] i8[] i4[]",
 }
 COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 FEW = 64  # keys, up to which each is compared with others
@@ -40,9 +41,9 @@ def compiled() -> Arithmetic:
     Raises:
         BackendError: when llvmlite is not installed.
     """
-    functions = {**vars(turns), **vars(integer_loops)}
+    functions = {**vars(turns), **vars(integer_loops), **vars(round_loops)}
     own = {
-        name: compiled_function(functions[name], signature, turns, integer_loops)
+        name: compiled_function(functions[name], signature, turns, integer_loops, round_loops)
         for name, signature in SIGNATURES.items()
     }
     return arithmetic_of({**own, **tables.compiled()})
@@ -131,6 +132,7 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         levels,
         COSTS,
         partial(tables.placed, functions),
+        functions["reads"],
     )
 
 
