@@ -22,8 +22,20 @@ from tests.functions.choices import ChoiceProgram, choice_program
 
 PROGRAMS = int(os.environ.get("FOLDBATCH_CHOICES") or 12)
 LOT = 3  # programs a test
-COUNTED = Rounds._counted
 CLOSE = 1e-3  # a decision closer than this may fall otherwise in float32
+
+
+@pytest.fixture(autouse=True)
+def mirrored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let loops find what rounds read, which is what NumPy finds there."""
+    counted = Rounds._counted
+
+    def both(self: Rounds, reads: Any, *given: Any) -> Any:
+        found = counted(self, reads or round_loops.reads, *given)
+        assert found is None or repr(found) == repr(self._looked_at(*given, ()))
+        return found
+
+    monkeypatch.setattr(Rounds, "_counted", both)
 
 
 def assert_close(found: Any, right: Any) -> None:
@@ -99,16 +111,7 @@ def differentiated(program: ChoiceProgram, compiled: fb.Program, batch: list[Any
     assert slope == pytest.approx(difference, rel=2e-3, abs=2e-3 * max(1.0, abs(loss)))
 
 
-def mirrored(self: Rounds, reads: Any, *given: Any) -> Any:
-    """Return what loops find in a round, which is what NumPy finds there."""
-    found = COUNTED(self, reads or round_loops.reads, *given)
-    if found is not None:
-        assert repr(found) == repr(self._looked_at(*given, ()))
-    return found
-
-
 @pytest.mark.parametrize("first", range(0, PROGRAMS, LOT))
-@mock.patch.object(Rounds, "_counted", mirrored)
 @lawful
 def test_a_batch_that_decides_is_its_examples_one_by_one(engine: str, first: int) -> None:
     for seed in range(first, min(first + LOT, PROGRAMS)):
