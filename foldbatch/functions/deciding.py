@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import CoroutineType
@@ -126,7 +125,7 @@ class UnderWay:
         self._start = self._first = GLOBALS["N"]
         self._notes = Notes(self._start)
         self.store = rounds.store
-        self._ready: deque[tuple[Fiber, Any]] = deque()
+        self._ready: list[tuple[Fiber, Any]] = []
         self._waiting: list[Fiber] = []
         self._asked: list[Value] = []  # what each of these waits for
         self._fiber: Fiber
@@ -162,9 +161,9 @@ class UnderWay:
 
     def go(self) -> bool:
         """Let all examples run until each waits, and compute a round; return whether some go on."""
-        ready = self._ready
-        while ready:
-            self._go([ready.popleft()])
+        while self._ready:
+            ready, self._ready = self._ready, []
+            self._go(ready)
         if not self._waiting:
             return False
         self.compute()
