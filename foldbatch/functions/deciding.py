@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import CoroutineType
 from typing import Any, Final
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside
 from foldbatch.functions.cells import GLOBALS, Signature
-from foldbatch.functions.noted import Noted, leak, noted_of
+from foldbatch.functions.noted import Noted, leak, noted_in, numbers_of
 from foldbatch.functions.notes import Notes, begin, may_go_deeper, noting, session
 from foldbatch.functions.results import ATOMS, joined_result
 from foldbatch.functions.rounds import Computing, Rounds, Stretches
@@ -126,8 +125,9 @@ class UnderWay:
         self._start = self._first = GLOBALS["N"]
         self._notes = Notes(self._start)
         self.store = rounds.store
-        self._ready: deque[tuple[Fiber, Any]] = deque()
-        self._waiting: list[tuple[Fiber, Value]] = []
+        self._ready: list[tuple[Fiber, Any]] = []
+        self._waiting: list[Fiber] = []
+        self._asked: list[Value] = []  # what each of these waits for
         self._fiber: Fiber
         self._hub: Any = None  # the greenlet that lets fibers run
         self._stretch: list[int] = []  # of each stretch whose it is, its numbers, and those before it
@@ -161,55 +161,64 @@ class UnderWay:
 
     def go(self) -> bool:
         """Let all examples run until each waits, and compute a round; return whether some go on."""
-        ready, go = self._ready, self._go
-        while ready:
-            go(*ready.popleft())
+        while self._ready:
+            ready, self._ready = self._ready, []
+            self._go(ready)
         if not self._waiting:
             return False
         self.compute()
-        waiting, self._waiting = self._waiting, []
-        for (fiber, _), row in zip(waiting, self._rows([value for _, value in waiting]), strict=True):
-            go(fiber, row)
+        rows = self._rows(self._asked)
+        waiting, self._waiting, self._asked = self._waiting, [], []
+        self._go(zip(waiting, rows, strict=True))
         return True
 
     def _rows(self, values: list[Value]) -> list[Any]:
         """Return the numbers of values that have been computed."""
+        kinds = {*map(type, values)}
         rows = {}
-        for kind in {value.__class__ for value in values}:
-            numbers = np.array([value.n for value in values if value.__class__ is kind], np.int64)
-            rows[kind] = iter(self.store.take(kind, numbers - self._start))
-        return [next(rows[value.__class__]) for value in values]
+        for kind in kinds:
+            numbers = [value.n for value in values if value.__class__ is kind]
+            rows[kind] = self.store.take(kind, np.array(numbers, np.int64) - self._start)
+        if len(kinds) == 1:
+            return list(rows.popitem()[1])
+        each = {kind: iter(own) for kind, own in rows.items()}
+        return [next(each[value.__class__]) for value in values]
 
     # -- fibers
 
-    def _go(self, fiber: Fiber, sent: Any) -> None:
-        """Let a fiber run until it waits or ends."""
-        walked = fiber.walked
-        if self._failures and (walked.error is not None or (fiber.join is not None and fiber.join.failed)):
-            return
-        self._fiber = fiber
-        first = begin(walked.number, self._max_calls - walked.made)
-        try:
-            asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else fiber.switch(sent)
-        except Exception as error:
-            if may_go_deeper(error):
-                raise
-            asked = error  # it is raised where it belongs
-        made = GLOBALS["N"] - first
-        if made:
-            self._stretch += (walked.place, made, walked.made)
-            walked.made += made
-        if isinstance(asked, Value):
-            if asked.n >= self._first:
-                self._waiting.append((fiber, asked))
+    def _go(self, turns: Iterable[tuple[Fiber, Any]]) -> None:
+        """Let one fiber after the other run until it waits or ends, given what it has asked for."""
+        most, first_of_round, stretch = self._max_calls, self._first, self._stretch
+        wait, ask = self._waiting.append, self._asked.append
+        for fiber, sent in turns:
+            walked = fiber.walked
+            if self._failures and (
+                walked.error is not None or (fiber.join is not None and fiber.join.failed)
+            ):
+                continue
+            self._fiber = fiber
+            first = begin(walked.number, most - walked.made)
+            try:
+                asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else fiber.switch(sent)
+            except Exception as error:
+                if may_go_deeper(error):
+                    raise
+                asked = error  # it is raised where it belongs
+            made = GLOBALS["N"] - first
+            if made:
+                stretch += (walked.place, made, walked.made)
+                walked.made += made
+            if asked is None:
+                self._ended(fiber)
+            elif asked.__class__ is Fork:
+                self._fork(fiber, asked)
+            elif isinstance(asked, Exception):
+                self._failed(fiber, asked)
+            elif asked.n >= first_of_round:
+                wait(fiber)
+                ask(asked)
             else:  # it was awaited, and is there already
                 self._ready.append((fiber, None))
-        elif asked is None:
-            self._ended(fiber)
-        elif asked.__class__ is Fork:
-            self._fork(fiber, asked)
-        else:
-            self._failed(fiber, asked)
 
     def _ended(self, fiber: Fiber) -> None:
         if isinstance(fiber.result, CoroutineType):
@@ -281,9 +290,9 @@ class UnderWay:
         """Compute all that is pending."""
         if not self._stretch:
             return
-        noted, first = self._collected(), self._first - self._start
-        stretches = Stretches(first, *_in_threes(self._stretch))
-        self._rounds.compute(self._computing, noted, stretches, self.store, self._numbers)
+        flat, noted = self._collected()
+        stretches = Stretches(self._first - self._start, *_in_threes(self._stretch))
+        self._rounds.compute(self._computing, flat, noted, stretches, self.store, self._numbers)
         self._next()
 
     def _next(self) -> None:
@@ -292,10 +301,11 @@ class UnderWay:
         self._first = GLOBALS["N"]
         self._stretch = []
 
-    def _collected(self) -> dict[Signature, Noted]:
-        """Return what was noted since the last round; numbers count from the beginning of the run."""
+    def _collected(self) -> tuple[Index, dict[Signature, Noted]]:
+        """Return what was noted since the last round, its numbers in one array, too."""
         called = {signature: lists for signature, lists in self._notes.lists.items() if lists.rows}
-        found = noted_of(called, self._start)
+        flat = numbers_of(called.values(), self._start)
+        found = noted_in(flat, called, self._start)
         for signature, noted in found.items():
             noted.feeds = [[*items] for items in noted.feeds]  # these lists go on
             noted.labels = [[*items] for items in noted.labels]
@@ -304,7 +314,7 @@ class UnderWay:
             lists = called[signature]
             for items in (lists.rows, *lists.elements, *lists.feeds, *lists.labels):
                 items.clear()
-        return found
+        return flat, found
 
     def complete(self) -> tuple[Notes, dict[Signature, Noted]]:
         """Return notes, and what was noted, example by example, as if each had run alone."""

@@ -47,6 +47,10 @@ class Computing(Protocol):
 
     training: bool
 
+    @property
+    def reads(self) -> Callable[..., int] | None:
+        """What finds what calls read: `foldbatch.engines.llvm.round_loops.reads`, or nothing."""
+
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int
     ) -> RoundSchedule:
@@ -118,7 +122,9 @@ class _Reader:
             or what else it is.
         columns: of a call's row: its number, its operands and lengths of lists; None where that is all of it.
         lists: the numbers of its lists.
+        whole: whether these are all lists of the cell.
         feeds: the numbers of its data.
+        told: what `Reads` is told of it.
     """
 
     number: int
@@ -126,7 +132,9 @@ class _Reader:
     slots: list[Index]
     columns: list[int] | None
     lists: list[int]
+    whole: bool
     feeds: list[int]
+    told: list[int]
 
 
 @dataclass(eq=False, slots=True)
@@ -153,6 +161,23 @@ class _Table:
 _Parts = list[tuple[_Reader, Noted]]  # the cells of a round, and what was noted of each
 
 
+@dataclass(eq=False, slots=True)
+class _Numbers:
+    """The numbers of a round, as its model counts them. Places are those in all that was noted.
+
+    Attributes:
+        made: all that was noted: first come numbers of earlier rounds, then those of the round.
+        imported: the places of numbers that are read of earlier rounds, class by class.
+        by: the places of the calls that read them.
+        counts: how many there are of each class.
+    """
+
+    made: NDArray[np.int32]
+    imported: Index
+    by: Index
+    counts: list[int]
+
+
 class Rounds:
     """What was learnt of the rounds of a walk: the model that computes them, and schedules.
 
@@ -171,7 +196,10 @@ class Rounds:
         self._slots: dict[Slot, int] = {}
         self._outputs: list[Output] = []
         self._first: dict[Signature, int] = {}  # the number of a cell's first output
-        self._wires = np.zeros((0, 0), bool)  # ``[slots, outputs]``: which read which, within a round
+        self._patterns: Index = np.zeros(0, np.int64)  # the slots of rows of all cells, see `_Reader.slots`
+        self._wires: Index = np.zeros(
+            (0, 0), np.int64
+        )  # ``[slots, outputs]``: which read which, within a round
         self._imports: dict[type[Value], int] = {}  # the number of each import cell, in the order of these
         self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: the place of its class in these, or -1
         self._classes: dict[type[Value], int] = {}  # the number of each class of values
@@ -188,6 +216,7 @@ class Rounds:
     def compute(
         self,
         computing: Computing,
+        flat: Index,
         noted: dict[Signature, Noted],
         stretches: Stretches,
         store: Store,
@@ -197,7 +226,8 @@ class Rounds:
 
         Args:
             computing: what computes.
-            noted: what was noted; numbers count from the beginning of the run.
+            flat: all numbers that were noted, as from `numbers_of`; they count from the beginning of the run.
+            noted: what was noted.
             stretches: whose it is.
             store: the values of earlier rounds.
             numbers: the examples' numbers in the batch, for errors and random numbers.
@@ -210,13 +240,15 @@ class Rounds:
         for signature in noted:
             if signature not in self._first:
                 self._admit(signature)
-        table, example = None, store.example
+        table, example, numbered = None, store.example, flat
         while table is None:
             model = (self._linked or self._link()).model
             parts = [(self._readers[s], own) for s, own in noted.items() if s in self._readers]
             if not parts:
                 return
-            flat = np.concatenate([array.ravel() for array in _arrays(parts)])
+            flat = numbered
+            if len(parts) < len(noted) or not all(reader.whole for reader, _ in parts):
+                flat = np.concatenate([array.ravel() for array in _arrays(parts)])
             key = _key(parts, flat, stretches, training=computing.training)
             table = self._tables.get(key)
             if table is None:
@@ -240,9 +272,8 @@ class Rounds:
                 feeds[k] = (store.take(kind, imported[start:end]),)
         for reader, own in parts:
             if reader.feeds:
-                order = orders[reader.number]
                 data = self._data(computing, reader, own, stretches, store, numbers)
-                feeds[reader.number] = tuple([column.take(order, axis=0) for column in data])
+                feeds[reader.number] = tuple([column.take(orders[reader.number], axis=0) for column in data])
         of_cell = {reader.number: own for reader, own in parts}
 
         def whose(k: int, rank: int) -> int:
@@ -271,6 +302,7 @@ class Rounds:
         linked = self._linked = link_learnt(self._learnt, frozenset(), None, self._known)
         numbers = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
         self._imports = {kind: numbers.pop(earlier(kind))[0] for kind in self._imports}
+        self._patterns = np.zeros(0, np.int64)
         self._readers = {
             signature: self._reader(k, signature, kept) for signature, (k, kept) in numbers.items()
         }
@@ -292,14 +324,21 @@ class Rounds:
         members = [
             [self._slots[signature, m, s] for m in range(len(signature.sequences[s][2]))] for s in lists
         ]
-        columns = [0, *(1 + i for i in kept.arguments)]
+        columns, outputs = [0, *(1 + i for i in kept.arguments)], len(signature.outputs)
+        told = [len(rows), outputs, self._first[signature], len(self._patterns), len(lists)]
+        for s, own in zip(lists, members, strict=True):
+            told += (1 + operands + s, len(own))
+        for own in (rows, *members):
+            self._patterns = np.append(self._patterns, np.array(own, np.int64))
         return _Reader(
             number,
             signature,
             [np.array(own, np.int64) for own in (rows, *members)],
             None if len(columns) == signature.arguments else columns,
             lists,
+            len(lists) == sequences,
             [*kept.feeds],
+            told,
         )
 
     def _table(
@@ -313,7 +352,55 @@ class Rounds:
         numbers: Sequence[int],
     ) -> _Table | None:
         """Schedule a round; None where it has wires that are new, so that the model must be linked again."""
-        first, total = stretches.first, store.known - stretches.first
+        found = self._counted(computing.reads, parts, flat, stretches.first, store)
+        if found is None:  # there is something to learn, or to refuse
+            found = self._looked_at(parts, flat, stretches.first, store, numbers)
+        if found is None:
+            return None
+        count = len(found.imported)
+        total = count + store.known - stretches.first
+        ready, values = self._scheduled(computing, model, parts, found.made, found.counts, total)
+        by_rank, end = list[Index](), 0
+        for k, own_count in zip(self._imports.values(), found.counts, strict=True):
+            if own_count:
+                by_rank.append(end + ready.orders[k])
+                end += own_count
+        imported, by = found.imported, found.by
+        if by_rank:
+            order = by_rank[0] if len(by_rank) == 1 else np.concatenate(by_rank)
+            imported, by = imported.take(order), by.take(order)
+        arenas = []
+        for arena, several in values.items():
+            kind, own_values = value_class(model.arenas[arena]), np.concatenate(several).astype(np.int64)
+            arenas.append((arena, kind, self._number(kind), own_values, own_values - count))
+        kinds = np.repeat(np.array([*map(self._number, self._imports)], np.int64), found.counts).tobytes()
+        return _Table(ready, imported, by, kinds, found.counts, arenas)
+
+    def _counted(
+        self, reads: Callable[..., int] | None, parts: _Parts, flat: Index, first: int, store: Store
+    ) -> _Numbers | None:
+        """Return the numbers of a round if nothing in it is new, and a compiled function finds them."""
+        if reads is None:
+            return None
+        length, total, imports = len(flat), store.known - first, len(self._imports)
+        told = [first, total, len(self._outputs), len(parts), imports]
+        for reader, own in parts:
+            told.append(len(own.rows))
+            told += reader.told
+        memory, made = np.empty(imports + 5 * length + total, np.int64), np.empty(length, np.int32)
+        memory[:imports] = 0
+        fixed = self._patterns, self._wires.ravel(), self._kinds
+        count = reads(flat, np.array(told, np.int64), *fixed, store.example, memory, made)
+        if count < 0:
+            return None
+        places, calls = memory[imports : imports + count], memory[imports + length : imports + length + count]
+        return _Numbers(made, places, calls, memory[:imports].tolist())
+
+    def _looked_at(
+        self, parts: _Parts, flat: Index, first: int, store: Store, numbers: Sequence[int]
+    ) -> _Numbers | None:
+        """Return the numbers of a round, whatever is in it; None where wires are new, which are learnt."""
+        total = store.known - first
         slot, caller, end = np.empty_like(flat), np.empty_like(flat), 0
         maker = np.full(total, -1)
         for reader, own in parts:
@@ -335,7 +422,7 @@ class Rounds:
             or np.maximum.reduce(read - calling) >= 0
             or store.example.take(read).tobytes() != store.example.take(calling).tobytes()
         ):
-            self._refuse(parts, stretches.first, store, numbers)
+            self._refuse(parts, first, store, numbers)
         inside, outside = within.nonzero()[0], (~within).nonzero()[0]
         wired = at.take(inside), maker.take(read.take(inside) - first)
         kinds = self._kinds.take(at.take(outside))
@@ -343,8 +430,7 @@ class Rounds:
             self._learn(np.unique(np.stack(wired), axis=1), np.unique(at.take(outside)))
             return None
         if len(self._imports) > 1:
-            order = np.argsort(kinds, kind="stable")
-            outside, kinds = outside.take(order), kinds.take(order)
+            outside = outside.take(np.argsort(kinds, kind="stable"))
         count = len(outside)
         imported = reading.take(outside)
         made = flat + (count - first)
@@ -353,25 +439,7 @@ class Rounds:
             lengths = (slot == LENGTH).nonzero()[0]
             made[lengths] = flat[lengths]
         counts = np.bincount(kinds, minlength=len(self._imports)).tolist()
-        ready, values = self._scheduled(computing, model, parts, made.astype(np.int32), counts, count + total)
-        ranked, end = [], 0
-        for k, own_count in zip(self._imports.values(), counts, strict=True):
-            ranked.append(end + ready.orders[k])
-            end += own_count
-        by_rank = np.concatenate(ranked) if ranked else outside
-        classes = [*map(self._number, self._imports)]
-        arenas = []
-        for arena, several in values.items():
-            kind, own_values = value_class(model.arenas[arena]), np.concatenate(several).astype(np.int64)
-            arenas.append((arena, kind, self._number(kind), own_values, own_values - count))
-        return _Table(
-            ready,
-            imported.take(by_rank),
-            by_call.take(outside.take(by_rank)),
-            np.array(classes, np.int64).take(kinds.take(by_rank)).tobytes(),
-            counts,
-            arenas,
-        )
+        return _Numbers(made.astype(np.int32), imported, by_call.take(outside), counts)
 
     def _number(self, kind: type[Value]) -> int:
         """Return the number of a class of values."""
@@ -384,7 +452,7 @@ class Rounds:
             slot, source = slots[number], self._outputs[maker]
             refuse_other_type(slot[0], _type(slot), source[0].outputs[source[1]].type)
             learnt.wires.setdefault(slot, set()).add(source)
-            self._wires[number, maker] = True
+            self._wires[number, maker] = 1
         for number in imported.tolist():
             kind = value_class(_type(slots[number]))
             if kind not in self._imports:

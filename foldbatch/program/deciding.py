@@ -119,6 +119,12 @@ class RoundEngine:
         self._deciding, self._step, self._numbers = deciding, step, numbers
         self.training = training
 
+    @property
+    def reads(self) -> Callable[..., int] | None:
+        """What finds what calls read; see `foldbatch.functions.rounds.Computing.reads`."""
+        engine = self._deciding._engine
+        return None if engine is None else engine.arithmetic.reads
+
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int
     ) -> ReadyRound:

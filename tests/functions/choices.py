@@ -147,8 +147,8 @@ def choice_program(seed: int) -> ChoiceProgram:  # noqa: PLR0915 - a table of ch
 
     def loop(e, h):
         n = 0
-        while n < 6 and e.path.above(("loop", n), judged(h) + 0.3):
-            h = step(h, e.words[n % len(e.words)])
+        while n < 6 and e.path.above(("loop", n), more := judged(h) + 0.3):
+            h = step(h, e.words[n % len(e.words)]) + 0.1 * more
             lose(h, n % IDS)
             n += 1
         return h

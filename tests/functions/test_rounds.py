@@ -13,14 +13,29 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.engines.arrays import ArrayRun
+from foldbatch.engines.llvm import round_loops
 from foldbatch.functions import deciding, suspended
 from foldbatch.functions.eager import run
+from foldbatch.functions.rounds import Rounds
 from tests.backends import lawful, running
 from tests.functions.choices import ChoiceProgram, choice_program
 
 PROGRAMS = int(os.environ.get("FOLDBATCH_CHOICES") or 12)
 LOT = 3  # programs a test
 CLOSE = 1e-3  # a decision closer than this may fall otherwise in float32
+
+
+@pytest.fixture(autouse=True)
+def mirrored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let loops find what rounds read, which is what NumPy finds there."""
+    counted = Rounds._counted
+
+    def both(self: Rounds, reads: Any, *given: Any) -> Any:
+        found = counted(self, reads or round_loops.reads, *given)
+        assert found is None or repr(found) == repr(self._looked_at(*given, ()))
+        return found
+
+    monkeypatch.setattr(Rounds, "_counted", both)
 
 
 def assert_close(found: Any, right: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.llvm import integer_loops, tables
+from foldbatch.engines.llvm import integer_loops, round_loops, tables
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.scheduler import arithmetic, heights, noting, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
@@ -28,6 +28,7 @@ SIGNATURES = {
     "drain": "i8[] i8[] i8[] f8[] f8[] i8[] f8[] f8[] f8[] i8[] i8[] i4[] i4[] i8[]",
     "levels": "i4[] i8[,] i4[] i8[] i8[] i4[] i4[]",
     "noted": "i8[] i8[] i4[] i4[] i8[]",
+    "reads": "i8[] i8[] i8[] i8[] i8[] i8[] i8[] i4[]",
 }
 COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 FEW = 64  # keys, up to which each is compared with others
@@ -41,9 +42,9 @@ def compiled() -> Arithmetic:
     Raises:
         BackendError: when llvmlite is not installed.
     """
-    functions = {**vars(turns), **vars(integer_loops)}
+    functions = {**vars(turns), **vars(integer_loops), **vars(round_loops)}
     own = {
-        name: compiled_function(functions[name], signature, turns, noting, integer_loops)
+        name: compiled_function(functions[name], signature, turns, noting, integer_loops, round_loops)
         for name, signature in SIGNATURES.items()
     }
     return arithmetic_of({**own, **tables.compiled()})
@@ -125,7 +126,15 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         return [found[stop - count : stop] for count, stop in zip(counts, accumulate(counts), strict=True)]
 
     return Arithmetic(
-        join, sort, group, drain, levels, COSTS, partial(tables.built, functions), functions["noted"]
+        join,
+        sort,
+        group,
+        drain,
+        levels,
+        COSTS,
+        partial(tables.built, functions),
+        functions["noted"],
+        functions["reads"],
     )
 
 

@@ -27,7 +27,7 @@ from foldbatch.scheduler.schedule import ALL, CellTable, Flat, Index, RowSpan, S
 from foldbatch.scheduler.sharing import Share, leaves, nothing
 from foldbatch.scheduler.tables import placed
 from foldbatch.scheduler.trace import CellSignature, Ints, Trace
-from foldbatch.system.garbage import no_garbage
+from foldbatch.system.processes import no_garbage
 
 SIGNATURES = {"place": "i8[] i8[] i4[] i8[]", "launch": "i8[] i8[] i8[] i8[]"}
 NAMES: tuple[tuple[str, ...], ...] = (*((stage,) for stage in ALL), ALL)  # of the stages of a step
