@@ -33,7 +33,7 @@ def test_each_level_is_a_span_and_no_bit_changes():
         levels.extend((stop - first).item() for _, first, stop, *_ in table.launches)
         ready.kernels.walk(table, memory)
 
-    counted = replace(ready, kernels=replace(ready.kernels, walk=walk))
+    counted = ready._replace(kernels=replace(ready.kernels, walk=walk))
     part.ready[True] = watch.watched(counted, 2)
     loss, gradients = program.value_and_grad(planned)
     assert loss == expected[0]
