@@ -174,15 +174,13 @@ class UnderWay:
 
     def _rows(self, values: list[Value]) -> list[Any]:
         """Return the numbers of values that have been computed."""
-        kinds = {*map(type, values)}
         rows = {}
-        for kind in kinds:
+        for kind in {*map(type, values)}:
             numbers = [value.n for value in values if value.__class__ is kind]
-            rows[kind] = self.store.take(kind, np.array(numbers, np.int64) - self._start)
-        if len(kinds) == 1:
-            return list(rows.popitem()[1])
-        each = {kind: iter(own) for kind, own in rows.items()}
-        return [next(each[value.__class__]) for value in values]
+            rows[kind] = iter(self.store.take(kind, np.array(numbers, np.int64) - self._start))
+        if len(rows) == 1:
+            return list(rows[kind])
+        return [next(rows[value.__class__]) for value in values]
 
     # -- fibers
 

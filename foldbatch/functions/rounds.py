@@ -124,7 +124,8 @@ class _Reader:
         lists: the numbers of its lists.
         whole: whether these are all lists of the cell.
         feeds: the numbers of its data.
-        told: what `Reads` is told of it.
+        told: what is told of it to a compiled function.
+        made: the arenas of its outputs, and their numbers.
     """
 
     number: int
@@ -135,6 +136,7 @@ class _Reader:
     whole: bool
     feeds: list[int]
     told: list[int]
+    made: list[tuple[int, Index]]
 
 
 @dataclass(eq=False, slots=True)
@@ -304,7 +306,8 @@ class Rounds:
         self._imports = {kind: numbers.pop(earlier(kind))[0] for kind in self._imports}
         self._patterns = np.zeros(0, np.int64)
         self._readers = {
-            signature: self._reader(k, signature, kept) for signature, (k, kept) in numbers.items()
+            signature: self._reader(linked.model, k, signature, kept)
+            for signature, (k, kept) in numbers.items()
         }
         feeds, self._bounds = linked.model.feeds, linked.bounds
         self._none = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in own]) for own in feeds]
@@ -314,7 +317,7 @@ class Rounds:
         self._tables.clear()
         return linked
 
-    def _reader(self, number: int, signature: Signature, kept: PrunedDraft) -> _Reader:
+    def _reader(self, model: Model, number: int, signature: Signature, kept: PrunedDraft) -> _Reader:
         operands, sequences = len(signature.operands), len(signature.sequences)
         lists = [i - operands for i in kept.arguments if i >= operands]
         rows = [NUMBER] * (1 + operands) + [LENGTH] * sequences
@@ -330,6 +333,7 @@ class Rounds:
             told += (1 + operands + s, len(own))
         for own in (rows, *members):
             self._patterns = np.append(self._patterns, np.array(own, np.int64))
+        arenas = np.array(model.signatures[number].outputs, np.int64)
         return _Reader(
             number,
             signature,
@@ -339,6 +343,7 @@ class Rounds:
             len(lists) == sequences,
             [*kept.feeds],
             told,
+            [(arena, np.flatnonzero(arenas == arena)) for arena in dict.fromkeys(arenas.tolist())],
         )
 
     def _table(
@@ -359,7 +364,7 @@ class Rounds:
             return None
         count = len(found.imported)
         total = count + store.known - stretches.first
-        ready, values = self._scheduled(computing, model, parts, found.made, found.counts, total)
+        ready = self._scheduled(computing, model, parts, found.made, found.counts, total)
         by_rank, end = list[Index](), 0
         for k, own_count in zip(self._imports.values(), found.counts, strict=True):
             if own_count:
@@ -369,10 +374,14 @@ class Rounds:
         if by_rank:
             order = by_rank[0] if len(by_rank) == 1 else np.concatenate(by_rank)
             imported, by = imported.take(order), by.take(order)
+        places: dict[int, list[Index]] = {}
+        for reader, own in parts:
+            for arena, outputs in reader.made:
+                places.setdefault(arena, []).append((own.bases[:, None] + outputs).ravel())
         arenas = []
-        for arena, several in values.items():
-            kind, own_values = value_class(model.arenas[arena]), np.concatenate(several).astype(np.int64)
-            arenas.append((arena, kind, self._number(kind), own_values, own_values - count))
+        for arena, several in places.items():
+            kind, at = value_class(model.arenas[arena]), np.concatenate(several) - stretches.first
+            arenas.append((arena, kind, self._number(kind), at + count, at))
         kinds = np.repeat(np.array([*map(self._number, self._imports)], np.int64), found.counts).tobytes()
         return _Table(ready, imported, by, kinds, found.counts, arenas)
 
@@ -479,8 +488,8 @@ class Rounds:
         numbers: NDArray[np.int32],
         counts: Sequence[int],
         total: int,
-    ) -> tuple[RoundSchedule, dict[int, list[NDArray[np.int32]]]]:
-        """Return a round's schedule, and the numbers of values by arena.
+    ) -> RoundSchedule:
+        """Return a round's schedule.
 
         Args:
             computing: what computes.
@@ -494,20 +503,16 @@ class Rounds:
         for k, own in zip(self._imports.values(), counts, strict=True):
             start, end = end, end + own
             calls[k] = np.arange(start, end, dtype=np.int32)[:, None]
-        values: dict[int, list[NDArray[np.int32]]] = {}
         end = 0
         for reader, noted in parts:
             found: list[NDArray[np.int32]] = []
-            k = reader.number
             for array in _arrays([(reader, noted)]):
                 start, end = end, end + array.size
                 found.append(numbers[start:end].reshape(array.shape))
             rows, *lists = found
-            calls[k] = rows if reader.columns is None else rows.take(reader.columns, axis=1)
-            elements[k] = tuple(lists)
-            for j, arena in enumerate(model.signatures[k].outputs):
-                values.setdefault(arena, []).append(rows[:, 0] + j)
-        return computing.ready(model, calls, elements, total), values
+            calls[reader.number] = rows if reader.columns is None else rows.take(reader.columns, axis=1)
+            elements[reader.number] = tuple(lists)
+        return computing.ready(model, calls, elements, total)
 
     def _data(
         self,

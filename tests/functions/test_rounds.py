@@ -166,9 +166,7 @@ def test_an_exception_names_its_example_and_can_leave_others_alone() -> None:
     _, failed = program.run([1.0, "no number"], return_exceptions=True)
     assert isinstance(failed, fb.errors.WalkError)
     for other in (fb.compile(fb.Scalar(), "numpy"), program):
-        with pytest.raises(
-            fb.errors.BlockTypeError, match="run return_exceptions: expected results of a plain"
-        ):
+        with pytest.raises(fb.errors.BlockTypeError, match="run return_exceptions: expected results of"):
             other.run([1.0], return_exceptions=True, losses=True)
 
 
@@ -185,29 +183,22 @@ def test_an_endless_walk_is_stopped_at_its_line() -> None:
 
 def test_values_of_other_examples_are_refused() -> None:
     kept: dict[float, Any] = {}
+    ways = {
+        "reads": float,
+        "calls": lambda x: x + 1.0,
+        "returns": lambda x: x,
+        "pending": lambda x: float(x + 1.0),
+    }
 
-    def reads(number: float) -> Any:
+    def walk(number: float, way: str) -> Any:
         kept[number] = fb.tensor(number)
-        float(kept[number])
-        return float(kept[1.0])
+        if way != "pending":
+            float(kept[number])
+        return ways[way](kept[1.0])
 
-    def calls(number: float) -> Any:
-        kept[number] = x = fb.tensor(number)
-        float(x)
-        return kept[1.0] + x
-
-    def returns(number: float) -> Any:
-        kept[number] = fb.tensor(number)
-        float(kept[number])
-        return kept[1.0]
-
-    def pending(number: float) -> Any:
-        kept[number] = fb.tensor(number)
-        return float(kept[1.0] + 1.0)
-
-    for walk in (reads, calls, returns, pending):
+    for way in ways:
         for runs in ([[1.0]], []):  # where it has decided before, run leaves it at the rounds
-            program = fb.compile(walk, "numpy")
+            program = fb.compile(lambda number, way=way: walk(number, way), "numpy")
             for batch in runs:
                 program.run(batch)
             kept.clear()
@@ -270,9 +261,7 @@ def test_bad_data_are_refused_at_the_call_that_reads_them() -> None:
     program = fb.compile(walk, "numpy")
     program.run([[0, 1], [2]])
     for method in (program.run, program.step):
-        with pytest.raises(
-            fb.errors.ExampleError, match="at example 1: expected int32 from 0 to 2, found int 7"
-        ):
+        with pytest.raises(fb.errors.ExampleError, match="at example 1: .* from 0 to 2, found int 7"):
             method([[0, 1], [2, 7]])
 
 
@@ -325,11 +314,8 @@ def test_coroutines_need_no_greenlets() -> None:
     def leaves(x: float) -> int:
         return 1 if x < 1 else leaves(x * 0.5) + leaves(x * 0.25)
 
-    numbers = [0.5, 3.0, 40.0]
-    with (
-        mock.patch.object(suspended, "greenlets", lambda: None),
-        mock.patch.object(deciding, "greenlets", lambda: None),
-    ):
+    numbers, none = [0.5, 3.0, 40.0], lambda: None
+    with mock.patch.object(suspended, "greenlets", none), mock.patch.object(deciding, "greenlets", none):
         program = fb.compile(growing, "numpy")
         assert program.run(numbers) == program.run(numbers) == [leaves(x) for x in numbers]
         assert [program.debug(x).result for x in numbers] == [leaves(x) for x in numbers]
@@ -344,12 +330,9 @@ def test_coroutines_need_no_greenlets() -> None:
 
 
 def test_an_error_in_a_part_is_raised_where_the_parts_meet() -> None:
-    def part(x: Any) -> float:
-        return 1 / float(x)
-
     def walk(number: float) -> Any:
         try:
-            return fb.together(lambda: part(fb.tensor(1.0)), lambda: part(fb.tensor(number)))
+            return fb.together(*[lambda x=x: 1 / float(fb.tensor(x)) for x in (1.0, number)])
         except ZeroDivisionError:
             return (0.0, 0.0)
 
