@@ -123,17 +123,12 @@ def template(body: str, count: int) -> tuple[tuple[str, ...], str]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Where the lines of an op lie.
+    """Where the lines of an op lie."""
 
-    Attributes:
-        length: elements of a line.
-        places: of ``x``, ``y`` and ``label``, as far as the body names them, without the axis along the line.
-        steps: of each, elements from one to the next along the line; 1 where it has one element.
-    """
-
-    length: int
+    length: int  # elements of a line
+    # of ``x``, ``y`` and ``label``, as far as the body names them, without the axis along the line
     places: dict[str, Place]
-    steps: dict[str, int]
+    steps: dict[str, int]  # of each, elements from one to the next along the line; 1 where it has one element
 
 
 def line_of(body: str, statement: Statement) -> Line:

@@ -69,19 +69,12 @@ class RowSums:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """The computation of a cell while training, or in inference.
+    """The computation of a cell while training, or in inference."""
 
-    Attributes:
-        graph: the forward graph.
-        forward: the forward stages, by name.
-        backward: the backward stages, by name; none in inference.
-        kept: the buffers that pass values between stages.
-    """
-
-    graph: CellGraph
-    forward: Mapping[str, Stage]
-    backward: Mapping[str, Stage]
-    kept: tuple[Kept, ...]
+    graph: CellGraph  # the forward graph
+    forward: Mapping[str, Stage]  # the forward stages, by name
+    backward: Mapping[str, Stage]  # the backward stages, by name; none in inference
+    kept: tuple[Kept, ...]  # the buffers that pass values between stages
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,24 +133,16 @@ class RowGradient(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One direction of a cell: its results, and the stage of each node that it computes.
+    """One direction of a cell: its results, and the stage of each node that it computes."""
 
-    Attributes:
-        given: the nodes that it reads and does not compute.
-        results: its results, each with its kind and number.
-        recursive_inputs: the given nodes that the recursion computes.
-        recursive_outputs: the results that the recursion reads.
-        stage: the stage of each node that it computes.
-        seeds: backward, the cotangents that it reads, by the numbers of outputs.
-        rows: backward, the gradients that are sums of rows. The sums are made later, of values and ids.
-    """
-
-    given: tuple[Node, ...]
-    results: tuple[tuple[What, Node], ...]
-    recursive_inputs: frozenset[Node]
-    recursive_outputs: frozenset[Node]
-    stage: Mapping[Node, str]
+    given: tuple[Node, ...]  # the nodes that it reads and does not compute
+    results: tuple[tuple[What, Node], ...]  # its results, each with its kind and number
+    recursive_inputs: frozenset[Node]  # the given nodes that the recursion computes
+    recursive_outputs: frozenset[Node]  # the results that the recursion reads
+    stage: Mapping[Node, str]  # the stage of each node that it computes
+    # backward, the cotangents that it reads, by the numbers of outputs
     seeds: Mapping[int, Node] = field(default_factory=dict)
+    # backward, the gradients that are sums of rows. The sums are made later, of values and ids.
     rows: tuple[RowGradient, ...] = ()
 
     def stage_of(self, node: Node) -> str:

@@ -26,23 +26,14 @@ StageOf = Callable[[Node], str]
 
 @dataclass(frozen=True)
 class CellGraph:
-    """The graph that one place of a program computes per call.
+    """The graph that one place of a program computes per call."""
 
-    Attributes:
-        name: the name of the cell.
-        operands: inputs that are results of other calls, with a CALL or a ragged axis.
-        feeds: inputs read from the example.
-        outputs: results that other calls read.
-        losses: scalars to be summed over the batch.
-        metrics: results to be collected.
-    """
-
-    name: str
-    operands: tuple[Node, ...]
-    feeds: tuple[Node, ...]
-    outputs: tuple[Node, ...]
-    losses: tuple[Node, ...] = ()
-    metrics: tuple[Node, ...] = ()
+    name: str  # the name of the cell
+    operands: tuple[Node, ...]  # inputs that are results of other calls, with a CALL or a ragged axis
+    feeds: tuple[Node, ...]  # inputs read from the example
+    outputs: tuple[Node, ...]  # results that other calls read
+    losses: tuple[Node, ...] = ()  # scalars to be summed over the batch
+    metrics: tuple[Node, ...] = ()  # results to be collected
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -79,25 +70,15 @@ class CellGraph:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Which operands and outputs (by number) are recursive, and which carry gradients.
+    """Which operands and outputs (by number) are recursive, and which carry gradients."""
 
-    Attributes:
-        recursive_operands: the operands that the recursion computes.
-        recursive_outputs: the outputs that the recursion reads.
-        active_operands: the operands whose cotangents are wanted.
-        active_outputs: the outputs whose cotangents are given.
-        active_feeds: the feeds whose gradients are wanted.
-        trained: whether gradients of parameters are wanted.
-        losses: whether gradients start from losses, besides the active outputs.
-    """
-
-    recursive_operands: frozenset[int] = frozenset()
-    recursive_outputs: frozenset[int] = frozenset()
-    active_operands: frozenset[int] = frozenset()
-    active_outputs: frozenset[int] = frozenset()
-    active_feeds: frozenset[int] = frozenset()
-    trained: bool = True
-    losses: bool = True
+    recursive_operands: frozenset[int] = frozenset()  # the operands that the recursion computes
+    recursive_outputs: frozenset[int] = frozenset()  # the outputs that the recursion reads
+    active_operands: frozenset[int] = frozenset()  # the operands whose cotangents are wanted
+    active_outputs: frozenset[int] = frozenset()  # the outputs whose cotangents are given
+    active_feeds: frozenset[int] = frozenset()  # the feeds whose gradients are wanted
+    trained: bool = True  # whether gradients of parameters are wanted
+    losses: bool = True  # whether gradients start from losses, besides the active outputs
 
 
 def weights_of(graph: CellGraph) -> int:

@@ -26,19 +26,12 @@ LIMIT = 100  # ops in one loop: compilers of loops take more than linear time
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Ops that run in one loop.
+    """Ops that run in one loop."""
 
-    Attributes:
-        nodes: all nodes of the group, operands first.
-        sweeps: per sweep, the nodes that it computes; they have one shape.
-        written: the nodes that are read outside the group.
-        passing: the nodes that only a later sweep reads: of each, one row suffices.
-    """
-
-    nodes: tuple[Node, ...]
-    sweeps: tuple[tuple[Node, ...], ...]
-    written: frozenset[Node]
-    passing: frozenset[Node]
+    nodes: tuple[Node, ...]  # all nodes of the group, operands first
+    sweeps: tuple[tuple[Node, ...], ...]  # per sweep, the nodes that it computes; they have one shape
+    written: frozenset[Node]  # the nodes that are read outside the group
+    passing: frozenset[Node]  # the nodes that only a later sweep reads: of each, one row suffices
 
     @property
     def reads(self) -> Iterator[tuple[int, Node, Node]]:

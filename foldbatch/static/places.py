@@ -15,22 +15,14 @@ class Place:
 
     Element ``(i, j, ...)`` of row r is number ``r * row + offset + i * strides[0] + j * strides[1] ...`` of
     the slot's elements.
-
-    Attributes:
-        slot: the slot's number in the routine.
-        axis: the axis of its rows: the slot's axis, unless one row serves all (then `row` is 0).
-        row: elements from one row to the next.
-        offset: the first element of a row.
-        shape: the shape of a row.
-        strides: elements from one to the next along each axis of the shape; below 0 where an axis is read
-            backward.
     """
 
-    slot: int
-    axis: Axis
-    row: int
-    offset: int
-    shape: tuple[int, ...]
+    slot: int  # the slot's number in the routine
+    axis: Axis  # the axis of its rows: the slot's axis, unless one row serves all (then `row` is 0)
+    row: int  # elements from one row to the next
+    offset: int  # the first element of a row
+    shape: tuple[int, ...]  # the shape of a row
+    # elements from one to the next along each axis of the shape; below 0 where an axis is read backward
     strides: tuple[int, ...]
 
 

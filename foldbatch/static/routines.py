@@ -68,25 +68,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Stage:
-    """The computation of one routine, whatever engine runs it.
+    """The computation of one routine, whatever engine runs it."""
 
-    Attributes:
-        name: its direction and stage, such as ``forward_step``.
-        results: its results, each with its kind and number.
-        kept: the nodes that it leaves for other routines, with the numbers of their buffers.
-        given: the nodes that it may read, with the memory that holds them.
-        computed: the nodes that it computes and does not keep.
-        checked: nodes of ids that are known to be in range.
-        axes: the ragged axes of the cell, in order.
-    """
-
-    name: str
-    results: tuple[tuple[What, Node], ...]
-    kept: Mapping[Node, int]
-    given: Mapping[Node, Binding]
-    computed: frozenset[Node]
-    checked: frozenset[Node]
-    axes: tuple[Axis, ...]
+    name: str  # its direction and stage, such as ``forward_step``
+    results: tuple[tuple[What, Node], ...]  # its results, each with its kind and number
+    kept: Mapping[Node, int]  # the nodes that it leaves for other routines, with the numbers of their buffers
+    given: Mapping[Node, Binding]  # the nodes that it may read, with the memory that holds them
+    computed: frozenset[Node]  # the nodes that it computes and does not keep
+    checked: frozenset[Node]  # nodes of ids that are known to be in range
+    axes: tuple[Axis, ...]  # the ragged axes of the cell, in order
 
     @property
     def graph(self) -> Graph:
@@ -110,19 +100,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStage:
-    """A routine with the plans that it was made from, for views.
+    """A routine with the plans that it was made from, for views."""
 
-    Attributes:
-        routine: the statements.
-        graph: the graph that they compute.
-        buffers: the places of computed values.
-        units: ops, and groups of ops that run in one loop, in order.
-    """
-
-    routine: Routine
-    graph: Graph
-    buffers: Buffers
-    units: tuple[Unit, ...]
+    routine: Routine  # the statements
+    graph: Graph  # the graph that they compute
+    buffers: Buffers  # the places of computed values
+    units: tuple[Unit, ...]  # ops, and groups of ops that run in one loop, in order
 
 
 @remembered

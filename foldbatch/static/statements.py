@@ -97,17 +97,11 @@ class FusedLoop:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """Loops inside each other.
+    """Loops inside each other."""
 
-    Attributes:
-        turns: how many turns each loop takes, the outermost first.
-        strides: per place, its strides along each loop.
-        by_rows: whether the first loop takes its turns once for every row.
-    """
-
-    turns: tuple[int, ...]
-    strides: tuple[tuple[int, ...], ...]
-    by_rows: bool
+    turns: tuple[int, ...]  # how many turns each loop takes, the outermost first
+    strides: tuple[tuple[int, ...], ...]  # per place, its strides along each loop
+    by_rows: bool  # whether the first loop takes its turns once for every row
 
 
 def nest(shape: Sequence[int], places: Sequence[Element], *, by_rows: bool) -> Nest:
@@ -151,25 +145,20 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One op, fused loop, copy or check.
+    """One op, fused loop, copy or check."""
 
-    Attributes:
-        op: the op's name; ``loop``, ``copy`` (of a place to another of its shape), ``zero`` (of a place) or
-            ``check_range``. An op that only moves elements is some copies, see `Op.copies`.
-        axis: the axis that it runs along, over all rows of the level. An op on sequences runs along calls.
-        reads: its operands. An op on sequences has one more: the `segments` slot of its ragged axis.
-        write: the place of the result; None for loops and checks.
-        attrs: the op's static arguments; of ``check_range`` `size`: ids must be from 0 to size - 1.
-        loop: of a fused loop, its sweeps; its buffers are the slots of `slots`.
-        slots: of a fused loop, the numbers of the slots that it reads and writes, in order.
-    """
-
+    # the op's name; ``loop``, ``copy`` (of a place to another of its shape), ``zero`` (of a place) or
+    # ``check_range``. An op that only moves elements is some copies, see `Op.copies`.
     op: str
+    # the axis that it runs along, over all rows of the level. An op on sequences runs along calls.
     axis: Axis
+    # its operands. An op on sequences has one more: the `segments` slot of its ragged axis.
     reads: tuple[Place, ...] = ()
-    write: Place | None = None
+    write: Place | None = None  # the place of the result; None for loops and checks
+    # the op's static arguments; of ``check_range`` `size`: ids must be from 0 to size - 1
     attrs: Mapping[str, Any] = field(default_factory=dict)
-    loop: FusedLoop | None = None
+    loop: FusedLoop | None = None  # of a fused loop, its sweeps; its buffers are the slots of `slots`
+    # of a fused loop, the numbers of the slots that it reads and writes, in order
     slots: tuple[int, ...] = ()
 
     @property

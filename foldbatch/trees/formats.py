@@ -26,41 +26,31 @@ NEGATIVE_OR_POSITIVE = {0: 0, 1: 0, 2: -1, 3: 1, 4: 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """How examples of one format are read and written.
+    """How examples of one format are read and written."""
 
-    Attributes:
-        example: what an example is, for people.
-        label: where its label is, for people.
-        kind: of structures. "phrases": trees with words at leaves and classes at nodes; "trees": any trees,
-            with a label each; "records": values of JSON, with a label each.
-        suffixes: of files of trees that are taken to be of this format; those of all others hold brackets.
-        read: yields the trees of a file; None where files are no list of trees.
-        write: returns a tree as a line; None where trees are not written so.
-        samples: yields the samples of a file or folder, given the key of labels; by default what `read` does.
-        embedded: returns the samples of each part of a data set that needs no files.
-        structures: yields what lines of text without labels hold, given what errors call the text; None where
-            models are not trained on the format.
-        ending: of the names of a data set's parts, such as train.txt.
-        classes: names of the classes, where they are known ahead.
-        separator: what stands between the examples of a text; none where a text is one piece.
-        sample: a small example, as the server takes it.
-        options: of data, that formats without them do not read.
-    """
-
-    example: str
-    label: str = ""
+    example: str  # what an example is, for people
+    label: str = ""  # where its label is, for people
+    # of structures. "phrases": trees with words at leaves and classes at nodes; "trees": any trees, with a
+    # label each; "records": values of JSON, with a label each.
     kind: Literal["phrases", "trees", "records"] = "trees"
+    # of files of trees that are taken to be of this format; those of all others hold brackets
     suffixes: tuple[str, ...] = ()
+    # yields the trees of a file; None where files are no list of trees
     read: Callable[[Path], Iterable[Tree]] | None = None
+    # returns a tree as a line; None where trees are not written so
     write: Callable[[Tree], str] | None = None
+    # yields the samples of a file or folder, given the key of labels; by default what `read` does
     samples: Callable[[Path, str], Iterable[Sample]] | None = None
+    # returns the samples of each part of a data set that needs no files
     embedded: Callable[[], Mapping[str, Iterable[Sample]]] | None = None
+    # yields what lines of text without labels hold, given what errors call the text; None where models are
+    # not trained on the format
     structures: Callable[[Iterable[str], str], Iterable[Named]] | None = None
-    ending: str = ".txt"
-    classes: tuple[str, ...] = ()
-    separator: str = "\n"
-    sample: Any = None
-    options: tuple[str, ...] = ()
+    ending: str = ".txt"  # of the names of a data set's parts, such as train.txt
+    classes: tuple[str, ...] = ()  # names of the classes, where they are known ahead
+    separator: str = "\n"  # what stands between the examples of a text; none where a text is one piece
+    sample: Any = None  # a small example, as the server takes it
+    options: tuple[str, ...] = ()  # of data, that formats without them do not read
 
     def labelled(self, path: Path, key: str) -> Iterable[Sample]:
         """Yield the samples of a file or folder."""

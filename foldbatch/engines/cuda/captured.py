@@ -252,32 +252,20 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A class made ready: all that its batches share.
+    """A class made ready: all that its batches share."""
 
-    Attributes:
-        tables: the launch tables of a batch that takes all room.
-        steps: of both directions, for so many rows.
-    """
-
-    tables: Directions
-    steps: tuple[Sequence[LaunchStep], Sequence[LaunchStep]]
+    tables: Directions  # the launch tables of a batch that takes all room
+    steps: tuple[Sequence[LaunchStep], Sequence[LaunchStep]]  # of both directions, for so many rows
 
 
 @dataclass(frozen=True, slots=True)
 class InClass:
-    """A batch in its class.
+    """A batch in its class."""
 
-    Attributes:
-        rooms: the class.
-        room: made ready.
-        placed: the batch numbered anew.
-        packed: its table.
-    """
-
-    rooms: Rooms
-    room: Room
-    placed: Placed
-    packed: PackedBatch
+    rooms: Rooms  # the class
+    room: Room  # made ready
+    placed: Placed  # the batch numbered anew
+    packed: PackedBatch  # its table
 
 
 class Captured:

@@ -202,13 +202,9 @@ class Device:
 
 
 class Guard(Protocol):
-    """What tells whether a batch is bad.
+    """What tells whether a batch is bad."""
 
-    Attributes:
-        word: ``[1] int64`` or more, on the device; the first is not 0 where an id was out of range.
-    """
-
-    word: DeviceArray
+    word: DeviceArray  # ``[1] int64`` or more, on the device; the first is not 0 where an id was out of range
 
     def check(self) -> None:
         """Wait for the batch, and raise its error if it is bad."""
@@ -400,13 +396,9 @@ def home(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRows(SparseRows):
-    """The gradient of a table whose rows the device has, too.
+    """The gradient of a table whose rows the device has, too."""
 
-    Attributes:
-        places: the rows, on the device: ``[r] int64``.
-    """
-
-    places: Any = None
+    places: Any = None  # the rows, on the device: ``[r] int64``
 
 
 def blocks_for(size: int) -> int:

@@ -24,15 +24,10 @@ ARGUMENTS = 16  # of a kernel, at most: each is a whole number of 64 bits
 
 
 class DeviceBuffer(Protocol):
-    """Memory of the device. When nobody holds it any more it is free for what is enqueued later.
+    """Memory of the device. When nobody holds it any more it is free for what is enqueued later."""
 
-    Attributes:
-        pointer: its address, a multiple of 256.
-        nbytes: its size.
-    """
-
-    pointer: int
-    nbytes: int
+    pointer: int  # its address, a multiple of 256
+    nbytes: int  # its size
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,44 +36,25 @@ class MatrixProduct:
 
     Matrices lie row by row: A is ``[m, k]``, B ``[k, n]``, C ``[m, n]``. Where `a_across`, A lies as
     ``[k, m]``; where `b_across`, B lies as ``[n, k]``.
-
-    Attributes:
-        dtype: ``float32`` or ``float64``.
-        m: rows of A.
-        n: columns of B.
-        k: columns of A.
-        a: address of the first A.
-        b: address of the first B.
-        c: address of the first C.
-        a_lead: elements from one row of A, as it lies, to the next; at least the length of such a row.
-        b_lead: the same of B.
-        c_lead: the same of C.
-        a_across: whether A lies across.
-        b_across: whether B lies across.
-        adds: whether the products are added to what C holds; else C need hold nothing.
-        count: how many products.
-        a_step: elements from one A to the next; 0 where all are the same.
-        b_step: the same of B.
-        c_step: the same of C.
     """
 
-    dtype: str
-    m: int
-    n: int
-    k: int
-    a: int
-    b: int
-    c: int
-    a_lead: int
-    b_lead: int
-    c_lead: int
-    a_across: bool = False
-    b_across: bool = False
-    adds: bool = False
-    count: int = 1
-    a_step: int = 0
-    b_step: int = 0
-    c_step: int = 0
+    dtype: str  # ``float32`` or ``float64``
+    m: int  # rows of A
+    n: int  # columns of B
+    k: int  # columns of A
+    a: int  # address of the first A
+    b: int  # address of the first B
+    c: int  # address of the first C
+    a_lead: int  # elements from one row of A, as it lies, to the next; at least the length of such a row
+    b_lead: int  # the same of B
+    c_lead: int  # the same of C
+    a_across: bool = False  # whether A lies across
+    b_across: bool = False  # whether B lies across
+    adds: bool = False  # whether the products are added to what C holds; else C need hold nothing
+    count: int = 1  # how many products
+    a_step: int = 0  # elements from one A to the next; 0 where all are the same
+    b_step: int = 0  # the same of B
+    c_step: int = 0  # the same of C
 
 
 class Driver(Protocol):

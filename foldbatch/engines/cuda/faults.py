@@ -19,17 +19,11 @@ MANY = 1024  # updates that nobody asked about, after which the word is read: th
 
 
 class GuardedUpdate(NamedTuple):
-    """An update under way.
+    """An update under way."""
 
-    Attributes:
-        code: what the word becomes if the batch is bad; ``code + 1 + k`` if gradient k is.
-        names: of the gradients.
-        undo: takes back what the host counted.
-    """
-
-    code: int
-    names: Sequence[str]
-    undo: Callable[[], None]
+    code: int  # what the word becomes if the batch is bad; ``code + 1 + k`` if gradient k is
+    names: Sequence[str]  # of the gradients
+    undo: Callable[[], None]  # takes back what the host counted
 
 
 class Faults:

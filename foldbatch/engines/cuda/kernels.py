@@ -39,59 +39,38 @@ Lines = Callable[[KernelText], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class RoutinePart:
-    """A step of a routine.
+    """A step of a routine."""
 
-    Attributes:
-        axis: along which its rows run.
-        lines: writes its text.
-        reads: the slots that it reads.
-        writes: the slots that it writes.
-        elements: how many elements of a row threads can compute side by side.
-        whole: whether it looks at all rows of the level, and so has a kernel of its own.
-        multiplied: a product that a library does; there are no lines then.
-        adds: the arena of cotangents that it writes; -1 if it writes none.
-        planned: the binding whose rows it adds by a plan; -1 if there is none.
-        taken: the slot whose rows it copies together, which is only done where they lie apart; -1 if it does
-            something else.
-        stored: the `store` slot or the result whose rows it brings to others that follow each other; -1 if it
-            does something else.
-        clears: whether it sets to zero what there is room for beyond the rows of a level.
-    """
-
-    axis: Axis
-    lines: Lines = lambda text: []
-    reads: frozenset[int] = frozenset()
-    writes: frozenset[int] = frozenset()
-    elements: int = 1
-    whole: bool = False
-    multiplied: Multiplied | None = None
-    adds: int = -1
-    planned: int = -1
+    axis: Axis  # along which its rows run
+    lines: Lines = lambda text: []  # writes its text
+    reads: frozenset[int] = frozenset()  # the slots that it reads
+    writes: frozenset[int] = frozenset()  # the slots that it writes
+    elements: int = 1  # how many elements of a row threads can compute side by side
+    whole: bool = False  # whether it looks at all rows of the level, and so has a kernel of its own
+    multiplied: Multiplied | None = None  # a product that a library does; there are no lines then
+    adds: int = -1  # the arena of cotangents that it writes; -1 if it writes none
+    planned: int = -1  # the binding whose rows it adds by a plan; -1 if there is none
+    # the slot whose rows it copies together, which is only done where they lie apart; -1 if it does something
+    # else
     taken: int = -1
+    # the `store` slot or the result whose rows it brings to others that follow each other; -1 if it does
+    # something else
     stored: int = -1
-    clears: bool = False
+    clears: bool = False  # whether it sets to zero what there is room for beyond the rows of a level
 
 
 @dataclass(slots=True)
 class RoutineCut:
-    """A routine under way to parts.
+    """A routine under way to parts."""
 
-    Attributes:
-        routine: the routine.
-        widths: by slot and result, how many rows of an arena one row is.
-        arenas: by `store` slot and cotangent result, the arena that it is for.
-        copied: see `kernel_text.Setting`.
-        added: by slot that one product fills, and nothing else reads, the `store` slot or the result that it
-            is: where its rows follow each other, the product adds to the arena itself.
-        parts: the parts so far.
-    """
-
-    routine: Routine
-    widths: Mapping[int, int]
-    arenas: Mapping[int, int]
-    copied: set[int] = field(default_factory=set)
+    routine: Routine  # the routine
+    widths: Mapping[int, int]  # by slot and result, how many rows of an arena one row is
+    arenas: Mapping[int, int]  # by `store` slot and cotangent result, the arena that it is for
+    copied: set[int] = field(default_factory=set)  # see `kernel_text.Setting`
+    # by slot that one product fills, and nothing else reads, the `store` slot or the result that it is: where
+    # its rows follow each other, the product adds to the arena itself
     added: dict[int, int] = field(default_factory=dict)
-    parts: list[RoutinePart] = field(default_factory=list)
+    parts: list[RoutinePart] = field(default_factory=list)  # the parts so far
     _taken: set[int] = field(default_factory=set)
 
     def cut(self) -> list[RoutinePart]:
@@ -372,48 +351,31 @@ SUMMED = (32, 32)  # threads of a block that adds up rows: columns, and rows at 
 
 @dataclass(frozen=True, slots=True)
 class LevelTask:
-    """A kernel, or a product, that a level runs.
+    """A kernel, or a product, that a level runs."""
 
-    Attributes:
-        name: of the kernel; empty for a product.
-        axis: along which its rows run.
-        threads: of a block, along the elements of a row and along rows.
-        columns: of a kernel that is not cut along rows: how many elements it computes; else 0.
-        taken: slots whose rows it copies together: where none lie apart there is nothing to do. Empty for
-            kernels that do more.
-        stored: `store` slots and results whose rows it brings to others that follow each other: where none
-            do, or are computed there, there is nothing to do. Empty for kernels that do more.
-        clears: whether it sets to zero what there is room for beyond the rows of a level.
-        planned: the binding whose rows it adds by a plan; -1 for others.
-        multiplied: the product.
-    """
-
-    name: str
-    axis: Axis
-    threads: tuple[int, int] = (BLOCK, 1)
-    columns: int = 0
+    name: str  # of the kernel; empty for a product
+    axis: Axis  # along which its rows run
+    threads: tuple[int, int] = (BLOCK, 1)  # of a block, along the elements of a row and along rows
+    columns: int = 0  # of a kernel that is not cut along rows: how many elements it computes; else 0
+    # slots whose rows it copies together: where none lie apart there is nothing to do. Empty for kernels that
+    # do more.
     taken: tuple[int, ...] = ()
-    planned: int = -1
-    multiplied: Multiplied | None = None
+    planned: int = -1  # the binding whose rows it adds by a plan; -1 for others
+    multiplied: Multiplied | None = None  # the product
+    # `store` slots and results whose rows it brings to others that follow each other: where none do, or are
+    # computed there, there is nothing to do. Empty for kernels that do more.
     stored: tuple[int, ...] = ()
-    clears: bool = False
+    clears: bool = False  # whether it sets to zero what there is room for beyond the rows of a level
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What a level of a routine runs.
+    """What a level of a routine runs."""
 
-    Attributes:
-        routine: the routine.
-        setting: what its texts know besides.
-        tasks: kernels and products, in order.
-        text: of the kernels.
-    """
-
-    routine: Routine
-    setting: Setting
-    tasks: tuple[LevelTask, ...]
-    text: str
+    routine: Routine  # the routine
+    setting: Setting  # what its texts know besides
+    tasks: tuple[LevelTask, ...]  # kernels and products, in order
+    text: str  # of the kernels
 
 
 def kernels_of(bound: Bound) -> list[Kernel]:

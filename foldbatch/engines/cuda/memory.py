@@ -87,21 +87,13 @@ GRAIN = 256  # bytes
 
 @dataclass(slots=True)
 class StagedBlock:
-    """Pinned memory of the host, and as much of the device.
+    """Pinned memory of the host, and as much of the device."""
 
-    Attributes:
-        host: ``[nbytes] uint8``.
-        device: its copy.
-        copied: when the copy is done.
-        used: when the device needs it no more.
-        busy: whether it was sent.
-    """
-
-    host: Array
-    device: DeviceBuffer
-    copied: Event
-    used: Event
-    busy: bool = False
+    host: Array  # ``[nbytes] uint8``
+    device: DeviceBuffer  # its copy
+    copied: Event  # when the copy is done
+    used: Event  # when the device needs it no more
+    busy: bool = False  # whether it was sent
 
 
 @dataclass(slots=True)

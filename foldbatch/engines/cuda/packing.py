@@ -48,41 +48,28 @@ class Spaced(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """Where one direction lies in a packed table.
+    """Where one direction lies in a packed table."""
 
-    Attributes:
-        table: the launch table; with rooms, that of a batch that takes all of them.
-        launches: where its rows begin.
-        levels: where the record of each level lies.
-        plans: by launch, level and binding, where a plan lies, and how many targets it has at most.
-    """
-
-    table: LaunchTable
-    launches: int
-    levels: tuple[int, ...]
+    table: LaunchTable  # the launch table; with rooms, that of a batch that takes all of them
+    launches: int  # where its rows begin
+    levels: tuple[int, ...]  # where the record of each level lies
+    # by launch, level and binding, where a plan lies, and how many targets it has at most
     plans: Mapping[tuple[int, int, int], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class PackedBatch:
-    """A batch's packed table, but for the addresses.
+    """A batch's packed table, but for the addresses."""
 
-    Attributes:
-        numbers: ``[*] int64``; its last ones are two numbers of 32 bits each, see `ints`.
-        forward: where that direction lies.
-        backward: the other one, while training.
-        sums: by cell and number of its sums of rows, where the plan lies, and its targets.
-        zeros: by arena, where the rows of cotangents that are set to zero lie, after their count; and how
-            many there are at most.
-        wholes: by cell with losses, where the record of a level of all its calls lies.
-    """
-
-    numbers: Ints
-    forward: Direction
-    backward: Direction | None
+    numbers: Ints  # ``[*] int64``; its last ones are two numbers of 32 bits each, see `ints`
+    forward: Direction  # where that direction lies
+    backward: Direction | None  # the other one, while training
+    # by cell and number of its sums of rows, where the plan lies, and its targets
     sums: Mapping[tuple[int, int], tuple[int, Ints]]
+    # by arena, where the rows of cotangents that are set to zero lie, after their count; and how many there
+    # are at most
     zeros: Mapping[int, tuple[int, int]]
-    wholes: Mapping[int, int]
+    wholes: Mapping[int, int]  # by cell with losses, where the record of a level of all its calls lies
 
     @property
     def ints(self) -> NDArray[np.int32]:

@@ -42,19 +42,12 @@ EACH = ("gradient", "input", "metric", "feed")  # what a batch brings, at addres
 
 @dataclass(frozen=True, slots=True)
 class PhaseKernels:
-    """The kernels of one phase of a model.
+    """The kernels of one phase of a model."""
 
-    Attributes:
-        bound: their routines.
-        kernels: the kernels, by number.
-        walker: runs them.
-        constants: arrays of the model, on the device, by buffer.
-    """
-
-    bound: Bound
-    kernels: Sequence[Kernel]
-    walker: StepWalker
-    constants: dict[int, Any]
+    bound: Bound  # their routines
+    kernels: Sequence[Kernel]  # the kernels, by number
+    walker: StepWalker  # runs them
+    constants: dict[int, Any]  # arrays of the model, on the device, by buffer
 
     @property
     def fixed(self) -> NDArray[np.bool_]:

@@ -25,25 +25,16 @@ Where = tuple[int, int]  # a buffer, and bytes from its beginning on
 
 @dataclass(frozen=True, slots=True)
 class LaunchStep:
-    """A kernel or a product on a level.
+    """A kernel or a product on a level."""
 
-    Attributes:
-        task: what is done.
-        row: the launch's row of the launch table.
-        blocks: of the kernel.
-        arguments: after the address of the table.
-        extents: m, k and count of the product.
-        matrices: where the product's three matrices begin.
-        adds: whether the product is added to what is there.
-    """
-
-    task: LevelTask
-    row: Sequence[int]
-    blocks: int = 0
-    arguments: tuple[int, ...] = ()
-    extents: tuple[int, int, int] = (0, 0, 0)
+    task: LevelTask  # what is done
+    row: Sequence[int]  # the launch's row of the launch table
+    blocks: int = 0  # of the kernel
+    arguments: tuple[int, ...] = ()  # after the address of the table
+    extents: tuple[int, int, int] = (0, 0, 0)  # m, k and count of the product
+    # where the product's three matrices begin
     matrices: tuple[Where, Where, Where] = ((0, 0), (0, 0), (0, 0))
-    adds: bool = False
+    adds: bool = False  # whether the product is added to what is there
 
 
 @dataclass(frozen=True, slots=True)

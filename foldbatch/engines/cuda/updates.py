@@ -147,17 +147,12 @@ def _wrapped(names: Sequence[str], each: int = 5) -> str:
 
 
 class UpdateLaunch(NamedTuple):
-    """An update, ready to be launched: what its kernels are told lies in memory.
+    """An update, ready to be launched: what its kernels are told lies in memory."""
 
-    Attributes:
-        launches: kernels, by name or not; their blocks; and where their numbers begin.
-        numbers: ``[*] int64``.
-        key: equal where kernels, blocks and places are.
-    """
-
+    # kernels, by name or not; their blocks; and where their numbers begin
     launches: Sequence[tuple[str | Function, int, int]]
-    numbers: Ints
-    key: Hashable
+    numbers: Ints  # ``[*] int64``
+    key: Hashable  # equal where kernels, blocks and places are
 
 
 class _Told(NamedTuple):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from benchmarks.workload import tree_lstm as benchmark_model
 from foldbatch import zoo
-from foldbatch.blocks.columnar import scope
+from foldbatch.blocks.columnar import statements
 from foldbatch.blocks.columnar.columns import Columns, Refusals
 from foldbatch.blocks.columnar.kinds import Refused
 from foldbatch.blocks.purity import pure
@@ -204,7 +204,7 @@ def test_examples_that_do_not_fit_are_left_to_the_program(block, examples, reaso
 
 def test_an_example_of_too_many_calls_is_left_to_the_program(monkeypatch):
     assert "more calls" in refusal(declared(summed), [TREE], max_calls=3)
-    monkeypatch.setattr(scope, "MOST", 3)
+    monkeypatch.setattr(statements, "MOST", 3)
     assert "too many calls" in refusal(declared(summed), [TREE])
 
 

@@ -8,9 +8,18 @@ from hypothesis import given
 
 import foldbatch as fb
 from foldbatch.blocks.columnar import statements
-from foldbatch.blocks.columnar.forest import Forest
-from foldbatch.blocks.columnar.kinds import NodeColumn, ObjectColumn, Refused, merge
-from foldbatch.blocks.columnar.reading import apply, items_of, lengths_of, planted, take_item
+from foldbatch.blocks.columnar.kinds import (
+    Forest,
+    NodeColumn,
+    ObjectColumn,
+    Refused,
+    apply,
+    items_of,
+    lengths_of,
+    merge,
+    planted,
+    take_item,
+)
 from foldbatch.blocks.purity import pure
 from foldbatch.trees import Tree
 from tests.blocks.columnar.forests import batches

@@ -220,39 +220,26 @@ ELEMENTS = 3  # numbers of each sequence that follow there: how many elements, a
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What kernels of a routine must know besides the routine.
+    """What kernels of a routine must know besides the routine."""
 
-    Attributes:
-        routine: the routine.
-        cell: the number of its cell, which a check of ids tells.
-        widths: by slot, how many rows of an arena are one row of the slot; 1 where there is no arena.
-        copied: the slots whose rows are copied together where they do not follow each other.
-        whole: whether its level is all calls of a cell, between which there may be room.
-        added: see `parts.Cut`.
-    """
-
-    routine: Routine
-    cell: int
+    routine: Routine  # the routine
+    cell: int  # the number of its cell, which a check of ids tells
+    # by slot, how many rows of an arena are one row of the slot; 1 where there is no arena
     widths: Mapping[int, int]
-    copied: frozenset[int]
-    whole: bool = False
-    added: Mapping[int, int] = field(default_factory=dict)
+    copied: frozenset[int]  # the slots whose rows are copied together where they do not follow each other
+    whole: bool = False  # whether its level is all calls of a cell, between which there may be room
+    added: Mapping[int, int] = field(default_factory=dict)  # see `parts.Cut`
 
 
 @dataclass(slots=True)
 class KernelText:
-    """A kernel's text under way.
+    """A kernel's text under way."""
 
-    Attributes:
-        setting: see there.
-        head: the lines that hold for the whole launch.
-        used: the slots whose row the statement that is being written reads or writes.
-        virtual: by a negative number, rows that are no slot: their name, type, and elements.
-    """
-
-    setting: Setting
-    head: list[str] = field(default_factory=list)
+    setting: Setting  # see there
+    head: list[str] = field(default_factory=list)  # the lines that hold for the whole launch
+    # the slots whose row the statement that is being written reads or writes
     used: dict[int, None] = field(default_factory=dict)
+    # by a negative number, rows that are no slot: their name, type, and elements
     virtual: dict[int, tuple[str, str, int]] = field(default_factory=dict)
     _slots: set[int] = field(default_factory=set)
     _axes: set[int] = field(default_factory=set)
