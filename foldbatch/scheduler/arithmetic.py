@@ -286,7 +286,6 @@ class Arithmetic:
     """Some functions of this module by name, or others that do the same; and what they cost."""
 
     join: Callable[[Sequence[Ints], Form], tuple[Ints, Ints]]
-    sort: Callable[[NDArray[np.integer], int], tuple[Index, Index]]
     group: Callable[[NDArray[Any]], tuple[Index, Index]]
     drain: Callable[[Index, Index, Index, Index, Index, int, NDArray[np.float64]], tuple[Ints, Index]]
     levels: Callable[[Sequence[CellSignature], Sequence[Ints], Sequence[Sequence[Ints]], int], list[Ints]]
@@ -300,7 +299,6 @@ class Arithmetic:
 
 NUMPY = Arithmetic(
     join,
-    sort,
     group,
     drain,
     levels,

@@ -301,7 +301,9 @@ def call_graph(
     source, reader = maker.take(np.concatenate(values)), np.concatenate(readers)
     inside = np.flatnonzero(source >= 0)
     source, reader = source.take(inside), reader.take(inside)
-    order, ends = arithmetic.sort(source, len(calls))
+    order, _ = arithmetic.group(source)
+    ends = np.zeros(len(calls) + 1, np.int64)
+    np.cumsum(np.bincount(source, minlength=len(calls)), out=ends[1:])
     waits = np.bincount(reader, minlength=len(calls))
     return CallGraph(tuple(cells), starts, waits, ends, reader.take(order))
 
@@ -339,17 +341,17 @@ def drain(
         graph.places(), order, graph.ends, graph.readers, graph.waits, len(graph.cells), figures
     )
     assert (groups >= 0).all(), "a call waits for itself"
-    numbers = numbered(places, len(graph.cells), arithmetic)
+    numbers = numbered(places, arithmetic)
     return graph.split(groups), turns_of(graph.cells, places, numbers)
 
 
-def numbered(places: Index, cells: int, arithmetic: Arithmetic) -> Index:
-    """Number the turns of each cell from 0 on: ``[turns]``; ``places: [turns]``, below `cells`.
+def numbered(places: Index, arithmetic: Arithmetic) -> Index:
+    """Number the turns of each cell from 0 on: ``[turns]``; ``places: [turns]``.
 
-    >>> numbered(np.array([1, 0, 1]), 2, NUMPY)
+    >>> numbered(np.array([1, 0, 1]), NUMPY)
     array([0, 0, 1])
     """
-    order, starts = arithmetic.sort(places.astype(np.int32), cells)
+    order, starts = arithmetic.group(places.astype(np.int32))
     numbers = np.empty(len(places), np.int64)
     numbers[order] = np.arange(len(places)) - np.repeat(starts[:-1], np.diff(starts))
     return numbers
@@ -394,7 +396,7 @@ def level_by_level(
 
     Returns the groups, per cell ``[n] int32``, and the turns; no group is empty.
     """
-    numbers = numbered(strata.places, len(cells), arithmetic)
+    numbers = numbered(strata.places, arithmetic)
     groups = np.empty(len(strata.order), np.int32)
     groups[strata.order] = np.repeat(numbers, np.diff(strata.bounds))
     ends = accumulate(strata.sizes, initial=0)

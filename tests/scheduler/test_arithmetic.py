@@ -43,16 +43,6 @@ def is_index(*arrays: Any) -> bool:
     return all(array.dtype == np.int64 and array.ndim == 1 for array in arrays)
 
 
-@given(small_ints, st.integers(0, 5))
-def test_sorting_is_stable_and_bounds_its_groups(arithmetic: Arithmetic, keys: list[int], more: int) -> None:
-    """Also of numbers that do not occur."""
-    size = max(keys, default=0) + 1 + more
-    order, bounds = arithmetic.sort(np.array(keys, np.int32), size)
-    assert is_index(order, bounds)
-    assert order.tolist() == sorted(range(len(keys)), key=keys.__getitem__)
-    assert bounds.tolist() == [sum(key < bound for key in keys) for bound in range(size + 1)]
-
-
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.sampled_from(["int32", "uint8", "int64"]))
 def test_grouping_leaves_out_numbers_that_do_not_occur(
     arithmetic: Arithmetic, keys: list[int], dtype: str

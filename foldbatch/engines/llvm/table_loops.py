@@ -26,11 +26,10 @@ def moved(array: Numbers, count: int) -> Numbers:
 # the head of what a model fixes: how many there are of each, whether rows are numbered by consumer, and where
 # other tables begin; then come the cells, the operands and the sequences as they are in memory, the arguments
 # that operands read (their places in a call's row), the arenas of results, the cells in the order in which
-# they choose rows, phases, and members of phases
-KINDS, SPANS, LISTS, ARENAS, FACTS, BY_CONSUMER, PHASES, COLUMNS_AT, OUTPUTS_AT, PRIORITY_AT, PHASES_AT = (
-    range(11)
-)
-MEMBERS_AT, FIXED = 11, 12
+# they choose rows, phases, members of phases, and, of each part of the memory, how many
+# numbers it has anyway, a value, and a call
+KINDS, SPANS, LISTS, ARENAS, FACTS, BY_CONSUMER, PHASES = range(7)
+COLUMNS_AT, OUTPUTS_AT, PRIORITY_AT, PHASES_AT, MEMBERS_AT, SIZES_AT, FIXED = range(7, 14)
 # the head of what is told of a batch: where turns begin (two numbers each), where shares do, and how many
 # numbers these are: of each cell that shares calls those that run, where those of a rank begin, and the end;
 # those left out, and those that stand for them. Then come the cells, so much of each as `GIVEN` tells
@@ -57,35 +56,6 @@ STAGES = 3
 DIGITS = 256  # by which keys are sorted
 
 
-def sized(fixed: Index, values: int, calls: int, place: int) -> int:
-    """Return how long the part of the memory is that begins where its head tells in some place."""
-    size = values
-    bounds = calls + 2 * fixed[KINDS]
-    if place == CELLS_AT:
-        size = fixed[KINDS] * CELL
-    elif place == SPANS_AT:
-        size = fixed[SPANS] * SPAN
-    elif place == LISTS_AT:
-        size = fixed[LISTS] * LIST
-    elif place == RANKS:
-        size = calls
-    elif place == BOUNDS_AT:
-        size = bounds
-    elif place == STEPS_AT:
-        size = 4 * (bounds + 2 * fixed[KINDS])
-    elif place == FACTS_AT:
-        size = fixed[FACTS]
-    elif place == ZEROS:
-        size = values + calls
-    elif place == ENDS or place == BASES:
-        size = fixed[ARENAS] + 1
-    elif place == SHARES:
-        size = 2 * calls + fixed[KINDS]
-    elif place == WORK:
-        size = values + calls + bounds + DIGITS
-    return size
-
-
 def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
     """Write where all lies in the memory, and what is fixed and given of cells, operands and sequences.
 
@@ -95,8 +65,8 @@ def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
     for cell in range(fixed[KINDS]):
         calls += i8(rows[1 + cell])
     for place in range(CELLS_AT, FEEDS_AT):
-        memory[place] = at
-        at += sized(fixed, i8(rows[0]), calls, place)
+        memory[place], size = at, fixed[SIZES_AT] + 3 * (place - CELLS_AT)
+        at += fixed[size] + fixed[size + 1] * i8(rows[0]) + fixed[size + 2] * calls
     for i in range(memory[ROW_OF] - MEMORY):
         memory[MEMORY + i] = fixed[FIXED + i]
     for i in range(i8(rows[0])):
@@ -121,32 +91,50 @@ def lay(memory: Index, fixed: Index, batch: Index, rows: Ints) -> int:
     return row
 
 
-def climb(memory: Index, rows: Ints, k: int, groups: Ints, values: int) -> bool:
-    """Write the levels of a cell's calls, which are in the order of their values; return whether they are."""
-    level_of, call, before = moved(memory, memory[WORK]), memory[k + ROWS], i8(-1)
-    arguments, lists = memory[k + ARGUMENTS], memory[LISTS_AT] + memory[k + SEQUENCE] * LIST
-    for value in range(values):
+def climb(memory: Index, fixed: Index, rows: Ints, groups: Ints, phase: int) -> bool:
+    """Write the levels of a phase's calls, by value; return whether those of each cell are in that order."""
+    members, last = moved(fixed, fixed[MEMBERS_AT]), fixed[fixed[PHASES_AT] + phase * PHASE + MEMBER_LAST]
+    first, level_of = fixed[fixed[PHASES_AT] + phase * PHASE + MEMBER_FIRST], moved(memory, memory[WORK])
+    calls = 0
+    for value in range(i8(rows[0])):
         level_of[value] = -1
-    for s in range(memory[k + SEQUENCES]):
-        memory[lists + s * LIST + SEGMENTS] = memory[lists + s * LIST + ELEMENTS]
-    for i in range(memory[k + CALLS]):
-        value, level = i8(rows[call]), i8(-1)
-        if value < before:
+    for m in range(first, last):  # until all is known, of each cell: its next call, and where that is
+        k = memory[CELLS_AT] + members[m] * CELL
+        memory[k + BOUNDS], memory[k + FACT] = 0, memory[k + ROWS]
+        calls += memory[k + CALLS]
+    for s in range(fixed[LISTS]):
+        told = memory[LISTS_AT] + s * LIST
+        memory[told + SEGMENTS] = memory[told + ELEMENTS]
+    for _ in range(calls):
+        k, call, level = -1, i8(0), i8(-1)
+        for m in range(first, last):
+            other = memory[CELLS_AT] + members[m] * CELL
+            at = memory[other + FACT]
+            if memory[other + BOUNDS] < memory[other + CALLS] and (k < 0 or rows[at] < rows[call]):
+                k, call = other, at
+        value, arguments = i8(rows[call]), memory[k + ARGUMENTS]
+        width = 1 + arguments + memory[k + SEQUENCES]
+        if memory[k + BOUNDS] > 0 and i8(rows[call - width]) > value:
             return False
-        before = value
         for at in range(call + 1, call + 1 + arguments):
             level = max(level, level_of[rows[at]])
         for s in range(memory[k + SEQUENCES]):
-            told = lists + s * LIST
+            told = memory[LISTS_AT] + (memory[k + SEQUENCE] + s) * LIST
             start = memory[told + SEGMENTS]
             memory[told + SEGMENTS] += i8(rows[call + 1 + arguments + s]) * memory[told + WIDTH]
             for at in range(start, memory[told + SEGMENTS]):
                 level = max(level, level_of[rows[at]])
         for output in range(value, value + memory[k + OUTPUTS]):
             level_of[output] = level + 1
-        groups[i] = i4(level + 1)
-        call += 1 + arguments + memory[k + SEQUENCES]
+        groups[memory[k + FIRST] + memory[k + BOUNDS]] = i4(level + 1)
+        memory[k + BOUNDS] += 1
+        memory[k + FACT] += width
     return True
+
+
+def levels(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
+    """Write the levels of calls, all in one phase; arguments and what is returned are those of `place`."""
+    return climb(memory, fixed, rows, moved(rows, lay(memory, fixed, batch, rows)), 0)
 
 
 def digit(key: int, shift: int) -> int:
@@ -178,40 +166,50 @@ def ordered(keys: Ints, count: int, order: Index, work: Index) -> None:
         shift += 8
 
 
-def share(memory: Index, k: int, keys: Ints, order: Index) -> None:
-    """Write the shares of a cell's calls, of which those of equal keys are one, if any are."""
-    count, groups = memory[k + CALLS], 0
-    copies = moved(order, count)
-    ordered(keys, count, order, moved(memory, memory[WORK]))
+def group(keys: Ints, count: int, order: Index, bounds: Index, work: Index) -> int:
+    """Write the order of keys, where each that occurs begins in it, and the end; return how many occur."""
+    groups = 0
+    ordered(keys, count, order, work)
     for i in range(count):
         if i == 0 or keys[order[i]] != keys[order[i - 1]]:
-            copies[groups] = i
+            bounds[groups] = i
             groups += 1
-    copies[groups] = count
+    bounds[groups] = count
+    return groups
+
+
+def share(memory: Index, k: int, keys: Ints, order: Index) -> None:
+    """Write the shares of a cell's calls, of which those of equal keys are one, if any are."""
+    count = memory[k + CALLS]
+    groups = group(keys, count, order, moved(order, count), moved(memory, memory[WORK]))
     if groups == count:
         memory[k + SHARE] = NONE
     memory[k + DISTINCT], memory[k + RUNNING] = groups, count
 
 
-def find(memory: Index, fixed: Index, rows: Ints, groups: Ints, feeds: Ints) -> bool:
+def find(memory: Index, fixed: Index, rows: Ints, groups: Ints) -> bool:
     """Write levels and shares that nobody has told; return whether calls are in the order of their values."""
-    shared, bound = 0, memory[BOUNDS_AT]
+    feeds, shared, bound = moved(rows, memory[FEEDS_AT]), 0, memory[BOUNDS_AT]
+    for phase in range(fixed[PHASES]):
+        p = fixed[PHASES_AT] + phase * PHASE
+        for m in range(fixed[p + MEMBER_FIRST], fixed[p + MEMBER_LAST]):  # one, where levels are found
+            k = memory[CELLS_AT] + fixed[fixed[MEMBERS_AT] + m] * CELL
+            own, most = moved(groups, memory[k + FIRST]), 0
+            if memory[k + GROUPS] == FOUND:
+                for i in range(memory[k + CALLS]):
+                    own[i] = i4(0)
+                if memory[k + RECURSIVE] != 0 and not climb(memory, fixed, rows, groups, phase):
+                    return False
+                for i in range(memory[k + CALLS]):
+                    most = max(most, i8(own[i]) + 1)
+                memory[k + GROUPS] = most
     for cell in range(fixed[KINDS]):
         k = memory[CELLS_AT] + cell * CELL
-        count, own = memory[k + CALLS], moved(groups, memory[k + FIRST])
-        if memory[k + GROUPS] == FOUND:
-            memory[k + GROUPS] = 0
-            for i in range(count):
-                own[i] = i4(0)
-            if memory[k + RECURSIVE] != 0 and not climb(memory, rows, k, own, i8(rows[0])):
-                return False
-            for i in range(count):
-                memory[k + GROUPS] = max(memory[k + GROUPS], i8(own[i]) + 1)
         if memory[k + SHARE] == FOUND:
             memory[k + SHARE] = shared
             share(memory, k, feeds, moved(memory, memory[SHARES] + shared))
-            shared += 2 * count + 1
-        feeds = moved(feeds, count * memory[k + FEEDS])
+            shared += 2 * memory[k + CALLS] + 1
+        feeds = moved(feeds, memory[k + CALLS] * memory[k + FEEDS])
         memory[k + BOUNDS] = bound
         bound += 1 + max(memory[k + GROUPS], 1)
     return True
@@ -567,8 +565,7 @@ def place(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
     """
     groups = moved(rows, lay(memory, fixed, batch, rows))
     values, shares = i8(rows[0]), moved(memory, memory[SHARES])
-    feeds = moved(rows, memory[FEEDS_AT])
-    if not find(memory, fixed, rows, groups, feeds):
+    if not find(memory, fixed, rows, groups):
         return False
     rank(memory, fixed, shares, groups)
     take_turns(memory, fixed, moved(batch, batch[TURNS_AT]))
@@ -582,7 +579,7 @@ def place(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
     for i in range(values):
         memory[memory[WORK] + i] = 0
     store(memory, fixed)
-    arrange(memory, fixed, feeds)
+    arrange(memory, fixed, moved(rows, memory[FEEDS_AT]))
     return True
 
 

@@ -19,6 +19,7 @@ from foldbatch.engines.facts import fact_names
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm import table_loops as loops
 from foldbatch.engines.llvm.compiling import compiled_function
+from foldbatch.scheduler import heights
 from foldbatch.scheduler.arithmetic import Arithmetic
 from foldbatch.scheduler.layout import Layout, by_consumer, priority
 from foldbatch.scheduler.merge import Merged
@@ -26,10 +27,15 @@ from foldbatch.scheduler.policies import Policy, components, is_recursion
 from foldbatch.scheduler.schedule import ALL, CellTable, Flat, Index, RowSpan, Schedule, Step, late_schedule
 from foldbatch.scheduler.sharing import Share, leaves, nothing
 from foldbatch.scheduler.tables import placed
-from foldbatch.scheduler.trace import CellSignature, Ints, Trace
+from foldbatch.scheduler.trace import CellSignature, Ints
 from foldbatch.system.processes import no_garbage
 
-SIGNATURES = {"place": "i8[] i8[] i4[] i8[]", "launch": "i8[] i8[] i8[] i8[]"}
+SIGNATURES = {
+    "group": "i4[] i8 i8[] i8[] i8[]",
+    "levels": "i8[] i8[] i4[] i8[]",
+    "place": "i8[] i8[] i4[] i8[]",
+    "launch": "i8[] i8[] i8[] i8[]",
+}
 NAMES: tuple[tuple[str, ...], ...] = (*((stage,) for stage in ALL), ALL)  # of the stages of a step
 
 Functions = dict[str, Callable[..., int]]
@@ -53,9 +59,11 @@ class _Fixed(NamedTuple):
     """What a model fixes, and the way to plan its batches."""
 
     numbers: Index  # what `table_loops.place` is told of it
-    room: list[int]  # per cell, how much of the memory a call may take
-    more: int  # and what is taken besides
-    ragged: int  # how many operands read sequences
+    # how many numbers of memory a batch may take anyway, a value, and per cell a call
+    more: int
+    value: int
+    calls: list[int]
+    ragged: int  # and how many an element
 
 
 @lru_cache(256)
@@ -73,13 +81,8 @@ def _fixed(
     sequence, output = 0, 0
     for cell, flags in zip(cells, integers, strict=True):
         own = cell.arguments, len(cell.sequences), sequence, len(cell.outputs), output, len(cell.operands)
-        shapes += [
-            *own,
-            len(spans) // loops.SPAN,
-            cell.recursive,
-            sum(flags),
-            *[0] * (loops.CELL - loops.GROUPS),
-        ]
+        shapes += (*own, len(spans) // loops.SPAN, cell.recursive, sum(flags))
+        shapes += [0] * (loops.CELL - loops.GROUPS)
         for operand in cell.operands:
             ragged = -1 if operand.sequence is None else sequence + operand.sequence
             reads = operand.arena, len(columns), len(operand.places), ragged, operand.member
@@ -92,19 +95,34 @@ def _fixed(
     for group in of_phases:
         phases += (len(members), len(members) + len(group), is_recursion(cells, group))
         members += group
-    tables = shapes, spans, lists, columns, outputs, list(priority(cells)), phases, members
-    *_, columns_at, outputs_at, priority_at, phases_at, members_at = accumulate(
-        map(len, tables[:-1]), initial=loops.FIXED
-    )
     facts, kinds = sum(1 for _ in fact_names(cells, arenas)), len(cells)
-    counts = kinds, len(spans) // loops.SPAN, len(widths), arenas, facts, layout is by_consumer
-    places = len(of_phases), columns_at, outputs_at, priority_at, phases_at, members_at
-    numbers = np.array([*counts, *places, *chain.from_iterable(tables)], np.int64)
-    indexed = [1 + len(c.outputs) + len(c.sequences) + sum(len(o.columns) for o in c.operands) for c in cells]
-    # all but the index is told by `table_loops.sized`, in sum
-    more = loops.MEMORY + len(numbers) + facts + 2 * arenas + loops.DIGITS + 22 * kinds + 2 * len(widths) + 3
+    ends, bounds = (arenas + 1, 0, 0), 2 * kinds
+    sizes = [
+        (len(shapes), 0, 0),
+        (len(spans), 0, 0),
+        (len(lists), 0, 0),
+        (0, 1, 0),
+        (0, 0, 1),
+        (bounds, 0, 1),
+    ]
+    sizes += [(16 * kinds, 0, 4), (facts, 0, 0), (0, 1, 1), ends, ends, (kinds, 0, 2)]
+    sizes += [(bounds + loops.DIGITS, 1, 2), (kinds + len(widths) + 1, 0, 0)]  # the index takes more a call
+    tables = shapes, spans, lists, columns, outputs, list(priority(cells)), phases, members, [*chain(*sizes)]
+    _, _, _, *starts = accumulate(map(len, tables[:-1]), initial=loops.FIXED)
+    counts = (
+        kinds,
+        len(spans) // loops.SPAN,
+        len(widths),
+        arenas,
+        facts,
+        layout is by_consumer,
+        len(of_phases),
+    )
+    numbers = np.array([*counts, *starts, *chain.from_iterable(tables)], np.int64)
+    more, value, call = map(sum, zip(*sizes, strict=True))
+    rooms = [sum([len(o.columns) for o in c.operands], 1 + len(c.outputs) + len(c.sequences)) for c in cells]
     ragged = sum(o.sequence is not None for c in cells for o in c.operands)
-    return _Fixed(numbers, [11 + room for room in indexed], more, ragged)
+    return _Fixed(numbers, loops.MEMORY + more, value, [call + room for room in rooms], ragged)
 
 
 @lru_cache(256)
@@ -143,7 +161,8 @@ def built(
         fixed, batch = _known(cells, arenas, layout, share, integers)
     if batch is not None:
         data = [x for own, flags in zip(trace.feeds, integers, strict=True) for x in compress(own, flags)]
-        rows, memory = _rows(trace, [np.empty(trace.size, np.int32), *data]), _memory(fixed, trace)
+        more = [np.empty(trace.size, np.int32), *data]
+        rows, memory = _room(fixed, trace.values, trace.calls, trace.elements, more)
         if functions["place"](fixed.numbers, batch, rows, memory):
             return _schedule(merged, cells, arenas, memory, rows, integers, policy.alone or "")
     with no_garbage():  # the turns of a long chain are very many
@@ -163,24 +182,42 @@ def built(
     begin, integers = loops.BATCH + len(given), ((),) * len(cells)
     head = np.array([begin, begin + len(turns), end, *given, *turns], np.int64)
     fixed = _fixed(cells, arenas, layout, tuple([own for own, _ in plan.phases]), integers)
-    rows, memory = _rows(trace, plan.groups), _memory(fixed, trace)
+    rows, memory = _room(fixed, trace.values, trace.calls, trace.elements, plan.groups)
     functions["place"](fixed.numbers, np.concatenate([head, *shares]), rows, memory)
     return _schedule(merged, cells, arenas, memory, rows, integers, plan.reason)
 
 
-def _rows(trace: Trace, more: Sequence[Ints]) -> Ints:
-    """Return a trace packed, with other sections in the place of levels and data."""
-    elements = [part for own in trace.elements for part in own]
-    head = np.array([trace.values, *trace.counts, *map(len, elements)], np.int32)
-    return np.concatenate([head, *trace.calls, *elements, *more], axis=None)
+def levels(
+    functions: Functions,
+    cells: Sequence[CellSignature],
+    calls: Sequence[Ints],
+    elements: Sequence[Sequence[Ints]],
+    values: int,
+) -> list[Ints]:
+    """Return the levels of calls; see `foldbatch.scheduler.heights.levels`."""
+    kinds, counts = len(cells), [*map(len, calls)]
+    fixed = _fixed(tuple(cells), 0, by_consumer, (tuple(range(kinds)),), ((),) * kinds)
+    rows, memory = _room(fixed, values, calls, elements, [np.empty(sum(counts), np.int32)])
+    if not functions["levels"](
+        fixed.numbers, np.zeros(loops.BATCH + loops.GIVEN * kinds, np.int64), rows, memory
+    ):
+        return heights.levels(cells, calls, elements, values)
+    return np.split(rows[len(rows) - sum(counts) :], np.cumsum(counts)[:-1])
 
 
-def _memory(fixed: _Fixed, trace: Trace) -> Index:
-    """Return memory for the tables of a batch."""
-    size = fixed.more + 3 * trace.values + sum(map(mul, trace.counts, fixed.room))
-    if fixed.ragged:
-        size += fixed.ragged * sum([part.size for own in trace.elements for part in own])
-    return np.empty(size, np.int64)
+def _room(
+    fixed: _Fixed,
+    values: int,
+    calls: Sequence[Ints],
+    elements: Sequence[Sequence[Ints]],
+    more: Sequence[Ints],
+) -> tuple[Ints, Index]:
+    """Return calls packed, with other sections in the place of levels and data, and memory for tables."""
+    counts, parts = [*map(len, calls)], [part for own in elements for part in own]
+    head = np.array([values, *counts, *map(len, parts)], np.int32)
+    rows = np.concatenate([head, *calls, *parts, *more], axis=None)
+    size = fixed.more + values * fixed.value + sum(map(mul, counts, fixed.calls))
+    return rows, np.empty(size + fixed.ragged * sum([part.size for part in parts]), np.int64)
 
 
 def _schedule(
