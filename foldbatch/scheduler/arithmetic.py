@@ -220,6 +220,9 @@ def drain(
     waits: Index,
     cells: int,
     preference: NDArray[np.float64],
+    weigh: Callable[..., Any] = turns.weigh,
+    run: Callable[..., int] = turns.drain,
+    form: Callable[[NDArray[Any]], Any] = np.ndarray.tolist,
 ) -> tuple[Ints, Index]:
     """Run calls as they become ready, see `turns.drain`.
 
@@ -231,6 +234,9 @@ def drain(
         waits: ``[calls]``: how many results each call reads.
         cells: how many cells there are.
         preference: ``[cells]`` scores of the cells, or none.
+        weigh: does what `turns.weigh` does.
+        run: does what `turns.drain` does.
+        form: makes of an array what both are given.
 
     Returns:
         For each call the turn of its cell in which it runs, -1 if it never does: ``[calls] int32``; and the
@@ -242,27 +248,14 @@ def drain(
     >>> drain(*map(np.array, ([0, 0, 1], [0, 2, 1], [0, 1, 1, 2], [2, 1], [0, 1, 1])), 2, none)
     (array([0, 1, 0], dtype=int32), array([0, 1, 0]))
     """
-    calls, follow, runs = len(places), ends.tolist(), readers.tolist()
-    weights = [1.0] * calls
+    calls, zeros = len(places), np.zeros(cells)
+    follow, runs, weights = form(ends), form(readers), form(np.ones(calls))
     if not len(preference):
-        turns.weigh(order.tolist(), follow, runs, weights)
-    groups, taken = [-1] * calls, [0] * calls
-    count = turns.drain(
-        places.tolist(),
-        follow,
-        runs,
-        weights,
-        preference.tolist(),
-        waits.tolist(),
-        [0.0] * cells,
-        [0.0] * cells,
-        [-1.0] * cells,
-        [-1] * cells,
-        [-1] * calls,
-        [0] * cells,
-        groups,
-        taken,
-    )
+        weigh(form(order), follow, runs, weights)
+    firsts, following = np.full(cells, -1), np.full(calls, -1)
+    groups, taken = form(following.astype(np.int32)), form(following)
+    state = [waits, zeros, zeros, zeros - 1, firsts, following, zeros.astype(np.int32)]
+    count = run(form(places), follow, runs, weights, form(preference), *map(form, state), groups, taken)
     return np.array(groups, np.int32), np.array(taken[:count], np.int64)
 
 

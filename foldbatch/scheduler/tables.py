@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
@@ -12,6 +13,7 @@ import numpy as np
 
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, consecutive, sort
 from foldbatch.scheduler.layout import Layout, RowNumbering, values_read
+from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import Policy, RunOrder, is_recursion
 from foldbatch.scheduler.schedule import ALL, CellTable, Index, RowSpan, Schedule, Step
@@ -31,14 +33,24 @@ def build(
     share: Share = leaves,
     arithmetic: Arithmetic = NUMPY,
 ) -> Schedule:
-    """Return the schedule of a merged trace whose levels come from `policy`."""
+    """Return the schedule of a merged trace whose levels, if it has any, come from `policy`."""
     trace, cells = merged.trace, tuple(cells)
     if arithmetic.built is not None:
         built: Schedule = arithmetic.built(arithmetic, merged, cells, policy, layout, arenas, share)
         return built
     with no_garbage():  # the turns and the steps of a long chain are very many
-        plan = policy.plan(trace, cells, arithmetic)
-        return placed(merged, cells, plan, share(trace, cells, plan.groups, arithmetic), layout, arenas)
+        return placed(merged, cells, *planned(trace, cells, policy, share, arithmetic), layout, arenas)
+
+
+def planned(
+    trace: Trace, cells: tuple[CellSignature, ...], policy: Policy, share: Share, arithmetic: Arithmetic
+) -> tuple[RunOrder, list[Sharing | None]]:
+    """Return when calls run, and which are shared; see `build`."""
+    if len(trace.levels) < len(cells):
+        own = trace.calls, trace.elements, trace.values
+        trace = replace(trace, levels=levels(policy, cells, *own, arithmetic))
+    plan = policy.plan(trace, cells, arithmetic)
+    return plan, share(trace, cells, plan.groups, arithmetic)
 
 
 def placed(

@@ -13,7 +13,7 @@ from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm.integers import compiled as arithmetic
-from foldbatch.engines.llvm.loop_texts import TARGET
+from foldbatch.engines.llvm.loop_texts import TARGET, listing
 from foldbatch.engines.llvm.tables import compiled, launching
 from foldbatch.engines.llvm.updates import Compiled, sum_copies
 from foldbatch.engines.memory import BatchMemory
@@ -40,7 +40,6 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
 def _make(bound: Bound) -> Kernels:
     from foldbatch.engines.llvm import team  # noqa: PLC0415 - and this
     from foldbatch.engines.llvm.known import with_known  # noqa: PLC0415 - it needs llvmlite
-    from foldbatch.engines.llvm.listing import listing  # noqa: PLC0415 - so does it
     from foldbatch.engines.llvm.walker import Walker  # noqa: PLC0415 - and it
 
     bound, codes, adapt = with_known(bound)

@@ -22,9 +22,9 @@ from foldbatch.engines.llvm.coder import (
     WHOLE,
     Coder,
     KernelCode,
+    by_rows,
 )
 from foldbatch.engines.llvm.compiling import native
-from foldbatch.engines.llvm.cuts import by_rows
 from foldbatch.engines.llvm.loop_texts import MEMORY, spell
 from foldbatch.engines.llvm.op_code import encode_op
 from foldbatch.engines.llvm.visits import copy_to

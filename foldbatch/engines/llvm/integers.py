@@ -62,37 +62,6 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
         groups = functions["group"](keys, count, order, bounds, work)
         return order, bounds[: groups + 1]
 
-    def drain(
-        places: Index,
-        order: Index,
-        ends: Index,
-        readers: Index,
-        waits: Index,
-        cells: int,
-        preference: NDArray[np.float64],
-    ) -> tuple[Ints, Index]:
-        calls = len(places)
-        weights = np.ones(calls)
-        if not len(preference):
-            functions["weigh"](order, ends, readers, weights)
-        groups, taken = np.full(calls, -1, np.int32), np.empty(calls, np.int64)
-        count = functions["drain"](
-            places,
-            ends,
-            readers,
-            weights,
-            preference,
-            waits.copy(),
-            np.zeros(cells),
-            np.zeros(cells),
-            np.full(cells, -1.0),
-            np.full(cells, -1),
-            np.full(calls, -1),
-            np.zeros(cells, np.int32),
-            groups,
-            taken,
-        )
-        return groups, taken[:count]
-
+    drain = partial(arithmetic.drain, weigh=functions["weigh"], run=functions["drain"], form=np.ndarray.copy)
     built, leveled = partial(tables.built, functions), partial(tables.levels, functions)
     return Arithmetic(join, group, drain, leveled, COSTS, built, functions["noted"], functions["reads"])

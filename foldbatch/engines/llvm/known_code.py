@@ -37,9 +37,9 @@ from foldbatch.engines.llvm.coder import (
     WHOLE,
     Coder,
     KernelCode,
+    by_columns,
 )
 from foldbatch.engines.llvm.compiling import Native, native
-from foldbatch.engines.llvm.cuts import by_columns
 from foldbatch.engines.llvm.instructions import encode
 from foldbatch.engines.llvm.loop_texts import KINDS
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged

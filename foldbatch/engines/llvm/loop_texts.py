@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from foldbatch.static.bodies import template
 from foldbatch.static.graph import Node
 from foldbatch.static.op import Op
+from foldbatch.static.printer import print_routine
 from foldbatch.static.routines import Target
-from foldbatch.static.statements import Element, FusedLoop, Sweep, nest
+from foldbatch.static.statements import Element, FusedLoop, Routine, Sweep, nest
 
 KINDS = {"float32": "f4", "float64": "f8", "int32": "i4", "int64": "i8", "bool": "b1"}  # by dtype
 MEMORY = KINDS | {"bool": "u1"}  # what lies in memory: bools are bytes
@@ -89,3 +90,10 @@ def computed(op: Op, dtype: str, operands: Sequence[str], mark: str) -> tuple[li
     lines, value = template(op.body, len(operands))
     words = {"t": KINDS[dtype], "mark": mark} | {f"x{i}": operand for i, operand in enumerate(operands)}
     return [line.format(**words) for line in lines], value.format(**words)
+
+
+def listing(title: str, routine: Routine) -> str:
+    """Return a kernel's statements and results, and the texts of the loops among them, in order."""
+    loops = [statement.loop for statement in routine.statements if statement.loop is not None]
+    texts = [f"# loop {i} of {title}\n{spell(loop)}" for i, loop in enumerate(loops)]
+    return "\n\n".join([f"# {title}\n{print_routine(routine)}", *texts])

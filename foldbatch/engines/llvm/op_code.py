@@ -8,19 +8,16 @@ from math import prod
 import numpy as np
 
 from foldbatch.engines.llvm import (
-    element_texts,
     grouped_products,
     line_texts,
     products,
     row_texts,
     sum_texts,
 )
-from foldbatch.engines.llvm.coder import ERRORS, Coder
+from foldbatch.engines.llvm.coder import ERRORS, Coder, by_columns
 from foldbatch.engines.llvm.compiling import Native, native
-from foldbatch.engines.llvm.cuts import by_columns
-from foldbatch.engines.llvm.element_texts import OF_BYTES
 from foldbatch.engines.llvm.loop_texts import KINDS, MEMORY
-from foldbatch.engines.llvm.visits import copied, visit, zeroed
+from foldbatch.engines.llvm.visits import OF_BYTES, copied, elementwise, numbers_of, visit, zeroed
 from foldbatch.engines.nests import Stretch, Strides, by_rows, merged, parts
 from foldbatch.static.bodies import line_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Op
@@ -47,8 +44,8 @@ def _elementwise(coder: Coder, statement: Statement, op: Op) -> None:
     write = statement.result
     reads = [aligned(place, write.shape) for place in statement.reads]
     operands = [coder.dtype(place) for place in reads]
-    text = element_texts.elementwise(op, operands, coder.dtype(write))
-    numbers = [statement.attrs[name] for name in element_texts.numbers_of(op)]
+    text = elementwise(op, operands, coder.dtype(write))
+    numbers = [statement.attrs[name] for name in numbers_of(op)]
     more = np.array(numbers, np.float64).view(np.int64).tolist()
     visit(coder, text, [*reads, write], axis_of(statement, reads), more)
 

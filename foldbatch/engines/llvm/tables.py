@@ -26,7 +26,7 @@ from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import Policy, components, is_recursion
 from foldbatch.scheduler.schedule import ALL, CellTable, Flat, Index, RowSpan, Schedule, Step, late_schedule
 from foldbatch.scheduler.sharing import Share, leaves, nothing
-from foldbatch.scheduler.tables import placed
+from foldbatch.scheduler.tables import placed, planned
 from foldbatch.scheduler.trace import CellSignature, Ints
 from foldbatch.system.processes import no_garbage
 
@@ -166,8 +166,7 @@ def built(
         if functions["place"](fixed.numbers, batch, rows, memory):
             return _schedule(merged, cells, arenas, memory, rows, integers, policy.alone or "")
     with no_garbage():  # the turns of a long chain are very many
-        plan = policy.plan(trace, cells, arithmetic)
-        shared = share(trace, cells, plan.groups, arithmetic)
+        plan, shared = planned(trace, cells, policy, share, arithmetic)
     if sum(plan.sizes) > trace.size:  # more groups than calls: some are empty
         return placed(merged, cells, plan, shared, layout, arenas)
     given, shares, end = list[int](), list[Index](), 0

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foldbatch.engines.engine import EngineSettings
-from foldbatch.engines.llvm import known_products
 from foldbatch.engines.reference import Evaluation
 from foldbatch.params.parameters import SparseRows
 from foldbatch.scheduler.layout import LAYOUTS
@@ -33,7 +32,7 @@ def thresholds(**others: float) -> Any:
 
 @pytest.fixture(autouse=True)
 def _small_ones_too() -> Iterator[None]:
-    with thresholds(), mock.patch.object(known_products, "SMALLEST", 1):
+    with thresholds(), mock.patch("foldbatch.engines.llvm.known.SMALLEST", 1):
         yield
 
 
