@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from foldbatch.scheduler import turns
 from foldbatch.scheduler.heights import levels
-from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints
+from foldbatch.scheduler.trace import Form, Index, Ints
 
 _NONE = np.zeros(0, np.int32)
 SHORT = 2**16  # keys below it are sorted by their digits, in linear time
@@ -281,7 +281,7 @@ class Arithmetic:
     join: Callable[[Sequence[Ints], Form], tuple[Ints, Ints]]
     group: Callable[[NDArray[Any]], tuple[Index, Index]]
     drain: Callable[[Index, Index, Index, Index, Index, int, NDArray[np.float64]], tuple[Ints, Index]]
-    levels: Callable[[Sequence[CellSignature], Sequence[Ints], Sequence[Sequence[Ints]], int], list[Ints]]
+    levels: Callable[..., list[Ints]]  # as `heights.levels`
     costs: Costs
     # does what `tables.build` does, where that is not done in NumPy: first it is given this object
     built: Callable[..., Any] | None = None

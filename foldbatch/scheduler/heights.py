@@ -17,20 +17,27 @@ HIGH = 64  # levels, after which so little is left to do at a time that the swee
 
 
 def levels(
-    cells: Sequence[CellSignature], calls: Sequence[Ints], elements: Sequence[Sequence[Ints]], values: int
+    cells: Sequence[CellSignature],
+    scopes: Sequence[Sequence[int]],
+    calls: Sequence[Ints],
+    elements: Sequence[Sequence[Ints]],
+    values: int,
 ) -> list[Ints]:
-    """Return the level of each call: 0 where it needs none of these calls, else one above all that it needs.
+    """Return the level of each call: 0 where it needs none of its scope, else one above all that it needs.
+
+    Each of `scopes` is some cells, by number; calls of cells that are in none have level 0.
 
     Returns:
         Per cell ``[n] int32``.
 
     >>> cell = CellSignature("cell", 0, True, (), (0,), 1)
-    >>> levels([cell], [np.array([[1, 0], [2, 1]], np.int32)], [()], 3)
+    >>> levels([cell], [(0,)], [np.array([[1, 0], [2, 1]], np.int32)], [()], 3)
     [array([0, 1], dtype=int32)]
     """
     found = [np.zeros(len(rows), np.int32) for rows in calls]
-    few = sum(map(len, calls)) <= FEW
-    (_sweep if few else _level)(range(len(cells)), cells, calls, elements, values, found)
+    for members in scopes:
+        few = sum(len(calls[k]) for k in members) <= FEW
+        (_sweep if few else _level)(members, cells, calls, elements, values, found)
     return found
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-import numpy as np
-
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.heights import reads_of
 from foldbatch.scheduler.policies import Policy
@@ -37,30 +35,20 @@ def levels(
     Returns:
         Per cell ``[n] int32``.
     """
-    found = [_NONE if not len(rows) else np.zeros(len(rows), np.int32) for rows in calls]
-    for members, own in _scopes(policy.scope, tuple(cells)):
-        parts = [calls[k] for k in members], [elements[k] for k in members]
-        for k, level in zip(members, arithmetic.levels(own, *parts, values), strict=True):
-            found[k] = level
-    return tuple(found)
-
-
-_NONE = np.zeros(0, np.int32)
+    cells = tuple(cells)
+    return tuple(arithmetic.levels(cells, _scopes(policy.scope, cells), calls, elements, values))
 
 
 @lru_cache(256)
 def _scopes(
     scope: Callable[[CellSignature], int], cells: tuple[CellSignature, ...]
-) -> list[tuple[list[int], tuple[CellSignature, ...]]]:
-    """Return the cells of each scope in which calls may need others, by number, and they themselves."""
+) -> tuple[tuple[int, ...], ...]:
+    """Return the cells of each scope in which calls may need others, by number."""
     scopes: dict[int, list[int]] = {}
     for k, cell in enumerate(cells):
         scopes.setdefault(scope(cell), []).append(k)
-    return [
-        (members, tuple([cells[k] for k in members]))
-        for members in scopes.values()
-        if len(members) > 1 or cells[members[0]].recursive
-    ]
+    needing = [own for own in scopes.values() if len(own) > 1 or cells[own[0]].recursive]
+    return tuple(map(tuple, needing))
 
 
 def lower_bound(

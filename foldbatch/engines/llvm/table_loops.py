@@ -5,7 +5,7 @@
 hold all: what a model fixes, what is told of a batch, and `memory`, which is written. Each begins with a
 head; tables of several numbers an entry lie behind it, where the head says. All runs as plain Python, too.
 """
-# ruff: noqa: PLR1714, SIM109 - compiled text has no tuples
+# ruff: noqa: PLR1714, SIM109, SIM110 - compiled text has no tuples and no generators
 
 from __future__ import annotations
 
@@ -133,8 +133,12 @@ def climb(memory: Index, fixed: Index, rows: Ints, groups: Ints, phase: int) -> 
 
 
 def levels(fixed: Index, batch: Index, rows: Ints, memory: Index) -> bool:
-    """Write the levels of calls, all in one phase; arguments and what is returned are those of `place`."""
-    return climb(memory, fixed, rows, moved(rows, lay(memory, fixed, batch, rows)), 0)
+    """Write the levels of all phases; arguments and what is returned are those of `place`."""
+    groups = moved(rows, lay(memory, fixed, batch, rows))
+    for phase in range(fixed[PHASES]):
+        if not climb(memory, fixed, rows, groups, phase):
+            return False
+    return True
 
 
 def digit(key: int, shift: int) -> int:

@@ -188,20 +188,26 @@ def built(
 
 def levels(
     functions: Functions,
-    cells: Sequence[CellSignature],
+    cells: tuple[CellSignature, ...],
+    scopes: tuple[tuple[int, ...], ...],
     calls: Sequence[Ints],
     elements: Sequence[Sequence[Ints]],
     values: int,
 ) -> list[Ints]:
     """Return the levels of calls; see `foldbatch.scheduler.heights.levels`."""
-    kinds, counts = len(cells), [*map(len, calls)]
-    fixed = _fixed(tuple(cells), 0, by_consumer, (tuple(range(kinds)),), ((),) * kinds)
-    rows, memory = _room(fixed, values, calls, elements, [np.empty(sum(counts), np.int32)])
-    if not functions["levels"](
-        fixed.numbers, np.zeros(loops.BATCH + loops.GIVEN * kinds, np.int64), rows, memory
-    ):
-        return heights.levels(cells, calls, elements, values)
-    return np.split(rows[len(rows) - sum(counts) :], np.cumsum(counts)[:-1])
+    counts, (fixed, batch) = [*map(len, calls)], _leveled(cells, scopes)
+    rows, memory = _room(fixed, values, calls, elements, [np.zeros(sum(counts), np.int32)])
+    if not functions["levels"](fixed.numbers, batch, rows, memory):
+        return heights.levels(cells, scopes, calls, elements, values)
+    ends = accumulate(counts, initial=len(rows) - sum(counts))
+    return [rows[first:last] for first, last in pairwise(ends)]
+
+
+@lru_cache(256)
+def _leveled(cells: tuple[CellSignature, ...], scopes: tuple[tuple[int, ...], ...]) -> tuple[_Fixed, Index]:
+    """Return what `table_loops.levels` is told of cells."""
+    fixed = _fixed(cells, 0, by_consumer, scopes, ((),) * len(cells))
+    return fixed, np.zeros(loops.BATCH + loops.GIVEN * len(cells), np.int64)
 
 
 def _room(
