@@ -1,8 +1,8 @@
 """Index arithmetic once more, as loops over single integers: what `compiled` compiles.
 
-Each function is the mirror of the one of the same name in `arithmetic`, which says what it does; results
-are the same to the last bit. Here every pass is one over memory. Nothing is allocated: what is returned there is written to arguments here. They are plain Python, and can be run so; as
-texts of `translation` they convert numbers of other kinds where they meet.
+Results are the same to the last bit. Here every pass is one over memory. Nothing is allocated: what is
+returned there is written to arguments here. They are plain Python, and can be run so; as texts of
+`translation` they convert numbers of other kinds where they meet.
 """
 
 from __future__ import annotations
