@@ -41,20 +41,34 @@ def flat(part: Any) -> Any:
     return type(part), part
 
 
+@pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("name", ["loops", pytest.param("llvm", marks=needs_llvm)])
 @given(
-    settings_of(),
+    st.tuples(settings_of(), settings_of(pairs=False)),
     st.sampled_from(list(LAYOUTS.values())),
     st.sampled_from(list(SHARES.values())),
     st.booleans(),
+    st.booleans(),
 )
 def test_batches_and_schedules_are_the_same(
-    name: str, setting: Setting, layout: Any, share: Any, twice: bool
+    name: str, alone: bool, drawn: Any, layout: Any, share: Any, twice: bool, turned: bool
 ) -> None:
-    cells = tuple(replace(cell, repeatable=k % 3 < 2) for k, cell in enumerate(setting.signatures))
+    """Also of cells that do not call each other, whose batches one call plans; in any order of calls."""
+    setting: Setting = drawn[1].under(POLICIES["auto"]) if alone else drawn[0]
+    feeds_of = setting.cells.feeds
+    cells = tuple(
+        replace(x, repeatable=not alone and k % 3 < 2, shareable=x.shareable and not (alone and n != 1))
+        for k, (x, n) in enumerate(zip(setting.signatures, feeds_of, strict=True))
+    )
     data = np.array([-(2**31), 300, 2**31 - 1])
+    ways = [slice(None, None, -1 if turned and not cell.sequences else 1) for cell in cells]
     traces = [
-        replace(x, feeds=tuple([tuple([data.take(f).astype(f.dtype) for f in own]) for own in x.feeds]))
+        replace(
+            x,
+            calls=tuple([own[way] for own, way in zip(x.calls, ways, strict=True)]),
+            levels=tuple([own[way] for own, way in zip(x.levels, ways, strict=True)]),
+            feeds=tuple([tuple([data.take(f).astype(f.dtype) for f in own]) for own in x.feeds]),
+        )
         for x in setting.traces * (1 + twice)
     ]
     found = []
