@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -200,9 +199,8 @@ class Rounds:
         self._outputs: list[Output] = []
         self._first: dict[Signature, int] = {}  # the number of a cell's first output
         self._patterns: Index = np.zeros(0, np.int64)  # the slots of rows of all cells, see `_Reader.slots`
-        self._wires: Index = np.zeros(
-            (0, 0), np.int64
-        )  # ``[slots, outputs]``: which read which, within a round
+        # ``[slots, outputs]``: which read which, within a round
+        self._wires: Index = np.zeros((0, 0), np.int64)
         self._imports: dict[type[Value], int] = {}  # the number of each import cell, in the order of these
         self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: the place of its class in these, or -1
         self._classes: dict[type[Value], int] = {}  # the number of each class of values
@@ -318,8 +316,8 @@ class Rounds:
         for signature, reader in self._readers.items():
             begin, arenas = self._first[signature], model.signatures[reader.number].outputs
             self._arenas[begin : begin + len(arenas)] = arenas
-        kinds = [(arena, value_class(model.arenas[arena])) for arena in {*self._arenas.tolist()} - {-1}]
-        self._made = [(arena, kind, self._number(kind)) for arena, kind in sorted(kinds, key=itemgetter(0))]
+        kinds = {arena: value_class(model.arenas[arena]) for arena in {*self._arenas.tolist()} - {-1}}
+        self._made = [(arena, kind, self._number(kind)) for arena, kind in kinds.items()]
         feeds, self._bounds = model.feeds, linked.bounds
         self._none = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in own]) for own in feeds]
         cells = model.signatures
