@@ -35,7 +35,7 @@ def decide(
     numbers: Sequence[int],
     *,
     careful: bool = False,
-) -> tuple[Notes, dict[Signature, Noted]]:
+) -> Notes:
     """Run a walk on examples in rounds, and return what they noted, example by example.
 
     Args:
@@ -47,7 +47,7 @@ def decide(
         careful: whether each datum is checked when it is read.
     """
 
-    def run() -> tuple[Notes, dict[Signature, Noted]]:
+    def run() -> Notes:
         batch = UnderWay(rounds, computing, tracer, traced=True)
         with no_garbage(), batch.noting(careful=careful):
             batch.join(examples, numbers)
@@ -314,29 +314,33 @@ class UnderWay:
                 items.clear()
         return flat, found
 
-    def complete(self) -> tuple[Notes, dict[Signature, Noted]]:
-        """Return notes, and what was noted, example by example, as if each had run alone."""
+    def complete(self) -> Notes:
+        """Return what was noted, example by example, as if each had run alone."""
         self._collected()
         self._next()
         examples, sizes, before = _in_threes(self._stretches)
         totals = np.array([walked.made for walked in self.walked], np.int64)
-        ends = np.cumsum(totals)
+        ends = np.cumsum(totals) + self._start
         ahead = (ends - totals)[examples] + before - (np.cumsum(sizes) - sizes)
         moved = np.arange(int(sizes.sum())) + np.repeat(ahead, sizes)
         whose = np.repeat(examples, sizes)
-        noted = {s: self._ordered(s, parts, moved, whose) for s, parts in self._parts.items()}
+        for signature, parts in self._parts.items():
+            self._put_in_order(signature, parts, moved, whose)
 
         def renumbered(walked: Walked, value: Value) -> Value:
             n = value.n - self._start
             if not 0 <= n < len(moved) or whose[n] != walked.place:
                 raise self._not_own(walked)
-            return value.__class__(int(moved[n]) + self._start)
+            return value.__class__(int(moved[n]))
 
-        found = [_replaced(walked.result, partial(renumbered, walked)) for walked in self.walked]
-        return Notes(self._start, (ends + self._start).tolist(), found), noted
+        notes = self._notes
+        notes.ends = ends.tolist()
+        notes.results = [_replaced(walked.result, partial(renumbered, walked)) for walked in self.walked]
+        return notes
 
-    def _ordered(self, signature: Signature, parts: list[Noted], moved: Index, whose: Index) -> Noted:
-        """Return the calls of a cell in their complete order, given each number's new place and example."""
+    def _put_in_order(self, signature: Signature, parts: list[Noted], moved: Index, whose: Index) -> None:
+        """Note the calls of a cell in their complete order, given each number's new one, and example."""
+        lists = self._notes.lists[signature]
         rows = np.concatenate([part.rows for part in parts])
         values = 1 + len(signature.operands)
         read = rows[:, :values]
@@ -344,21 +348,23 @@ class UnderWay:
             raise leak(signature.name, self._numbers[int(whose[read[(read < 0).any(axis=1)][0, 0]])])
         rows[:, :values] = moved.take(read)
         order = np.argsort(rows[:, 0], kind="stable")
-        elements = []
-        for s in range(len(signature.sequences)):
+        lists.rows += rows.take(order, axis=0).ravel().tolist()
+        for s, items in enumerate(lists.elements):
             flat = moved.take(np.concatenate([part.elements[s] for part in parts]))
             lengths = rows[:, values + s]
             begins = np.cumsum(lengths) - lengths
             sizes = lengths.take(order)
             index = np.repeat(begins.take(order) - (np.cumsum(sizes) - sizes), sizes)
-            elements.append(flat.take(index + np.arange(len(index)), axis=0))
-        feeds = [[x for part in parts for x in part.feeds[i]] for i in range(len(signature.feeds))]
-        labels = [[x for part in parts for x in part.labels[i]] for i in range(len(signature.labels))]
-        for _, i in signature.draft.marks:
-            feeds[i] = moved.take(np.array(feeds[i], np.int64)).tolist()
-        places = order.tolist()
-        in_order = [[[items[i] for i in places] for items in several] for several in (feeds, labels)]
-        return Noted(signature, rows.take(order, axis=0), elements, *in_order)
+            items.extend(flat.take(index + np.arange(len(index)), axis=0).ravel().tolist())
+        places, marks = order.tolist(), {i for _, i in signature.draft.marks}
+        for i, items in enumerate(lists.feeds):
+            given = [x for part in parts for x in part.feeds[i]]
+            if i in marks:
+                given = moved.take(np.array(given, np.int64)).tolist()
+            items.extend([given[place] for place in places])
+        for i, items in enumerate(lists.labels):
+            given = [x for part in parts for x in part.labels[i]]
+            items.extend([given[place] for place in places])
 
     def results(self) -> list[Any]:
         """Return what walks returned, with arrays in the place of values, or the errors that they raised."""

@@ -125,7 +125,6 @@ class _Reader:
         whole: whether these are all lists of the cell.
         feeds: the numbers of its data.
         told: what is told of it to a compiled function.
-        made: the arenas of its outputs, and their numbers.
     """
 
     number: int
@@ -136,7 +135,6 @@ class _Reader:
     whole: bool
     feeds: list[int]
     told: list[int]
-    made: list[tuple[int, Index]]
 
 
 @dataclass(eq=False, slots=True)
@@ -172,12 +170,14 @@ class _Numbers:
         imported: the places of numbers that are read of earlier rounds, class by class.
         by: the places of the calls that read them.
         counts: how many there are of each class.
+        makers: of each number of the round the output that makes it, or -1.
     """
 
     made: NDArray[np.int32]
     imported: Index
     by: Index
     counts: list[int]
+    makers: Index
 
 
 class Rounds:
@@ -199,12 +199,14 @@ class Rounds:
         self._outputs: list[Output] = []
         self._first: dict[Signature, int] = {}  # the number of a cell's first output
         self._patterns: Index = np.zeros(0, np.int64)  # the slots of rows of all cells, see `_Reader.slots`
-        self._wires: Index = np.zeros(
-            (0, 0), np.int64
-        )  # ``[slots, outputs]``: which read which, within a round
+        # ``[slots, outputs]``: which read which, within a round
+        self._wires: Index = np.zeros((0, 0), np.int64)
         self._imports: dict[type[Value], int] = {}  # the number of each import cell, in the order of these
         self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: the place of its class in these, or -1
         self._classes: dict[type[Value], int] = {}  # the number of each class of values
+        self._kinds_imported: Index = self._kinds  # those of import cells
+        self._arenas: Index = self._kinds  # ``[outputs + 1]``: the arena of each output, -1 if it has none
+        self._made: list[tuple[int, type[Value], int]] = []  # arenas of outputs: class, and its number
         self._none: list[tuple[NDArray[Any], ...]] = []
         self._bounds: list[list[int | None]] = []
         self._no_calls: list[Ints] = []
@@ -306,18 +308,25 @@ class Rounds:
         self._imports = {kind: numbers.pop(earlier(kind))[0] for kind in self._imports}
         self._patterns = np.zeros(0, np.int64)
         self._readers = {
-            signature: self._reader(linked.model, k, signature, kept)
-            for signature, (k, kept) in numbers.items()
+            signature: self._reader(k, signature, kept) for signature, (k, kept) in numbers.items()
         }
-        feeds, self._bounds = linked.model.feeds, linked.bounds
+        model = linked.model
+        self._kinds_imported = np.array([*map(self._number, self._imports)], np.int64)
+        self._arenas = np.full(len(self._outputs) + 1, -1)
+        for signature, reader in self._readers.items():
+            begin, arenas = self._first[signature], model.signatures[reader.number].outputs
+            self._arenas[begin : begin + len(arenas)] = arenas
+        kinds = {arena: value_class(model.arenas[arena]) for arena in {*self._arenas.tolist()} - {-1}}
+        self._made = [(arena, kind, self._number(kind)) for arena, kind in kinds.items()]
+        feeds, self._bounds = model.feeds, linked.bounds
         self._none = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in own]) for own in feeds]
-        cells = linked.model.signatures
+        cells = model.signatures
         self._no_calls = [np.zeros((0, 1 + c.arguments + len(c.sequences)), np.int32) for c in cells]
         self._no_elements = [tuple([np.zeros((0, w), np.int32) for w in c.sequences]) for c in cells]
         self._tables.clear()
         return linked
 
-    def _reader(self, model: Model, number: int, signature: Signature, kept: PrunedDraft) -> _Reader:
+    def _reader(self, number: int, signature: Signature, kept: PrunedDraft) -> _Reader:
         operands, sequences = len(signature.operands), len(signature.sequences)
         lists = [i - operands for i in kept.arguments if i >= operands]
         rows = [NUMBER] * (1 + operands) + [LENGTH] * sequences
@@ -333,7 +342,6 @@ class Rounds:
             told += (1 + operands + s, len(own))
         for own in (rows, *members):
             self._patterns = np.append(self._patterns, np.array(own, np.int64))
-        arenas = np.array(model.signatures[number].outputs, np.int64)
         return _Reader(
             number,
             signature,
@@ -343,7 +351,6 @@ class Rounds:
             len(lists) == sequences,
             [*kept.feeds],
             told,
-            [(arena, np.flatnonzero(arenas == arena)) for arena in dict.fromkeys(arenas.tolist())],
         )
 
     def _table(
@@ -374,16 +381,13 @@ class Rounds:
         if by_rank:
             order = by_rank[0] if len(by_rank) == 1 else np.concatenate(by_rank)
             imported, by = imported.take(order), by.take(order)
-        places: dict[int, list[Index]] = {}
-        for reader, own in parts:
-            for arena, outputs in reader.made:
-                places.setdefault(arena, []).append((own.bases[:, None] + outputs).ravel())
-        arenas = []
-        for arena, several in places.items():
-            kind, at = value_class(model.arenas[arena]), np.concatenate(several) - stretches.first
-            arenas.append((arena, kind, self._number(kind), at + count, at))
-        kinds = np.repeat(np.array([*map(self._number, self._imports)], np.int64), found.counts).tobytes()
-        return _Table(ready, imported, by, kinds, found.counts, arenas)
+        made, arenas = list[tuple[int, type[Value], int, Index, Index]](), self._arenas.take(found.makers)
+        for arena, kind, number in self._made:
+            at = (arenas == arena).nonzero()[0]
+            if len(at):
+                made.append((arena, kind, number, at + count, at))
+        kinds = self._kinds_imported.repeat(found.counts).tobytes()
+        return _Table(ready, imported, by, kinds, found.counts, made)
 
     def _counted(
         self, reads: Callable[..., int] | None, parts: _Parts, flat: Index, first: int, store: Store
@@ -402,8 +406,9 @@ class Rounds:
         count = reads(flat, np.array(told, np.int64), *fixed, store.example, memory, made)
         if count < 0:
             return None
-        places, calls = memory[imports : imports + count], memory[imports + length : imports + length + count]
-        return _Numbers(made, places, calls, memory[:imports].tolist())
+        calls, makers = imports + length, imports + 2 * length
+        places = memory[imports : imports + count], memory[calls : calls + count]
+        return _Numbers(made, *places, memory[:imports].tolist(), memory[makers : makers + total])
 
     def _looked_at(
         self, parts: _Parts, flat: Index, first: int, store: Store, numbers: Sequence[int]
@@ -448,7 +453,7 @@ class Rounds:
             lengths = (slot == LENGTH).nonzero()[0]
             made[lengths] = flat[lengths]
         counts = np.bincount(kinds, minlength=len(self._imports)).tolist()
-        return _Numbers(made.astype(np.int32), imported, by_call.take(outside), counts)
+        return _Numbers(made.astype(np.int32), imported, by_call.take(outside), counts, maker)
 
     def _number(self, kind: type[Value]) -> int:
         """Return the number of a class of values."""

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -69,7 +69,6 @@ from foldbatch.types import VOID, TensorType, Type
 Index = NDArray[np.int64]
 
 
-NotedCells: TypeAlias = dict[Signature, Noted]
 # What was noted of each cell of a model, the same as columns, and results with numbers of the run.
 Found: TypeAlias = "tuple[Sequence[Lists | Noted], Integers, list[Any]]"
 
@@ -234,30 +233,30 @@ class FunctionTracer:
         careful: bool = False,
     ) -> list[Trace]:
         """Return the traces of examples; where `careful`, a datum is checked at the call that it is for."""
-        runs, done = list[tuple[Notes, NotedCells | None]](), 0
+        runs, done = list[Notes](), 0
         learnt, linked_before, decided, before = self.learnt, self._linked, self.learnt.decides, None
         try:
             while done < len(examples):
                 with no_garbage():
                     runs.append(self._note(examples[done:], numbers[done:], decide, careful=careful))
-                done += len(runs[-1][0].ends)
-            ends = accumulate([len(notes.ends) for notes, _ in runs], initial=0)
+                done += len(runs[-1].ends)
+            ends = accumulate([len(notes.ends) for notes in runs], initial=0)
             left = [numbers[end:] for end, _ in zip(ends, runs, strict=False)]
             linked = self.linked()
-            found = [self._at_once(linked, *run, own) for run, own in zip(runs, left, strict=True)]
+            found = [self._at_once(linked, *run) for run in zip(runs, left, strict=True)]
             if not all(found):
                 before = learnt.copy()
                 # of all runs: no example is walked twice because a later one brings a cell
-                noted = [noted_of(notes.lists, notes.start) if own is None else own for notes, own in runs]
-                results = [self._learn(*run) for run in zip([n for n, _ in runs], noted, left, strict=True)]
+                noted = [noted_of(notes.lists, notes.start) for notes in runs]
+                results = [self._learn(*run) for run in zip(runs, noted, left, strict=True)]
                 linked = self.linked()
                 found = [
                     (*self._columns(linked, notes, own), held)
-                    for (notes, _), own, held in zip(runs, noted, results, strict=True)
+                    for notes, own, held in zip(runs, noted, results, strict=True)
                 ]
             records = [
-                self._recorded(linked, run[0], *one, look)
-                for run, one in zip(runs, found, strict=True)
+                self._recorded(linked, notes, *one, look)
+                for notes, one in zip(runs, found, strict=True)
                 if one
             ]
         except BaseException:  # nothing is learnt of these examples
@@ -265,21 +264,16 @@ class FunctionTracer:
                 setattr(learnt, f.name, getattr(before, f.name))
             learnt.decides, self._linked = decided, linked_before
             raise
-        for notes, own in runs:
-            if own is None:
-                give_back(notes)
+        for notes in runs:
+            give_back(notes)
         return [trace for record in records for trace in self._leveled(linked, record)]
 
     # -- from notes to traces
 
     def _note(
         self, examples: Sequence[Any], numbers: Sequence[int], decide: Decide | None, *, careful: bool = False
-    ) -> tuple[Notes, NotedCells | None]:
-        """Run the walk on examples: alone, or, once it has asked for a number, in rounds.
-
-        Returns:
-            The notes; and what was noted of each cell, where that is not in lists of the notes.
-        """
+    ) -> Notes:
+        """Run the walk on examples: alone, or, once it has asked for a number, in rounds."""
         if not self.decides or decide is None:
             try:
                 notes = note(
@@ -295,15 +289,13 @@ class FunctionTracer:
                 refuse_iterators(examples, numbers, "the first walk to ask for a number begins anew")
                 self.learnt.decides = True
         if self.decides and decide is not None:
-            found: tuple[Notes, NotedCells] = decide(self, examples, numbers, careful=careful)
-            return found
-        return notes, None
+            notes = decide(self, examples, numbers, careful=careful)
+        return notes
 
     def _leveled(self, linked: Linked, record: TraceColumns) -> list[Trace]:
         """Return the traces of a record that has no levels yet."""
-        cells, size = linked.model.signatures, int(record.offsets[-1])
-        record.levels = levels(self.policy, cells, record.calls, record.elements, size, self.arithmetic)
-        return Together(record, linked.form).traces()
+        find = partial(levels, self.policy, linked.model.signatures, arithmetic=self.arithmetic)
+        return Together(record, linked.form, find).traces()
 
     def _owners(
         self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]
@@ -335,12 +327,10 @@ class FunctionTracer:
         learnt.version += grown
         return kept
 
-    def _at_once(
-        self, linked: Linked, notes: Notes, noted: NotedCells | None, numbers: Sequence[int]
-    ) -> Found | None:
+    def _at_once(self, linked: Linked, notes: Notes, numbers: Sequence[int]) -> Found | None:
         """Return what notes are as columns where a compiled function finds nothing new in them."""
         check, learnt, lists = self.arithmetic.noted, self.learnt, notes.lists
-        if check is None or noted is not None or len(lists) != len(learnt.cells) or learnt.result is None:
+        if check is None or len(lists) != len(learnt.cells) or learnt.result is None:
             return None
         noting = linked.noting
         if noting is None:
@@ -355,7 +345,9 @@ class FunctionTracer:
         integers = noting.columns(check, notes.start, notes.ends, seen, parts)
         return None if integers is None else ([lists[s] for s, _ in linked.cells], integers, results)
 
-    def _columns(self, linked: Linked, notes: Notes, noted: NotedCells) -> tuple[list[Noted], Integers]:
+    def _columns(
+        self, linked: Linked, notes: Notes, noted: dict[Signature, Noted]
+    ) -> tuple[list[Noted], Integers]:
         """Return what was noted of each cell of the model, and as columns."""
         start = notes.start
         missing = {s: lists_of(s) for s, _ in linked.cells if s not in noted}

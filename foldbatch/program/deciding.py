@@ -32,7 +32,7 @@ from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.schedule import Index, Schedule, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.tables import build
-from foldbatch.scheduler.trace import Ints, Trace
+from foldbatch.scheduler.trace import Form, Ints, batch_trace, form
 from foldbatch.static.graph import Graph
 
 
@@ -55,6 +55,8 @@ class Deciding:
         self._engine: Engine | None = None
         self.model: Model | None = None
         self.memory: Any = None
+        self.form: Form
+        self.levels: Any = None  # finds those of a round's calls, where a schedule needs them
         self.phased = False
 
     def engine(self, model: Model) -> Engine:
@@ -64,6 +66,10 @@ class Deciding:
             settings = EngineSettings(self.options.debug, self.options.precision, self.options.launch)
             self._engine = load_engine(choose_engine(self.options.backend), model, settings)
             self.model, self.memory = model, self._engine.memory()
+            cells, find = model.signatures, self._engine.arithmetic
+            self.levels = partial(levels, self.policy, cells, arithmetic=find)
+            widths = tuple([cell.arguments for cell in cells]), tuple([cell.sequences for cell in cells])
+            self.form = form(*widths, ((),) * len(cells))
             built = [Graph(cell.built.inputs, cell.built.results) for cell in model.cells]
             self.phased = any(node.op.name == "when_training" for graph in built for node in graph.nodes)
         return self._engine
@@ -131,9 +137,9 @@ class RoundEngine:
         """Return a round's schedule and launch table."""
         own, engine = self._deciding, self._deciding.engine(model)
         cells, arenas, arithmetic = model.signatures, len(model.arenas), engine.arithmetic
-        height, none = levels(own.policy, cells, calls, elements, values, arithmetic), ((),) * len(cells)
-        trace = Trace(tuple(calls), tuple(elements), height, none, none, values)
-        counts = tuple([np.array([len(rows)], np.int64) for rows in calls])
+        none = ((),) * len(cells)
+        trace = batch_trace(own.form, own, tuple(calls), tuple(elements), (), none, none, values)
+        counts = np.array([[len(rows)] for rows in calls], np.int64)
         merged = Merged(trace, counts, np.zeros(1, np.int64))
         share = find_share(None)
         schedule: Schedule = build(merged, cells, own.policy, own.layout, arenas, share, arithmetic)
