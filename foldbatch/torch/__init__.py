@@ -9,7 +9,6 @@ except ImportError as error:
     raise BackendError("foldbatch.torch", "PyTorch to be installed", str(error), install("torch")) from error
 
 from foldbatch.torch.gradients import Row, rows
-from foldbatch.torch.layers import from_torch
-from foldbatch.torch.module import Module, Nodes
+from foldbatch.torch.module import Module, Nodes, from_torch
 
 __all__ = ["Module", "Nodes", "Row", "from_torch", "rows"]

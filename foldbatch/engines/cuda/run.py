@@ -153,7 +153,7 @@ class Status:
 
         Raises:
             OutOfRangeError: with cell and rank.
-            ParameterError: when an update before the batch was refused, see `foldbatch.engines.cuda.faults`.
+            ParameterError: when an update before the batch was refused, see `foldbatch.engines.cuda.device`.
         """
         numbers = self.words()
         bad, rank, found, size, cell = numbers[:5].tolist()
