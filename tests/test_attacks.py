@@ -16,8 +16,8 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.engines.bindings import bind
+from foldbatch.engines.cuda.kernel_text import TARGET
 from foldbatch.engines.cuda.kernels import kernels_of
-from foldbatch.engines.cuda.texts.kernel_text import TARGET
 from tests import kept
 
 PLAIN = ("train", "saved", "data")

@@ -14,7 +14,7 @@ from typing import IO, Any
 import msgspec
 
 from foldbatch.commands.options import add, count, number
-from foldbatch.errors import BackendError, FoldbatchError, ReadError, counted, shortened
+from foldbatch.errors import BackendError, FoldbatchError, ReadError, counted, install, shortened
 from foldbatch.program.compiling import compile
 from foldbatch.program.predicting import predictions
 from foldbatch.recipes.building import build_model, metrics_of
@@ -30,7 +30,6 @@ from foldbatch.recipes.fitting import (
     load_models,
 )
 from foldbatch.schema import Schema
-from foldbatch.system.extras import install
 from foldbatch.system.files import output_file, write_whole
 from foldbatch.trees.formats import Named, structures_of
 

@@ -1,7 +1,6 @@
 """Blocks inside PyTorch: `Module`, the rows of tensors that examples hold, layers taken over from PyTorch."""
 
-from foldbatch.errors import BackendError
-from foldbatch.system.extras import install
+from foldbatch.errors import BackendError, install
 
 try:
     import torch as _torch  # noqa: F401 - named in an error of ours where it is missing
