@@ -21,7 +21,6 @@ from foldbatch.engines.bindings import Bound
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.memory import BatchMemory
 from foldbatch.engines.numpy import kernel as numpy_kernel
-from foldbatch.engines.numpy import text as numpy_text
 from foldbatch.engines.numpy.spelling import SPELLINGS
 from foldbatch.static.op import OPS, UNBATCHED
 from foldbatch.static.statements import Statement
@@ -108,7 +107,7 @@ def replaced(module: Any, name: str, value: object) -> Iterator[None]:
 def _in_texts(clock: Clock) -> Iterator[None]:
     spelled = {op: partial(_clocked, spelling) for op, spelling in SPELLINGS.items()}
     called = numpy_kernel.GLOBALS | {"lap": clock.lap}
-    with replaced(numpy_text, "SPELLINGS", spelled), replaced(numpy_kernel, "GLOBALS", called):
+    with replaced(numpy_kernel, "SPELLINGS", spelled), replaced(numpy_kernel, "GLOBALS", called):
         yield
 
 

@@ -39,9 +39,10 @@ def _cache(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _of(module: str, name: str) -> Command:
+def _of(place: str, name: str) -> Command:
     def run(arguments: Sequence[str]) -> int:
-        status: int = import_module(module).main(arguments, f"foldbatch {name}")
+        module, _, function = place.partition(":")
+        status: int = getattr(import_module(module), function or "main")(arguments, f"foldbatch {name}")
         return status
 
     return run
@@ -49,16 +50,16 @@ def _of(module: str, name: str) -> Command:
 
 MODULES = {
     "train": ("train, test and save a model as a configuration says", "foldbatch.commands.train"),
-    "eval": ("the figures of a saved model on labelled data", "foldbatch.commands.evaluate"),
-    "predict": ("what a saved model tells of new data, as JSON lines", "foldbatch.commands.predict"),
+    "eval": ("the figures of a saved model on labelled data", "foldbatch.commands.saved:print_figures"),
+    "predict": ("what a saved model tells of new data, as JSON lines", "foldbatch.commands.saved:predict"),
     "serve": ("predictions of a saved model over HTTP", "foldbatch.commands.serve"),
-    "export": ("write a saved model as an ONNX graph", "foldbatch.commands.export"),
-    "inspect": ("a model, its parameters, and how examples run", "foldbatch.commands.inspect"),
+    "export": ("write a saved model as an ONNX graph", "foldbatch.commands.saved:export"),
+    "inspect": ("a model, its parameters, and how examples run", "foldbatch.commands.saved:inspect"),
     "data": ("count, check, convert and split files of examples", "foldbatch.commands.data"),
     "bench": ("measure what batching gains on a block and examples of yours", "foldbatch.commands.bench"),
 }
 COMMANDS: dict[str, tuple[str, Command]] = {
-    **{name: (what, _of(module, name)) for name, (what, module) in MODULES.items()},
+    **{name: (what, _of(place, name)) for name, (what, place) in MODULES.items()},
     "cache": ("show or empty the directory of compiled loops", _cache),
 }
 

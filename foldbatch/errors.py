@@ -267,3 +267,19 @@ def _show(kind: type[BaseException], error: BaseException, traceback: TracebackT
 
 
 _former_hook, sys.excepthook = sys.excepthook, _show  # where nobody catches an error
+
+
+IN_A_CHECKOUT = Path(__file__).parents[1].joinpath("pyproject.toml").is_file()
+
+
+def install(extra: str) -> str:
+    """Return the command that brings what an extra names: in a checkout, that of the checkout.
+
+    >>> install("torch")
+    "pip install -e '.[torch]' in the checkout"
+    """
+    return (
+        f"pip install -e '.[{extra}]' in the checkout"
+        if IN_A_CHECKOUT
+        else f"pip install 'foldbatch[{extra}]'"
+    )

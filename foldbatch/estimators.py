@@ -13,13 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import BackendError, BlockValueError, NumberedNamesWarning, TrainingError
+from foldbatch.errors import BackendError, BlockValueError, NumberedNamesWarning, TrainingError, install
 from foldbatch.program.compiling import compile
 from foldbatch.program.predicting import probabilities
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
 from foldbatch.schema import infer
-from foldbatch.system.extras import install
 from foldbatch.train.optimizers import AdamW
 from foldbatch.train.trainer import Trainer
 from foldbatch.trees.tree import TreeNode

@@ -16,11 +16,11 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.engines.bindings import bind
+from foldbatch.engines.cuda.kernel_text import TARGET
 from foldbatch.engines.cuda.kernels import kernels_of
-from foldbatch.engines.cuda.texts.kernel_text import TARGET
 from tests import kept
 
-PLAIN = ("train", "evaluate", "predict", "inspect", "data")
+PLAIN = ("train", "saved", "data")
 
 
 def in_child(code: str, *arguments: str, folder: Any = None) -> Any:
@@ -76,7 +76,7 @@ def test_nothing_that_a_command_has_imported_is_reached_but_what_is_listed():
     if find_spec("uvicorn"):
         modules += ["foldbatch.commands.serve", "foldbatch.serve.running", "foldbatch.serve.service"]
     if find_spec("onnxruntime"):
-        modules += ["foldbatch.commands.export", "foldbatch.exporting.exporter"]
+        modules += ["foldbatch.exporting.exporter"]
     loaded, tried, listed, reached = in_child("from tests.attacks.walk import main; main()", *modules)
     assert reached == []
     assert loaded > 300 and tried > 20_000 and listed > 150

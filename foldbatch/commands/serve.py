@@ -6,9 +6,8 @@ from dataclasses import fields
 from importlib.util import find_spec
 
 from foldbatch.commands.options import add, count, number, seconds, whole
-from foldbatch.errors import BackendError
+from foldbatch.errors import BackendError, install
 from foldbatch.serve.service import Limits
-from foldbatch.system.extras import install
 from foldbatch.system.processes import set_aside
 
 LIBRARIES = ("starlette", "uvicorn", "prometheus_client")

@@ -17,8 +17,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import BackendError, ProcessError
-from foldbatch.system.extras import install
+from foldbatch.errors import BackendError, ProcessError, install
 
 Bytes = NDArray[np.uint8]
 

@@ -21,12 +21,11 @@ from numpy.typing import NDArray
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.report import Captures, Launched
 from foldbatch.engines.watching import Watch
-from foldbatch.errors import BackendError, UnknownNameError, frames_inside
+from foldbatch.errors import BackendError, UnknownNameError, frames_inside, install
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter, RemoteUpdates, Updates
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.static.routines import Target
-from foldbatch.system.extras import install
 
 Cotangents = Sequence[tuple[int, Array]]  # numbers of values, each with its cotangent
 

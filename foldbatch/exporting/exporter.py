@@ -1,21 +1,540 @@
-"""Exporter: a program as an ONNX graph, tables of examples for it, results of what it yields, and a check."""
+"""Exporter: a program as one ONNX graph for examples of every shape, tables of examples for it, and a check.
 
-from collections.abc import Iterable, Mapping, Sequence
+The names of tables begin with the cell that reads them, by its number in the model:
+
+=================  ====================  =============================================================
+``cell0.feed0``    ``[n, *shape]``       data of each call
+``cell0.operand0`` ``[n]``, ``[n, k]``   rows that each call reads; ``[m]`` where its elements read them
+``cell0.owner0``   ``[m]``               the call of each element of a sequence
+``cell0.calls``    ``[1]``               n, where no other table has n rows
+``cell0.starts``   ``[levels + 1]``      where the calls of each level start in a recursive cell's tables
+``cell0.begins0``  ``[levels + 1]``      the same of the elements of a sequence
+``order.node``     ``[m]``               where the values of a metric stand, one after the other
+``results.rows``   ``[k]``               rows of the arena that holds results
+=================  ====================  =============================================================
+
+All but feeds are int64. Components of cells run in turn. An arena gets its rows in the order in which they
+are computed: component by component, in a recursive one level by level, then cell by cell, then output by
+output, then call by call.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
+from numpy.typing import NDArray
 
-from foldbatch.engines.results import Metrics, MetricValues, Results
-from foldbatch.errors import ModelError
-from foldbatch.exporting.graph import OPSET, Tables, decoded, interface_of, model_proto, tables_of
+from foldbatch.engines.results import Metrics, MetricValues, Results, decode
+from foldbatch.errors import BlockTypeError, BlockValueError, ModelError
+from foldbatch.exporting.operators import REFUSED, TRANSLATIONS, OnnxScope, OnnxWriter, onnx_type, write
+from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
+from foldbatch.scheduler.merge import Merged, merge
 from foldbatch.scheduler.policies import find_policy
+from foldbatch.scheduler.trace import Index, Trace, arguments_of, lengths_of
+from foldbatch.static.cellgraph import CellGraph
+from foldbatch.static.graph import SOURCES, Graph, Node, reachable
+from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.train.resuming import tables
 from foldbatch.trees.vocabulary import Vocabulary
+from foldbatch.types import TensorType, describe_value
+
+
+@dataclass(frozen=True, slots=True)
+class CellInterface:
+    """What the graph takes for one cell."""
+
+    number: int  # the cell's number in the model
+    recursive: bool  # whether it runs level by level
+    feeds: tuple[int, ...]  # the numbers of the feeds that inference reads
+    operands: tuple[int, ...]  # the numbers of the operands that inference reads
+    sequences: dict[int, int]  # by number of a sequence that counts, an operand that runs along it
+    once: bool  # whether all calls are alike, because the cell reads nothing; then it runs once
+    counted: bool  # whether a table must say how many calls there are
+
+    def name(self, what: str, number: int | None = None) -> str:
+        """Return the name of a table.
+
+        >>> CellInterface(2, False, (), (), {}, True, False).name("feed", 0)
+        'cell2.feed0'
+        """
+        return f"cell{self.number}.{what}{'' if number is None else number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What the graph of a model takes and yields."""
+
+    # the cells, component by component in the order in which they run
+    components: tuple[tuple[CellInterface, ...], ...]
+    # by name, the cells that collect a metric, with its number there
+    metrics: dict[str, tuple[tuple[int, int], ...]]
+    ordered: frozenset[str]  # the metrics whose values are put in order by a table
+    results: tuple[int, ...]  # the arenas that hold results
+
+    @property
+    def cells(self) -> Iterator[CellInterface]:
+        """The cells in the order in which they run."""
+        for component in self.components:
+            yield from component
+
+    def results_name(self, place: int) -> str:
+        """Return the name of the results of an arena: ``results``, of several ``results0`` and so on."""
+        return "results" if len(self.results) == 1 else f"results{place}"
+
+
+def graph_of(model: Model, cell: int) -> CellGraph:
+    """Return the graph of a cell in inference."""
+    return model.cells[cell].phase(training=False).graph
+
+
+def interface_of(model: Model) -> Interface:
+    """Return what the graph of a model takes and yields."""
+    refuse(model)
+    cells = {k: _cell(model, k) for k in range(len(model.cells))}
+    numbers = sorted({signature.component for signature in model.signatures})
+    components = [
+        tuple([cells[k] for k, signature in enumerate(model.signatures) if signature.component == number])
+        for number in numbers
+    ]
+    metrics: dict[str, tuple[tuple[int, int], ...]] = {}
+    for k, names in enumerate(model.metrics):
+        for i, name in enumerate(names):
+            metrics[name] = (*metrics.get(name, ()), (k, i))
+    ordered = [
+        name
+        for name, places in metrics.items()
+        if len(places) > 1
+        or any(cells[k].recursive or cells[k].once or i in dict(model.marks[k]) for k, i in places)
+    ]
+    return Interface(tuple(components), metrics, frozenset(ordered), tuple(sorted(model.results)))
+
+
+UNKNOWN = "`exporting.operators` has no translation of it"
+
+
+def refuse(model: Model) -> None:
+    """Refuse a model with ops that cannot be exported."""
+    wrong = []
+    for k, cell in enumerate(model.cells):
+        nodes = reachable(graph_of(model, k).results, graph_of(model, k).inputs)
+        batched = {node.op.name for node in nodes if node.axis is not UNBATCHED and node.op not in SOURCES}
+        names = sorted(batched - TRANSLATIONS.keys() | {node.op.name for node in nodes} & REFUSED.keys())
+        wrong += [f"{name} in {cell.name} ({REFUSED.get(name, UNKNOWN)})" for name in names]
+    if wrong:
+        raise ModelError("export", "ops that ONNX has", "; ".join(wrong), "leave them out of inference")
+
+
+def _cell(model: Model, k: int) -> CellInterface:
+    graph, signature = graph_of(model, k), model.signatures[k]
+    read = {*reachable((*graph.outputs, *graph.metrics), graph.inputs)}
+    axes = {node.axis for node in read}
+    feeds = tuple([i for i, node in enumerate(graph.feeds) if node in read])
+    operands = tuple([i for i, node in enumerate(graph.operands) if node in read])
+    sequences: dict[int, int] = {}
+    for i, (node, operand) in enumerate(zip(graph.operands, signature.operands, strict=True)):
+        if operand.sequence is not None and node.axis in axes:  # its length counts even where it is not read
+            sequences.setdefault(operand.sequence, i)
+    rows = [graph.feeds[i] for i in feeds] + [graph.operands[i] for i in operands]
+    once = not rows and not sequences and not signature.recursive
+    counted = not once and not signature.recursive and all(node.axis is not CALL for node in rows)
+    return CellInterface(k, signature.recursive, feeds, operands, sequences, once, counted)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of a batch."""
+
+    inputs: dict[str, Array]  # the arrays by name: what a runtime is given
+    examples: dict[str, Index]  # per metric, the example of each value: ``[m] int64``
+    numbers: dict[str, Index]  # per output that holds results, the numbers of its values, in order
+    offsets: Index  # what was added to the value numbers of each example
+    results: tuple[object, ...]  # each example's result, as its trace holds it
+
+
+def tables_of(model: Model, interface: Interface, traces: Sequence[Trace]) -> Tables:
+    """Return the tables of a batch."""
+    merged = merge(list(traces), model.signatures)
+    trace = merged.trace
+    level_of = trace.levels
+    turns = {cell.number: _turns(cell, level_of[cell.number], trace) for cell in interface.cells}
+    rows = np.zeros(trace.values, np.int64)  # of each value, in its arena
+    sizes = np.zeros(len(model.arenas), np.int64)
+    inputs: dict[str, Array] = {}
+    for component in interface.components:
+        starts = _starts(component, level_of, turns)
+        for level in range(starts.shape[1] - 1):
+            for cell, bounds in zip(component, starts, strict=True):
+                calls = turns[cell.number][bounds[level] : bounds[level + 1]]
+                bases = trace.calls[cell.number][calls, 0]
+                for output, arena in enumerate(model.signatures[cell.number].outputs):
+                    rows[bases + output] = sizes[arena] + (0 if cell.once else np.arange(len(calls)))
+                    sizes[arena] += 1 if cell.once else len(calls)
+        for cell, bounds in zip(component, starts, strict=True):
+            inputs |= _inputs(model, cell, trace, turns[cell.number], bounds, rows)
+    examples: dict[str, Index] = {}
+    for name in interface.metrics:
+        order, examples[name] = _order(model, interface, name, merged, turns)
+        if name in interface.ordered:
+            inputs[f"order.{name}"] = order
+    numbers = _numbers(model, interface, merged, traces)
+    inputs |= {f"{name}.rows": rows[values] for name, values in numbers.items()}
+    return Tables(inputs, examples, numbers, merged.offsets, tuple([trace.result for trace in traces]))
+
+
+def decoded(model: Model, tables: Tables, outputs: Mapping[str, Array]) -> list[Any]:
+    """Return the result of each example."""
+    values: dict[int, Array] = {}
+    for name, numbers in tables.numbers.items():
+        values |= zip(numbers.tolist(), map(np.asarray, outputs[name]), strict=True)
+    offsets = tables.offsets.tolist()
+    return decode(model.result, tables.results, offsets, lambda asked: [values[n] for n in asked])
+
+
+def _turns(cell: CellInterface, level_of: NDArray[np.int32], trace: Trace) -> Index:
+    """Return the calls of a cell in the order in which they run: of visits, in a recursive cell by level."""
+    return np.argsort(level_of if cell.recursive else trace.calls[cell.number][:, 0], kind="stable")
+
+
+def _starts(
+    component: Sequence[CellInterface], level_of: Sequence[NDArray[np.int32]], turns: Mapping[int, Index]
+) -> Index:
+    """Return where the calls of each level start, for each cell: ``[cells, levels + 1]``."""
+    if not component[0].recursive:
+        return np.array([[0, len(turns[component[0].number])]])
+    own = [level_of[cell.number] for cell in component]
+    count = max([int(part.max()) + 1 for part in own if len(part)], default=0)
+    return np.array([np.searchsorted(np.sort(part), np.arange(count + 1)) for part in own])
+
+
+def _inputs(
+    model: Model, cell: CellInterface, trace: Trace, turns: Index, bounds: Index, rows: Index
+) -> dict[str, Array]:
+    k, signature = cell.number, model.signatures[cell.number]
+    inputs: dict[str, Array] = {}
+    for i in cell.feeds:
+        type_ = model.feeds[k][i].type
+        column = trace.feeds[k][i] if len(turns) else np.zeros((0, *type_.shape), type_.dtype)
+        inputs[cell.name("feed", i)] = column[turns]
+    arguments = arguments_of(trace, model.signatures, k)[turns]
+    elements: dict[int, Index] = {}
+    for s in cell.sequences:
+        lengths = lengths_of(trace, model.signatures, k, s)
+        elements[s] = _elements(lengths, turns)
+        inputs[cell.name("owner", s)] = np.repeat(np.arange(len(turns)), lengths[turns])
+        if cell.recursive:
+            ends = np.concatenate([[0], np.cumsum(lengths[turns], dtype=np.int64)])
+            inputs[cell.name("begins", s)] = ends[bounds]
+    for i in cell.operands:
+        operand = signature.operands[i]
+        if operand.sequence is None:
+            read = rows[arguments[:, list(operand.columns)]]
+            inputs[cell.name("operand", i)] = read if len(operand.columns) > 1 else read[:, 0]
+        else:
+            values = trace.elements[k][operand.sequence][:, operand.member]
+            inputs[cell.name("operand", i)] = rows[values[elements[operand.sequence]]]
+    if cell.counted:
+        inputs[cell.name("calls")] = np.array([len(turns)])
+    if cell.recursive:
+        inputs[cell.name("starts")] = bounds
+    return inputs
+
+
+def _elements(lengths: NDArray[np.int32], turns: Index) -> Index:
+    starts = np.cumsum(lengths, dtype=np.int64) - lengths
+    sizes = lengths[turns].astype(np.int64)
+    firsts = np.cumsum(sizes) - sizes
+    places: Index = np.arange(int(sizes.sum())) + np.repeat(starts[turns] - firsts, sizes)
+    return places
+
+
+def _order(
+    model: Model, interface: Interface, name: str, merged: Merged, turns: Mapping[int, Index]
+) -> tuple[Index, Index]:
+    """Return where the values of a metric stand, in the order of visits, and the example of each."""
+    cells = {cell.number: cell for cell in interface.cells}
+    places, visits, examples, before = [], [], [], 0
+    for k, i in interface.metrics[name]:
+        own = merged.examples(k)[turns[k]]
+        mark = dict(model.marks[k]).get(i)
+        visit = merged.trace.calls[k][turns[k], 0]
+        if mark is not None:
+            visit = merged.trace.feeds[k][mark][turns[k]] + merged.offsets[own]
+        rows = np.zeros(len(own), np.int64) if cells[k].once else np.arange(len(own))
+        places.append(before + rows)
+        visits.append(visit.astype(np.int64))
+        examples.append(own)
+        before += 1 if cells[k].once else len(own)
+    order = np.argsort(np.concatenate(visits), kind="stable")
+    return np.concatenate(places)[order], np.concatenate(examples)[order]
+
+
+def _numbers(model: Model, interface: Interface, merged: Merged, traces: Sequence[Trace]) -> dict[str, Index]:
+    """Return, for each arena of results, the numbers of its values in the order of the examples."""
+    arena_of = np.full(merged.trace.values, -1, np.int64)
+    for rows, signature in zip(merged.trace.calls, model.signatures, strict=True):
+        for output, arena in enumerate(signature.outputs):
+            arena_of[rows[:, 0] + output] = arena
+    asked: list[int] = []
+
+    def note(numbers: Sequence[int]) -> list[Array]:
+        asked.extend(numbers)
+        return [np.zeros(())] * len(numbers)
+
+    results = tuple([trace.result for trace in traces])
+    decode(model.result, results, merged.offsets.tolist(), note)
+    numbers = np.array(list(dict.fromkeys(asked)), np.int64)
+    arenas = arena_of[numbers]
+    return {interface.results_name(i): numbers[arenas == arena] for i, arena in enumerate(interface.results)}
+
+
+OPSET, OPSETS = 21, range(18, 24)  # ScatterND reduces by max and min from 18 on
+IR_VERSION = 10  # that of opset 21, which older runtimes read
+
+LARGEST = 2_000_000_000  # bytes of constants; a message of protocol buffers has less than 2 GiB
+
+State = dict[str, str]  # what runs hand on: tensors that grow, by name
+
+
+def model_proto(model: Model, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:
+    """Return a model as an `onnx.ModelProto`, checked."""
+    if opset not in OPSETS:
+        expected = f"a version from {OPSETS[0]} to {OPSETS[-1]}"
+        raise BlockValueError("opset", expected, str(opset), f"leave it out for {OPSET}")
+    interface = interface_of(model)
+    build = _Build(model, interface)
+    if not isinstance(metadata or {}, Mapping):
+        fix = "to write a file: onnx.save(to_onnx(program), path)"
+        raise BlockTypeError("export metadata", "a mapping of texts", describe_value(metadata), fix)
+    for component in interface.components:
+        if component[0].recursive:
+            build.loop(component)
+        else:
+            build.run_all(component[0])
+    outputs = build.outputs()
+    if not outputs:
+        fix = "end it with a tensor" if model.cells else "run a walk once, so that its cells are known"
+        raise ModelError("export", "a model that computes tensors", "one without", fix)
+    size = sum(x.nbytes for x in build.writer.constants.values())
+    if size >= LARGEST:
+        expected = f"parameters of less than {LARGEST / 1e9:.1f} GB, which fit into one file of ONNX"
+        raise ModelError("export", expected, f"{size / 1e9:.1f} GB", "make tables of words smaller")
+    constants = [onnx.numpy_helper.from_array(x, name) for name, x in build.writer.constants.items()]
+    graph = onnx.helper.make_graph(build.writer.nodes, "foldbatch", build.inputs, outputs, constants)
+    opsets = [onnx.helper.make_opsetid("", opset)]
+    proto = onnx.helper.make_model(
+        graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="foldbatch"
+    )
+    described = {"foldbatch.tables": json.dumps(described_tables(model, interface))}
+    onnx.helper.set_model_props(proto, described | dict(metadata or {}))
+    onnx.checker.check_model(proto, full_check=True)
+    return proto
+
+
+def described_tables(model: Model, interface: Interface) -> dict[str, Any]:
+    """Return what tables a graph takes as plain data: for readers that must find their way by it."""
+    cells = []
+    for cell in interface.cells:
+        signature = model.signatures[cell.number]
+        cells.append(
+            {
+                "cell": cell.number,
+                "name": signature.name,
+                "recursive": cell.recursive,
+                "feeds": {cell.name("feed", i): model.feeds[cell.number][i].where for i in cell.feeds},
+                "operands": {
+                    cell.name("operand", i): {
+                        "arena": signature.operands[i].arena,
+                        "columns": list(signature.operands[i].columns),
+                        "sequence": signature.operands[i].sequence,
+                    }
+                    for i in cell.operands
+                },
+                "outputs": list(signature.outputs),
+                "metrics": list(model.metrics[cell.number]),
+                "once": cell.once,
+            }
+        )
+    results = {interface.results_name(i): arena for i, arena in enumerate(interface.results)}
+    return {"cells": cells, "results": results, "ordered": sorted(interface.ordered)}
+
+
+@dataclass(slots=True)
+class _Build:
+    model: Model
+    interface: Interface
+    writer: OnnxWriter = field(default_factory=OnnxWriter)
+    inputs: list[Any] = field(default_factory=list)
+    state: State = field(default_factory=dict)
+
+    def run_all(self, cell: CellInterface) -> None:
+        tables = self.tables(cell)
+        if cell.once:
+            tables["calls"] = self.writer.constant([1], "int64")
+        self.state |= self.run(cell, self.writer, tables, self.state)
+
+    def loop(self, component: Sequence[CellInterface]) -> None:
+        tables = [self.tables(cell) for cell in component]
+        written = [name for cell in component for name, _ in self.written(cell)]
+        carried = list(dict.fromkeys(written))
+        types = {name: type_ for cell in component for name, type_ in self.written(cell)}
+        before = [self.state.get(name) or self.no_rows(types[name]) for name in carried]
+        body = self.writer.body()
+        turn, going = body.name("level"), body.name("going")
+        state = self.state | {name: body.name(name) for name in carried}
+        given = [state[name] for name in carried]
+        one = body.constant([1], "int64")
+        first = body.add("Reshape", turn, one)
+        last = body.add("Add", first, one)
+        added: State = {}
+        for cell, whole in zip(component, tables, strict=True):
+            # calls of a level read rows of lower levels alone
+            ready = self.level(cell, body, whole, first, last)
+            added = self.run(cell, body, ready, state, added)
+        after = [added[name] for name in carried]
+        still = body.add("Identity", going)
+        ends = [onnx.helper.make_tensor_value_info(turn, onnx_type("int64"), [])]
+        ends += [onnx.helper.make_tensor_value_info(going, onnx_type("bool"), [])]
+        ends += [_declared(name, types[key], "rows") for name, key in zip(given, carried, strict=True)]
+        results = [onnx.helper.make_tensor_value_info(still, onnx_type("bool"), [])]
+        results += [_declared(name, types[key], "more") for name, key in zip(after, carried, strict=True)]
+        graph = onnx.helper.make_graph(body.nodes, "levels", ends, results)
+        count = self.writer.add(
+            "Sub", self.writer.add("Size", tables[0]["starts"]), self.writer.constant(1, "int64")
+        )
+        outputs = [self.writer.name(name) for name in carried]
+        node = onnx.helper.make_node(
+            "Loop", [count, "", *before], outputs, self.writer.name("Loop"), body=graph
+        )
+        self.writer.nodes.append(node)
+        self.state |= zip(carried, outputs, strict=True)
+
+    def level(
+        self, cell: CellInterface, body: OnnxWriter, whole: Mapping[str, str], first: str, last: str
+    ) -> dict[str, str]:
+        bounds = {}
+        for name in ("starts", *(f"begins{s}" for s in cell.sequences)):
+            bounds[name] = [body.add("Gather", whole[name], place) for place in (first, last)]
+        level = {"calls": body.add("Sub", *reversed(bounds["starts"]))}
+        ragged = {f"owner{s}": s for s in cell.sequences}
+        for i in cell.operands:
+            sequence = self.model.signatures[cell.number].operands[i].sequence
+            if sequence is not None:
+                ragged[f"operand{i}"] = sequence
+        for name, table in whole.items():
+            if name not in bounds:
+                place = f"begins{ragged[name]}" if name in ragged else "starts"
+                level[name] = body.rows(table, *bounds[place])
+        for s in cell.sequences:
+            level[f"owner{s}"] = body.add("Sub", level[f"owner{s}"], bounds["starts"][0])
+        return level
+
+    def run(
+        self,
+        cell: CellInterface,
+        writer: OnnxWriter,
+        tables: Mapping[str, str],
+        state: State,
+        added: State | None = None,
+    ) -> State:
+        """Write one run of a cell, and return the state with its rows added to that of `added`."""
+        graph, signature = graph_of(self.model, cell.number), self.model.signatures[cell.number]
+        names: dict[Node, str] = {graph.feeds[i]: tables[f"feed{i}"] for i in cell.feeds}
+        for i in cell.operands:
+            arena = self.arena(state, signature.operands[i].arena)
+            names[graph.operands[i]] = writer.add("Gather", arena, tables[f"operand{i}"], axis=0)
+        counts: dict[Axis, str] = {}
+        owners: dict[Axis, str] = {}
+        for s, i in cell.sequences.items():
+            axis = graph.operands[i].axis
+            owners[axis] = tables[f"owner{s}"]
+            counts[axis] = writer.count(owners[axis])
+        if "calls" in tables:
+            counts[CALL] = tables["calls"]
+        else:
+            rows = [f"feed{i}" for i in cell.feeds]
+            rows += [f"operand{i}" for i in cell.operands if graph.operands[i].axis is CALL]
+            counts[CALL] = writer.count(tables[rows[0]])
+        wanted = Graph(graph.inputs, (*graph.outputs, *graph.metrics))
+        results = write(OnnxScope(writer, counts, owners), wanted, names)
+        grown = dict(added or {})
+        for (name, _), result in zip(self.written(cell), results, strict=True):
+            old = grown.get(name) or state.get(name)
+            grown[name] = writer.add("Concat", old, result, axis=0) if old else result
+        return grown
+
+    def written(self, cell: CellInterface) -> list[tuple[str, TensorType]]:
+        """Return what a cell adds rows to, one name for each of its results, and their types."""
+        graph, signature = graph_of(self.model, cell.number), self.model.signatures[cell.number]
+        outputs = [(f"arena{arena}", self.model.arenas[arena]) for arena in signature.outputs]
+        return outputs + [(f"{cell.number}.{i}", node.type) for i, node in enumerate(graph.metrics)]
+
+    def tables(self, cell: CellInterface) -> dict[str, str]:
+        graph, signature = graph_of(self.model, cell.number), self.model.signatures[cell.number]
+        rows, k = f"calls{cell.number}", cell.number
+        for i in cell.feeds:
+            self.declare(cell.name("feed", i), graph.feeds[i].dtype, (rows, *graph.feeds[i].shape))
+        for i in cell.operands:
+            operand = signature.operands[i]
+            if operand.sequence is None:
+                several = (len(operand.columns),) if len(operand.columns) > 1 else ()
+                self.declare(cell.name("operand", i), "int64", (rows, *several))
+            else:
+                self.declare(cell.name("operand", i), "int64", (f"elements{k}.{operand.sequence}",))
+        for s in cell.sequences:
+            self.declare(cell.name("owner", s), "int64", (f"elements{k}.{s}",))
+        if cell.counted:
+            self.declare(cell.name("calls"), "int64", (1,))
+        if cell.recursive:
+            ends = f"ends{signature.component}"
+            for name in ("starts", *(f"begins{s}" for s in cell.sequences)):
+                self.declare(cell.name(name), "int64", (ends,))
+        prefix = cell.name("")
+        return {x.name.removeprefix(prefix): x.name for x in self.inputs if x.name.startswith(prefix)}
+
+    def declare(self, name: str, dtype: str, shape: Sequence[int | str]) -> str:
+        self.inputs.append(onnx.helper.make_tensor_value_info(name, onnx_type(dtype), shape))
+        return name
+
+    def no_rows(self, type_: TensorType) -> str:
+        return self.writer.constant(np.zeros((0, *type_.shape), type_.dtype))
+
+    def arena(self, state: State, arena: int) -> str:
+        return state.get(f"arena{arena}") or self.no_rows(self.model.arenas[arena])
+
+    def outputs(self) -> list[Any]:
+        declared = []
+        for place, arena in enumerate(self.interface.results):
+            name = self.interface.results_name(place)
+            table = self.declare(f"{name}.rows", "int64", (f"{name}.count",))
+            rows = self.arena(self.state, arena)
+            values = self.writer.add("Gather", rows, table, axis=0)
+            declared.append(self.yielded(name, values, self.model.arenas[arena]))
+        for name, places in self.interface.metrics.items():
+            parts = [self.state[f"{k}.{i}"] for k, i in places]
+            values = self.writer.add("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
+            if name in self.interface.ordered:
+                table = self.declare(f"order.{name}", "int64", (f"visits.{name}",))
+                values = self.writer.add("Gather", values, table, axis=0)
+            k, i = places[0]
+            declared.append(self.yielded(f"metrics.{name}", values, graph_of(self.model, k).metrics[i].type))
+        return declared
+
+    def yielded(self, name: str, values: str, type_: TensorType) -> Any:
+        self.writer.nodes.append(onnx.helper.make_node("Identity", [values], [name], f"yield_{name}"))
+        return _declared(name, type_, f"{name}.count")
+
+
+def _declared(name: str, type_: TensorType, rows: str) -> Any:
+    return onnx.helper.make_tensor_value_info(name, onnx_type(type_.dtype), [rows, *type_.shape])
+
 
 ASIDES = frozenset({"metrics"})
 
@@ -82,7 +601,7 @@ class Exporter:
 def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:
     """Return a program as an `onnx.ModelProto`, checked; it takes examples of every shape.
 
-    Its inputs are the tables that `Exporter` makes of examples; see `foldbatch.exporting.graph`.
+    Its inputs are the tables that `Exporter` makes of examples; see `foldbatch.exporting.exporter`.
 
     Args:
         program: the program.

@@ -11,7 +11,7 @@ from warnings import warn
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside
+from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside, install
 from foldbatch.functions.cells import GLOBALS, Signature
 from foldbatch.functions.noted import Noted, leak, noted_in, numbers_of
 from foldbatch.functions.notes import Notes, begin, may_go_deeper, noting, session
@@ -21,7 +21,6 @@ from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
-from foldbatch.system.extras import install
 from foldbatch.system.processes import no_garbage
 
 MANY: Final = 10_000  # numbers that an example waits for, after which it may never end

@@ -16,9 +16,8 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import CellSignature, Operand
 from foldbatch.static.autodiff import trainable
 from foldbatch.static.cell import Cell, stage_cell
-from foldbatch.static.cellgraph import CellGraph, Ends
+from foldbatch.static.cellgraph import CellGraph, Ends, pack
 from foldbatch.static.graph import Graph, Node, apply, reachable, substitute
-from foldbatch.static.packing import pack
 from foldbatch.types import TensorType, Type
 
 T = TypeVar("T")

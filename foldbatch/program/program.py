@@ -27,11 +27,10 @@ from foldbatch.model.tracer import Tracer
 from foldbatch.params.parameters import Array, Gradient, Parameter, ParameterStore
 from foldbatch.program.deciding import Deciding
 from foldbatch.program.predicting import predictions
-from foldbatch.program.profiling import profiled
 from foldbatch.program.saving import Notes, write
 from foldbatch.program.traced import Prepared, in_parts, listed, several_of, trace_in_parts
 from foldbatch.program.variants import Pullback, ReadyModel, Tangents, Variants, captures, learned
-from foldbatch.program.warned import Warned
+from foldbatch.program.watching import Warned, profiled
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.graph import Node
 from foldbatch.system.showing import Printed

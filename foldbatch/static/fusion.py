@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from foldbatch.static.graph import Node, is_view
-from foldbatch.static.strided import access
+from foldbatch.static.places import access
 
 LIMIT = 100  # ops in one loop: compilers of loops take more than linear time
 

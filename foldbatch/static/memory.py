@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from foldbatch.static.fusion import Group, Unit
 from foldbatch.static.graph import Node, is_view
 from foldbatch.static.op import UNBATCHED, Axis
-from foldbatch.static.strided import access
+from foldbatch.static.places import access
 from foldbatch.types import TensorType
 
 

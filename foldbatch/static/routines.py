@@ -11,7 +11,7 @@ from foldbatch.static.fusion import Group, Unit, groups
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node, is_view, reachable
 from foldbatch.static.memory import Buffers, plan, sections_of
 from foldbatch.static.op import CALL, Axis
-from foldbatch.static.places import Place
+from foldbatch.static.places import Place, access, broadcast
 from foldbatch.static.statements import (
     Binding,
     Element,
@@ -24,7 +24,6 @@ from foldbatch.static.statements import (
     Statement,
     Sweep,
 )
-from foldbatch.static.strided import access, broadcast
 from foldbatch.system.remembering import remembered
 from foldbatch.types import TensorType
 

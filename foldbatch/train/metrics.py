@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.results import MetricValues, Results
-from foldbatch.errors import BackendError, TrainingError, UnknownNameError, with_nearest
+from foldbatch.errors import BackendError, TrainingError, UnknownNameError, install, with_nearest
 from foldbatch.params.parameters import Array
-from foldbatch.system.extras import install
 from foldbatch.trees import Tree
 from foldbatch.types import describe_value
 

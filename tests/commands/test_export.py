@@ -8,7 +8,7 @@ onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install -e '.[onnx]'"
 pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install -e '.[onnx]'")
 
 from foldbatch.cli import main  # noqa: E402
-from foldbatch.commands import export  # noqa: E402
+from foldbatch.commands import saved  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_the_check_tells_the_largest_difference(run, treebank, tmp_path, capsys,
         and "takes cell0.feed0, cell1.operand0" in out
         and "largest difference on 6 examples: " in out
     )
-    monkeypatch.setattr(export, "TOLERANCE", -1.0)
+    monkeypatch.setattr(saved, "TOLERANCE", -1.0)
     assert main(command) == 1
 
 
@@ -54,7 +54,7 @@ def test_the_check_is_of_the_test_part_of_a_configuration_that_is_named(run, tmp
 
 
 def test_a_missing_library_is_named(run, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    monkeypatch.setattr(saved, "find_spec", lambda name: None)
     assert main(["export", str(run), str(tmp_path / "model.onnx")]) == 2
     assert (
         capsys.readouterr().err

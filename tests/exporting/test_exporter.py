@@ -9,7 +9,7 @@ onnx = pytest.importorskip("onnx", reason="needs ONNX: pip install -e '.[onnx]'"
 
 import foldbatch as fb  # noqa: E402
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ModelError  # noqa: E402
-from foldbatch.exporting import graph  # noqa: E402
+from foldbatch.exporting import exporter  # noqa: E402
 from foldbatch.exporting.exporter import Exporter, to_onnx  # noqa: E402
 from foldbatch.exporting.operators import TRANSLATIONS, OnnxWriter  # noqa: E402
 from foldbatch.static import ops  # noqa: E402
@@ -47,7 +47,7 @@ def test_opsets_that_lack_an_op_or_are_not_tried_are_refused(program_of, opset):
 
 
 def test_a_model_that_fits_into_no_file_is_refused(program_of, monkeypatch):
-    monkeypatch.setattr(graph, "LARGEST", 100)
+    monkeypatch.setattr(exporter, "LARGEST", 100)
     with pytest.raises(ModelError, match="export: expected parameters of less than"):
         to_onnx(program_of("rntn"))
 

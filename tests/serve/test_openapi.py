@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from foldbatch.recipes.configuration import Configuration, usual_model
-from foldbatch.serve.openapi import document
 from foldbatch.serve.predict import Ask, ReadExample, read_body
+from foldbatch.serve.running import document
 from foldbatch.serve.service import Limits
 from foldbatch.trees.formats import TRAINABLE
 

@@ -10,7 +10,7 @@ from foldbatch.static import ops
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node, apply, constant, input_node, is_view
 from foldbatch.static.memory import Buffers, Scratch, plan
 from foldbatch.static.op import CALL, UNBATCHED, Axis
-from foldbatch.static.strided import access
+from foldbatch.static.places import access
 from foldbatch.types import TensorType
 from tests.static.run_kernel import interpret, random_rows, run_graph
 from tests.strategies import Problem, problems

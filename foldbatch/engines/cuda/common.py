@@ -15,7 +15,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.cuda.texts.kernel_text import ADDRESSES_AT, CALLS, INDEX_AT, LIVE, STATUS_AT
+from foldbatch.engines.cuda.kernel_text import ADDRESSES_AT, CALLS, INDEX_AT, LIVE, STATUS_AT
 
 KINDS = {"float32": "f4", "float64": "f8"}
 FAULTS = 5  # the place in a batch's status of the word of the device's faults

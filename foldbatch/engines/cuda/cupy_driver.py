@@ -28,9 +28,8 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from foldbatch.engines.cuda.driver import ARGUMENTS, HEADER, DeviceBuffer, MatrixProduct
-from foldbatch.errors import BackendError
+from foldbatch.errors import BackendError, install
 from foldbatch.params.parameters import Array
-from foldbatch.system.extras import install
 from foldbatch.system.processes import start_in_each_process
 
 OTHERWISE = "or take the backend llvm"

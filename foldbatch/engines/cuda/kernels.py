@@ -13,10 +13,9 @@ from functools import partial
 from math import prod
 
 from foldbatch.engines.bindings import Bound, KernelKey
-from foldbatch.engines.cuda.matrices import Multiplied, multiplied
-from foldbatch.engines.cuda.texts import rows
-from foldbatch.engines.cuda.texts.kernel_text import CALLS, INDEX_AT, START, KernelText, Setting, indented
-from foldbatch.engines.cuda.texts.lines import (
+from foldbatch.engines.cuda import row_texts
+from foldbatch.engines.cuda.kernel_text import CALLS, INDEX_AT, START, KernelText, Setting, indented
+from foldbatch.engines.cuda.line_texts import (
     SHARED,
     copy_lines,
     line_lines,
@@ -27,6 +26,7 @@ from foldbatch.engines.cuda.texts.lines import (
     sweep_lines,
     zero_lines,
 )
+from foldbatch.engines.cuda.matrices import Multiplied, multiplied
 from foldbatch.model.model import Model
 from foldbatch.static.bodies import line_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis
@@ -116,7 +116,7 @@ class RoutineCut:
                 self.parts.append(
                     RoutinePart(
                         slot.axis,
-                        partial(rows.take_lines, number=number),
+                        partial(row_texts.take_lines, number=number),
                         writes=frozenset({number}),
                         elements=slot.type.size,
                         taken=number,
@@ -229,11 +229,11 @@ class RoutineCut:
                 slot = stores[number]
                 shape = slot.type.shape
                 place = Place(number, slot.axis, slot.type.size, 0, shape, contiguous(shape))
-                lines: Lines = partial(rows.store_lines, number=number)
+                lines: Lines = partial(row_texts.store_lines, number=number)
             else:
                 place = results[number].place
                 width = self.widths.get(number, 1)
-                lines = partial(rows.cotangent_lines, number=number, place=place, width=width)
+                lines = partial(row_texts.cotangent_lines, number=number, place=place, width=width)
             yield from self._cotangent(number, place, lines)
         for number, result in results.items():
             if result.binding.kind != "cotangent":
@@ -246,7 +246,7 @@ class RoutineCut:
             yield RoutinePart(axis, lines, reads, elements=prod(place.shape), adds=arena, stored=number)
         yield RoutinePart(
             axis,
-            partial(rows.add_planned_lines, number=number, place=place, width=width),
+            partial(row_texts.add_planned_lines, number=number, place=place, width=width),
             reads,
             elements=prod(place.shape) // width,
             whole=True,
@@ -259,12 +259,12 @@ class RoutineCut:
         lines: Lines
         match kind:
             case "value":
-                lines = partial(rows.value_lines, number=number, place=place)
+                lines = partial(row_texts.value_lines, number=number, place=place)
             case "gradient":
                 axis = UNBATCHED
-                lines = partial(rows.gradient_lines, number=number, place=place)
+                lines = partial(row_texts.gradient_lines, number=number, place=place)
             case _:
-                lines = partial(rows.ranked_lines, number=number, place=place, axis=axis)
+                lines = partial(row_texts.ranked_lines, number=number, place=place, axis=axis)
         return RoutinePart(axis, lines, frozenset({place.slot}), elements=prod(place.shape))
 
 
@@ -278,7 +278,7 @@ def _is_whole(product: Multiplied | None, size: int) -> bool:
 def _check(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
     ids, *segments = statement.reads
     axis = CALL if segments or ids.axis.rank == 0 else None
-    lines = partial(rows.check_lines, statement=statement)
+    lines = partial(row_texts.check_lines, statement=statement)
     yield cut._part(statement, lines, prod(ids.shape), axis)
 
 
@@ -291,7 +291,7 @@ def _linear(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
     else:
         yield cut._part(
             statement,
-            partial(rows.product_lines, x=x, weight=weight, write=write, ids=ids[0] if ids else None),
+            partial(row_texts.product_lines, x=x, weight=weight, write=write, ids=ids[0] if ids else None),
             prod(write.shape),
         )
 
@@ -303,7 +303,7 @@ def _sum_outer(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
         return
     slots = sorted({place.slot for place in statement.reads if place.axis.rank})
     if slots:
-        clear = partial(rows.clear_lines, slots=slots)
+        clear = partial(row_texts.clear_lines, slots=slots)
         axis, size = found[0].axis, max(cut.routine.slots[slot].type.size for slot in slots)
         yield RoutinePart(axis, clear, frozenset(slots), frozenset(slots), size, whole=True, clears=True)
     yield from (_product(statement, each) for each in found)
@@ -332,14 +332,14 @@ PRODUCTS: dict[str, Callable[[RoutineCut, Statement], Iterator[RoutinePart]]] = 
 # Of a text and a `statement`: what a thread computes of one row for each element, and what looks at all rows.
 ALONE: dict[str, Callable[..., list[str]]] = {
     "sum": sum_lines,
-    "gather": rows.gather_lines,
-    "random": rows.random_lines,
+    "gather": row_texts.gather_lines,
+    "random": row_texts.random_lines,
 }
 WHOLE: dict[str, Callable[..., list[str]]] = {
-    "sum_batch": rows.sum_batch_lines,
-    "sum_rows": rows.sum_rows_lines,
-    "sum_outer": rows.sum_outer_lines,
-    "sum_outer_by": rows.sum_outer_lines,
+    "sum_batch": row_texts.sum_batch_lines,
+    "sum_rows": row_texts.sum_rows_lines,
+    "sum_outer": row_texts.sum_outer_lines,
+    "sum_outer_by": row_texts.sum_outer_lines,
 }
 
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.cuda.common import plan_of
-from foldbatch.engines.cuda.kernels import Kernel
-from foldbatch.engines.cuda.texts.kernel_text import (
+from foldbatch.engines.cuda.kernel_text import (
     ADDRESSES_AT,
     CALLS,
     ELEMENTS,
@@ -31,6 +30,7 @@ from foldbatch.engines.cuda.texts.kernel_text import (
     ROOM,
     STATUS_AT,
 )
+from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.launch import FIELDS, FIRST, HEAD, INDEX, WIDTH, Ints, LaunchTable
 from foldbatch.scheduler.rooms import Placed, is_level, wholes_of
 from foldbatch.scheduler.schedule import Schedule

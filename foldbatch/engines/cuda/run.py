@@ -23,11 +23,11 @@ from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.cuda.captured import Captured, InClass, Key
 from foldbatch.engines.cuda.common import FAULTS, plan_of
 from foldbatch.engines.cuda.device import THREADS, Device, DeviceArray, DeviceRows, blocks_for, elementwise
+from foldbatch.engines.cuda.kernel_text import KINDS
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.memory import GRAIN, DeviceMemory, StagedBlock, Staging
 from foldbatch.engines.cuda.packing import PackedBatch
 from foldbatch.engines.cuda.steps import LaunchStep, StepWalker
-from foldbatch.engines.cuda.texts.kernel_text import KINDS
 from foldbatch.engines.cuda.updates import UpdateLaunch, device_value
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.launch import Ints
@@ -153,7 +153,7 @@ class Status:
 
         Raises:
             OutOfRangeError: with cell and rank.
-            ParameterError: when an update before the batch was refused, see `foldbatch.engines.cuda.faults`.
+            ParameterError: when an update before the batch was refused, see `foldbatch.engines.cuda.device`.
         """
         numbers = self.words()
         bad, rank, found, size, cell = numbers[:5].tolist()

@@ -43,7 +43,7 @@ class OnDevice:
         """Copy the numbers into an array of the host.
 
         Raises:
-            ParameterError: when an update was refused, see `foldbatch.engines.cuda.faults`.
+            ParameterError: when an update was refused, see `foldbatch.engines.cuda.device`.
         """
         self.array.device.faults.look()
         array[...] = self.array.device.read(self.array)

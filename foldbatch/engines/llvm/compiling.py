@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from foldbatch.engines.llvm import objects
-from foldbatch.errors import BackendError
+from foldbatch.errors import BackendError, install
 from foldbatch.system.cache import (
     cache_directory,
     read_sealed,
@@ -34,7 +34,6 @@ from foldbatch.system.cache import (
     used,
     write_bytes,
 )
-from foldbatch.system.extras import install
 from foldbatch.system.processes import start_in_each_process
 
 FORM = "3"  # of the compiled code, where that is not seen in the texts below

@@ -1,4 +1,4 @@
-"""A kernel: the compiled text of a routine, and what the text calls: rows moved, reduced, multiplied by id.
+"""A kernel: from a `Routine` to the text of a Python function that runs it level by level, and to it.
 
 Tracebacks show the text, as `linecache` knows it.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,17 +17,398 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines import sums
-from foldbatch.engines.launch import Ints
-from foldbatch.engines.numpy.spelling import NUMBERS, rounded
-from foldbatch.engines.numpy.text import text_of, view
+from foldbatch.engines.launch import BASE, COPIES, FIELDS, HEAD, INDEX, STORES, Ints
+from foldbatch.engines.numpy.spelling import NUMBERS, PRODUCTS, SPELLINGS, rounded
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.sums import reduce_by_length, reduce_segments, sum_outer, sum_rows
 from foldbatch.params.parameters import Array
+from foldbatch.static.op import CALL, Axis
 from foldbatch.static.ops.elementwise import cast_into
 from foldbatch.static.ops.random import random_bits
 from foldbatch.static.ops.reduce import top_and_rest
-from foldbatch.static.statements import Routine
+from foldbatch.static.places import Place
+from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
 from foldbatch.system.remembering import remembered
+
+
+def view(array: Array, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Array:
+    """Return elements of an array at fixed strides, counted in elements, as `Place` has them.
+
+    Shapes: ``array: [N, *]`` or ``[*]``; the result has the shape that is asked for.
+
+    >>> view(np.arange(8.0).reshape(2, 4), (2, 2), (4, 2), 1)
+    array([[1., 3.],
+           [5., 7.]])
+    """
+    if not array.flags.c_contiguous:  # data of examples may be one row broadcast; nobody writes to it
+        array = np.ascontiguousarray(array)
+    if array.size == 0 or 0 in shape:  # what has no elements may begin beyond the end
+        return np.empty(shape, array.dtype)
+    size = array.itemsize
+    return np.ndarray(shape, array.dtype, array, offset * size, tuple(stride * size for stride in strides))
+
+
+def expression(place: Place, slot: Slot, name: str, rows: str) -> str:
+    """Return the expression of a place in the array ``[rows, *shape]`` of its slot, or ``[*shape]``.
+
+    Args:
+        place: the elements.
+        slot: what they are elements of.
+        name: of the slot's array.
+        rows: the expression of the number of rows.
+
+    >>> from foldbatch.static.op import CALL
+    >>> from foldbatch.static.statements import Binding
+    >>> from foldbatch.types import TensorType
+    >>> slot = Slot(Binding("scratch", 0), TensorType((2, 6)), CALL)
+    >>> expression(Place(0, CALL, 12, 2, (2, 3), (6, 1)), slot, "s0", "n")
+    's0[:, :, 2:5]'
+    >>> expression(Place(0, CALL, 12, 0, (4, 3), (3, 1)), slot, "s0", "n")
+    's0.reshape((n, 4, 3))'
+    >>> expression(Place(0, CALL, 12, 6, (3,), (2,)), slot, "s0", "n")
+    'view(s0, (n, 3), (12, 2), 6)'
+    """
+    shape = slot.type.shape
+    if place.axis is slot.axis and (place.row == math.prod(shape) or not place.axis.rank):
+        batch = [rows] if place.axis.rank else []
+        if (
+            place.offset == 0
+            and math.prod(place.shape) == math.prod(shape)
+            and _has_strides_of(place, place.shape)
+        ):
+            return (
+                name
+                if place.shape == shape
+                else f"{name}.reshape({_tuple([*batch, *map(str, place.shape)])})"
+            )
+        starts = _starts(place, shape)
+        if starts is not None:
+            bounds = zip(starts, place.shape, shape, strict=True)
+            parts = [":" if size == whole else f"{i}:{i + size}" for i, size, whole in bounds]
+            return f"{name}[{', '.join([':'] * len(batch) + parts)}]"
+    extents = [rows, *map(str, place.shape)] if place.axis.rank else [str(extent) for extent in place.shape]
+    strides = (place.row, *place.strides) if place.axis.rank else place.strides
+    return f"view({name}, {_tuple(extents)}, {_tuple([str(stride) for stride in strides])}, {place.offset})"
+
+
+def _has_strides_of(place: Place, shape: Sequence[int]) -> bool:
+    """Whether its elements lie to each other as those of an array of this shape without gaps do."""
+    strides = zip(place.shape, place.strides, _without_gaps(shape), strict=True)
+    return all(stride == whole for extent, stride, whole in strides if extent > 1)
+
+
+def _without_gaps(shape: Sequence[int]) -> list[int]:
+    return [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+
+
+def _starts(place: Place, shape: Sequence[int]) -> list[int] | None:
+    """Return where a slice of an array of this shape begins along each axis; None if it is no slice."""
+    if len(place.shape) != len(shape) or not shape or 0 in shape or not _has_strides_of(place, shape):
+        return None
+    starts, rest = [], place.offset
+    for extent, stride, whole in zip(place.shape, _without_gaps(shape), shape, strict=True):
+        start, rest = divmod(rest, stride)
+        if start + extent > whole:
+            return None
+        starts.append(start)
+    return starts
+
+
+def _tuple(parts: Sequence[str]) -> str:
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+def text_of(routine: Routine) -> str:
+    """Return the text of the function of a routine."""
+    return _TextWriter(routine).text()
+
+
+@dataclass(frozen=True, slots=True)
+class _RowRange:
+    """How the text names the rows of a level along an axis: from `start` to `stop`, `count` of them."""
+
+    start: str
+    stop: str
+    count: str
+
+    @property
+    def slice(self) -> str:
+        """The index of these rows."""
+        return f"[{self.start}:{self.stop}]"
+
+
+_CALLS = _RowRange("start", "stop", "n")
+_BY_KEY = {"operand": "x", "cotangent": "g", "feed": "f", "kept": "k", "store": "d", "segments": "offsets"}
+_BY_ORDER = {"parameter": "p", "constant": "c", "scratch": "s"}
+
+# What an op on sequences takes in place of the offsets.
+_ON_SEQUENCES = {
+    "repeat": ("owner",),
+    **dict.fromkeys(
+        ("segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax"),
+        ("starts", "counts"),
+    ),
+}
+
+
+class _TextWriter:
+    def __init__(self, routine: Routine) -> None:
+        self.routine = routine
+        self.launch: list[str] = []
+        self.counted: dict[Axis, list[str]] = {axis: [] for axis in (CALL, *routine.segments)}
+        self.level: list[str] = []
+        self.used: set[str] = set()
+        self.views: dict[Place, str] = {}
+        self.derived: set[str] = set()
+        self.names = [self._name(slot.binding) for slot in routine.slots]
+
+    def text(self) -> str:
+        for number, slot in enumerate(self.routine.slots):
+            self._slot(number, slot)
+        for statement in self.routine.statements:
+            self._statement(statement)
+        self._results()
+        lines = [*self.launch]
+        lines += [
+            f"{self._rows(axis).count}_before = -1" for axis, counted in self.counted.items() if counted
+        ]
+        lines += ["for start, stop in bounds.tolist():"]
+        lines += [f"    {line}" for line in self._counts() + self.level]
+        return f"def {self.routine.name}(bounds, row, index, buffers):\n" + "".join(
+            f"    {x}\n" for x in lines
+        )
+
+    def _counts(self) -> list[str]:
+        """Return the lines that say how many rows there are, and what depends on no more than that."""
+        lines = []
+        for axis, counted in self.counted.items():
+            rows = self._rows(axis)
+            if axis is not CALL:
+                offsets = self.names[self.routine.segments[axis]]
+                lines.append(f"{offsets} = {offsets}_all[start:stop + 1]")
+                lines.append(f"{rows.start}, {rows.stop} = int({offsets}[0]), int({offsets}[-1])")
+            lines.append(f"{rows.count} = {rows.stop} - {rows.start}")
+            if counted:
+                before = f"{rows.count}_before"
+                lines.append(f"if {rows.count} != {before}:")
+                lines += [f"    {line}" for line in (f"{before} = {rows.count}", *counted)]
+        return lines
+
+    # -- names
+
+    def _name(self, binding: Binding) -> str:
+        if binding.kind in _BY_KEY:
+            return self._new(_BY_KEY[binding.kind], int(binding.key))
+        return self._new(_BY_ORDER[binding.kind])
+
+    def _new(self, prefix: str, number: int = 0) -> str:
+        while f"{prefix}{number}" in self.used:
+            number += 1
+        self.used.add(f"{prefix}{number}")
+        return f"{prefix}{number}"
+
+    def _rows(self, axis: Axis) -> _RowRange:
+        if axis.rank < 2:
+            return _CALLS
+        number = self.names[self.routine.segments[axis]].removeprefix("offsets")
+        return _RowRange(f"first{number}", f"end{number}", f"m{number}")
+
+    # -- slots
+
+    def _slot(self, number: int, slot: Slot) -> None:
+        """Write where the rows of a slot are."""
+        name, rows = self.names[number], self._rows(slot.axis)
+        match slot.binding.kind:
+            case "segments":
+                self.launch.append(f"{name}_all = index[{_field(number, INDEX)}:]")
+            case "operand" | "cotangent":
+                self._located(name, number, slot.type.shape)
+                self._count(slot.axis, f"{name}_copy = {name}_spare[:{rows.count}]")
+                gathered = f"{name}_all.take({name}_at{rows.slice}, 0, {name}_copy, 'clip')"
+                if slot.binding.kind == "operand":
+                    self.level.append(f"{name} = {name}_all{rows.slice} if {name}_at is None else {gathered}")
+                    return
+                self._copies(name, number)
+                copies = f"{name}_copies[start:stop + 1]"
+                self.level += [
+                    f"if {name}_at is None:",
+                    f"    {name} = {name}_all{rows.slice}",
+                    f"elif {name}_copies is None:",
+                    f"    {name} = {gathered}",
+                    "else:",
+                    f"    {name} = sum_copies({name}_all, {name}_at, {copies}, {name}_copy)",
+                ]
+            case "store":
+                self._located(name, number, slot.type.shape)
+                self.launch.append(f"{name}_stores = {_field(number, STORES)} == 1")
+                self._count(slot.axis, f"{name}_copy = {name}_spare[:{rows.count}]")
+                self.level.append(f"{name} = {name}_all{rows.slice} if {name}_stores else {name}_copy")
+            case _ if slot.axis.rank == 0:
+                self.launch.append(f"{name} = buffers[{_field(number, BASE)}][0, ...]")
+            case "scratch":
+                self.launch.append(f"{name}_all = buffers[{_field(number, BASE)}]")
+                self._count(slot.axis, f"{name} = {name}_all[:{rows.count}]")
+            case _:
+                self.launch.append(f"{name}_all = buffers[{_field(number, BASE)}]")
+                self.level.append(f"{name} = {name}_all{rows.slice}")
+
+    def _located(self, name: str, number: int, shape: tuple[int, ...], *, spare: bool = True) -> None:
+        start = HEAD + FIELDS * number
+        rows, fields = (
+            f"{name}_all, {name}_at, {f'{name}_spare' if spare else '_'}",
+            f"row[{start}:{start + FIELDS}]",
+        )
+        self.launch.append(f"{rows} = located({fields}, index, buffers, {shape})")
+
+    def _copies(self, name: str, number: int) -> None:
+        field = _field(number, COPIES)
+        self.launch.append(f"{name}_copies = index[{field}:] if {field} >= 0 else None")
+
+    def _count(self, axis: Axis, line: str) -> None:
+        self.counted[axis].append(line)
+
+    # -- statements
+
+    def _statement(self, statement: Statement) -> None:
+        reads = list(statement.reads)
+        derived = _ON_SEQUENCES.get(statement.op, ())
+        if statement.op == "check_range" and len(reads) == 2:
+            derived = ("owner",)
+        names = [self._derived(kind, reads[-1]) for kind in derived]
+        operands = [self._place(place) for place in (reads[:-1] if derived else reads)]
+        if statement.op == "check_range":
+            if reads[0].axis.rank == 0:  # the same for every row, so the first row is to blame
+                operands[0] += "[None]"
+            arguments = [operands[0], str(statement.attrs["size"]), "start", *names]
+            self.level.append(f"check_range({', '.join(arguments)})")
+            return
+        if self.routine.precision == "bf16" and statement.op in PRODUCTS:
+            operands = [f"rounded({operand})" for operand in operands]
+        out, dtype = self._place(statement.result), self.routine.slots[statement.result.slot].type.dtype
+        self.level += SPELLINGS[statement.op](statement, operands + names, out, dtype)
+
+    def _place(self, place: Place) -> str:
+        """Return the name of a place, which is made when its slot is."""
+        slot, name, rows = self.routine.slots[place.slot], self.names[place.slot], self._rows(place.axis)
+        text = expression(place, slot, name, rows.count)
+        if text == name:
+            return name
+        if place not in self.views:
+            self.views[place] = f"v{len(self.views)}"
+            line = f"{self.views[place]} = {text}"
+            if slot.axis.rank and slot.binding.kind != "scratch":
+                self.level.append(line)
+            elif place.axis.rank:
+                self._count(place.axis, line)
+            else:
+                self.launch.append(line)
+        return self.views[place]
+
+    def _derived(self, kind: str, place: Place) -> str:
+        """Return the name of what an op on sequences must know of them."""
+        offsets = self.names[place.slot]
+        number = offsets.removeprefix("offsets")
+        name = f"{kind}{number}"
+        if name not in self.derived:
+            self.derived.add(name)
+            match kind:
+                case "starts":
+                    self.level.append(f"{name} = {offsets}[:-1] - {offsets}[0]")
+                case "counts":
+                    self.level.append(f"{name} = {offsets}[1:] - {offsets}[:-1]")
+                case _:
+                    self.level.append(f"{name} = np.repeat(np.arange(n), {self._derived('counts', place)})")
+        return name
+
+    # -- results
+
+    def _results(self) -> None:
+        """Write where results go."""
+        stores = [
+            (number, slot) for number, slot in enumerate(self.routine.slots) if slot.binding.kind == "store"
+        ]
+        results = list(enumerate(self.routine.results, len(self.routine.slots)))
+        cotangents = [(number, result) for number, result in results if result.binding.kind == "cotangent"]
+        # those of several operands may be added to the same rows, so the order is fixed: by operand
+        adds: dict[int, tuple[int, Slot | Result]] = {int(slot.binding.key): (i, slot) for i, slot in stores}
+        adds |= {int(result.binding.key): (i, result) for i, result in cotangents}
+        for _, (number, end) in sorted(adds.items()):
+            if isinstance(end, Slot):
+                self._add_store(self.names[number], end)
+            else:
+                self._add_cotangent(number, end)
+        for number, result in results:
+            if result.binding.kind != "cotangent":
+                self._result(number, result)
+
+    def _add_store(self, name: str, slot: Slot) -> None:
+        rows = self._rows(slot.axis)
+        self.level += [
+            f"if {name}_at is not None:",
+            f"    add_rows({name}, {name}_all, {name}_at{rows.slice})",
+            f"elif not {name}_stores:",
+            f"    {name}_all{rows.slice} += {name}",
+        ]
+
+    def _add_cotangent(self, number: int, result: Result) -> None:
+        name, place, rows = self._name_result("d", result), result.place, self._rows(result.place.axis)
+        self._located(name, number, place.shape, spare=False)
+        self.launch.append(f"{name}_stores = {_field(number, STORES)} == 1")
+        values = self._place(place)
+        self.level += [
+            f"if {name}_at is not None:",
+            f"    add_rows({values}, {name}_all, {name}_at{rows.slice})",
+            f"elif {name}_stores:",
+            f"    {name}_all{rows.slice} = {values}",
+            "else:",
+            f"    {name}_all{rows.slice} += {values}",
+        ]
+
+    def _result(self, number: int, result: Result) -> None:
+        values, rows = self._place(result.place), self._rows(result.place.axis)
+        base = _field(number, BASE)
+        match result.binding.kind:
+            case "value":
+                name = self._name_result("y", result)
+                self._located(name, number, result.place.shape, spare=False)
+                self._copies(name, number)
+                self.level += [
+                    f"if {name}_at is None:",
+                    f"    {name}_all{rows.slice} = {values}",
+                    f"elif {name}_copies is None:",
+                    f"    put_rows({values}, {name}_all, {name}_at{rows.slice})",
+                    "else:",
+                    f"    spread({values}, {name}_all, {name}_at, {name}_copies[start:stop + 1])",
+                ]
+            case "gradient":
+                name = self._new("dp", self._number_of(result.binding.key))
+                self.launch.append(f"{name} = buffers[{base}][0, ...]")
+                self.launch.append(f"{name}_stores = {_field(number, STORES)} == 1")
+                self.level += [
+                    f"if {name}_stores:",
+                    f"    {name}[...] = {values}",
+                    "else:",
+                    f"    {name} += {values}",
+                ]
+            case _:
+                name = self._name_result({"feed": "df"}.get(result.binding.kind, result.binding.kind), result)
+                self.launch.append(f"{name}_all = buffers[{base}]")
+                self.level.append(f"{name}_all{rows.slice} = {values}")
+
+    def _name_result(self, prefix: str, result: Result) -> str:
+        return self._new(prefix, int(result.binding.key))
+
+    def _number_of(self, parameter: object) -> int:
+        """Return the number of a parameter that the kernel reads; 0 of others."""
+        for slot, name in zip(self.routine.slots, self.names, strict=True):
+            if slot.binding.kind == "parameter" and slot.binding.key is parameter:
+                return int(name.removeprefix("p"))
+        return 0
+
+
+def _field(binding: int, field: int) -> str:
+    """Return the expression of a field of a launch."""
+    return f"row[{HEAD + FIELDS * binding + field}]"
 
 
 def segment_max(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:

@@ -15,11 +15,10 @@ from foldbatch.static.ops import (  # noqa: F401 - they fill the table
     rows,
     shape,
 )
-from foldbatch.static.ops.functions import *  # noqa: F403  # noqa: F403
+from foldbatch.static.ops.functions import *  # noqa: F403  # noqa: F403  # noqa: F403
 from foldbatch.static.ops.linalg import *  # noqa: F403
 from foldbatch.static.ops.rows import *  # noqa: F403
 from foldbatch.static.ops.shape import *  # noqa: F403
-from foldbatch.static.ops.sorting import *  # noqa: F403
 
 matmul = numpys(graph.matmul)
 

@@ -15,8 +15,8 @@ from benchmarks.workload import tree_lstm
 from benchmarks.zoo_models import MODELS
 from foldbatch.engines.bindings import bind
 from foldbatch.engines.cuda.common import TEXT
+from foldbatch.engines.cuda.kernel_text import TARGET
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
-from foldbatch.engines.cuda.texts.kernel_text import TARGET
 from foldbatch.errors import BackendError
 from foldbatch.model.model import Model
 from foldbatch.trees import Vocabulary

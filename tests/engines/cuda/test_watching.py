@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from foldbatch.engines.cuda.watching import TimingDriver
+from foldbatch.engines.cuda.engine import TimingDriver
 
 
 class Driver:

@@ -9,7 +9,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cuda.device import Device
-from foldbatch.engines.cuda.texts.lines import LONG, long_phases
+from foldbatch.engines.cuda.line_texts import LONG, long_phases
 from foldbatch.static.op import CALL
 from foldbatch.static.places import Place
 from foldbatch.static.statements import Statement

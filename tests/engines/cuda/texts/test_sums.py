@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.kernels import SUMMED
-from foldbatch.engines.cuda.texts.rows import PARTS
+from foldbatch.engines.cuda.row_texts import PARTS
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, apply, input_node
 from foldbatch.types import TensorType

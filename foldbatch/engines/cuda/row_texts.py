@@ -9,15 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from foldbatch.engines.cuda.texts.kernel_text import (
-    STATUS_AT,
-    KernelText,
-    buffer_of,
-    field_of,
-    indented,
-    offset_of,
-)
-from foldbatch.engines.cuda.texts.lines import added, bounds, each, increased, index_lines, total_of, visit
+from foldbatch.engines.cuda.kernel_text import STATUS_AT, KernelText, buffer_of, field_of, indented, offset_of
+from foldbatch.engines.cuda.line_texts import added, bounds, each, increased, index_lines, total_of, visit
 from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES
 from foldbatch.engines.nests import Strides, merged
 from foldbatch.static.op import CALL, Axis

@@ -14,7 +14,7 @@ from functools import partial
 from math import prod
 from typing import NamedTuple
 
-from foldbatch.engines.cuda.texts.kernel_text import (
+from foldbatch.engines.cuda.kernel_text import (
     KINDS,
     SUFFIX,
     KernelText,

@@ -1,0 +1,273 @@
+"""Commands on a saved model: its figures on labelled data, predictions, what it is, an ONNX file of it."""
+
+import gzip
+import sys
+from argparse import ArgumentParser
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
+from io import TextIOWrapper
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from foldbatch.commands.options import add, count, number
+from foldbatch.errors import BackendError, FoldbatchError, ReadError, counted, install, shortened
+from foldbatch.program.compiling import compile
+from foldbatch.program.predicting import predictions
+from foldbatch.recipes.building import build_model, metrics_of
+from foldbatch.recipes.configuration import Configuration, Data, check_arity, read_configuration, to_toml
+from foldbatch.recipes.data import read_dataset, read_labelled, unlike
+from foldbatch.recipes.fitting import (
+    class_figures,
+    class_table,
+    drawing,
+    evaluate,
+    load_any,
+    load_model,
+    load_models,
+)
+from foldbatch.schema import Schema
+from foldbatch.system.files import output_file, write_whole
+from foldbatch.trees.formats import Named, structures_of
+
+
+def print_figures(arguments: Sequence[str], prog: str) -> int:
+    """Print figures; return the exit status: 1 where one is below what `--least` asks for."""
+    parser = ArgumentParser(prog=prog, description="Print the figures of a saved model on labelled data.")
+    add(parser, "model")
+    what = "of the format that it was trained on, or the CONFIG.toml that names the test part"
+    parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=what)
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    what = "fail, with status 1, where the accuracy is below this share"
+    parser.add_argument(
+        "--least", type=number("a number of 0 or more", finite=False), metavar="SHARE", help=what
+    )
+    add(parser, "--backend", "--trust")
+    options = parser.parse_intermixed_args(arguments)
+    programs, notes, configuration = load_models(options.model, options.backend, options.trust)
+    if options.least is not None and notes["task"] == "number":
+        fix = "leave it out, and look at mse"
+        raise ReadError("--least", "a model of classes", "one of numbers, without an accuracy", fix)
+    examples = read_labelled(options.data, configuration, notes["classes"])
+    if not examples:
+        raise ReadError(str(options.data or "data.test"), "examples", "none", f"write {prog} MODEL DATA")
+    task, classes = notes["task"], notes["classes"]
+    metrics = metrics_of(task, [*configuration.train.metrics, *(("f1", "confusion") if classes else ())])
+    figures: dict[str, Any] = {"examples": len(examples)} | evaluate(programs, examples, metrics)
+    if options.json:
+        more = {"classes": class_figures(figures["confusion"], classes)} if classes else {}
+        print(msgspec.json.encode(figures | more).decode())
+    else:
+        numbers = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+        print(", ".join(f"{name} {value:.6g}" for name, value in numbers.items()))
+        if classes:
+            print(class_table(figures["confusion"], classes))
+    return 1 if options.least is not None and figures.get("accuracy", 0.0) < options.least else 0
+
+
+STANDARD_INPUT = "-"
+
+
+def predict(arguments: Sequence[str], prog: str) -> int:
+    """Print a line of JSON for each example; return the exit status."""
+    what = "Print a line of JSON for each example of files or of the standard input: label and probabilities."
+    parser = ArgumentParser(prog=prog, description=what)
+    add(parser, "model")
+    what = "in the format that it was trained on, labels or not; by default -, the standard input"
+    parser.add_argument("files", nargs="*", default=[STANDARD_INPUT], metavar="FILE", help=what)
+    parser.add_argument("--nodes", action="store_true", help="add the label of every node")
+    parser.add_argument("--draw", action="store_true", help="draw trees instead of JSON")
+    what = "refuse a record that has a field which training had not, or none that it had"
+    parser.add_argument("--strict", action="store_true", help=what)
+    add(parser, "--backend", "--trust")
+    options = parser.parse_intermixed_args(arguments)
+    programs, notes, configuration = load_any(options.model, options.backend, options.trust)
+    schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
+    if options.strict and schema is None:
+        fix = "leave it out"
+        raise ReadError("--strict", "a model of records that foldbatch train wrote", "another one", fix)
+    counts, fields = Counter[str](), dict[str, None]()  # of records unlike those of training
+    nodes = options.nodes or (options.draw and notes["task"] == "nodes")
+    for name in options.files:
+        waiting: deque[Named] = deque()  # what is read and not yet told
+        read = _structures(name, configuration)
+        if schema is not None:
+            read = _looked_at(read, schema, counts, fields, name, configuration.data, strict=options.strict)
+        structures = _remembered(read, waiting)
+        for told in predictions(programs, notes, structures, nodes=nodes):
+            label, structure = waiting.popleft()
+            if options.draw:
+                print(*([label] if label else []), drawing(structure, told), sep="\n")
+            else:
+                print(msgspec.json.encode(({"name": label} if label else {}) | told).decode())
+    if counts:
+        nothing = f"; in {counts['empty']} nothing was known" if counts["empty"] else ""
+        unknown = f" (fields that training had not: {shortened(fields)})" if fields else ""
+        message = f"{counted(counts['odd'], 'record')} unlike those of training{unknown}{nothing}"
+        print(f"warning: {message}; --strict refuses them", file=sys.stderr)
+    return 0
+
+
+def _looked_at(
+    named: Iterable[Named],
+    schema: Schema,
+    counts: Counter[str],
+    fields: dict[str, None],
+    where: str,
+    data: Data,
+    *,
+    strict: bool,
+) -> Iterator[Named]:
+    """Yield records; count those that are unlike training's, and note fields that it had not."""
+    for place, (label, record) in enumerate(named, 1):
+        found, known, unknown = unlike(schema, record, data)
+        if found and strict:
+            name = f"{'standard input' if where == STANDARD_INPUT else where}, record {place}"
+            fix = "look at the names, or leave --strict out"
+            raise ReadError(name, "fields that training had", found, fix)
+        if found:
+            counts.update(odd=1, empty=not known)
+            fields |= dict.fromkeys(unknown)
+        yield label, record
+
+
+def _remembered(named: Iterable[Named], waiting: deque[Named]) -> Iterator[Any]:
+    """Yield structures; put each with its name into a queue."""
+    for pair in named:
+        waiting.append(pair)
+        yield pair[1]
+
+
+def _structures(name: str, configuration: Configuration) -> Iterator[Named]:
+    """Yield the examples of a file, or of the standard input."""
+    read = structures_of(configuration.data.format)
+    where = "standard input" if name == STANDARD_INPUT else name
+    try:
+        with _opened(name) as lines:
+            for place, (label, structure) in enumerate(read(lines, where), 1):
+                check_arity(configuration, structure, f"{where}, tree {place}")
+                yield label, structure
+    except UnicodeDecodeError as error:
+        found = f"the byte 0x{error.object[error.start]:02x} ({error.reason})"
+        raise ReadError(where, "text in UTF-8", found, "save it as UTF-8") from None
+    except EOFError as error:
+        raise ReadError(where, "a whole file", str(error), "fetch it again") from None
+
+
+def _opened(name: str) -> AbstractContextManager[Iterable[str]]:
+    if name != STANDARD_INPUT:
+        text: IO[str] = (gzip.open if name.endswith(".gz") else open)(name, "rt", encoding="utf-8-sig")
+        return text
+    if sys.stdin is None:  # it was closed
+        raise ReadError("standard input", "lines of text", "nothing", "name a file, or pipe text into it")
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")
+    return nullcontext(sys.stdin)
+
+
+def inspect(arguments: Sequence[str], prog: str) -> int:
+    """Print what there is to know of a model; return the exit status."""
+    what = "Print a model's options other than defaults, its block, parameters, and how examples run."
+    parser = ArgumentParser(prog=prog, description=what)
+    what = "a model.safetensors, the folder of a run, or a CONFIG.toml of a model to be trained"
+    add(parser, "model", metavar="MODEL|CONFIG.toml", help=what)
+    what = "to run: examples of its format, or the CONFIG.toml that names the test part"
+    parser.add_argument("data", type=Path, nargs="?", metavar="DATA", help=what)
+    what = "how many examples run together (default 1)"
+    parser.add_argument("--batch-size", type=count, default=1, metavar="N", help=what)
+    add(parser, "--backend", "--trust")
+    what = "run them three times more and write what ran when: a picture as .svg, else a trace for Perfetto"
+    parser.add_argument("--timeline", type=output_file, metavar="FILE", help=what)
+    options = parser.parse_intermixed_args(arguments)
+    examples: list[Any] | None = None
+    if options.model.suffix == ".toml":
+        configuration = read_configuration(options.model, {})
+        dataset = read_dataset(configuration)
+        examples = dataset.test or dataset.train
+        program = compile(build_model(configuration, dataset), options.backend)
+    else:
+        program, notes, configuration = load_model(options.model, options.backend, options.trust)
+    print(to_toml(configuration, changed=True))
+    print(f"{program!r}\n{program.params!r}\n")
+    try:
+        if examples is None:
+            examples = read_labelled(options.data, configuration, notes["classes"])
+    except (FoldbatchError, OSError) as error:  # the model may be all that there is on this machine
+        if options.timeline is not None or options.data is not None:
+            raise  # nothing else makes the file
+        print(f"no examples to run: {error}")
+        return 0
+    examples = examples[: options.batch_size]
+    print(program.describe(examples))
+    if options.timeline is not None:
+        timeline = program.profile(examples)
+        print(f"\n{timeline}")
+        write = timeline.plot if options.timeline.suffix.lower() == ".svg" else timeline.save
+        write(options.timeline)
+    return 0
+
+
+TEST_PART = Path("the test part")  # what --check alone stands for
+TOLERANCE = 1e-5  # above which --check fails
+
+
+def export(arguments: Sequence[str], prog: str) -> int:
+    """Write an ONNX file; return the exit status: 1 where `--check` finds too large a difference."""
+    what = "Write a saved model as one ONNX graph for examples of every shape."
+    parser = ArgumentParser(prog=prog, description=what)
+    add(parser, "model", help="a model.safetensors, or the folder of a run")
+    parser.add_argument("file", type=Path, metavar="FILE.onnx", help="the file to write")
+    what = "the version of ONNX's operators, from 18 to 23 (default 21)"
+    parser.add_argument("--opset", type=int, metavar="N", help=what)
+    what = "compare with onnxruntime, on a file or on the test part of a CONFIG.toml: fail above 1e-5"
+    parser.add_argument("--check", type=Path, nargs="?", const=TEST_PART, metavar="DATA", help=what)
+    add(parser, "--trust")
+    options = parser.parse_args(arguments)
+    for library in ("onnx", "onnxruntime") if options.check else ("onnx",):
+        if not find_spec(library):
+            raise BackendError("export", f"the library {library}", "none", install("onnx"))
+    from foldbatch.exporting.exporter import (  # noqa: PLC0415 - it needs the library
+        OPSET,
+        Exporter,
+        largest_difference,
+    )
+
+    program, notes, configuration = load_model(
+        options.model, "numpy", options.trust
+    )  # which needs no kernels
+    exporter = Exporter(program)
+    metadata = _metadata(exporter, notes)
+    proto = exporter.proto(metadata, OPSET if options.opset is None else options.opset)
+    examples = _examples(options.check, configuration, notes) if options.check else []
+    data = proto.SerializeToString()
+    write_whole(options.file, data)
+    tables = ", ".join(x.name for x in proto.graph.input)
+    outputs = ", ".join(x.name for x in proto.graph.output)
+    print(f"{options.file}: {len(data) / 1e6:.1f} MB, opset {proto.opset_import[0].version}")
+    print(f"takes {tables}\nyields {outputs}")
+    if not examples:
+        return 0
+    difference = largest_difference(program, exporter, data, examples)
+    print(f"largest difference on {len(examples)} examples: {difference:.2g}")
+    return 0 if difference <= TOLERANCE else 1
+
+
+def _examples(path: Path, configuration: Configuration, notes: dict[str, Any]) -> list[Any]:
+    examples = read_labelled(None if path == TEST_PART else path, configuration, notes["classes"])
+    if not examples:
+        raise ReadError("data.test", "examples", "none", "name a file: --check DATA")
+    return examples
+
+
+def _metadata(exporter: Any, notes: dict[str, Any]) -> dict[str, str]:
+    """Return what a reader of examples must know: the task, its classes, and the words by number."""
+    texts = {"task": notes["task"], "classes": list(notes["classes"])}
+    vocabularies = [list(words) for words in exporter.vocabularies()]
+    if len(vocabularies) == 1:
+        texts["vocabulary"] = vocabularies[0]
+    elif vocabularies:
+        texts["vocabularies"] = vocabularies
+    return {name: msgspec.json.encode(value).decode() for name, value in texts.items()}
