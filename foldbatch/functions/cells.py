@@ -34,8 +34,7 @@ from foldbatch.functions.specs import (
     typed,
 )
 from foldbatch.functions.values import Label, Value, value_class
-from foldbatch.model.drafts import Draft, Feed
-from foldbatch.model.wires import Flow
+from foldbatch.model.drafts import Draft, Feed, Flow
 from foldbatch.operators import in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops

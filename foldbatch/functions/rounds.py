@@ -23,9 +23,9 @@ from foldbatch.functions.noted import Noted, reads_of, refuse_leaks, refuse_othe
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, bare_column, link_learnt
 from foldbatch.functions.values import Value, value_class
+from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
-from foldbatch.model.needed import PrunedDraft
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.types import TensorType

@@ -21,17 +21,19 @@ from numpy.typing import NDArray
 from foldbatch.errors import DecidingError, ExampleError, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
-from foldbatch.functions.learnt import Learnt, Output, owned
+from foldbatch.functions.learnt import Learnt, Output, owned, remarks
 from foldbatch.functions.noted import (
     Noted,
     Owners,
     Reads,
     bases_of,
     integers_of,
+    joined_result,
     noted_of,
     noting_of,
     reads_of,
     refuse_leaks,
+    relative,
 )
 from foldbatch.functions.notes import (
     LOCK,
@@ -44,17 +46,13 @@ from foldbatch.functions.notes import (
     note,
     refuse_iterators,
 )
-from foldbatch.functions.remarks import remarks
-from foldbatch.functions.results import joined_result, relative
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import released
 from foldbatch.model.columns import BadDataError, column
-from foldbatch.model.drafts import ASIDES, Feed
+from foldbatch.model.drafts import ASIDES, Feed, Flow, PrunedDraft, needed
 from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
-from foldbatch.model.needed import PrunedDraft, needed
 from foldbatch.model.tracer import Decide, Look, Written
-from foldbatch.model.wires import Flow
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import levels

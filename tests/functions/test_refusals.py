@@ -22,7 +22,7 @@ def sentence() -> fb.Program:
     linear, embed = fb.Linear(4, name="linear"), fb.Embedding(5, 4, name="embed")
 
     @fb.cell
-    def step(v, word, *, N=0):  # noqa: N803 - names that the code of cells has, too
+    def step(v, word, *, N=0):
         return fb.ops.tanh(linear(v) + embed(word) + N)
 
     def walk(words: list[Any]) -> Any:
