@@ -47,6 +47,7 @@ from foldbatch.types import describe_value
 FILENAME, CAREFUL = "<foldbatch trace>", "<foldbatch trace>, statement by statement"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
+NO_TREE = dict.fromkeys(FIELDS)  # globals that belong to a tree, where there is none
 SPARE = 10_000  # calls within calls that are left to functions of the user
 
 # The globals of a run, and the lists that it appends to.
@@ -190,7 +191,8 @@ class TracingProgram:
             return record
         finally:
             recorder.clear()
-            namespace.update(dict.fromkeys((*recorder.own, *FIELDS)))
+            namespace.update(recorder.nothing)
+            namespace.update(NO_TREE)
             if ended:  # else a thread that ran deep may still find its globals here
                 self.unused.append(run)
         raise self._refused(examples[bad[0]], numbers[bad[0]], bad[1])  # its context is none of the above

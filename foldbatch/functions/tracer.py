@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -49,7 +49,7 @@ from foldbatch.functions.notes import (
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import released
 from foldbatch.model.columns import BadDataError, column
-from foldbatch.model.drafts import ASIDES, Feed, Flow, PrunedDraft, needed
+from foldbatch.model.drafts import ASIDES, Flow, PrunedDraft, needed
 from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import Decide, Look, Written
@@ -266,7 +266,8 @@ class FunctionTracer:
         for notes, own in runs:
             if own is None:
                 give_back(notes)
-        return [trace for record in records for trace in self._leveled(linked, record)]
+        find = partial(levels, self.policy, linked.model.signatures, arithmetic=self.arithmetic)
+        return [trace for record in records for trace in Together(record, linked.form, find).traces()]
 
     # -- from notes to traces
 
@@ -296,12 +297,6 @@ class FunctionTracer:
             found: tuple[Notes, NotedCells] = decide(self, examples, numbers, careful=careful)
             return found
         return notes, None
-
-    def _leveled(self, linked: Linked, record: TraceColumns) -> list[Trace]:
-        """Return the traces of a record that has no levels yet."""
-        cells, size = linked.model.signatures, int(record.offsets[-1])
-        record.levels = levels(self.policy, cells, record.calls, record.elements, size, self.arithmetic)
-        return Together(record, linked.form).traces()
 
     def _owners(
         self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]
@@ -404,7 +399,7 @@ class FunctionTracer:
                     )
                     columns.append(visits.astype(np.int32))
                 else:
-                    columns.append(bare_column(data[k][i], feed, linked.bounds[k][i]))
+                    columns.append(column(data[k][i], feed.type, linked.bounds[k][i], feed.declared))
             feeds.append(tuple(columns))
             labels.append(tuple([[*map(released, own.labels[n])] for n in range(len(model.labels[k]))]))
         held = [
@@ -474,13 +469,6 @@ def link_learnt(
     model = link(left, learnt.result or VOID, results, list(learnt.parameters), kept_bytes, known)
     own = tuple((cells[old], each) for old, each in kept.items())
     return Linked(learnt.version, model, own, model.form, model.bounds, learnt)
-
-
-def bare_column(items: list[Any], feed: Feed, bound: int | None) -> NDArray[Any]:
-    """Return data as an array; of tensors of PyTorch, their numbers."""
-    if items and hasattr(items[0], "detach"):
-        items = [item.detach() for item in items]
-    return column(items, feed.type, bound, feed.declared)
 
 
 def _names(stems: Sequence[str]) -> list[str]:
