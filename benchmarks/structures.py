@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from foldbatch.model.wires import components
+from foldbatch.model.drafts import components
 from foldbatch.scheduler.layout import by_consumer
 from foldbatch.scheduler.levels import levels, lower_bound
 from foldbatch.scheduler.merge import merge

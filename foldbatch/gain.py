@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from foldbatch.blocks.values import is_int
+from foldbatch.blocks.drafts import is_int
 from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.report import CELLS, CellReport, Report, by_cost
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, counted

@@ -16,8 +16,7 @@ from foldbatch import ops
 from foldbatch.engines import threads
 from foldbatch.engines.cotangents import seeds_of
 from foldbatch.engines.runner import Runner
-from foldbatch.model.dual import LOSS
-from foldbatch.model.sources import float_reads
+from foldbatch.model.dual import LOSS, float_reads
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared
 from foldbatch.program.variants import Pullback, dense

@@ -1,14 +1,10 @@
 """Blocks: recipes for one example, combined into models."""
 
 from foldbatch.blocks.block import Block, Pipe
-from foldbatch.blocks.categorical import OneHot, OneHotFromList
-from foldbatch.blocks.choice import OneOf, Optional
-from foldbatch.blocks.collect import Collect, Collected
+from foldbatch.blocks.choice import ForwardDeclaration, OneOf, Optional
 from foldbatch.blocks.composition import Composition
-from foldbatch.blocks.constants import FromTensor, Zeros
-from foldbatch.blocks.folds import RNN, Fold, Reduce
-from foldbatch.blocks.forward import ForwardDeclaration
-from foldbatch.blocks.function import Concat, Function
+from foldbatch.blocks.folds import RNN, Fold, Max, Mean, Min, Reduce, Sum
+from foldbatch.blocks.function import Concat, FromTensor, Function, Zeros
 from foldbatch.blocks.items import AllOf, GetItem, Items, Nth, Record, Slice
 from foldbatch.blocks.layers import (
     RNTN,
@@ -24,10 +20,18 @@ from foldbatch.blocks.layers import (
     TreeLSTM,
     TreeRNN,
 )
-from foldbatch.blocks.leaves import Identity, InputTransform, Scalar, Tensor, Vector, Void
-from foldbatch.blocks.metrics import Loss, Metric
+from foldbatch.blocks.leaves import (
+    Identity,
+    InputTransform,
+    OneHot,
+    OneHotFromList,
+    Scalar,
+    Tensor,
+    Vector,
+    Void,
+)
+from foldbatch.blocks.metrics import Collect, Collected, Loss, Metric
 from foldbatch.blocks.sequences import Broadcast, Length, Map, NGrams, Zip, ZipWith
-from foldbatch.blocks.sums import Max, Mean, Min, Sum
 
 __all__ = [
     "RNN",

@@ -5,13 +5,15 @@ to a symbolic value; types flow from input to output, once. Blocks know no paren
 types, so one block may stand in several places and programs. `Pipe` joins two.
 
 When blocks are composed, the type of what each yields is *inferred* where the type of its input is
-known (see `values.pattern`), so that ``a >> b`` complains at once where the two do not fit.
+known (see `drafts.pattern`), so that ``a >> b`` complains at once where the two do not fit.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, overload
@@ -19,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, ov
 import numpy as np
 
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.settings import settings_of
-from foldbatch.blocks.values import UnknownTypeError, Value, pattern, type_of
+from foldbatch.blocks.drafts import UnknownTypeError, Value, pattern, type_of
 from foldbatch.blocks.writer import enough, shown
 from foldbatch.errors import (
     BlockTypeError,
@@ -222,7 +223,7 @@ AnyBlock: TypeAlias = Block[Any, Any]
 def build(block: AnyBlock, builder: Builder, value: Value) -> Value:
     """Build a block, turning the errors of tensor expressions into errors of the block.
 
-    While types are inferred, a block is built once for each pattern of values (see `values.pattern`): for
+    While types are inferred, a block is built once for each pattern of values (see `drafts.pattern`): for
     another value of the same pattern, the earlier result is copied.
     """
     if not builder.inferring:
@@ -438,3 +439,65 @@ def function_name(fn: Callable[..., Any]) -> str:
     """
     name = getattr(fn, "__name__", None)
     return name if isinstance(name, str) else type(fn).__name__
+
+
+PLAIN = (bool, int, float, str)
+SIGNATURES: dict[type, inspect.Signature] = {}  # of constructors, which take long to find out
+
+
+# -- settings: what a thing was made with, found again under the names of its constructor's arguments
+
+
+def signature_of(cls: type) -> inspect.Signature:
+    """Return the signature of a constructor."""
+    if cls not in SIGNATURES:
+        SIGNATURES[cls] = inspect.signature(cls)
+    return SIGNATURES[cls]
+
+
+def settings_of(thing: object) -> dict[str, Any]:
+    """Return the arguments that a thing was made with, by name, but for those that are the default.
+
+    They are attributes of the arguments' names, as in scikit-learn.
+
+    Raises:
+        BlockTypeError: when an argument is no attribute.
+
+    >>> from foldbatch.blocks.leaves import Vector
+    >>> settings_of(Vector(3))
+    {'size': 3}
+    """
+    settings = {}
+    for name, parameter in signature_of(type(thing)).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD or not hasattr(thing, name):
+            fix = f"write self.{name} = {name} in its constructor, or give the class a method settings()"
+            expected = f"its argument {name} as an attribute of this name"
+            raise BlockTypeError(type(thing).__name__, expected, "none", fix)
+        value = getattr(thing, name)
+        if not _same(value, parameter.default):
+            settings[name] = value
+    return settings
+
+
+def make(cls: type, settings: Mapping[str, Any]) -> Any:
+    """Return what a class makes of settings; the inverse of `settings_of`.
+
+    Raises:
+        TypeError: when the class has other arguments.
+
+    >>> from foldbatch.blocks.leaves import Vector
+    >>> make(Vector, {"size": 3})
+    Vector(3, 'float32')
+    """
+    signature = signature_of(cls)
+    unknown = settings.keys() - signature.parameters.keys()
+    if unknown:
+        raise TypeError(f"{cls.__name__} has no argument {', '.join(sorted(unknown))}")
+    bound = inspect.BoundArguments(signature, OrderedDict(settings))
+    return cls(*bound.args, **bound.kwargs)
+
+
+def _same(value: object, default: object) -> bool:
+    return value is default or (
+        type(value) is type(default) and isinstance(value, PLAIN) and value == default
+    )

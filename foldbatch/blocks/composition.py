@@ -14,8 +14,8 @@ from typing import Any
 
 from foldbatch.blocks.block import MADE, AnyBlock, Block, as_block, build, check, opened
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.drafts import Value, type_of
 from foldbatch.blocks.items import GetItem, Record
-from foldbatch.blocks.values import Value, type_of
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockUseError, BlockValueError, FoldbatchError, line_of_caller
 from foldbatch.types import OBJECT, VOID, Type, describe_value, is_void

@@ -57,7 +57,7 @@ class Recorder:
 
     Attributes:
         bindings: the functions that the program finds among its globals, by name; they append to the lists.
-        own: the globals that each example has of its own.
+        nothing: what the globals that belong to an example are between runs.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Recorder:
     ) -> None:
         self.model = model
         self._collections, self._memos = collections, memos
-        self.own = ("call", "numbers", *collections, *memos)
+        self.nothing = dict.fromkeys(("call", "numbers", *collections, *memos))
         self._max_calls, self._bounds = max_calls, bounds
         self._width = max([1, *(len(cell.outputs) for cell in model.signatures)])
         self._row_widths = [1 + cell.arguments + len(cell.sequences) for cell in model.signatures]
@@ -155,7 +155,8 @@ class Recorder:
         return [0, *(ends[k] // self._row_widths[k] for ends in self._ends)]
 
     def _column(self, k: int, i: int, items: list[Any]) -> NDArray[Any]:
-        return _array(items, self.model.feeds[k][i], self._bounds[k][i])
+        feed = self.model.feeds[k][i]
+        return column(items, feed.type, self._bounds[k][i], feed.declared)
 
     def _joint_column(self, k: int, i: int) -> NDArray[Any]:
         """Return the data of all examples: in one go, or example by example where they fit only so."""
@@ -185,11 +186,11 @@ class Recorder:
         if len(sizes) > 1:
             sizes[1:] -= sizes[:-1].copy()
         sizes //= self._divisors
-        labels = tuple([tuple([column.copy() for column in columns]) for columns in self._labels])
+        labels = tuple([tuple(map(list.copy, columns)) if columns else () for columns in self._labels])
         offsets, cells = np.array(self._offsets, np.int64), len(calls)
         parts = tuple(calls), tuple(elements), tuple(feeds), labels, sizes[:, :cells], sizes[:, cells:]
         record = TraceColumns(*parts, offsets, self._results.copy())
-        return record.shift(self._arguments, offsets[:-1])
+        return record if len(sizes) == 1 else record.shift(self._arguments, offsets[:-1])
 
 
 def _matrix(part: list[Any], width: int) -> Ints:
@@ -200,18 +201,7 @@ def _matrix(part: list[Any], width: int) -> Ints:
 
 def _checking(feed: Feed, bound: int | None, items: list[Any]) -> Callable[[Any], None]:
     def check(item: Any) -> None:
-        _array([item], feed, bound)
+        column([item], feed.type, bound, feed.declared)
         items.append(item)
 
     return check
-
-
-def _array(items: list[Any], feed: Feed, bound: int | None) -> NDArray[Any]:
-    """Return data as one array; of a tensor of PyTorch that requires gradients, its numbers."""
-    try:
-        return column(items, feed.type, bound, feed.declared)
-    except BadDataError:
-        if not any(hasattr(item, "detach") for item in items):
-            raise
-        numbers = [item.detach() if hasattr(item, "detach") else item for item in items]
-        return column(numbers, feed.type, bound, feed.declared)

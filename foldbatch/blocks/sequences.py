@@ -7,10 +7,7 @@ from typing import Any, Never, overload
 
 from foldbatch.blocks.block import Block, BlockLike, Out_co, as_block, build
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.leaves import as_tensor_type
-from foldbatch.blocks.lists import append, each, expect_list
-from foldbatch.blocks.tracing import Apply, Constant, Count, Cut, Expression, Listed, Spread, Tuple, ZipLists
-from foldbatch.blocks.values import (
+from foldbatch.blocks.drafts import (
     Object,
     Repeated,
     Sequence,
@@ -20,6 +17,9 @@ from foldbatch.blocks.values import (
     run_time_terminals,
     type_of,
 )
+from foldbatch.blocks.flow import append, each, expect_list
+from foldbatch.blocks.leaves import as_tensor_type
+from foldbatch.blocks.tracing import Apply, Constant, Count, Cut, Expression, Listed, Spread, Tuple, ZipLists
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.static.graph import Node, constant
 from foldbatch.types import (

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from foldbatch.blocks.drafts import Procedure, Region
+from foldbatch.blocks.drafts import Object, Procedure, Region
 from foldbatch.blocks.tracing import Apply, Assign, Blame, Constant, Expression, Place, Read, Statement
-from foldbatch.blocks.values import Object
 from foldbatch.errors import BlockValueError
 
 LONGEST = 60  # characters of a block's repr in an error

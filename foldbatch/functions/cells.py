@@ -34,8 +34,7 @@ from foldbatch.functions.specs import (
     typed,
 )
 from foldbatch.functions.values import Label, Value, value_class
-from foldbatch.model.drafts import Draft, Feed
-from foldbatch.model.wires import Flow
+from foldbatch.model.drafts import Draft, Feed, Flow
 from foldbatch.operators import in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
@@ -48,6 +47,7 @@ from foldbatch.types import describe_value
 
 # What the code of all cells finds among its globals; `notes` binds lists of a run.
 GLOBALS: Final[dict[str, Any]] = {"N": 0, "M": 0}
+GIVEN: Final = "given_"  # stands before the names of parameters, in code that has other names besides
 _names: dict[Any, str] = {}
 numbers = itertools.count()
 
@@ -214,10 +214,14 @@ class Signature:
             nodes=draft.nodes,
         )
 
-    def lines(self, parameters: Sequence[str]) -> Iterator[str]:
-        """Yield the code of a call whose arguments have this structure."""
-        guards = [g for name in parameters for g in self.specs[name].guard(name, name_of)]
-        yield f"if {' and '.join(guards) or 'True'}:"
+    @property
+    def guards(self) -> list[str]:
+        """Conditions that arguments of this structure meet, as code; `GIVEN` stands before their names."""
+        return [guard for name, spec in self.specs.items() for guard in spec.guard(GIVEN + name, name_of)]
+
+    def lines(self, otherwise: str) -> Iterator[str]:
+        """Yield the code of a call whose arguments have this structure; `otherwise` for other elements."""
+        yield f"if {' and '.join(self.guards) or 'True'}:"
         k = self.number
         if self.silent:
             yield f"    return {self._result({})}"
@@ -225,17 +229,17 @@ class Signature:
         for i, (path, _, members) in enumerate(self.sequences):
             inner = [f"x{member}.n" for member, _ in members]
             each = (
-                f"[{inner[0]} for x in {path}]"
+                f"[{inner[0]} for x in {GIVEN}{path}]"
                 if len(inner) == 1
-                else f"[n for x in {path} for n in ({', '.join(inner)})]"
+                else f"[n for x in {GIVEN}{path} for n in ({', '.join(inner)})]"
             )
             yield "    try:"
             yield f"        e{i} = {each}"
-            yield f"    except Exception: return S({', '.join(parameters)})"
+            yield f"    except Exception: {otherwise}"
         row = [
             "v",
-            *(f"{path}.n" for path, _ in self.operands),
-            *(f"len({path})" for path, _, _ in self.sequences),
+            *(f"{GIVEN}{path}.n" for path, _ in self.operands),
+            *(f"len({GIVEN}{path})" for path, _, _ in self.sequences),
         ]
         yield "    v = N"
         yield "    if v > M: STOP()"
@@ -244,9 +248,9 @@ class Signature:
         for i in range(len(self.sequences)):
             yield f"    E{k}_{i}(e{i})"
         for i, (path, _, _) in enumerate(self.feeds):
-            yield f"    F{k}_{i}({path or 'v'})"
+            yield f"    F{k}_{i}({GIVEN + path if path else 'v'})"
         for i, path in enumerate(self.labels):
-            yield f"    L{k}_{i}({path})"
+            yield f"    L{k}_{i}({GIVEN}{path})"
         made = {}
         for j, node in enumerate(self.outputs):
             yield f"    o{j} = {name_of(value_class(node.type))}(v" + (f" + {j})" if j else ")")
@@ -254,7 +258,9 @@ class Signature:
         yield f"    return {self._result(made)}"
 
     def _result(self, made: dict[int, str]) -> str:
-        codes = iter([made[leaf] if isinstance(leaf, int) else leaf for leaf in self.leaves])
+        codes = iter(
+            [made[x] if isinstance(x, int) else x if x == "None" else GIVEN + x for x in self.leaves]
+        )
 
         def text(spec: Spec) -> str:
             if not isinstance(spec, NestSpec):
@@ -325,23 +331,18 @@ class CellFunction:
 
     def write(self, *, fast: bool = True) -> None:
         """Write the code of `call`; without `fast` every call goes the slow way."""
-        header = ", ".join(
-            [
-                *(n for n in self.parameters if n not in self.static),
-                *(["*"] if self.static else []),
-                *self.static,
-            ]
-        )
-        passed = ", ".join([f"{n}={n}" if n in self.static else n for n in self.parameters])
-        lines = ["global N"]
+        places = [GIVEN + n for n in self.parameters if n not in self.static]
+        static = [GIVEN + n for n in self.static]
+        header = ", ".join([*places, *(["*"] if static else []), *static])
+        passed = ", ".join([f"{n}={GIVEN}{n}" if n in self.static else GIVEN + n for n in self.parameters])
+        lines, otherwise = ["global N"], f"return {self.slow}({passed})"
         for signature in self.signatures if fast else ():
-            lines += [
-                line.replace(f"return S({', '.join(self.parameters)})", f"return {self.slow}({passed})")
-                for line in signature.lines(self.parameters)
-            ]
-        lines.append(f"return {self.slow}({passed})")
-        text = f"def f({header}):\n" + "\n".join(f"    {line}" for line in lines)
-        self.call.__code__ = _code(text).replace(co_name=self.name, co_qualname=self.name)
+            lines += signature.lines(otherwise)
+        lines.append(otherwise)
+        code = _code(f"def f({header}):\n" + "\n".join(f"    {line}" for line in lines))
+        names = [name.removeprefix(GIVEN) for name in code.co_varnames[: len(self.parameters)]]
+        names += code.co_varnames[len(names) :]
+        self.call.__code__ = code.replace(co_name=self.name, co_qualname=self.name, co_varnames=tuple(names))
 
     def find(self, arguments: dict[str, Any]) -> Signature:
         """Return the signature of a call, made if it is new.

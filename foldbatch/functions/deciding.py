@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside, install
 from foldbatch.functions.cells import GLOBALS, Signature
-from foldbatch.functions.noted import Noted, leak, noted_in, numbers_of
+from foldbatch.functions.noted import ATOMS, Noted, joined_result, leak, noted_in, numbers_of
 from foldbatch.functions.notes import Notes, begin, may_go_deeper, noting, session
-from foldbatch.functions.results import ATOMS, joined_result
 from foldbatch.functions.rounds import Computing, Rounds, Stretches
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer

@@ -18,13 +18,13 @@ from typing import Any, Protocol
 
 from foldbatch.blocks.block import AnyBlock, Block, function_name
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.drafts import Object, Terminal, leaves, new_wires, run_time_terminals, type_of
+from foldbatch.blocks.drafts import Value as Built
 from foldbatch.blocks.interrupts import interrupted
 from foldbatch.blocks.lower import built
 from foldbatch.blocks.printing import TOOLS, program
 from foldbatch.blocks.tracer import Located
 from foldbatch.blocks.tracing import InvokeWalk
-from foldbatch.blocks.values import Object, Terminal, leaves, new_wires, run_time_terminals, type_of
-from foldbatch.blocks.values import Value as Built
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, FoldbatchError, WalkError
 from foldbatch.functions import notes

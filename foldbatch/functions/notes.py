@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import PACKAGE, ExampleError, WalkError
-from foldbatch.functions.cells import GLOBALS, CellFunction, Signature, Slow, name_of
+from foldbatch.functions.cells import GIVEN, GLOBALS, CellFunction, Signature, Slow
 from foldbatch.functions.values import Reading, Value
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
@@ -437,8 +437,8 @@ def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
 
 def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
     """Whether a signature's own code takes arguments of its structure."""
-    guards = [g for name in signature.specs for g in signature.specs[name].guard(name, name_of)]
-    return all(eval(g, {**GLOBALS, **arguments}) for g in guards)  # noqa: S307 - the text is our own
+    given = {GIVEN + name: x for name, x in arguments.items()}
+    return all(eval(g, GLOBALS, given) for g in signature.guards)  # noqa: S307 - the text is our own
 
 
 def too_many() -> NoReturn:

@@ -21,11 +21,12 @@ from foldbatch.functions.cells import CellFunction, Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.noted import Noted, reads_of, refuse_leaks, refuse_other_type
 from foldbatch.functions.store import Store
-from foldbatch.functions.tracer import Linked, bare_column, link_learnt
+from foldbatch.functions.tracer import Linked, link_learnt
 from foldbatch.functions.values import Value, value_class
+from foldbatch.model.columns import column
+from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
-from foldbatch.model.needed import PrunedDraft
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.types import TensorType
@@ -533,7 +534,7 @@ class Rounds:
         for place, i in enumerate(reader.feeds):
             path, _, feed = reader.signature.feeds[i]
             if path:
-                columns.append(bare_column(own.feeds[i], feed, bounds[place]))
+                columns.append(column(own.feeds[i], feed.type, bounds[place], feed.declared))
             else:
                 examples = np.asarray(numbers, np.int64).take(store.example.take(own.bases))
                 columns.append(computing.keys(examples, stretches.in_examples(own.bases)))

@@ -22,9 +22,9 @@ import msgspec
 import numpy as np
 
 from foldbatch.blocks.block import Block
-from foldbatch.blocks.data import from_data, refused, to_data
 from foldbatch.blocks.layers.layer import Layer
 from foldbatch.blocks.paths import NOBODY, Trust, called, find, path_of, variable_of
+from foldbatch.blocks.plain import from_data, refused, to_data
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import FoldbatchError, ModelError
 from foldbatch.functions import loose

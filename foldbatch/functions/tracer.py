@@ -21,17 +21,19 @@ from numpy.typing import NDArray
 from foldbatch.errors import DecidingError, ExampleError, WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
-from foldbatch.functions.learnt import Learnt, Output, owned
+from foldbatch.functions.learnt import Learnt, Output, owned, remarks
 from foldbatch.functions.noted import (
     Noted,
     Owners,
     Reads,
     bases_of,
     integers_of,
+    joined_result,
     noted_of,
     noting_of,
     reads_of,
     refuse_leaks,
+    relative,
 )
 from foldbatch.functions.notes import (
     LOCK,
@@ -44,17 +46,13 @@ from foldbatch.functions.notes import (
     note,
     refuse_iterators,
 )
-from foldbatch.functions.remarks import remarks
-from foldbatch.functions.results import joined_result, relative
 from foldbatch.functions.saving import written
 from foldbatch.functions.values import released
 from foldbatch.model.columns import BadDataError, column
-from foldbatch.model.drafts import ASIDES, Feed
+from foldbatch.model.drafts import ASIDES, Flow, PrunedDraft, needed
 from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
-from foldbatch.model.needed import PrunedDraft, needed
 from foldbatch.model.tracer import Decide, Look, Written
-from foldbatch.model.wires import Flow
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import levels
@@ -266,7 +264,8 @@ class FunctionTracer:
             raise
         for notes in runs:
             give_back(notes)
-        return [trace for record in records for trace in self._leveled(linked, record)]
+        find = partial(levels, self.policy, linked.model.signatures, arithmetic=self.arithmetic)
+        return [trace for record in records for trace in Together(record, linked.form, find).traces()]
 
     # -- from notes to traces
 
@@ -291,11 +290,6 @@ class FunctionTracer:
         if self.decides and decide is not None:
             notes = decide(self, examples, numbers, careful=careful)
         return notes
-
-    def _leveled(self, linked: Linked, record: TraceColumns) -> list[Trace]:
-        """Return the traces of a record that has no levels yet."""
-        find = partial(levels, self.policy, linked.model.signatures, arithmetic=self.arithmetic)
-        return Together(record, linked.form, find).traces()
 
     def _owners(
         self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]
@@ -398,7 +392,7 @@ class FunctionTracer:
                     )
                     columns.append(visits.astype(np.int32))
                 else:
-                    columns.append(bare_column(data[k][i], feed, linked.bounds[k][i]))
+                    columns.append(column(data[k][i], feed.type, linked.bounds[k][i], feed.declared))
             feeds.append(tuple(columns))
             labels.append(tuple([[*map(released, own.labels[n])] for n in range(len(model.labels[k]))]))
         held = [
@@ -468,13 +462,6 @@ def link_learnt(
     model = link(left, learnt.result or VOID, results, list(learnt.parameters), kept_bytes, known)
     own = tuple((cells[old], each) for old, each in kept.items())
     return Linked(learnt.version, model, own, model.form, model.bounds, learnt)
-
-
-def bare_column(items: list[Any], feed: Feed, bound: int | None) -> NDArray[Any]:
-    """Return data as an array; of tensors of PyTorch, their numbers."""
-    if items and hasattr(items[0], "detach"):
-        items = [item.detach() for item in items]
-    return column(items, feed.type, bound, feed.declared)
 
 
 def _names(stems: Sequence[str]) -> list[str]:

@@ -35,6 +35,9 @@ def column(
     try:
         return _column(items, type_, bound, declared)
     except BadDataError:
+        if any(getattr(item, "requires_grad", False) is True for item in items):  # tensors of PyTorch
+            numbers = [item.detach() if hasattr(item, "detach") else item for item in items]
+            return column(numbers, type_, bound, declared)
         for item in items if len(items) > 1 else ():
             _column([item], type_, bound, declared)  # raises for the item to blame
         raise

@@ -1,9 +1,12 @@
 """Drafts of cells, with the wires that connect them: a front end makes them, and `link` reads them."""
 
-from dataclasses import dataclass, field
+from __future__ import annotations
 
-from foldbatch.model.wires import Flow
-from foldbatch.static.graph import Node
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from foldbatch.static.graph import Node, reachable
 from foldbatch.static.op import Axis
 from foldbatch.types import TensorType
 
@@ -61,3 +64,189 @@ class Draft:
         """Make a node an output; return its number and its wire."""
         wire = self.outputs.setdefault(node, Flow())
         return list(self.outputs).index(node), wire
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Flow:
+    """A place that holds values of one TensorType; compared by identity."""
+
+    __slots__ = ("__weakref__", "flows_to")
+
+    def __init__(self) -> None:
+        self.flows_to: list[Flow] = []
+
+    def feed(self, other: Flow) -> None:
+        """Say that this wire's values may come to be `other`'s."""
+        self.flows_to.append(other)
+
+
+def connected(pairs: Iterable[tuple[K, K]], items: Iterable[K]) -> dict[K, int]:
+    """Number the connected parts of an undirected graph, in order of first appearance.
+
+    >>> connected([("a", "c")], "abc")
+    {'a': 0, 'b': 1, 'c': 0}
+    """
+    parent: dict[K, K] = {}
+
+    def root(item: K) -> K:
+        parent.setdefault(item, item)
+        while parent[item] != item:
+            parent[item] = parent[parent[item]]
+            item = parent[item]
+        return item
+
+    for a, b in pairs:
+        parent[root(b)] = root(a)
+    numbers: dict[K, int] = {}
+    return {item: numbers.setdefault(root(item), len(numbers)) for item in items}
+
+
+def components(nodes: Sequence[K], edges: dict[K, list[K]]) -> dict[K, int]:
+    """Number the strongly connected components in topological order: edges go to larger numbers.
+
+    Source: Tarjan 1972, with an explicit stack.
+
+    >>> sorted(components("abc", {"a": ["b"], "b": ["a", "c"], "c": []}).items())
+    [('a', 0), ('b', 0), ('c', 1)]
+    """
+    index: dict[K, int] = {}
+    low: dict[K, int] = {}
+    open_: list[K] = []
+    is_open: set[K] = set()
+    components: list[list[K]] = []
+    for start in nodes:
+        if start in index:
+            continue
+        work = [(start, iter(edges.get(start, ())))]
+        index[start] = low[start] = len(index)
+        open_.append(start)
+        is_open.add(start)
+        while work:
+            node, targets = work[-1]
+            for target in targets:
+                if target not in index:
+                    index[target] = low[target] = len(index)
+                    open_.append(target)
+                    is_open.add(target)
+                    work.append((target, iter(edges.get(target, ()))))
+                    break
+                if target in is_open:
+                    low[node] = min(low[node], index[target])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    members: list[K] = []
+                    while not members or members[-1] != node:
+                        members.append(open_.pop())
+                        is_open.discard(members[-1])
+                    components.append(members)
+    return {node: number for number, members in enumerate(reversed(components)) for node in members}
+
+
+# -- what is left of cells where only some of their losses, metrics and outputs are asked for
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedDraft:
+    """What is left of a cell.
+
+    Attributes:
+        draft: the cell that is left, with its new number.
+        arguments: which arguments of a call are left: operands first, then one for each sequence.
+        outputs: by old number, the new number of each output that is left.
+        feeds, sequences: the same for data and sequences.
+    """
+
+    draft: Draft
+    arguments: tuple[int, ...]
+    outputs: dict[int, int]
+    feeds: dict[int, int]
+    sequences: dict[int, int]
+
+
+def needed(drafts: Sequence[Draft], results: Iterable[Flow]) -> dict[int, PrunedDraft]:
+    """Return what is left of each cell, by its old number; of cells that nobody needs, nothing."""
+    read: dict[int, set[Node]] = {draft.number: set() for draft in drafts}
+    wanted: list[tuple[Draft, Node]] = []
+    for draft in drafts:
+        wanted += [(draft, node) for _, node in [*draft.losses, *draft.metrics]]
+    writers = {wire: (draft, node) for draft in drafts for node, wire in draft.outputs.items()}
+    sources = _sources(drafts)
+    wires: set[Flow] = set()
+    waiting = list(results)
+    while waiting or wanted:
+        if waiting:
+            wire = waiting.pop()
+            if wire not in wires:
+                wires.add(wire)
+                waiting += sources.get(wire, [])
+                wanted += [writers[wire]] if wire in writers else []
+        else:
+            draft, node = wanted.pop()
+            new = _inputs(draft, node) - read[draft.number]
+            read[draft.number] |= new
+            members = [
+                m for _, several in draft.sequences if any(n in new for n, _ in several) for m in several
+            ]
+            waiting += [wire for n, wire in draft.operands if n in new] + [wire for _, wire in members]
+    kept: dict[int, PrunedDraft] = {}
+    for draft in drafts:
+        outputs = {node: wire for node, wire in draft.outputs.items() if wire in wires}
+        if outputs or draft.losses or draft.metrics:
+            kept[draft.number] = _kept(draft, len(kept), outputs, read[draft.number])
+    return kept
+
+
+def _sources(drafts: Sequence[Draft]) -> dict[Flow, list[Flow]]:
+    """Return, for each wire, the wires that flow to it."""
+    sources: dict[Flow, list[Flow]] = {}
+    seen: set[Flow] = set()
+    stack = [wire for draft in drafts for wire in draft.outputs.values()]
+    while stack:
+        wire = stack.pop()
+        if wire not in seen:
+            seen.add(wire)
+            for target in wire.flows_to:
+                sources.setdefault(target, []).append(wire)
+                stack.append(target)
+    return sources
+
+
+def _inputs(draft: Draft, node: Node) -> set[Node]:
+    """Return the operands, data and elements of sequences that a node of a cell depends on."""
+    ends = {n for n, _ in draft.operands} | {n for n, _ in draft.feeds}
+    ends |= {n for _, members in draft.sequences for n, _ in members}
+    return ends.intersection(reachable([node], ends))
+
+
+def _kept(draft: Draft, number: int, outputs: dict[Node, Flow], read: set[Node]) -> PrunedDraft:
+    marks = {feed for _, feed in draft.marks}
+    operands = [i for i, (node, _) in enumerate(draft.operands) if node in read]
+    feeds = [i for i, (node, _) in enumerate(draft.feeds) if node in read or i in marks]
+    lists = [i for i, (_, members) in enumerate(draft.sequences) if any(n in read for n, _ in members)]
+    new_feed = {old: new for new, old in enumerate(feeds)}
+    left = Draft(
+        draft.name,
+        number,
+        operands=[draft.operands[i] for i in operands],
+        sequences=[draft.sequences[i] for i in lists],
+        feeds=[draft.feeds[i] for i in feeds],
+        outputs=outputs,
+        losses=draft.losses,
+        metrics=draft.metrics,
+        labels=draft.labels,
+        marks=[(metric, new_feed[feed]) for metric, feed in draft.marks],
+        keys=[new_feed[i] for i in draft.keys if i in new_feed],
+    )
+    old = list(draft.outputs)
+    return PrunedDraft(
+        left,
+        (*operands, *(len(draft.operands) + i for i in lists)),
+        {old.index(node): new for new, node in enumerate(outputs)},
+        new_feed,
+        {old: new for new, old in enumerate(lists)},
+    )

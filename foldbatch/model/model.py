@@ -1,13 +1,12 @@
 """The Model: cells and how they are connected. Any front end can describe one, and any engine can run it."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from foldbatch.errors import UnknownNameError
-from foldbatch.model.active import Arenas, Sources, active_ends
 from foldbatch.model.drafts import Feed
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import CellSignature, Form, form, is_integer
@@ -19,6 +18,64 @@ from foldbatch.types import TensorType, Type
 
 FEW_CELLS = 3  # up to so many are printed in whole, of more a line each
 LISTED = 12  # cells that an error names
+
+
+Arenas = Sequence[Sequence[int]]  # per cell, the arena of each operand, or of each output
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where gradients come from: losses, or values of some arenas whose cotangents are given, or both."""
+
+    losses: bool = True
+    arenas: frozenset[int] = frozenset()
+
+
+def acted_on(
+    reads: Arenas, writes: Arenas, sources: Sequence[bool], arenas: Collection[int] = ()
+) -> set[int]:
+    """Return the arenas that hold values on which cells that are `sources`, or values of `arenas`, act.
+
+    With `reads` and `writes` exchanged, these are the arenas that hold values which act on them.
+
+    >>> sorted(acted_on([[], [0], [1]], [[0], [1], [2]], [False, True, False]))
+    [1, 2]
+    >>> sorted(acted_on([[0], [1], [2]], [[], [0], [1]], [False, False, False], {1}))
+    [0, 1]
+    """
+    reached = set(arenas)
+    size = -1
+    while size != len(reached):
+        size = len(reached)
+        for read, written, source in zip(reads, writes, sources, strict=True):
+            if source or not reached.isdisjoint(read):
+                reached.update(written)
+    return reached
+
+
+def active_ends(
+    graphs: Sequence[CellGraph],
+    reads: Arenas,
+    writes: Arenas,
+    wanted: Sequence[bool],
+    sources: Sources = Sources(),
+) -> list[tuple[frozenset[int], frozenset[int]]]:
+    """Return, for each cell, the operands and the outputs (by number) between which gradients must flow."""
+    lossy = [sources.losses and bool(graph.losses) for graph in graphs]
+    needed = acted_on(reads, writes, wanted)
+    reached = acted_on(writes, reads, lossy, sources.arenas)
+    ends = []
+    for graph, read, written, loss in zip(graphs, reads, writes, lossy, strict=True):
+        live = loss or not reached.isdisjoint(written)
+        operands = enumerate(zip(read, graph.operands, strict=True))
+        outputs = enumerate(zip(written, graph.outputs, strict=True))
+        ends.append(
+            (
+                frozenset(i for i, (arena, x) in operands if live and x.type.is_float and arena in needed),
+                frozenset(j for j, (arena, y) in outputs if y.type.is_float and arena in needed & reached),
+            )
+        )
+    return ends
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,10 +8,10 @@ from typing import Any, Literal, TypedDict, Unpack
 import msgspec
 
 from foldbatch.blocks.block import as_block
+from foldbatch.blocks.drafts import refuse_no_count
 from foldbatch.blocks.lower import built, depth, linked, lower
 from foldbatch.blocks.paths import Trusted, trust_in
 from foldbatch.blocks.plain import from_plain
-from foldbatch.blocks.values import refuse_no_count
 from foldbatch.engines.engine import (
     Launch,
     Precision,

@@ -10,7 +10,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from foldbatch.blocks.values import refuse_no_count
+from foldbatch.blocks.drafts import refuse_no_count
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.cotangents import seeds_of
 from foldbatch.engines.engine import Engine

@@ -25,9 +25,8 @@ from foldbatch.engines.results import Metrics
 from foldbatch.engines.runner import Options, Runner, Work
 from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, WalkError, frames_inside
-from foldbatch.model.dual import LOSS, dual
+from foldbatch.model.dual import LOSS, dual, float_reads, with_gradients
 from foldbatch.model.model import Model
-from foldbatch.model.sources import float_reads, with_gradients
 from foldbatch.model.tracer import Decide, TraceAll, Tracer
 from foldbatch.params.parameters import Array, Gradient, Parameter, SparseRows
 from foldbatch.program.traced import Prepared, Traces, digests, listed

@@ -31,7 +31,7 @@ from foldbatch.blocks import (
     Sum,
     Vector,
 )
-from foldbatch.blocks.values import is_int
+from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ModelError, shortened
 from foldbatch.schema import kinds, reading
 from foldbatch.schema.kinds import Counts, Thresholds

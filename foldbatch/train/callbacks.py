@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from foldbatch.blocks.values import is_int
+from foldbatch.blocks.drafts import is_int
 from foldbatch.engines.nonfinite import first_not_finite
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import BackendError, ParameterError, TrainingError, UnknownNameError, with_nearest

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from foldbatch.blocks.values import is_int
+from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import DecidingError, ExampleError, TrainingError, UnknownNameError, with_nearest
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed

@@ -11,7 +11,7 @@ from typing import IO, Any, Literal, TypeAlias, get_args
 import msgspec
 import numpy as np
 
-from foldbatch.blocks.values import is_int
+from foldbatch.blocks.drafts import is_int
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import BackendError, TrainingError, UnknownNameError
 from foldbatch.params.parameters import Gradient, SparseRows

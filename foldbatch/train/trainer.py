@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from foldbatch.blocks.values import is_int
+from foldbatch.blocks.drafts import is_int
 from foldbatch.communicators import Alone, from_first, together
 from foldbatch.communicators.communicator import told
 from foldbatch.errors import ProcessError, TrainingError, counted

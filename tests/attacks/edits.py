@@ -10,9 +10,8 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
-from foldbatch.blocks.data import READERS
 from foldbatch.blocks.paths import LISTED, METHODS, OF_OBJECTS
-from foldbatch.blocks.plain import KINDS
+from foldbatch.blocks.plain import KINDS, READERS
 from tests.kept import places
 
 CODE = (

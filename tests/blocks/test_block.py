@@ -9,7 +9,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.blocks.block import keyed
-from foldbatch.blocks.constants import FromTensor
+from foldbatch.blocks.function import FromTensor
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
 

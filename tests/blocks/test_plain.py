@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.blocks.block import settings_of
 from foldbatch.blocks.paths import trust_in
 from foldbatch.blocks.plain import KINDS, Plain, Thing, from_plain, to_plain
-from foldbatch.blocks.settings import settings_of
 from foldbatch.errors import ModelError
 from foldbatch.params.parameters import Owner
 from foldbatch.types import sequence_of

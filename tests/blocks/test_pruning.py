@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks.drafts import Procedure
-from foldbatch.blocks.lower import Lowered, lower
-from foldbatch.blocks.pruning import pruned
+from foldbatch.blocks.drafts import Procedure, Terminal
+from foldbatch.blocks.lower import Lowered, lower, pruned
 from foldbatch.blocks.tracing import Blame, Constant, Expression, Read, Return, Statement
-from foldbatch.blocks.values import Terminal
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.types import OBJECT
 

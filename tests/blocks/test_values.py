@@ -11,8 +11,8 @@ import foldbatch as fb
 from foldbatch import errors, ops
 from foldbatch.blocks.block import infer
 from foldbatch.blocks.builder import Builder
-from foldbatch.blocks.constants import FromTensor
-from foldbatch.blocks.values import Object, UnknownTypeError
+from foldbatch.blocks.drafts import Object, UnknownTypeError
+from foldbatch.blocks.function import FromTensor
 from foldbatch.trees import Tree
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, as_type
 from tests.blocks.results import yields

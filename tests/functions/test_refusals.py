@@ -22,8 +22,8 @@ def sentence() -> fb.Program:
     linear, embed = fb.Linear(4, name="linear"), fb.Embedding(5, 4, name="embed")
 
     @fb.cell
-    def step(h, word):
-        return fb.ops.tanh(linear(h) + embed(word))
+    def step(v, word, *, N=0):
+        return fb.ops.tanh(linear(v) + embed(word) + N)
 
     def walk(words: list[Any]) -> Any:
         h = fb.tensor(ZERO)

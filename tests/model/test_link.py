@@ -7,10 +7,9 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.model.drafts import Draft, Feed
+from foldbatch.model.drafts import Draft, Feed, Flow
 from foldbatch.model.link import link
 from foldbatch.model.model import Model, digest
-from foldbatch.model.wires import Flow
 from foldbatch.static.graph import Node, input_node, parameter_node, reachable
 from foldbatch.types import VOID, TensorType
 

@@ -17,10 +17,10 @@ import numpy as np
 import foldbatch as fb
 from foldbatch.blocks.block import Block, build
 from foldbatch.blocks.builder import Builder
+from foldbatch.blocks.choice import Reference
 from foldbatch.blocks.composition import Wire
-from foldbatch.blocks.forward import Reference
+from foldbatch.blocks.drafts import type_of
 from foldbatch.blocks.function import TensorBlock
-from foldbatch.blocks.values import type_of
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.evaluate import evaluate

@@ -14,9 +14,8 @@ from foldbatch.blocks.columnar.kinds import Array, Column, ListColumn, ObjectCol
 from foldbatch.blocks.columnar.statements import CallColumns, CallLog, Frame, Interpreter, Scope
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.model.columns import BadDataError, column
-from foldbatch.model.drafts import Feed
+from foldbatch.model.drafts import Feed, components
 from foldbatch.model.model import Model
-from foldbatch.model.wires import components
 from foldbatch.scheduler.record import TraceColumns
 from foldbatch.trees import Tree
 from foldbatch.trees.records import Records

@@ -1,9 +1,10 @@
-"""Layers on single tensors: an affine map and a look-up table."""
+"""Layers on single tensors, and attention: maps, look-up tables, normalisation of each instance, dropout."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from math import sqrt
+from typing import Any, Literal, TypeAlias, get_args
 
 from foldbatch.blocks.layers.layer import (
     Activation,
@@ -11,15 +12,18 @@ from foldbatch.blocks.layers.layer import (
     describe,
     find_activation,
     find_initializer,
+    finite,
+    flat,
+    pair,
     positive,
     single,
     vector,
 )
-from foldbatch.errors import GraphError
+from foldbatch.errors import BlockValueError, GraphError, UnknownNameError
 from foldbatch.params.parameters import Initializer
 from foldbatch.static import ops
-from foldbatch.static.graph import Node
-from foldbatch.types import DEFAULT_DTYPE, TensorType
+from foldbatch.static.graph import Node, parameter_node
+from foldbatch.types import DEFAULT_DTYPE, TensorType, TupleType, describe_value
 
 
 class Linear(Layer[TensorType, TensorType]):
@@ -122,3 +126,179 @@ class Embedding(Layer[TensorType, TensorType]):
             fix = "read them with Scalar('int32'); a plain function gives numbers, as words[word]"
             raise GraphError(repr(self), "an integer tensor of ids", describe(ids), fix)
         return ops.gather(self.parameters["weight"], ids)
+
+
+Score: TypeAlias = Literal["additive", "dot"]
+SCORES = get_args(Score)
+
+
+class Attention(Layer[TupleType, TensorType]):
+    """Sums the items of a sequence, weighted by the softmax over them of ``score(query, item)``.
+
+    Takes ``(query, items)``, a vector and a sequence or tuple of vectors, yields a vector of the items'
+    extent: zeros for an empty sequence. The score of item k for query q is ``v . tanh(W q + U k)`` if
+    additive; as a scaled dot product it is ``q . k / sqrt(extent)``, which has no parameters.
+
+    Shapes: query ``[N, a]``, items ``[M, b]`` to ``[N, b]``; ``query: [a, size]`` (W), ``items: [b, size]``
+    (U), ``score: [size]`` (v).
+
+    Args:
+        size: the hidden extent of the additive score; for the dot product the extent of query
+            and items, or None for any.
+        score: additive or dot.
+        init: the initialiser of W, U and v.
+        name: the stem of the parameters' names.
+
+    Raises:
+        BlockValueError: when `size` is not positive, or None for the additive score.
+        UnknownNameError: when there is no such score.
+        BlockTypeError: when the input is not as above.
+
+    Source: additive: Bahdanau, Cho and Bengio 2015, Neural Machine Translation by Jointly Learning
+    to Align and Translate, section 3.1 and appendix A.1.2; dot: Vaswani et al. 2017, Attention Is
+    All You Need, equation 1.
+
+    >>> from foldbatch.blocks.leaves import Vector
+    >>> from foldbatch.blocks.sequences import Map
+    >>> attend = (Vector(2), Map(Vector(2))) >> Attention(score="dot")
+    >>> attend.eval([[0, 0], [[1, 2], [3, 4]]])  # all scores are 0
+    array([2., 3.], dtype=float32)
+    """
+
+    kind = "attention"
+
+    def __init__(
+        self,
+        size: int | None = None,
+        score: Score = "additive",
+        *,
+        init: Initializer = "glorot_uniform",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        if score not in SCORES:
+            raise UnknownNameError("Attention score", f"one of {', '.join(SCORES)}", repr(score))
+        if size is None and score == "additive":
+            fix = "give the extent of its hidden layer, or score='dot'"
+            raise BlockValueError("Attention", "a size for the additive score", "None", fix)
+        self.size = None if size is None else positive(size, "Attention")
+        self.score = score
+        self.init = find_initializer(init, "Attention")
+
+    def apply(self, *xs: Any) -> Node:
+        query, items = pair(self, xs, "(query, items)")
+        query = flat(self, query, "query")
+        if query.axis.rank > 1:
+            fix = "attend once per element inside a Map"
+            raise GraphError(repr(self), "one vector as query", "a sequence of them", fix)
+        score = self._additive if self.score == "additive" else self._dot
+        if isinstance(items, tuple) and items:
+            rows = ops.stack([flat(self, item, "item") for item in items])
+            return ops.sum(ops.softmax(score(query, rows), axis=0) * rows, axis=0)
+        if not isinstance(items, Node) or items.axis.rank < 2:
+            expected = "a sequence or tuple of vectors as items"
+            raise GraphError(repr(self), expected, describe(items), "read them with Map(Vector(...))")
+        items = flat(self, items, "item")
+        return ops.segment_sum(ops.segment_softmax(score(query, items)) * items)
+
+    def _additive(self, query: Node, items: Node) -> Node:
+        """Return a score per item, [..., 1], for items [..., b]."""
+        assert self.size is not None
+
+        def weight(name: str, *extents: int) -> Node:
+            return parameter_node(self.parameter(name, TensorType(extents, query.dtype), self.init))
+
+        asked = ops.matmul(query, weight("query", query.shape[0], self.size))
+        offered = ops.matmul(items, weight("items", items.shape[-1], self.size))
+        return ops.matmul(ops.tanh(offered + asked), weight("score", self.size)[:, None])
+
+    def _dot(self, query: Node, items: Node) -> Node:
+        extent = query.shape[0] if self.size is None else self.size
+        if not query.shape[0] == items.shape[-1] == extent:
+            expected = f"query and items of extent {extent}"
+            found = f"{query.shape[0]} and {items.shape[-1]}"
+            raise GraphError(repr(self), expected, found, "use score='additive', or Linear before it")
+        return ops.sum(items * query, axis=-1, keepdims=True) * (1 / sqrt(extent))
+
+
+class Dropout(Layer[TensorType, TensorType]):
+    """Sets a random share of a tensor's elements to 0 while training, and scales the others up.
+
+    What is dropped depends on the step of training, the example, the call and the element alone, so
+    a batch drops what its examples would drop one by one. In inference the tensor stays as it is.
+
+    Shapes: ``x: [N, ...]`` of any shape to the same.
+
+    Args:
+        rate: the share that is dropped, from 0 up to but not including 1.
+
+    Raises:
+        BlockValueError: when `rate` is not such a number.
+        BlockTypeError: when the input is no float tensor.
+
+    Source: Srivastava et al. 2014, in the form that scales while training.
+
+    >>> from foldbatch.blocks.leaves import Vector
+    >>> (Vector(2) >> Dropout(0.5)).eval([1, 2])
+    array([1., 2.], dtype=float32)
+    """
+
+    kind = "dropout"
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        given: Any = rate
+        if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given < 1:
+            found, fix = describe_value(rate), "0.5 drops half of the elements"
+            raise BlockValueError("Dropout", "a rate from 0 up to 1", found, fix)
+        self.rate = float(rate)
+
+    def apply(self, *xs: Any) -> Node:
+        x = single(self, xs)
+        if not isinstance(x, Node) or not x.type.is_float:
+            raise GraphError(repr(self), "a float tensor", describe(x), "cast it with ops.cast")
+        if x.axis.rank > 1:
+            fix = "drop in the elements instead, as in Map(Dropout(0.5))"
+            raise GraphError(repr(self), "one tensor", f"a {x.type} for every element of a sequence", fix)
+        if self.rate == 0:
+            return x
+        kept = ops.cast(ops.less_equal(self.rate, ops.random(x.shape, x.dtype)), x.dtype)
+        return ops.when_training(x * kept * (1 / (1 - self.rate)), ops.batched(x))
+
+
+class LayerNorm(Layer[TensorType, TensorType]):
+    """Shifts and scales the last axis to mean 0 and variance 1, then by parameters.
+
+    With mean m and variance v (over n, not n - 1) of the last axis:
+    ``(x - m) / sqrt(v + epsilon) * weight + bias``.
+
+    Shapes: ``x: [N, ..., n]`` to the same; ``weight: [n]``, which starts at 1, ``bias: [n]``, at 0.
+
+    Args:
+        epsilon: above 0; bounds the result where all of x is the same.
+        name: the stem of the parameters' names.
+
+    Raises:
+        BlockValueError: when `epsilon` is not a finite number above 0.
+        BlockTypeError: when the input is no float tensor of at least one axis.
+
+    Source: Ba, Kiros and Hinton 2016, Layer Normalization, equations 3 and 4; epsilon as in torch.
+
+    >>> from foldbatch.blocks.leaves import Vector
+    >>> (Vector(2) >> LayerNorm()).eval([1, 5]).round(3)
+    array([-1.,  1.], dtype=float32)
+    """
+
+    kind = "layer_norm"
+
+    def __init__(self, epsilon: float = 1e-5, *, name: str | None = None) -> None:
+        super().__init__(name)
+        self.epsilon = finite(epsilon, "LayerNorm epsilon", above=0)
+
+    def apply(self, *xs: Any) -> Node:
+        x = vector(self, single(self, xs))
+        type_ = TensorType(x.shape[-1:], x.dtype)
+        centred = x - ops.mean(x, axis=-1, keepdims=True)
+        variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
+        scaled = centred / ops.sqrt(variance + self.epsilon)
+        return scaled * self.parameter("weight", type_, "ones") + self.parameter("bias", type_, "zeros")

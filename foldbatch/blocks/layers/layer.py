@@ -8,10 +8,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from foldbatch.blocks.block import In_contra, Out_co, function_name, named
+from foldbatch.blocks.block import In_contra, Out_co, function_name, named, settings_of, signature_of
+from foldbatch.blocks.drafts import is_int
 from foldbatch.blocks.function import TensorBlock
-from foldbatch.blocks.settings import settings_of, signature_of
-from foldbatch.blocks.values import is_int
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError, with_nearest
 from foldbatch.params.parameters import INITIALIZERS, Initializer, Owner, Parameter
 from foldbatch.static import ops

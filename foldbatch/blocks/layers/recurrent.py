@@ -7,16 +7,20 @@ state, runs once per batch over all steps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from foldbatch.blocks.layers.layer import (
+    Activation,
     AnyLayer,
     Layer,
     describe,
+    find_activation,
     find_initializer,
     finite,
+    flat,
     hidden,
     pair,
     positive,
@@ -25,7 +29,7 @@ from foldbatch.blocks.layers.layer import (
 from foldbatch.errors import GraphError
 from foldbatch.params.parameters import Array, Initializer
 from foldbatch.static import ops
-from foldbatch.static.graph import Node, parameter_node
+from foldbatch.static.graph import Node, constant, parameter_node
 from foldbatch.types import DEFAULT_DTYPE, TensorType, TupleType, Type, terminals
 
 State = tuple[Node, Node]
@@ -198,3 +202,350 @@ class GRUCell(Layer[TupleType, TupleType]):
             candidate = ops.tanh(given[:n] + ops.matmul(r * h, weight[:, :n]))
         h = candidate + z * (h - candidate)  # one product less than (1 - z) n + z h
         return h, h
+
+
+# -- recursive cells over trees: all take ``(x, children)``; an inner node may have no x (void). Tree-LSTMs
+# yield a state ``(h, c)``; their gates stand in the order u (candidate), i (input), o (output), f (forget)
+# along the last axis of parameters, so that a leaf, which forgets nothing, uses the leading three quarters.
+# Source: Tai et al. 2015, Improved Semantic Representations From Tree-Structured Long Short-Term Memory
+# Networks, sections 3.1 and 3.2. The others have a state of one vector.
+
+
+def leaf_input(layer: AnyLayer, x: Any) -> Node:
+    """Return the x of a node without children, which needs one."""
+    if x is None:
+        raise GraphError(repr(layer), "an input x or children", "neither", "give a leaf an x")
+    return flat(layer, x, "input x")
+
+
+def children_in_places(layer: AnyLayer, children: Any, arity: int, fix: str) -> list[tuple[int, Any]]:
+    """Return the states of the children that are there, with their places; void is none."""
+    if children is None:
+        return []
+    if not isinstance(children, tuple) or len(children) > arity:
+        expected = f"a tuple of up to {arity} states as children"
+        raise GraphError(repr(layer), expected, describe(children), fix)
+    return [(k, child) for k, child in enumerate(children) if child is not None]
+
+
+def over_children(parts: list[Node]) -> Node:
+    """Return the sum over children: of a ragged axis' elements, or of separate tensors."""
+    if len(parts) == 1:
+        return ops.segment_sum(parts[0]) if parts[0].axis.rank > 1 else parts[0]
+    return ops.add(*parts)
+
+
+class _NodeLSTM(Layer[TupleType, TupleType]):
+    def __init__(self, size: int, init: Initializer, name: str | None) -> None:
+        super().__init__(name)
+        self.size = positive(size, type(self).__name__)
+        self.init = find_initializer(init, type(self).__name__)
+
+    def _projected(self, x: Any, dtype: str, gates: int) -> Node:
+        """Return W x + b for the leading `gates` gates; b alone where a node has no input."""
+        n = self.size
+        bias = lstm_bias(n, forget_bias=1)  # so that a fresh cell remembers (Jozefowicz et al. 2015)
+        all_gates = TensorType((4 * n,), dtype)
+        return projected(self, x, self.init, all_gates, bias=bias, leading=gates * n)
+
+    def _leaf(self, x: Any) -> State:
+        """Return the state of a node without children."""
+        n = self.size
+        gates = self._projected(x, leaf_input(self, x).dtype, 3)
+        i, o = ops.split(ops.sigmoid(gates[n:]), 2)
+        return lstm_output(ops.tanh(gates[:n]), i, o, None)
+
+
+class TreeLSTM(_NodeLSTM):
+    """An N-ary Tree-LSTM: children have places, and weights and a forget gate of their own.
+
+    Takes ``(x, (state_1, ..., state_arity))``, yields ``(h, c)``. An inner node may have no x (void),
+    a leaf no children (an empty tuple), and a missing child (void) counts as a state of zeros.
+    With W, U, b for all gates: ``i, o, f_k = sigmoid(W x + sum_l U_l h_l + b)``, ``u = tanh(...)``,
+    ``c = i u + sum_k f_k c_k``, ``h = o tanh(c)``.
+
+    Shapes: ``x: [N, in]``, ``h, c: [N, size]``; ``weight: [in, 4 size]``, ``bias: [4 size]`` (1 at f),
+    ``recurrent: [arity size, (3 + arity) size]``, the rows child by child, the columns u, i, o, f_1 ... .
+
+    Args:
+        size: extent of h and c.
+        arity: the most children a node can have.
+        init: the weights' initialiser.
+        name: the stem of the parameters' names.
+
+    Raises:
+        BlockValueError: when `size` or `arity` is not positive.
+        BlockTypeError: when the input is not as above.
+
+    Source: Tai et al. 2015, equations 9 to 14.
+
+    >>> from foldbatch.blocks.leaves import Vector
+    >>> from foldbatch.blocks.items import Record
+    >>> leaf = Record((Vector(3), Record(()))) >> TreeLSTM(2)
+    >>> [part.shape for part in leaf.eval([[1, 2, 3], []])]
+    [(2,), (2,)]
+    """
+
+    kind = "tree_lstm"
+
+    def __init__(
+        self, size: int, arity: int = 2, *, init: Initializer = "glorot_uniform", name: str | None = None
+    ) -> None:
+        super().__init__(size, init, name)
+        self.arity = positive(arity, "TreeLSTM")
+
+    def apply(self, *xs: Any) -> State:
+        x, children = pair(self, xs, "(x, children)")
+        places = children_in_places(self, children, self.arity, "raise arity, or use ChildSumTreeLSTM")
+        present = [(k, lstm_state(self, child, self.size)) for k, child in places]
+        if not present:
+            return self._leaf(x)
+        n = self.size
+        dtype = present[0][1][0].dtype
+        recurrent = TensorType((self.arity * n, (3 + self.arity) * n), dtype)
+        weight = parameter_node(self.parameter("recurrent", recurrent, self.init))
+        zeros = constant(np.zeros(n, dtype))
+        states = dict(present)
+        h = ops.stack([states[k][0] if k in states else zeros for k in range(self.arity)])
+        c = ops.stack([states[k][1] if k in states else zeros for k in range(self.arity)])
+        given = self._projected(x, dtype, 4)
+        given = ops.concat([given] + [given[3 * n :]] * (self.arity - 1))
+        gates = ops.matmul(ops.reshape(h, -1), weight) + given
+        rest = ops.sigmoid(gates[n:])
+        f = ops.reshape(rest[2 * n :], (self.arity, n))
+        return lstm_output(ops.tanh(gates[:n]), rest[:n], rest[n : 2 * n], ops.sum(f * c, axis=0))
+
+
+class ChildSumTreeLSTM(_NodeLSTM):
+    """A Tree-LSTM for any number of unordered children, in one call per node.
+
+    Takes ``(x, states)``, with a sequence (or tuple) of states ``(h, c)``, yields ``(h, c)``. A node may
+    have no x (void) if it has children. ``i, o, u`` see the sum of the children's h; child k's forget
+    gate ``f_k = sigmoid(W_f x + U_f h_k + b_f)`` sees its own; ``c = i u + sum_k f_k c_k``.
+
+    Shapes: ``x: [N, in]``, ``h, c: [N, size]``; ``weight: [in, 4 size]``, ``bias: [4 size]`` (1 at f),
+    ``recurrent: [size, 3 size]`` (u, i, o), ``recurrent_forget: [size, size]``.
+
+    Args:
+        size: extent of h and c.
+        init: the weights' initialiser.
+        name: the stem of the parameters' names.
+
+    Raises:
+        BlockValueError: when `size` is not positive.
+        BlockTypeError: when the input is not as above.
+
+    Source: Tai et al. 2015, equations 2 to 8.
+
+    >>> from foldbatch.blocks.leaves import Vector
+    >>> from foldbatch.blocks.items import Record
+    >>> leaf = Record((Vector(3), Record(()))) >> ChildSumTreeLSTM(2)
+    >>> [part.shape for part in leaf.eval([[1, 2, 3], []])]
+    [(2,), (2,)]
+    """
+
+    kind = "child_sum_tree_lstm"
+
+    def __init__(self, size: int, *, init: Initializer = "glorot_uniform", name: str | None = None) -> None:
+        super().__init__(size, init, name)
+
+    def apply(self, *xs: Any) -> State:
+        x, children = pair(self, xs, "(x, children)")
+        if children is None or (isinstance(children, tuple) and not children):  # == would compare elements
+            return self._leaf(x)
+        n = self.size
+        states = self._states(children)
+        dtype = states[0][0].dtype
+        u_weight = parameter_node(self.parameter("recurrent", TensorType((n, 3 * n), dtype), self.init))
+        f_weight = parameter_node(self.parameter("recurrent_forget", TensorType((n, n), dtype), self.init))
+        given = self._projected(x, dtype, 4)
+        total = over_children([h for h, _ in states])
+        gates = ops.matmul(total, u_weight) + given[: 3 * n]
+        i, o = ops.split(ops.sigmoid(gates[n:]), 2)
+        remembered = [ops.sigmoid(ops.matmul(h, f_weight) + given[3 * n :]) * c for h, c in states]
+        return lstm_output(ops.tanh(gates[:n]), i, o, over_children(remembered))
+
+    def _states(self, children: Any) -> list[State]:
+        if isinstance(children, tuple) and all(isinstance(child, tuple) for child in children):
+            return [lstm_state(self, child, self.size) for child in children]
+        return [
+            lstm_state(self, children, self.size)
+        ]  # one state along a ragged axis stands for all children
+
+
+class TreeRNN(Layer[TensorType | TupleType, TensorType]):
+    """A recursive neural network: ``h = activation(W x + sum_k U_k h_k + b)``.
+
+    Takes ``(x, (h_1, ..., h_arity))``, yields h. An inner node may have no x (void), a leaf no children
+    (an empty tuple), and a missing child (void) counts as a state of zeros.
+
+    Shapes: ``x: [N, in]``, ``h: [N, size]``; ``weight: [in, size]``, ``recurrent: [arity size, size]``, the
+    rows child by child, ``bias: [size]``.
+
+    Args:
+        size: extent of h.
+        arity: the most children a node can have.
+        activation: a name (see `foldbatch.blocks.layers.layer.Activation`), a function of tensors, or None.
+        init: the weights' initialiser; the bias starts at 0.
+        name: the stem of the parameters' names.
+
+    Raises:
+        BlockValueError: when `size` or `arity` is not positive.
+        BlockTypeError: when the input is not as above.
+
+    Source: Socher et al. 2011, Parsing Natural Scenes and Natural Language with Recursive Neural
+    Networks, section 4; there leaves are what W x + b is here.
+
+    >>> from foldbatch.blocks.leaves import Vector
+    >>> node = (Vector(1), (Vector(2), Vector(2))) >> TreeRNN(2, activation=None, init="ones")
+    >>> node.eval([[1], ([1, 2], [3, 4])])
+    array([11., 11.], dtype=float32)
+    """
+
+    kind = "tree_rnn"
+    _fix_for_more = "raise arity, or use TreeGRU"
+
+    def __init__(
+        self,
+        size: int,
+        arity: int = 2,
+        activation: Activation | Callable[[Any], Any] | None = "tanh",
+        *,
+        init: Initializer = "glorot_uniform",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        where = type(self).__name__
+        self.size = positive(size, where)
+        self.arity = positive(arity, where)
+        self.activation = activation
+        self.init = find_initializer(init, where)
+        self._activate = find_activation(activation, where)
+
+    def apply(self, *xs: Any) -> Node:
+        x, children = pair(self, xs, "(x, children)")
+        n = self.size
+        places = children_in_places(self, children, self.arity, self._fix_for_more)
+        states = {k: hidden(self, child, n) for k, child in places}
+        dtype = next(iter(states.values())).dtype if states else leaf_input(self, x).dtype
+        total = projected(self, x, self.init, TensorType((n,), dtype))
+        if states:
+            zeros = constant(np.zeros(n, dtype))
+            total = self._composed(ops.concat([states.get(k, zeros) for k in range(self.arity)])) + total
+        result: Node = self._activate(total)
+        return result
+
+    def _composed(self, z: Node) -> Node:
+        """Return what the children's states, joined to one vector, contribute."""
+        weight = self.parameter("recurrent", TensorType((z.shape[0], self.size), z.dtype), self.init)
+        return ops.matmul(z, parameter_node(weight))
+
+
+class RNTN(TreeRNN):
+    """A recursive neural tensor network, for binary trees: ``h = tanh(z V z + U z + W x + b)``.
+
+    Takes ``(x, (a, b))``, yields h; z is a and b joined to one vector, and ``z V z`` a bilinear form for
+    each element of h. A leaf has no children (an empty tuple) or is given as x alone; an inner node
+    may have no x (void), and a missing child (void) counts as a state of zeros.
+
+    Shapes: ``x: [N, in]``, ``h: [N, size]``; ``tensor: [2 size, 2 size, size]``, ``weight: [in, size]``,
+    ``recurrent: [2 size, size]``, ``bias: [size]``.
+
+    Args:
+        size: extent of h.
+        init: the initialiser of weights and tensor; the bias starts at 0.
+        name: the stem of the parameters' names.
+
+    Raises:
+        BlockValueError: when `size` is not positive.
+        BlockTypeError: when the input is not as above.
+
+    Source: Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment
+    Treebank, section 4.3, where leaves are word vectors and nothing has a bias.
+
+    >>> from foldbatch.blocks.leaves import Vector
+    >>> (Vector(3) >> RNTN(2, init="zeros")).eval([1, 2, 3])
+    array([0., 0.], dtype=float32)
+    """
+
+    kind = "rntn"
+    _fix_for_more = "binarise the tree, or use TreeGRU"
+
+    def __init__(self, size: int, *, init: Initializer = "glorot_uniform", name: str | None = None) -> None:
+        super().__init__(size, init=init, name=name)
+
+    def apply(self, *xs: Any) -> Node:
+        return super().apply(*xs, ()) if len(xs) == 1 else super().apply(*xs)
+
+    def _composed(self, z: Node) -> Node:
+        n, width = self.size, z.shape[0]
+        tensor = parameter_node(self.parameter("tensor", TensorType((width, width, n), z.dtype), self.init))
+        # one GEMM with the unfolded tensor; the outer product of z and z would take twice the memory
+        products = ops.reshape(ops.matmul(z, ops.reshape(tensor, (width, width * n))), (width, n))
+        return ops.sum(ops.reshape(z, (width, 1)) * products, axis=0) + super()._composed(z)
+
+
+class TreeGRU(Layer[TupleType, TensorType]):
+    """A gated recurrent unit for any number of unordered children, in one call per node.
+
+    Takes ``(x, states)``, with a sequence or tuple of vectors, yields h. A node may have no x (void) if
+    it has children; a missing child (void) of a tuple counts as none. With s the sum of the
+    children's h, ``z = sigmoid(W_z x + U_z s + b_z)``; for each child,
+    ``r_k = sigmoid(W_r x + U_r h_k + b_r)``; then ``u = tanh(W_u x + U_u sum_k r_k h_k + b_u)`` and
+    ``h = (1 - z) s + z u``.
+
+    Shapes: ``x: [N, in]``, ``h: [N, size]``; ``weight: [in, 3 size]``, ``recurrent: [size, 3 size]``,
+    ``bias: [3 size]``. The gates stand in the order u (candidate), z (update), r (reset) along the last
+    axis, so that a leaf, which resets nothing, uses the leading two thirds.
+
+    Args:
+        size: extent of h.
+        init: the weights' initialiser; the bias starts at 0.
+        name: the stem of the parameters' names.
+
+    Raises:
+        BlockValueError: when `size` is not positive.
+        BlockTypeError: when the input is not as above.
+
+    Source: Zhou, Liu and Pan 2016, Modelling Sentence Pairs with Tree-structured Attentive Encoder,
+    the child-sum Tree-GRU.
+
+    >>> from foldbatch.blocks.leaves import Vector
+    >>> from foldbatch.blocks.sequences import Map
+    >>> node = (Vector(3), Map(Vector(2))) >> TreeGRU(2, init="zeros")
+    >>> node.eval([[1, 2, 3], [[1, 2], [3, 4], [5, 6]]])  # z is 1/2, u is 0
+    array([4.5, 6. ], dtype=float32)
+    """
+
+    kind = "tree_gru"
+
+    def __init__(self, size: int, *, init: Initializer = "glorot_uniform", name: str | None = None) -> None:
+        super().__init__(name)
+        self.size = positive(size, "TreeGRU")
+        self.init = find_initializer(init, "TreeGRU")
+
+    def apply(self, *xs: Any) -> Node:
+        x, children = pair(self, xs, "(x, children)")
+        n = self.size
+        states = self._states(children)
+        dtype = states[0].dtype if states else leaf_input(self, x).dtype
+        leading = None if states else 2 * n
+        given = projected(self, x, self.init, TensorType((3 * n,), dtype), leading=leading)
+        if not states:
+            return ops.sigmoid(given[n:]) * ops.tanh(given[:n])
+        weight = parameter_node(self.parameter("recurrent", TensorType((n, 3 * n), dtype), self.init))
+        kept = [h * ops.sigmoid(ops.matmul(h, weight[:, 2 * n :]) + given[2 * n :]) for h in states]
+        total = over_children(states)
+        z = ops.sigmoid(ops.matmul(total, weight[:, n : 2 * n]) + given[n : 2 * n])
+        candidate = ops.tanh(ops.matmul(over_children(kept), weight[:, :n]) + given[:n])
+        return total + z * (candidate - total)  # one product less than (1 - z) s + z u
+
+    def _states(self, children: Any) -> list[Node]:
+        if children is None:
+            return []
+        if isinstance(children, tuple):
+            return [hidden(self, child, self.size) for child in children if child is not None]
+        if isinstance(children, Node) and children.axis.rank > 1:
+            return [hidden(self, children, self.size)]  # along a ragged axis it stands for all children
+        expected = f"a sequence or tuple of vectors of {self.size} as children"
+        raise GraphError(repr(self), expected, describe(children), "put a single child into a Record")
