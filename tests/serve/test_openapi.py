@@ -4,10 +4,13 @@ import msgspec
 import pytest
 
 from foldbatch.recipes.configuration import Configuration, usual_model
-from foldbatch.serve.predict import Ask, ReadExample, read_body
-from foldbatch.serve.running import document
 from foldbatch.serve.service import Limits
 from foldbatch.trees.formats import TRAINABLE
+
+NEEDS = "HTTP needs foldbatch[serve]"
+document = pytest.importorskip("foldbatch.serve.running", reason=NEEDS).document
+predict = pytest.importorskip("foldbatch.serve.predict", reason=NEEDS)
+Ask, ReadExample, read_body = predict.Ask, predict.ReadExample, predict.read_body
 
 
 def test_the_body_is_described_with_all_that_is_read():

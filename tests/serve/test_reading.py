@@ -7,9 +7,11 @@ import pytest
 
 from foldbatch.errors import FoldbatchError, ReadError
 from foldbatch.recipes.configuration import Configuration
-from foldbatch.serve.predict import JSON, LINES, TEXT, MediaTypeError, TooLargeError, read_body
 from foldbatch.serve.service import Limits
 
+predict = pytest.importorskip("foldbatch.serve.predict", reason="HTTP needs foldbatch[serve]")
+JSON, LINES, TEXT, read_body = predict.JSON, predict.LINES, predict.TEXT, predict.read_body
+MediaTypeError, TooLargeError = predict.MediaTypeError, predict.TooLargeError
 LIMITS = Limits()
 GOOD = "(1 (1 good) (1 film))"
 
