@@ -40,6 +40,11 @@ class Row:
     source: RowSource
     index: int
 
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients reach the row, as of a tensor."""
+        return self.source.flat.requires_grad
+
     def detach(self) -> torch.Tensor:
         """Return the row's numbers, which know no gradient."""
         return self.source.flat[self.index].detach()
