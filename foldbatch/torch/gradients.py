@@ -43,7 +43,7 @@ class Row:
     @property
     def requires_grad(self) -> bool:
         """Whether gradients reach the row, as of a tensor."""
-        return self.source.flat.requires_grad
+        return bool(self.source.flat.requires_grad)
 
     def detach(self) -> torch.Tensor:
         """Return the row's numbers, which know no gradient."""
