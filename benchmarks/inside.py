@@ -20,7 +20,7 @@ from foldbatch.engines.sums import segment_sum, total
 from foldbatch.engines.threads import in_threads, single_threaded_blas
 from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Node
-from foldbatch.system.processes import available_cores
+from foldbatch.system.cores import available_cores
 
 __all__ = [
     "Node",

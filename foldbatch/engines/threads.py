@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 from threadpoolctl import ThreadpoolController
 
 from foldbatch.scheduler.trace import Trace
-from foldbatch.system.processes import on_node, start_in_each_process
+from foldbatch.system.cores import on_node
+from foldbatch.system.processes import start_in_each_process
 
 R = TypeVar("R")
 

@@ -40,7 +40,7 @@ from foldbatch.program.saving import ANEW, IN_A_SCRIPT, WHAT, read, with_paths
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
-from foldbatch.system.processes import available_cores
+from foldbatch.system.cores import available_cores
 from foldbatch.types import BackendName, describe_value
 
 # Options of `compile` that few programs set, with their defaults.

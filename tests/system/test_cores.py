@@ -9,16 +9,16 @@ import pytest
 import foldbatch as fb
 from foldbatch.engines.threads import in_threads
 from foldbatch.errors import BackendError
-from foldbatch.system import processes
+from foldbatch.system import cores
 
 
 @pytest.fixture
 def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in the place of that of control groups, and 64 cores."""
-    monkeypatch.setattr(processes, "CONTROL", tmp_path)
+    monkeypatch.setattr(cores, "CONTROL", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
-    monkeypatch.delenv(processes.VARIABLE, raising=False)
-    monkeypatch.setattr(processes, "quota", processes.quota.__wrapped__)
+    monkeypatch.delenv(cores.VARIABLE, raising=False)
+    monkeypatch.setattr(cores, "quota", cores.quota.__wrapped__)
     return tmp_path
 
 
@@ -38,15 +38,15 @@ def test_a_quota_bounds_the_cores(control: Path, files: dict[str, str], count: i
     for name, text in files.items():
         (control / name).parent.mkdir(exist_ok=True)
         (control / name).write_text(text, encoding="utf-8")
-    assert processes.available_cores() == count
+    assert cores.available_cores() == count
 
 
 def test_the_variable_decides(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(processes.VARIABLE, "5")
+    monkeypatch.setenv(cores.VARIABLE, "5")
     assert fb.compile(fb.Scalar(), "numpy").options.threads == 5
     assert fb.compile(fb.Scalar(), "numpy", threads=2).options.threads == 2
     for wrong in ("0", "-1", "many", "1.5", "²"):
-        monkeypatch.setenv(processes.VARIABLE, wrong)
+        monkeypatch.setenv(cores.VARIABLE, wrong)
         with pytest.raises(BackendError, match="FOLDBATCH_THREADS: expected a number of threads, 1 or more"):
             fb.compile(fb.Scalar(), "numpy")
 
@@ -59,8 +59,8 @@ def test_parts_stay_on_nodes_of_memory(tmp_path: Path, monkeypatch: pytest.Monke
     for node, text in enumerate((f"{first}", ",".join(f"{core}-{core}" for core in others), "")):
         (tmp_path / f"node{node}").mkdir()
         (tmp_path / f"node{node}" / "cpulist").write_text(text + "\n", encoding="utf-8")
-    monkeypatch.setattr(processes, "NODES", tmp_path)
-    monkeypatch.setattr(processes, "nodes", processes.nodes.__wrapped__)
+    monkeypatch.setattr(cores, "NODES", tmp_path)
+    monkeypatch.setattr(cores, "nodes", cores.nodes.__wrapped__)
     with ThreadPoolExecutor(1) as pool:
         found = in_threads(pool, [lambda: os.sched_getaffinity(0)] * 3)
         assert found == [{first}, set(others), {first}]

@@ -30,7 +30,8 @@ import numpy as np
 
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.words import at, call, count, give_way, i8, load, pause, store, swap, u8
-from foldbatch.system.processes import available_cores, start_in_each_process
+from foldbatch.system.cores import available_cores
+from foldbatch.system.processes import start_in_each_process
 
 LINE = 16  # words from one that changes to the next: two lines of a cache, as processors fetch them in pairs
 (
