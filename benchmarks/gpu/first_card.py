@@ -29,8 +29,8 @@ from benchmarks.gpu.run import Run, Settings
 from benchmarks.gpu.times import run_race
 from benchmarks.gpu.ways import WAYS, ways_of
 from benchmarks.inside import device_of
-from foldbatch.engines.cuda.common import TEXT
 from foldbatch.engines.cuda.driver import MatrixProduct
+from foldbatch.engines.cuda.fixed_kernels import TEXT
 from foldbatch.system.processes import no_garbage
 
 SECONDS = 600.0

@@ -14,8 +14,8 @@ import pytest
 import foldbatch as fb
 from benchmarks.workload import tree_lstm
 from benchmarks.zoo_models import MODELS
-from foldbatch.engines.cuda.common import TEXT
 from foldbatch.engines.cuda.device import Device
+from foldbatch.engines.cuda.fixed_kernels import TEXT
 from foldbatch.trees import Vocabulary
 from tests.backends import TESTED
 from tests.engines.cuda import test_parts as parts

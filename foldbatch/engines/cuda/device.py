@@ -24,8 +24,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from foldbatch.engines.cuda.common import KINDS, TEXT, bits, plan_of
 from foldbatch.engines.cuda.driver import DeviceBuffer, Driver, Event, Function
+from foldbatch.engines.cuda.fixed_kernels import KINDS, TEXT, bits, plan_of
 from foldbatch.engines.pending import pending
 from foldbatch.errors import ParameterError
 from foldbatch.params.parameters import Array, Parameter, Remote, SparseRows
@@ -292,7 +292,7 @@ class Device:
         threads: tuple[int, int],
         arguments: Sequence[int],
     ) -> None:
-        """Run a kernel, or one of `common` by its name."""
+        """Run a kernel, or one of `fixed_kernels` by its name."""
         self.flush()
         function = kernel
         if isinstance(kernel, str):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.bindings import Bound, Directions
-from foldbatch.engines.cuda.common import plan_of
+from foldbatch.engines.cuda.fixed_kernels import plan_of
 from foldbatch.engines.cuda.kernel_text import (
     ADDRESSES_AT,
     CALLS,

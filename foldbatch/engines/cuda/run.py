@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from foldbatch.engines.batch import ScheduledBatch, arenas_of
 from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.cuda.captured import Captured, InClass, Key
-from foldbatch.engines.cuda.common import FAULTS, plan_of
 from foldbatch.engines.cuda.device import THREADS, Device, DeviceArray, DeviceRows, blocks_for, elementwise
+from foldbatch.engines.cuda.fixed_kernels import FAULTS, plan_of
 from foldbatch.engines.cuda.kernel_text import KINDS
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.memory import GRAIN, DeviceMemory, StagedBlock, Staging
@@ -317,7 +317,7 @@ class CudaRun:
             self.device.launch(kernel, blocks, (THREADS, 1), (self._after + 8 * at,))
 
     def _around(self, name: str, size: int, *numbers: int) -> None:
-        """Run a kernel of `common` on so many elements."""
+        """Run a kernel of `fixed_kernels` on so many elements."""
         self.device.launch(name, blocks_for(size), (THREADS, 1), (self._table, *numbers))
 
     def _run(self, direction: int) -> None:

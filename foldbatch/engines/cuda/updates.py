@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.cuda.common import EACH, KINDS, bits
 from foldbatch.engines.cuda.device import (
     THREADS,
     Device,
@@ -24,6 +23,7 @@ from foldbatch.engines.cuda.device import (
     places_of,
 )
 from foldbatch.engines.cuda.driver import Function
+from foldbatch.engines.cuda.fixed_kernels import EACH, KINDS, bits
 from foldbatch.engines.launch import Ints
 from foldbatch.params.parameters import Array, Change, Parameter, RemoteUpdates, Rule, SparseRows
 

@@ -14,7 +14,7 @@ from benchmarks.fold_model import fold_model
 from benchmarks.workload import tree_lstm
 from benchmarks.zoo_models import MODELS
 from foldbatch.engines.bindings import bind
-from foldbatch.engines.cuda.common import TEXT
+from foldbatch.engines.cuda.fixed_kernels import TEXT
 from foldbatch.engines.cuda.kernel_text import TARGET
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.errors import BackendError
