@@ -214,9 +214,8 @@ def _add_arguments(parser: ArgumentParser) -> None:
     add_repeats(parser, 5)
     add_backend(parser)
     parser.add_argument("--hidden", type=int, nargs="+", default=[64, 128, 256, 512], help="sizes of states")
-    parser.add_argument(
-        "--only", nargs="+", default=(), metavar="TASK", help="decode, beams, halting, adaptive, parse"
-    )
+    tasks = ("decode", "beams", "halting", "adaptive", "parse")
+    parser.add_argument("--only", nargs="+", choices=tasks, default=tasks, help="the tasks wanted")
 
 
 def _tables(outcome: Outcome) -> list[RenderableType]:
