@@ -39,6 +39,10 @@ def lacking(engine: str) -> str:
     """Return what an engine needs and is not there; nothing where everything is."""
     if engine in ("llvm", "unfused") and not find_spec("llvmlite"):
         return "llvmlite is not installed"
+    if engine == "cuda":
+        from tests.engines.cuda.emulated import gpu_answers  # noqa: PLC0415 - it asks the driver
+
+        return "" if gpu_answers() else "there is no GPU"
     if engine == "cuda-on-cpu" and shutil.which("gcc") is None:
         return "there is no C compiler"
     if engine == "cuda-on-ptx":
@@ -86,7 +90,7 @@ def running(engine: str, number: int) -> Iterator[str]:
         if engine in ("llvm", "unfused") and number % 2:
             stack.enter_context(always_known())
         way = os.environ.get(LAUNCH_VARIABLE, "captured" if number % 2 else "straight")
-        if engine.startswith("cuda-on-") and (way == "captured" or (way == "auto" and number % 2)):
+        if engine.startswith("cuda") and (way == "captured" or (way == "auto" and number % 2)):
             from tests.engines.cuda.on_cpu import always_captured  # noqa: PLC0415 - others do not need it
 
             stack.enter_context(mock.patch.dict(os.environ, {LAUNCH_VARIABLE: "captured"}))
