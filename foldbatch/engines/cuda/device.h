@@ -31,7 +31,12 @@ typedef unsigned char b1;
 #define BLOCK ((i8)blockIdx.x)
 #define BLOCKS ((i8)gridDim.x)
 #define ALIGNED(bytes) __align__(bytes)
-#define FIRST_OF(word) (atomicCAS((u8*)(word), 0ull, 1ull) == 0ull)
+#define CLAIMED(word, name) claimed((u8*)(word), name)
+#define MOST(word, value) (void)atomicMax((u8*)(word), value)
+DEVICE bool claimed(u8* word, u8 name) {
+  const u8 was = atomicCAS(word, 0ull, name);
+  return was == 0 || was == name;
+}
 DEVICE f8 as_f8(i8 bits) { return __longlong_as_double(bits); }
 
 #define F4_INF __int_as_float(0x7f800000)
@@ -51,6 +56,10 @@ VECTOR(b1, 4, 4)
 
 DEVICE i8 min_i8(i8 a, i8 b) { return a < b ? a : b; }
 DEVICE i8 max_i8(i8 a, i8 b) { return a > b ? a : b; }
+// A rank and an id in one number, larger for earlier ranks, then for lower ids; see `row_texts.found_by`.
+DEVICE u8 earliest(i8 rank, i8 id) {
+  return (u8)(2147483647 - rank) << 32 | (u8)(2147483647 - min_i8(max_i8(id, -2147483647 - 1), 2147483647));
+}
 DEVICE f4 sigmoid_f4(f4 x) {
   f4 e = expf(-fabsf(x));
   return (x < 0 ? e : 1.0f) / (1.0f + e);

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from foldbatch.engines.cuda.kernel_text import ADDRESSES_AT, CALLS, INDEX_AT, LIVE, STATUS_AT
 
 KINDS = {"float32": "f4", "float64": "f8"}
-FAULTS = 5  # the place in a batch's status of the word of the device's faults
+FAULTS = 2  # the place in a batch's status of the word of the device's faults
 
 # What the lanes of a block add up, in an order that depends on their number alone.
 BLOCK_SUM = """\
@@ -94,7 +94,7 @@ KERNEL flag_{f}(i8 flag, i8 a, i8 n, i8 factor) {{
     {f} x = ((const {f}*)a)[i] * t;
     bad |= !(x - x == 0);
   }}
-  if (bad) (void)FIRST_OF((i8*)flag);
+  if (bad) (void)CLAIMED(flag, 1);
 }}
 """,
 }
@@ -193,7 +193,7 @@ KERNEL flagged_{k}(i8 table, i8 buffer, i8 count, i8 plan, i8 place) {{
   const i8 n = plan ? ints[plan] * count : count;
   b1 bad = 0;
   {each} bad |= !(a[e] - a[e] == 0);
-  if (bad) (void)FIRST_OF((i8*)t[{status}] + place);
+  if (bad) (void)CLAIMED((i8*)t[{status}] + place, 1);
 }}
 """
 _ZERO = """\
@@ -204,7 +204,7 @@ KERNEL zero_{k}(i8 table, i8 buffer, i8 list, i8 words) {{
   {each} (({k}*)BUFFER(buffer))[rows[e / words] * words + e % words] = 0;
 }}
 """
-# One block: each thread every so many calls of a level, then one thread their sums, in order.
+# One block: each thread every so many calls of a level, then their sums in pairs.
 _TOTAL = """\
 KERNEL total_{k}(i8 table, i8 buffer, i8 level, i8 place) {{
   {head}
@@ -214,12 +214,8 @@ KERNEL total_{k}(i8 table, i8 buffer, i8 level, i8 place) {{
   const i4* live = t[level + {live}] ? ints + t[level + {live}] : 0;
   f8 total = 0;
   for (i8 e = LANE_X; e < count; e += LANES_X) total += (f8)values[live ? live[e] : e];
-  part[LANE_X] = total;
-  BARRIER();
-  if (LANE_X == 0) {{
-    for (i8 i = 1; i < LANES_X; i++) total += part[i];
-    ((f8*)t[{status}])[place] = total;
-  }}
+  total = block_sum(part, total);
+  if (LANE_X == 0) ((f8*)t[{status}])[place] = total;
 }}
 """
 _OTHERS = """\

@@ -13,6 +13,7 @@ from foldbatch.engines.cuda.kernel_text import STATUS_AT, KernelText, buffer_of,
 from foldbatch.engines.cuda.line_texts import added, bounds, each, increased, index_lines, total_of, visit
 from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES
 from foldbatch.engines.nests import Strides, merged
+from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.ops.random import BITS, GAMMA, WORD
 from foldbatch.static.places import Place, contiguous
@@ -62,7 +63,9 @@ def random_lines(text: KernelText, statement: Statement) -> list[str]:
 
 
 def check_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return the lines that tell the status of ids out of range: the first that a thread meets."""
+    """Return the lines that tell the status of ids out of range: that of the lowest rank, whichever thread
+    is first.
+    """
     ids, *segments = statement.reads
     size = statement.attrs["size"]
     if prod(ids.shape) == 0:
@@ -75,14 +78,32 @@ def check_lines(text: KernelText, statement: Statement) -> list[str]:
     lines += [
         f"const i8 id = (i8){pointer}[{at}];",
         f"i8* status = (i8*)t[{STATUS_AT}];",
-        f"if ((id < 0 || id >= {size}) && FIRST_OF(status)) {{",
-        f"  status[1] = {rank}; status[2] = id; status[3] = {size}; status[4] = {text.setting.cell};",
-        "}",
+        f"if ((id < 0 || id >= {size}) && CLAIMED(status, {claim_of(text.setting.cell, size)}))",
+        f"  MOST(status + 1, earliest({rank}, id));",
     ]
     checks = each(prod(ids.shape), lines)
     if not segments:
         return checks
     return [*bounds(text, segments[0]), "for (i8 q = lower; q < upper; q++) {", *indented(checks), "}"]
+
+
+_SIZE = 1 << 40  # above any size of a table
+_MOST = 2**31 - 1
+
+
+def claim_of(cell: int, size: int) -> int:
+    """Return what the first word of a status becomes when a cell finds an id that is not below a size."""
+    return (cell + 1) * _SIZE + size
+
+
+def found_by(words: Sequence[int]) -> OutOfRangeError:
+    """Return the error that the first two words of a status tell; ids are told to 32 bits.
+
+    >>> found_by([claim_of(3, 10), (_MOST - 7) << 32 | (_MOST - 12)]).args
+    (7, 12, 10, -1, 3)
+    """
+    (cell, size), (rank, id) = divmod(words[0], _SIZE), divmod(words[1], 1 << 32)
+    return OutOfRangeError(_MOST - rank, _MOST - id, size, cell=cell - 1)
 
 
 def product_lines(

@@ -27,12 +27,12 @@ from foldbatch.engines.cuda.kernel_text import KINDS
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.memory import GRAIN, DeviceMemory, StagedBlock, Staging
 from foldbatch.engines.cuda.packing import PackedBatch
+from foldbatch.engines.cuda.row_texts import found_by
 from foldbatch.engines.cuda.steps import LaunchStep, StepWalker
 from foldbatch.engines.cuda.updates import UpdateLaunch, device_value
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.pending import pending
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.sums import total
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
@@ -115,7 +115,7 @@ class Ready:
         return [len(table.order) for table in self.batch.schedule.cells]
 
 
-WORDS = 8  # before the losses
+WORDS = 3  # before the losses
 
 
 class Status:
@@ -129,8 +129,8 @@ class Status:
 
     Attributes:
         word: ``[WORDS + losses + flags] int64`` on the device, which the batch writes whole: whether an id
-            was out of range; its call's rank; the id; what it should be below; the cell; the word of the
-            device's faults. The sums of losses follow, as bits of doubles; then 1 for each gradient that is
+            was out of range, and where; its call's rank and the id (see `row_texts.found_by`); the word of
+            the device's faults. The sums of losses follow, as bits of doubles; then 1 for each gradient that is
             not finite.
         within: what errors are raised within, which may change them.
     """
@@ -156,12 +156,12 @@ class Status:
             ParameterError: when an update before the batch was refused, see `foldbatch.engines.cuda.device`.
         """
         numbers = self.words()
-        bad, rank, found, size, cell = numbers[:5].tolist()
-        if bad:
+        if numbers[0]:
             self.word.device.faults.forget()  # updates by gradients of this batch were refused
+            error = found_by(numbers[:2].tolist())
             if self._ranks is not None:
-                rank = int(np.searchsorted(self._ranks[cell], rank))
-            raise OutOfRangeError(rank, found, size, cell=cell)
+                error.rank = int(np.searchsorted(self._ranks[error.cell], error.rank))
+            raise error
         self.word.device.faults.look(int(numbers[FAULTS]))
         return numbers[WORDS:].view(np.float64)
 

@@ -14,7 +14,8 @@
 #define BLOCK emulated_block
 #define BLOCKS emulated_blocks
 #define ALIGNED(bytes) __attribute__((aligned(bytes)))
-#define FIRST_OF(word) (*(long long*)(word) == 0 ? (*(long long*)(word) = 1, 1) : 0)
+#define CLAIMED(word, name) (*(u8*)(word) == 0 ? (*(u8*)(word) = (name), 1) : *(u8*)(word) == (name))
+#define MOST(word, value) (*(u8*)(word) = *(u8*)(word) > (value) ? *(u8*)(word) : (value))
 
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")

@@ -20,10 +20,10 @@ from foldbatch.engines.cuda.kernel_text import TARGET
 from foldbatch.engines.cuda.kernels import Kernel, kernel_of
 from foldbatch.engines.cuda.memory import DeviceMemory
 from foldbatch.engines.cuda.packing import pack
+from foldbatch.engines.cuda.row_texts import found_by
 from foldbatch.engines.cuda.steps import StepWalker, steps_of
 from foldbatch.engines.launch import BASE, FIELDS, FIRST, HEAD, INDEX, WIDTH, LaunchTable
 from foldbatch.engines.launch import binding as fields_of
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Graph, Node
 from foldbatch.static.routines import Target
@@ -97,9 +97,9 @@ class Together:
         told = self.device.put(numbers)
         steps = tuple(steps_of([kernel], packed.forward, spaced=False))
         StepWalker(self.device, self.functions).run(steps, told.pointer, memory.addresses.tolist())
-        bad, rank, id_, size = self.device.read(status)[:4].tolist()
-        if bad:
-            raise OutOfRangeError(rank, id_, size)
+        told_of = self.device.read(status)[:2].tolist()
+        if told_of[0]:
+            raise found_by(told_of)
         for buffer, array in zip(buffers, arrays, strict=True):
             if buffer.flags.writeable and 0 not in buffer.strides:
                 buffer[...] = self.device.read(array)

@@ -44,7 +44,7 @@ KERNEL bent(i8 n, i8 x, i8 y, i8 scale) {
     p[i] = sigmoid_f4(p[i]) + tanhf(p[i]) * first[i % 64] + logf(p[i]) - F4_INF;
     q[i] = sigmoid_f8(q[i]) + tanh(q[i]) + log1p(q[i]) * as_f8(scale) + (f8)mixed((u8)i) + F8_INF;
   }
-  if (FIRST_OF(y)) p[0] = (f4)min_i8(BLOCK, max_i8(LANE_Y, LANES_Y));
+  if (CLAIMED(y, 7)) MOST(y, earliest(3, -1)), p[0] = (f4)min_i8(BLOCK, max_i8(LANE_Y, LANES_Y));
 }
 KERNEL plain(i8 x) { ((i8*)x)[0] = 1; }
 KERNEL large(i8 n, i8 x) {
