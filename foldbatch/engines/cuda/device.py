@@ -16,9 +16,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -31,6 +31,8 @@ from foldbatch.errors import ParameterError
 from foldbatch.params.parameters import Array, Parameter, Remote, SparseRows
 from foldbatch.system.processes import start_in_each_process
 
+P = ParamSpec("P")
+R = TypeVar("R")
 MANY = 1024  # updates that nobody asked about, after which the word is read: their records take memory
 
 
@@ -131,6 +133,18 @@ THREADS, BLOCKS = 256, 1024
 SUMS = 128  # blocks that add up squares
 
 
+def _alone(method: Callable[P, R]) -> Callable[P, R]:
+    """Let a method enqueue while no other thread does: who captures the stream would keep it in a graph."""
+
+    @wraps(method)
+    def run(*arguments: P.args, **options: P.kwargs) -> R:
+        device: Any = arguments[0]
+        with device.lock:
+            return method(*arguments, **options)
+
+    return run
+
+
 class Device:
     """A device under use, by one thread at a time.
 
@@ -176,12 +190,9 @@ class Device:
     def faults(self) -> Faults:
         """Updates that the device refused."""
         word = self.empty((1,), "int64")
-        return Faults(
-            word.buffer,
-            lambda: int(self.read(word)[0]),
-            lambda: self.driver.fill(word.pointer, 0, 8, self.stream),
-            lambda: self.lock,
-        )
+        clear = partial(self.driver.fill, word.pointer, 0, 8, self.stream)
+        with self.lock:
+            return Faults(word.buffer, lambda: int(self.read(word)[0]), clear, lambda: self.lock)
 
     def kernel(self, text: str, name: str) -> Function:
         """Return a kernel of a text, which is loaded once."""
@@ -201,6 +212,7 @@ class Device:
         """Return an array with any content."""
         return DeviceArray(self, self.allocate(prod(shape) * np.dtype(dtype).itemsize), shape, dtype)
 
+    @_alone
     def zeros(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
         """Return an array of zeros."""
         self.flush()
@@ -215,6 +227,7 @@ class Device:
         self.write(made, array)
         return made
 
+    @_alone
     def write(self, target: DeviceArray, source: Array) -> None:
         """Copy an array of the host to one of its shape and dtype; `source` may change then."""
         self.flush()
@@ -228,6 +241,7 @@ class Device:
         """Return a copy of an array of the device; waits until it is computed."""
         return self.read_later(source)()
 
+    @_alone
     def read_later(self, source: DeviceArray) -> Callable[[], Array]:
         """Copy an array to the host when it is computed; return what waits for the copy."""
         self.flush()
@@ -285,6 +299,7 @@ class Device:
                 if self._in_flight.get(place) is held:
                     del self._in_flight[place]
 
+    @_alone
     def launch(
         self,
         kernel: str | Function,
@@ -608,10 +623,11 @@ def _sparse_total(device: Device, parts: Sequence[SparseRows]) -> DeviceRows:
     values = device.empty((len(rows), *arrays[0].shape[1:]), arrays[0].dtype.name)
     values.guards = guards_of(arrays)
     start = values.pointer
-    for array in arrays:
-        if array.nbytes:
-            device.driver.copy(start, array.pointer, array.nbytes, device.stream)
-        start += array.nbytes
+    with device.lock:
+        for array in arrays:
+            if array.nbytes:
+                device.driver.copy(start, array.pointer, array.nbytes, device.stream)
+            start += array.nbytes
     plan = plan_of(rows)
     distinct = plan[1 : 1 + plan[0]].astype(np.int64)
     sums = device.empty((len(distinct), *values.shape[1:]), values.dtype.name)

@@ -5,7 +5,9 @@ import weakref
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.device import IN_FLIGHT, Device
+from foldbatch.engines.cuda.device import IN_FLIGHT, Device, DeviceRows
+from foldbatch.engines.cuda.engine import ENQUEUED
+from foldbatch.engines.sums import total
 from tests.engines.cuda.emulated import device
 from tests.engines.cuda.emulator import Emulator
 
@@ -86,3 +88,23 @@ def test_a_wait_lets_go_of_nothing_that_others_keep_meanwhile():
     driver.synchronize = other_thread
     one.wait()
     assert len(one._in_flight) == 1
+
+
+def test_who_enqueues_holds_the_device():
+    """Else a thread that captures the stream keeps in its graph what another one does meanwhile, for ever."""
+    one, alone = Device(Emulator()), []
+    for name in ENQUEUED | {"record"}:
+        asked = getattr(one.driver, name)
+
+        def call(*arguments, asked=asked, name=name):
+            if not one.lock._is_owned():
+                alone.append(name)
+            return asked(*arguments)
+
+        setattr(one.driver, name, call)
+    array = one.put(np.ones((2, 3), "float32"))
+    one.read(array * 2 + one.zeros((2, 3), "float32"))
+    rows = DeviceRows(np.array([0, 1]), array, (4, 3), one.put(np.array([0, 1])))
+    total([rows, rows])
+    one.synchronize()
+    assert not alone
