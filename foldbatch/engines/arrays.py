@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.batch import ScheduledBatch, arenas_of
+from foldbatch.engines.batch import ScheduledBatch, arenas_of, fetched
 from foldbatch.engines.bindings import Bound, Directions, KernelKey, bind
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.facts import Fact
@@ -243,19 +243,7 @@ class ArrayRun:
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return copies of values, by their numbers in the batch."""
-        values = np.array(numbers, np.int64)
-        if len(self.engine.model.results) == 1:
-            (arena,) = self.engine.model.results
-            taken = self.take(arena, values)
-            return [taken[i, ...] for i in range(len(values))]
-        arrays: list[Array] = [np.zeros(0)] * len(values)
-        arenas = self._arenas.take(values)
-        for arena in np.unique(arenas).tolist():
-            places = np.flatnonzero(arenas == arena)
-            taken = self.take(arena, values[places])
-            for i, place in enumerate(places.tolist()):
-                arrays[place] = taken[i, ...]
-        return arrays
+        return fetched(numbers, self.engine.model.results, lambda: self._arenas, self.take)
 
     def take(self, arena: int, numbers: Index) -> Array:
         """Return copies of values that lie in an arena, by their numbers; see `Run.take`."""

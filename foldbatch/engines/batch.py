@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +43,38 @@ def arenas_of(batch: ScheduledBatch, cells: Sequence[CellSignature]) -> Index:
         for output, arena in enumerate(cell.outputs):
             arenas[rows[:, 0] + output] = arena
     return arenas
+
+
+def fetched(
+    numbers: Sequence[int],
+    results: Collection[int],
+    arenas: Callable[[], Index],
+    take: Callable[[int, Index], Array],
+) -> list[Array]:
+    """Return values by their numbers.
+
+    Args:
+        numbers: the values.
+        results: the arenas in which results lie.
+        arenas: returns the arena of each value of the batch; it is asked only where there are several.
+        take: returns copies of values that lie in an arena, see `foldbatch.engines.engine.Run.take`.
+    """
+    values = np.array(numbers, np.int64)
+    if len(results) == 1:
+        (arena,) = results
+        return _rows(take(arena, values))
+    found: list[Array] = [np.zeros(0)] * len(values)
+    lie = arenas().take(values)
+    for arena in np.unique(lie).tolist():
+        places = np.flatnonzero(lie == arena)
+        for place, row in zip(places.tolist(), _rows(take(arena, values[places])), strict=True):
+            found[place] = row
+    return found
+
+
+def _rows(array: Array) -> list[Array]:
+    """Return the rows of an array, each an array, be it of no dimensions."""
+    return list(array) if array.ndim > 1 else [array[i, ...] for i in range(len(array))]
 
 
 def traced_for(policy: Policy, traces: Sequence[Trace], cells: Sequence[CellSignature]) -> list[Trace]:

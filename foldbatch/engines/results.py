@@ -207,6 +207,13 @@ def decode(
     """
     if isinstance(type_, TensorType):  # of which there is one
         return fetch([number + offset for (number,), offset in zip(held, offsets, strict=True)])
+    if isinstance(type_, SequenceType) and isinstance(type_.element, TensorType):
+        sequences = [sequence for (sequence,) in held]
+        ends = list(itertools.accumulate(map(len, sequences), initial=0))
+        raised = np.repeat(np.array(offsets, np.int64), np.diff(ends))
+        every = np.fromiter(itertools.chain.from_iterable(sequences), np.int64, ends[-1]) + raised
+        found = fetch(every.tolist())
+        return [found[start:stop] for start, stop in itertools.pairwise(ends)]
     numbers: list[int] = []
     for terminals, offset in zip(held, offsets, strict=True):
         walk(type_, iter(terminals), lambda number, offset=offset: numbers.append(number + offset))  # type: ignore[misc]

@@ -280,6 +280,7 @@ class Captured:
         classes: the classes of batches.
         hits: batches that fit into a class.
         misses: batches that did not, by reason.
+        learned: how often they were learned.
         milliseconds: how long it took to capture each graph.
         failed: the error of the last capture that failed.
     """
@@ -288,6 +289,7 @@ class Captured:
         self.device = device
         self.classes: list[Rooms] = []
         self.hits = 0
+        self.learned = 0
         self.misses: Counter[str] = Counter()
         self.milliseconds: list[float] = []
         self.failed = ""
@@ -381,6 +383,7 @@ class Captured:
         self.classes = [before.get(rooms.shape, rooms) for rooms in learned]
         self._made = {rooms: room for rooms, room in self._made.items() if rooms in self.classes}
         self._missed = 0
+        self.learned += 1
 
     def captures(self) -> Captures:
         """Return what is to be told of classes and graphs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -304,8 +304,20 @@ class CudaEngine:
             steps = forward, backward
         rows = {key: self._rows_of(key, placed, packed) for key in packed.sums}
         heights = np.maximum.reduce([t.heights for t in tables[:2] if t is not None])
-        ready = Ready(phase, batch, tables, packed, steps, placed, looks, (), (), rows, heights, phase.fixed)
-        return replace(ready, cleared=tuple(self._cleared(ready)), flagged=tuple(_flagged(ready)))
+        learned = 0 if captured is None else captured.learned
+        ready = Ready(
+            phase, batch, tables, packed, steps, placed, looks, (), (), rows, heights, phase.fixed, learned
+        )
+        ready.cleared, ready.flagged = tuple(self._cleared(ready)), tuple(_flagged(ready))
+        return ready
+
+    def _renew(self, ready: Ready) -> None:
+        """Make a known batch ready anew if it is in no class, and others have been learned since."""
+        captured = self.launcher(training=ready.phase.bound.training)
+        if captured is not None and ready.placed is None and ready.learned < captured.learned:
+            made = self.ready(ready.batch, training=ready.phase.bound.training)
+            for each in fields(Ready):
+                setattr(ready, each.name, getattr(made, each.name))
 
     def _rows_of(self, key: tuple[int, int], placed: InClass | None, packed: PackedBatch) -> int:
         """Return how many targets a sum of rows has at most."""
@@ -369,6 +381,7 @@ class CudaEngine:
                 made.bring(number, constant)
             memory.buffers[training] = made
         with self.device.lock:
+            self._renew(ready)
             self.device.flush()  # before its buffers are used again, or made anew
             memory.buffers[training].fit(ready.heights)
             captured = self.launcher(training=training)

@@ -206,13 +206,14 @@ KERNEL zero_{k}(i8 table, i8 buffer, i8 list, i8 words) {{
 """
 # One block: each thread every so many calls of a level, then their sums in pairs.
 _TOTAL = """\
-KERNEL total_{k}(i8 table, i8 buffer, i8 level, i8 place) {{
+KERNEL_WIDE total_{k}(i8 table, i8 buffer, i8 level, i8 place) {{
   {head}
   SHARED f8 part[1024];
   const {k}* values = (const {k}*)BUFFER(buffer);
   const i8 count = t[level + {calls}];
   const i4* live = t[level + {live}] ? ints + t[level + {live}] : 0;
   f8 total = 0;
+  UNROLL
   for (i8 e = LANE_X; e < count; e += LANES_X) total += (f8)values[live ? live[e] : e];
   total = block_sum(part, total);
   if (LANE_X == 0) ((f8*)t[{status}])[place] = total;

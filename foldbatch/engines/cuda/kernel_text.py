@@ -277,6 +277,11 @@ class KernelText:
 
     # -- rows
 
+    def once(self, line: str) -> None:
+        """Compute something before all rows: what it reads of the table is not read again for each row."""
+        if line not in self.head:
+            self.head.append(line)
+
     def lower(self, axis: Axis) -> str:
         """Return the first row of the level along an axis."""
         if axis.rank == 0:
@@ -312,9 +317,7 @@ class KernelText:
         if axis is not CALL:
             ragged = self.ragged(axis)
             name, at = f"live{ragged}", LEVEL + ELEMENTS * int(self.routine.slots[ragged].binding.key) + 1
-        line = f"const i4* {name} = t[level + {at}] ? ints + t[level + {at}] : 0;"
-        if line not in self.head:
-            self.head.append(line)
+        self.once(f"const i4* {name} = t[level + {at}] ? ints + t[level + {at}] : 0;")
         return f"({name} ? {name}[{number}] : {number})"
 
     def room(self, axis: Axis) -> str:

@@ -346,7 +346,7 @@ WHOLE: dict[str, Callable[..., list[str]]] = {
 LARGE = 4096  # elements without rows that more than one block should compute
 BLOCK = 256  # threads of a block
 WIDE = 128  # threads that share a row, at most
-SUMMED = (32, 32)  # threads of a block that adds up rows: columns, and rows at a time
+SUMMED = (8, 128)  # threads of a block that adds up rows: columns (32 bytes of a row), and rows at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,7 @@ def random_lines(text: KernelText, statement: Statement) -> list[str]:
 
 
 def check_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return the lines that tell the status of ids out of range: that of the lowest rank, whichever thread
-    is first.
-    """
+    """Return the lines that tell the status of ids out of range: of a cell's, that of the lowest rank."""
     ids, *segments = statement.reads
     size = statement.attrs["size"]
     if prod(ids.shape) == 0:
@@ -155,11 +153,13 @@ def sum_batch_lines(text: KernelText, statement: Statement) -> list[str]:
         "  const i8 e = c + LANE_X;",
         *indented(lines),
         f"  {total} total = 0;",
-        f"  if (e < {count})",
+        f"  if (e < {count}) {{",
+        "    UNROLL",
         f"    for (i8 q = LANE_Y; q < {text.rows(read.axis)}; q += LANES_Y) {{",
         f"      const i8 r = {text.numbered(read.axis, 'q')};",
         f"      {added(kind, value)}",
         "    }",
+        "  }",
         "  part[LANE_Y * LANES_X + LANE_X] = total;",
         "  BARRIER();",
         f"  if (LANE_Y == 0 && e < {count}) {{",
@@ -342,13 +342,14 @@ def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
     size, kind = prod(place.shape), text.kind(place.slot)
     lower = text.lower(axis)
     target = _dense(text, "d", kind, place)
-    copies = field_of(number, COPIES)
+    copies, own = field_of(number, COPIES), f"copies{number}"
+    text.once(f"const i4* {own} = {copies} < 0 ? 0 : ints + {copies} + {lower};")
+    text.once(f"const i4* to{number} = ints + {field_of(number, INDEX)} + ({own} ? 0 : {lower});")
+    text.once(f"{kind}* arena{number} = {buffer_of(kind, field_of(number, BASE))};")
     return [
-        f"const i4* at = ints + {field_of(number, INDEX)} + ({copies} < 0 ? {lower} : 0);",
-        f"const i4* copies = ints + {copies} + {lower} + r;",
-        f"const i8 first = {copies} < 0 ? r : copies[0], last = {copies} < 0 ? r + 1 : copies[1];",
+        f"const i8 first = {own} ? {own}[r] : r, last = {own} ? {own}[r + 1] : r + 1;",
         "for (i8 j = first; j < last; j++) {",
-        f"  {kind}* d = {buffer_of(kind, field_of(number, BASE))} + (i8)at[j] * {size};",
+        f"  {kind}* d = arena{number} + (i8)to{number}[j] * {size};",
         *indented(visit(text, place.shape, [place], lambda x, _: ([], list(x)), [target])),
         "}",
     ]
@@ -358,15 +359,19 @@ def cotangent_lines(text: KernelText, number: int, place: Place, width: int) -> 
     """Return the lines that store a row of cotangents, or add it, where rows follow each other."""
     size, kind = prod(place.shape), text.kind(place.slot)
     target = _dense(text, "d", kind, place, size // width)
-    first, stores = field_of(number, FIRST), field_of(number, STORES)
+    first, stores = field_of(number, FIRST), f"stores{number}"
+    lower = text.lower(place.axis)
+    begin = f"{first} * {size // width} + {lower} * {size}"
+    text.once(f"const b1 {stores} = {field_of(number, STORES)} != 0;")
+    base = buffer_of(kind, field_of(number, BASE))
+    text.once(f"{kind}* arena{number} = {first} < 0 ? 0 : {base} + {begin};")
 
     def compute(x: list[str], mark: str) -> tuple[list[str], list[str]]:
         return [], [f"({stores} ? {x[0]} : {x[1]} + {x[0]})"]
 
-    begin = f"{first} * {size // width} + ({text.lower(place.axis)} + r) * {size}"
     return [
-        f"if ({first} >= 0) {{",
-        f"  {kind}* d = {buffer_of(kind, field_of(number, BASE))} + {begin};",
+        f"if (arena{number}) {{",
+        f"  {kind}* d = arena{number} + r * {size};",
         *indented(visit(text, place.shape, [place, target], compute, [target], stores)),  # type: ignore[arg-type]
         "}",
     ]
@@ -387,7 +392,8 @@ def store_lines(text: KernelText, number: int) -> list[str]:
 def gradient_lines(text: KernelText, number: int, place: Place) -> list[str]:
     """Return the lines that store the gradient of a parameter, or add it to what is there."""
     kind = text.kind(place.slot)
-    target, stores = replace(_dense(text, "d", kind, place), row=0), field_of(number, STORES)
+    target, stores = replace(_dense(text, "d", kind, place), row=0), f"stores{number}"
+    text.once(f"const b1 {stores} = {field_of(number, STORES)} != 0;")
 
     def compute(x: list[str], mark: str) -> tuple[list[str], list[str]]:
         return [], [f"({stores} ? {x[0]} : {x[1]} + {x[0]})"]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.batch import ScheduledBatch, arenas_of
+from foldbatch.engines.batch import ScheduledBatch, arenas_of, fetched
 from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.cuda.captured import Captured, InClass, Key
 from foldbatch.engines.cuda.device import THREADS, Device, DeviceArray, DeviceRows, blocks_for, elementwise
@@ -70,9 +70,9 @@ class Flag(NamedTuple):
     room: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ready:
-    """A schedule made ready: for training or for inference.
+    """A schedule made ready, for training or for inference; made anew where classes were learned since.
 
     Attributes:
         phase: the kernels.
@@ -87,6 +87,7 @@ class Ready:
         rows_of: by sum of rows, how many targets it has at most.
         heights: ``[buffers] int64``: how many rows each buffer must have, in both directions.
         fixed: ``[buffers] bool``: whether a buffer is not brought anew by each batch.
+        learned: how often classes had been learned.
     """
 
     phase: PhaseKernels
@@ -101,6 +102,7 @@ class Ready:
     rows_of: Mapping[tuple[int, int], int]
     heights: Ints
     fixed: NDArray[np.bool_]
+    learned: int
 
     @property
     def ranks(self) -> Sequence[Ints] | None:
@@ -130,8 +132,8 @@ class Status:
     Attributes:
         word: ``[WORDS + losses + flags] int64`` on the device, which the batch writes whole: whether an id
             was out of range, and where; its call's rank and the id (see `row_texts.found_by`); the word of
-            the device's faults. The sums of losses follow, as bits of doubles; then 1 for each gradient that is
-            not finite.
+            the device's faults. The sums of losses follow, as bits of doubles; then 1 for each gradient that
+            is not finite.
         within: what errors are raised within, which may change them.
     """
 
@@ -306,7 +308,8 @@ class CudaRun:
         self._run(0)
         for place, ((k, i), number) in enumerate(self.ready.phase.bound.brought["loss"], WORDS):
             kind = KINDS[self.model.cells[k].graph.losses[i].dtype]
-            self._around(f"total_{kind}", 1, number, self.ready.packed.wholes[k], place)
+            arguments = self._table, number, self.ready.packed.wholes[k], place
+            self.device.launch(f"total_{kind}", 1, (4 * THREADS, 1), arguments)
         if self._derived and self.ready.packed.backward is not None:
             self._backward(())
             for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
@@ -419,12 +422,12 @@ class CudaRun:
         if not cotangents:
             return
         numbers = np.array([number for number, _ in cotangents], np.int64)
-        arenas, rows = self._lie(numbers)
+        arenas = arenas_of(self.ready.batch, self.model.signatures).take(numbers)
         for arena in np.unique(arenas).tolist():
             own = np.flatnonzero(arenas == arena).tolist()
             type_ = self.model.arenas[arena]
             terms = self.device.put(np.stack([np.asarray(cotangents[i][1], type_.dtype) for i in own]))
-            plan = self.device.put(plan_of(rows[own]))
+            plan = self.device.put(plan_of(self._lie(arena, numbers[own])))
             target = self._arena("cotangents", arena)
             arguments = [terms.pointer, plan.pointer, type_.size, target, 1]
             elementwise(self.device, f"add_rows_{KINDS[type_.dtype]}", len(own) * type_.size, arguments)
@@ -487,24 +490,13 @@ class CudaRun:
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return copies of values, by their numbers in the batch."""
-        self._status.look()
-        values = np.array(numbers, np.int64)
-        arrays: list[Array] = [np.zeros(0)] * len(values)
-        arenas, rows = self._lie(values)
-        for arena in np.unique(arenas).tolist():
-            places = np.flatnonzero(arenas == arena)
-            copied = self._rows(arena, rows[places])
-            for i, place in enumerate(places.tolist()):
-                arrays[place] = copied[i, ...]
-        return arrays
+        arenas = partial(arenas_of, self.ready.batch, self.model.signatures)
+        return fetched(numbers, self.model.results, arenas, self.take)
 
     def take(self, arena: int, numbers: Ints) -> Array:
         """Return copies of values that lie in an arena, by their numbers; see `Run.take`."""
         self._status.look()
-        return self._rows(arena, self._lie(numbers)[1])
-
-    def _rows(self, arena: int, rows: Ints) -> Array:
-        """Return copies of rows of an arena: ``[n, *shape]``."""
+        rows = self._lie(arena, numbers)
         type_ = self.model.arenas[arena]
         index = self.device.put(rows.astype(np.int64))
         taken = self.device.empty((len(rows), *type_.shape), type_.dtype)
@@ -513,15 +505,10 @@ class CudaRun:
         elementwise(self.device, f"take_{kind}", len(rows) * words, arguments)
         return np.asarray(taken)
 
-    def _lie(self, numbers: Ints) -> tuple[Ints, Ints]:
-        """Return the arena and the row of values, by their numbers in the batch."""
-        arenas = arenas_of(self.ready.batch, self.model.signatures).take(numbers)
+    def _lie(self, arena: int, numbers: Ints) -> Ints:
+        """Return the rows of values that lie in an arena, by their numbers in the batch."""
         rows = self.ready.batch.schedule.row_of.take(numbers)
-        if self.ready.placed is not None:
-            for arena, moved in enumerate(self.ready.placed.placed.rows):
-                own = arenas == arena
-                rows[own] = moved[rows[own]]
-        return arenas, rows
+        return rows if self.ready.placed is None else self.ready.placed.placed.rows[arena].take(rows)
 
     def _arena(self, kind: str, arena: int) -> int:
         """Return the address of the values or cotangents of an arena."""

@@ -13,6 +13,7 @@
 #define LANES_Y ((i8)1)
 #define BLOCK emulated_block
 #define BLOCKS emulated_blocks
+#define UNROLL
 #define ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define CLAIMED(word, name) (*(u8*)(word) == 0 ? (*(u8*)(word) = (name), 1) : *(u8*)(word) == (name))
 #define MOST(word, value) (*(u8*)(word) = *(u8*)(word) > (value) ? *(u8*)(word) : (value))
