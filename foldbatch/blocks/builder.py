@@ -436,17 +436,11 @@ SHOWN = 2  # names of functions and layers that a cell's name has at most
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a tensor comes from.
+    """Where a tensor comes from."""
 
-    Attributes:
-        path: the path of the block that makes it, segment by segment.
-        function: the name of the user's function that makes it; empty of a lambda.
-        layer: the name of the layer that makes it, else empty.
-    """
-
-    path: tuple[str, ...]
-    function: str = ""
-    layer: str = ""
+    path: tuple[str, ...]  # the path of the block that makes it, segment by segment
+    function: str = ""  # the name of the user's function that makes it; empty of a lambda
+    layer: str = ""  # the name of the layer that makes it, else empty
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,20 +77,14 @@ class Lowered:
     """A block ready to run: its model, and what turns examples into traces for the model.
 
     It is a `foldbatch.model.tracer.Tracer`.
-
-    Attributes:
-        block: the block.
-        model: its model.
-        tracer: the tracing program.
-        columns: the program applied to many examples by array operations, or what keeps it from that.
-        asides: which of ``losses`` and ``metrics`` the model has.
     """
 
     block: AnyBlock
     model: Model
-    tracer: TracingProgram
+    tracer: TracingProgram  # the tracing program
+    # the program applied to many examples by array operations, or what keeps it from that
     columns: Columns | str
-    asides: frozenset[str]
+    asides: frozenset[str]  # which of ``losses`` and ``metrics`` the model has
 
     @property
     def origin(self) -> AnyBlock:
@@ -233,27 +227,17 @@ def linked(
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a block is built to: the tracing program, and drafts of the cells that it calls.
+    """What a block is built to: the tracing program, and drafts of the cells that it calls."""
 
-    Attributes:
-        functions: of the program, the root's first.
-        drafts: of the cells.
-        type: what the block yields.
-        results: the wires of that.
-        parameters: those that the cells read.
-        globals, collections, memos: as of `TracingProgram`.
-        walks: the functions of the user that note calls of their own.
-    """
-
-    functions: Sequence[Procedure]
-    drafts: list[Draft]
-    type: Type
-    results: list[Flow]
-    parameters: list[Parameter]
-    globals: dict[str, Any]
+    functions: Sequence[Procedure]  # of the program, the root's first
+    drafts: list[Draft]  # of the cells
+    type: Type  # what the block yields
+    results: list[Flow]  # the wires of that
+    parameters: list[Parameter]  # those that the cells read
+    globals: dict[str, Any]  # `globals`, `collections`, `memos`: as of `TracingProgram`
     collections: tuple[str, ...]
     memos: list[str]
-    walks: list[Any]
+    walks: list[Any]  # the functions of the user that note calls of their own
 
 
 def built(

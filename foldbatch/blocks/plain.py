@@ -55,31 +55,19 @@ NAMES = {cls: name for name, cls in KINDS.items()}
 
 
 class Thing(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """A block, or another object that may stand in several places: a parameter, a vocabulary, a declaration.
+    """A block, or another object that may stand in several places: a parameter, a vocabulary, a declaration."""
 
-    Attributes:
-        kind: its class: a name of `KINDS`, or an import path.
-        settings: what it is made with, by name, as data.
-        state: what it is given then.
-    """
-
-    kind: str
-    settings: dict[str, Any] = {}
-    state: dict[str, Any] = {}
+    kind: str  # its class: a name of `KINDS`, or an import path
+    settings: dict[str, Any] = {}  # what it is made with, by name, as data
+    state: dict[str, Any] = {}  # what it is given then
 
 
 class Plain(msgspec.Struct, forbid_unknown_fields=True):
-    """A block as plain data.
+    """A block as plain data."""
 
-    Attributes:
-        things: all that it is made of, sources first; they refer to each other by number.
-        definitions: pairs of a declaration and the block that it stands for, by number.
-        block: the number of the block itself.
-    """
-
-    things: list[Thing]
-    definitions: list[tuple[int, int]]
-    block: int
+    things: list[Thing]  # all that it is made of, sources first; they refer to each other by number
+    definitions: list[tuple[int, int]]  # pairs of a declaration and the block that it stands for, by number
+    block: int  # the number of the block itself
 
 
 def to_plain(block: AnyBlock, names: Mapping[str, Parameter]) -> Written:

@@ -54,10 +54,6 @@ class Recorder:
         max_calls: how many calls an example may make.
         bounds: per cell and feed, the number that ids must be below, or None.
         careful: whether each datum is checked as soon as it is read.
-
-    Attributes:
-        bindings: the functions that the program finds among its globals, by name; they append to the lists.
-        nothing: what the globals that belong to an example are between runs.
     """
 
     def __init__(
@@ -72,6 +68,7 @@ class Recorder:
     ) -> None:
         self.model = model
         self._collections, self._memos = collections, memos
+        # what the globals that belong to an example are between runs
         self.nothing = dict.fromkeys(("call", "numbers", *collections, *memos))
         self._max_calls, self._bounds = max_calls, bounds
         self._width = max([1, *(len(cell.outputs) for cell in model.signatures)])
@@ -89,6 +86,7 @@ class Recorder:
         read = [*chain.from_iterable(self._feeds), *chain.from_iterable(self._labels)]
         self._cleared = *self._counted, *read, self._results, self._offsets, self._ends
         self._counter: Iterator[int] = iter(())
+        # the functions that the program finds among its globals, by name; they append to the lists
         self.bindings: dict[str, Any] = {}
         for k, feeds in enumerate(model.feeds):
             self.bindings[f"row{k}"] = self._rows[k].extend

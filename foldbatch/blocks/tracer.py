@@ -60,33 +60,21 @@ class TracingProgram:
 
     A run has globals of its own: the functions of the program, and the lists that they append to. Another one
     has them after it.
-
-    Attributes:
-        functions: the functions of the program, the root's first.
-        model: the model that traces fit.
-        policy: the policy that levels are computed for.
-        globals: what all runs have among their globals.
-        collections: the variables that hold lists of collected values.
-        memos: the variables that hold memos, which `foldbatch.blocks.drafts` explains.
-        max_calls: how many calls an example may make.
-        arithmetic: what finds levels.
-        bounds: per cell and feed, the number that ids must be below, or None.
-        form: the form of traces.
-        code: the compiled text.
-        unused: globals of runs that have ended and the lists that they append to, for other runs.
     """
 
-    functions: Sequence[Procedure]
-    model: Model
-    policy: Policy
-    globals: dict[str, Any]
-    collections: Sequence[str] = ()
-    memos: Sequence[str] = ()
-    max_calls: int = MAX_CALLS
-    arithmetic: Arithmetic = NUMPY
+    functions: Sequence[Procedure]  # the functions of the program, the root's first
+    model: Model  # the model that traces fit
+    policy: Policy  # the policy that levels are computed for
+    globals: dict[str, Any]  # what all runs have among their globals
+    collections: Sequence[str] = ()  # the variables that hold lists of collected values
+    memos: Sequence[str] = ()  # the variables that hold memos, which `foldbatch.blocks.drafts` explains
+    max_calls: int = MAX_CALLS  # how many calls an example may make
+    arithmetic: Arithmetic = NUMPY  # what finds levels
+    # per cell and feed, the number that ids must be below, or None
     bounds: Sequence[Sequence[int | None]] = field(init=False)
-    form: Form = field(init=False)
-    code: CodeType = field(init=False, repr=False)
+    form: Form = field(init=False)  # the form of traces
+    code: CodeType = field(init=False, repr=False)  # the compiled text
+    # globals of runs that have ended and the lists that they append to, for other runs
     unused: list[Run] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
@@ -270,17 +258,11 @@ class EndlessError(BadDataError):
 
 @dataclass(slots=True)
 class Descent:
-    """Goes on where functions of a program may call each other no deeper.
+    """Goes on where functions of a program may call each other no deeper."""
 
-    Attributes:
-        functions: those of the program.
-        namespace: their globals.
-        levels: how deep they may call each other so far; 0 where they run in no thread for that yet.
-    """
-
-    functions: Sequence[Procedure]
-    namespace: dict[str, Any]
-    levels: int = 0
+    functions: Sequence[Procedure]  # those of the program
+    namespace: dict[str, Any]  # their globals
+    levels: int = 0  # how deep they may call each other so far; 0 where they run in no thread for that yet
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function that may go deeper.
@@ -448,19 +430,13 @@ ARITY = {"is_leaf", "arity"}  # what a table of numbers of children tells
 
 @dataclass(slots=True)
 class Numbered:
-    """The program on trees.
+    """The program on trees."""
 
-    Attributes:
-        code: its compiled functions.
-        root: the name of the first one.
-        functions: by name of a table, the functions that are looked up by the number of children.
-        beside: other functions of the user, which must be pure where those may change.
-    """
-
-    code: CodeType
-    root: str
+    code: CodeType  # its compiled functions
+    root: str  # the name of the first one
+    # by name of a table, the functions that are looked up by the number of children
     functions: Mapping[str, Any]
-    beside: Sequence[Any]
+    beside: Sequence[Any]  # other functions of the user, which must be pure where those may change
     # the last tables, and the functions with the code that they had then; None where that does not tell all
     _known: tuple[dict[str, dict[int, Any]], list[tuple[FunctionType, CodeType]]] | None = None
 

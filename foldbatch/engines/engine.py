@@ -152,17 +152,11 @@ class Engine(Protocol):
 
 
 class EngineSettings(NamedTuple):
-    """What an engine is asked for.
+    """What an engine is asked for."""
 
-    Attributes:
-        debug: whether memory is filled with NaN before each batch.
-        precision: how matrices of float32 are multiplied, one of its backend's.
-        launch: how kernels are launched, one of its backend's.
-    """
-
-    debug: bool = False
-    precision: str = "fp32"
-    launch: str = "auto"
+    debug: bool = False  # whether memory is filled with NaN before each batch
+    precision: str = "fp32"  # how matrices of float32 are multiplied, one of its backend's
+    launch: str = "auto"  # how kernels are launched, one of its backend's
 
 
 DEFAULTS = EngineSettings()

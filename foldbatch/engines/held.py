@@ -75,9 +75,6 @@ class WaitingBatch:
         parts: its parts.
         again: runs the batch forward once more: a backward pass spoils what the forward pass left.
         memories: those of the parts.
-
-    Attributes:
-        memories: None when they have been given back.
     """
 
     def __init__(
@@ -86,7 +83,7 @@ class WaitingBatch:
         self.pool = pool
         self.parts = parts
         self.again = again
-        self.memories: list[Any] | None = memories
+        self.memories: list[Any] | None = memories  # None when they have been given back
         self._numbers = [self._numbers_of(part) for part in parts]
 
     @cached_property

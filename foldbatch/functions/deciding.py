@@ -101,11 +101,6 @@ class UnderWay:
         tracer: has the walk.
         traced: whether its complete notes are wanted, too.
         keep_going: whether others go on where the walk of one raises an exception.
-
-    Attributes:
-        walked: the examples.
-        over: those that have ended since somebody last looked.
-        store: the values so far.
     """
 
     def __init__(
@@ -122,7 +117,7 @@ class UnderWay:
         self._traced, self._keep_going = traced, keep_going
         self._start = self._first = GLOBALS["N"]
         self._notes = Notes(self._start)
-        self.store = rounds.store
+        self.store = rounds.store  # the values so far
         self._ready: list[tuple[Fiber, Any]] = []
         self._waiting: list[Fiber] = []
         self._asked: list[Value] = []  # what each of these waits for
@@ -135,8 +130,8 @@ class UnderWay:
         self._result = tracer.learnt.result
         self._parts: dict[Signature, list[Noted]] = {}
         self._numbers: list[int] = []
-        self.walked: list[Walked] = []
-        self.over: list[Walked] = []
+        self.walked: list[Walked] = []  # the examples
+        self.over: list[Walked] = []  # those that have ended since somebody last looked
 
     def noting(self, *, careful: bool = False) -> Any:
         """Return the context in which the batch runs."""

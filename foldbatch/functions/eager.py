@@ -29,13 +29,9 @@ from foldbatch.types import TensorType
 
 
 class Real(Value, gc=False, eq=False):
-    """A value with its numbers, in eager mode.
+    """A value with its numbers, in eager mode."""
 
-    Attributes:
-        array: the numbers.
-    """
-
-    array: Any = None
+    array: Any = None  # the numbers
 
     def __repr__(self) -> str:
         return f"{self.array!r}"

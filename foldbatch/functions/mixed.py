@@ -231,23 +231,14 @@ class Running(Protocol):
 
 @dataclass(eq=False)
 class BlockInWalk:
-    """A block as a walk calls it, for one type of what it is given.
-
-    Attributes:
-        block: the block.
-        given: the type.
-        yields: that of the result.
-        signatures: its cells.
-        width: how many numbers a call of one takes.
-        calls: the functions that its program calls, by name.
-    """
+    """A block as a walk calls it, for one type of what it is given."""
 
     block: AnyBlock
-    given: Type
-    yields: Type = field(init=False)
-    signatures: list[Signature] = field(init=False)
-    width: int = field(init=False)
-    calls: dict[str, Called] = field(init=False)
+    given: Type  # the type
+    yields: Type = field(init=False)  # that of the result
+    signatures: list[Signature] = field(init=False)  # its cells
+    width: int = field(init=False)  # how many numbers a call of one takes
+    calls: dict[str, Called] = field(init=False)  # the functions that its program calls, by name
 
     def __post_init__(self) -> None:
         made = built(self.block, given=self.given, path=shown(self.block))
@@ -362,34 +353,21 @@ class BlockInWalk:
 
 @dataclass(slots=True)
 class _Run:
-    """A run of a part's program.
+    """A run of a part's program."""
 
-    Attributes:
-        lists: what it notes in.
-        slots: makes values.
-        own: its lists of collected values, and its memos.
-        outside: whether a function of the user's runs.
-    """
-
-    lists: dict[str, Any]
-    slots: Slots
-    own: dict[str, Any] = field(default_factory=dict)
-    outside: bool = False
+    lists: dict[str, Any]  # what it notes in
+    slots: Slots  # makes values
+    own: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos
+    outside: bool = False  # whether a function of the user's runs
 
 
 @dataclass(frozen=True, slots=True)
 class BlockCell:
-    """What stands for the `CellFunction` of a block's cell: which block it is of.
-
-    Attributes:
-        block: the block.
-        given: the type of what it is called with.
-        place: which of its cells.
-    """
+    """What stands for the `CellFunction` of a block's cell: which block it is of."""
 
     block: AnyBlock
-    given: Type
-    place: int
+    given: Type  # the type of what it is called with
+    place: int  # which of its cells
 
     is_decorated = True
 

@@ -27,19 +27,12 @@ _NO_WIRES: frozenset[Output] = frozenset()
 
 @dataclass(eq=False, slots=True)
 class Noted:
-    """Calls of a cell; numbers of values count from the beginning of the run.
+    """Calls of a cell; numbers of values count from the beginning of the run."""
 
-    Attributes:
-        signature: the cell.
-        rows: ``[n, arguments]``: a call's number, those of its operands, lengths of its lists.
-        elements: per list ``[m, members]``, those of all calls one after the other.
-        feeds, labels: data and labels, in the order of calls.
-    """
-
-    signature: Signature
-    rows: Index
-    elements: list[Index]
-    feeds: list[list[Any]]
+    signature: Signature  # the cell
+    rows: Index  # ``[n, arguments]``: a call's number, those of its operands, lengths of its lists
+    elements: list[Index]  # per list ``[m, members]``, those of all calls one after the other
+    feeds: list[list[Any]]  # `feeds`, `labels`: data and labels, in the order of calls
     labels: list[list[Any]]
 
     @property
@@ -54,19 +47,12 @@ class Noted:
 
 @dataclass(eq=False, slots=True)
 class Reads:
-    """Every value that calls read, operands and members of lists.
+    """Every value that calls read, operands and members of lists."""
 
-    Attributes:
-        slots: where values are read, and of what type.
-        slot: ``[reads]``: the place in `slots`.
-        numbers: ``[reads]``: the numbers that are read.
-        by: ``[reads]``: the calls that read them.
-    """
-
-    slots: list[tuple[Slot, TensorType]]
-    slot: Index
-    numbers: Index
-    by: Index
+    slots: list[tuple[Slot, TensorType]]  # where values are read, and of what type
+    slot: Index  # ``[reads]``: the place in `slots`
+    numbers: Index  # ``[reads]``: the numbers that are read
+    by: Index  # ``[reads]``: the calls that read them
 
 
 def bases_of(calls: Noted | Lists, signature: Signature, start: int) -> Index:
@@ -146,13 +132,10 @@ class Owners:
 
     Args:
         total: how many numbers there are.
-
-    Attributes:
-        of: ``[total]``: the place in `outputs`, -1 of a number that stands for none.
-        outputs: the outputs.
     """
 
     def __init__(self, total: int) -> None:
+        # ``[total]``: the place in `outputs`, -1 of a number that stands for none
         self.of = np.full(total, -1, np.int64)
         self.outputs: list[Output] = []
 

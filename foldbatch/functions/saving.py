@@ -53,16 +53,11 @@ _SCALARS = {"bool": bool, "int": int, "float": float}
 
 
 class WrittenCell(msgspec.Struct, forbid_unknown_fields=True):
-    """A cell for one structure of arguments.
+    """A cell for one structure of arguments."""
 
-    Attributes:
-        found: where its function is, as data.
-        arguments: name and structure of each.
-        parameters: of each that it reads, in order, what its layer calls it, and its name in the program.
-    """
-
-    found: Any
-    arguments: list[tuple[str, Any]]
+    found: Any  # where its function is, as data
+    arguments: list[tuple[str, Any]]  # name and structure of each
+    # of each that it reads, in order, what its layer calls it, and its name in the program
     parameters: list[tuple[str, str]]
 
 
@@ -76,22 +71,14 @@ class WrittenWire(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WrittenWalk(msgspec.Struct, forbid_unknown_fields=True):
-    """A walk as plain data.
+    """A walk as plain data."""
 
-    Attributes:
-        walk: where the function is, as data.
-        cells: in the order in which they were learnt.
-        wires: between them.
-        results: the outputs that were part of results.
-        result: the structure of results, as data.
-        parameters: the names of all, in the order of the program, and whether they are trained.
-    """
-
-    walk: Any
-    cells: list[WrittenCell]
-    wires: list[WrittenWire]
-    results: list[tuple[int, int]]
-    result: Any
+    walk: Any  # where the function is, as data
+    cells: list[WrittenCell]  # in the order in which they were learnt
+    wires: list[WrittenWire]  # between them
+    results: list[tuple[int, int]]  # the outputs that were part of results
+    result: Any  # the structure of results, as data
+    # the names of all, in the order of the program, and whether they are trained
     parameters: list[tuple[str, bool]]
 
 
@@ -252,14 +239,11 @@ class _Places:
 
     Args:
         modules: names of modules.
-
-    Attributes:
-        things: these layers and modules.
     """
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._paths: dict[int, list[Any]] = {}
-        self.things: list[Any] = []
+        self.things: list[Any] = []  # these layers and modules
         for name in modules:
             for variable, value in list(vars(sys.modules[name]).items()):
                 self._add(value, [f"{called(name)}:{variable}"])

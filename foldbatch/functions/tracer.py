@@ -73,23 +73,15 @@ Found: TypeAlias = "tuple[Sequence[Lists | Noted], Integers, list[Any]]"
 
 @dataclass(frozen=True)
 class Linked:
-    """A model, and how what is noted becomes traces for it.
+    """A model, and how what is noted becomes traces for it."""
 
-    Attributes:
-        version: that of what was learnt when it was linked.
-        model: the model.
-        cells: per cell of the model, the signature, and what is left of it.
-        form: of traces.
-        bounds: those of the model.
-        learnt: what it was linked from, as long as that has the same version.
-    """
-
-    version: int
+    version: int  # that of what was learnt when it was linked
     model: Model
+    # per cell of the model, the signature, and what is left of it
     cells: tuple[tuple[Signature, PrunedDraft], ...]
-    form: Form
-    bounds: list[list[int | None]]
-    learnt: Learnt
+    form: Form  # of traces
+    bounds: list[list[int | None]]  # those of the model
+    learnt: Learnt  # what it was linked from, as long as that has the same version
 
     @cached_property
     def noting(self) -> Noting | None:

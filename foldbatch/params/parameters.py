@@ -424,11 +424,6 @@ class RemoteUpdates:
 class ParameterStore(MutableMapping[str, Array]):
     """A program's parameters by name; assigning checks the array and copies it.
 
-    Attributes:
-        parameters: the parameters, by name.
-        numbered: the names that depend on the order of building; see `numbered_names`.
-        updates: steps of optimizers, compiled or on a device, if the program's engine has any.
-
     >>> store = ParameterStore({"bias": Parameter([2], 0.0)})
     >>> store["bias"] = [1, 2]
     >>> store["bias"]
@@ -438,8 +433,10 @@ class ParameterStore(MutableMapping[str, Array]):
     def __init__(
         self, parameters: Mapping[str, Parameter], updates: Updates | RemoteUpdates | None = None
     ) -> None:
-        self.parameters = dict(parameters)
+        self.parameters = dict(parameters)  # the parameters, by name
+        # the names that depend on the order of building; see `numbered_names`
         self.numbered = numbered_names(self.parameters)
+        # steps of optimizers, compiled or on a device, if the program's engine has any
         self.updates = updates
 
     def admit(self, parameters: Iterable[Parameter]) -> None:

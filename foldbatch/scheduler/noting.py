@@ -31,34 +31,27 @@ NUMBER, ARGUMENTS, NUMBERED, ARGUMENT, LEFT = range(5)
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """What was noted as a record for a model, but for its data; attributes are as in `TraceColumns`.
-
-    Attributes:
-        new: the new number of each value, and of what comes after the last one; None where none moves.
-    """
+    """What was noted as a record for a model, but for its data; attributes are as in `TraceColumns`."""
 
     calls: tuple[Ints, ...]
     elements: tuple[tuple[Ints, ...], ...]
     counts: Index
     lengths: Index
     offsets: Index
+    # the new number of each value, and of what comes after the last one; None where none moves
     new: NDArray[np.integer] | None
 
 
 @dataclass(frozen=True, slots=True)
 class CalledCell:
-    """A cell that walks call, as integers.
+    """A cell that walks call, as integers."""
 
-    Attributes:
-        operands: for each operand, which outputs may be read there, counted through those of all cells.
-        lists: the same for each list and member of its elements.
-        places: of each output its place among those that the model has, -1 of one that is left out.
-        arguments: which arguments the model has, operands and then lists; None where it has not the cell.
-    """
-
+    # for each operand, which outputs may be read there, counted through those of all cells
     operands: Sequence[Sequence[int]]
-    lists: Sequence[Sequence[Sequence[int]]]
+    lists: Sequence[Sequence[Sequence[int]]]  # the same for each list and member of its elements
+    # of each output its place among those that the model has, -1 of one that is left out
     places: Sequence[int]
+    # which arguments the model has, operands and then lists; None where it has not the cell
     arguments: Sequence[int] | None
 
 

@@ -79,26 +79,16 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """A cell, staged.
+    """A cell, staged."""
 
-    Attributes:
-        built: the graph before all passes.
-        ends: which ends are recursive, and where gradients flow.
-        training: its computation while training.
-        inference: its computation in inference, from the same inputs.
-        backward_graph: the graph of the gradients, sums of rows included.
-        parameters: the parameters that it reads.
-        sums: the gradients that are sums of rows.
-        sparse: the parameters with no other gradient here than sums of rows: tables that are looked up.
-    """
-
-    built: CellGraph
-    ends: Ends
-    training: Phase
-    inference: Phase
-    backward_graph: Graph
-    parameters: tuple[Parameter, ...]
-    sums: tuple[RowSums, ...]
+    built: CellGraph  # the graph before all passes
+    ends: Ends  # which ends are recursive, and where gradients flow
+    training: Phase  # its computation while training
+    inference: Phase  # its computation in inference, from the same inputs
+    backward_graph: Graph  # the graph of the gradients, sums of rows included
+    parameters: tuple[Parameter, ...]  # the parameters that it reads
+    sums: tuple[RowSums, ...]  # the gradients that are sums of rows
+    # the parameters with no other gradient here than sums of rows: tables that are looked up
     sparse: frozenset[Parameter]
 
     @property

@@ -77,16 +77,12 @@ Pointers = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class InstructionCut:
-    """How an instruction can be cut into parts that yield the same side by side, in any order.
+    """How an instruction can be cut into parts that yield the same side by side, in any order."""
 
-    Attributes:
-        work: multiplications a row, about; so it is known when cutting pays.
-        parts: of each part the pointers and whole numbers, in place of those of the whole.
-        rows: without `parts`, a part is some rows: for each pointer, bytes from a row to the next.
-    """
-
-    work: int
+    work: int  # multiplications a row, about; so it is known when cutting pays
+    # of each part the pointers and whole numbers, in place of those of the whole
     parts: Sequence[tuple[Pointers, Sequence[int]]] = ()
+    # without `parts`, a part is some rows: for each pointer, bytes from a row to the next
     rows: Sequence[int] = ()
 
 
@@ -95,17 +91,11 @@ NO_CUT = InstructionCut(0)
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """A kernel's code, in the form above.
+    """A kernel's code, in the form above."""
 
-    Attributes:
-        numbers: ``[*] int64``.
-        functions: those whose addresses are in it.
-        room: the greatest of the numbers of cells, axes, and arguments of all parts of an instruction.
-    """
-
-    numbers: NDArray[np.int64]
-    functions: tuple[Native, ...]
-    room: int
+    numbers: NDArray[np.int64]  # ``[*] int64``
+    functions: tuple[Native, ...]  # those whose addresses are in it
+    room: int  # the greatest of the numbers of cells, axes, and arguments of all parts of an instruction
 
 
 @dataclass(slots=True)

@@ -148,15 +148,10 @@ def digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A compiled function that is called by its address, with `words.call`; see `native`.
+    """A compiled function that is called by its address, with `words.call`; see `native`."""
 
-    Attributes:
-        address: where it is.
-        count: how many pointers it takes.
-    """
-
-    address: int
-    count: int
+    address: int  # where it is
+    count: int  # how many pointers it takes
 
 
 class _Loaded:

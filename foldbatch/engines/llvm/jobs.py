@@ -66,17 +66,13 @@ def compiled() -> Callable[..., int]:
 
 
 class Jobs:
-    """Jobs that are put together one by one, and then run.
-
-    Attributes:
-        answer: ``[1] int64``: what checks write a 1 to where they find a fault.
-    """
+    """Jobs that are put together one by one, and then run."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._arrays: list[Array] = []  # which live until the jobs have run
         self._count, self._work, self._room, self._checks = 0, 0, 0, 0
-        self.answer = np.zeros(1, np.int64)
+        self.answer = np.zeros(1, np.int64)  # ``[1] int64``: what checks write a 1 to where they find a fault
 
     def add(
         self,
