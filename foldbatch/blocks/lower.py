@@ -155,8 +155,7 @@ class Lowered:
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Lowered:
         own = self.tracer
-        kept = self.model.kept_bytes
-        return lower(self.block, policy or own.policy, kept, own.max_calls, asides, own.arithmetic)
+        return lower(self.block, policy or own.policy, own.max_calls, asides, own.arithmetic)
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
         return place_of(self.tracer, example, cell, call)
@@ -180,7 +179,6 @@ def _are_plain(examples: Sequence[Any]) -> bool:
 def lower(
     block: AnyBlock,
     policy: Policy,
-    kept_bytes: int | None = None,
     max_calls: int = MAX_CALLS,
     asides: frozenset[str] = ASIDES,
     arithmetic: Arithmetic = NUMPY,
@@ -190,7 +188,6 @@ def lower(
     Args:
         block: the block.
         policy: what levels are computed for.
-        kept_bytes: how much a call may keep for its backward pass.
         max_calls: how many calls an example may make.
         asides: which of ``losses`` and ``metrics`` the model has. Where one is missing, so is all that serves
             nothing else.
@@ -199,14 +196,13 @@ def lower(
     Raises:
         BlockTypeError: when the block is ill typed; the message tells where.
     """
-    return linked(block, built(block, asides), policy, kept_bytes, max_calls, arithmetic)
+    return linked(block, built(block, asides), policy, max_calls, arithmetic)
 
 
 def linked(
     block: AnyBlock,
     made: Built,
     policy: Policy,
-    kept_bytes: int | None = None,
     max_calls: int = MAX_CALLS,
     arithmetic: Arithmetic = NUMPY,
 ) -> Lowered:
@@ -218,7 +214,7 @@ def linked(
     if made.walks:
         fix = "give it to foldbatch.compile, which runs it as a walk"
         raise BlockTypeError(shown(block), "a block whose cells are all known", "one that calls walks", fix)
-    model = link(made.drafts, made.type, made.results, made.parameters, kept_bytes)
+    model = link(made.drafts, made.type, made.results, made.parameters)
     tracer = TracingProgram(
         made.functions, model, policy, made.globals, made.collections, made.memos, max_calls, arithmetic
     )

@@ -55,7 +55,7 @@ NAMES = {cls: name for name, cls in KINDS.items()}
 
 
 class Thing(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """A block, or another object that may stand in several places: a parameter, a vocabulary, a declaration."""
+    """A block, or another object that may stand in several places, as a parameter or a vocabulary."""
 
     kind: str  # its class: a name of `KINDS`, or an import path
     settings: dict[str, Any] = {}  # what it is made with, by name, as data

@@ -124,7 +124,7 @@ class _Reader:
 
 @dataclass(eq=False, slots=True)
 class _Table:
-    """A round made ready; what is the same in all rounds of its form. Places are those in all that was noted."""
+    """A round made ready; what is the same in all rounds of its form. Places are in all that was noted."""
 
     ready: RoundSchedule  # its schedule
     # the places of the numbers that are read of earlier rounds: by class, in the order of ranks
@@ -271,7 +271,7 @@ class Rounds:
         self._linked = None
 
     def _link(self) -> Linked:
-        linked = self._linked = link_learnt(self._learnt, frozenset(), None, self._known)
+        linked = self._linked = link_learnt(self._learnt, frozenset(), self._known)
         numbers = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
         self._imports = {kind: numbers.pop(earlier(kind))[0] for kind in self._imports}
         self._patterns = np.zeros(0, np.int64)

@@ -95,7 +95,6 @@ class FunctionTracer:
     Args:
         walk: the user's function of one example.
         policy: what levels are computed for.
-        kept_bytes: how much a call may keep for its backward pass.
         max_calls: how many numbers an example may take.
         asides: which of ``losses`` and ``metrics`` the model has.
         arithmetic: what finds the levels of calls.
@@ -106,7 +105,6 @@ class FunctionTracer:
         self,
         walk: Callable[[Any], Any],
         policy: Policy,
-        kept_bytes: int | None,
         max_calls: int,
         asides: frozenset[str] = ASIDES,
         arithmetic: Arithmetic = NUMPY,
@@ -114,7 +112,7 @@ class FunctionTracer:
     ) -> None:
         self.walk = walk
         self.policy = policy
-        self.kept_bytes, self.max_calls = kept_bytes, max_calls
+        self.max_calls = max_calls
         self.asides = asides
         self.arithmetic = arithmetic
         self.learnt = Learnt() if learnt is None else learnt
@@ -166,7 +164,6 @@ class FunctionTracer:
         return FunctionTracer(
             self.walk,
             policy or self.policy,
-            self.kept_bytes,
             self.max_calls,
             asides,
             self.arithmetic,
@@ -406,12 +403,10 @@ class FunctionTracer:
         return self._linked
 
     def _link(self) -> Linked:
-        return link_learnt(self.learnt, self.asides, self.kept_bytes, self._known)
+        return link_learnt(self.learnt, self.asides, self._known)
 
 
-def link_learnt(
-    learnt: Learnt, asides: frozenset[str], kept_bytes: int | None, known: StagedBefore
-) -> Linked:
+def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> Linked:
     """Link the cells in an order that does not depend on the order in which they were learnt."""
     cells = sorted(learnt.cells, key=lambda signature: signature.key)
     number = {signature: k for k, signature in enumerate(cells)}
@@ -451,7 +446,7 @@ def link_learnt(
         flows[source].feed(by_type[type_])
     kept = needed(drafts, results)
     left = [each.draft for each in kept.values()]
-    model = link(left, learnt.result or VOID, results, list(learnt.parameters), kept_bytes, known)
+    model = link(left, learnt.result or VOID, results, list(learnt.parameters), known)
     own = tuple((cells[old], each) for old, each in kept.items())
     return Linked(learnt.version, model, own, model.form, model.bounds, learnt)
 

@@ -58,7 +58,6 @@ def link(
     result: Type,
     results: Iterable[Flow],
     parameters: Sequence[Parameter],
-    kept_bytes: int | None = None,
     known: StagedBefore | None = None,
 ) -> Model:
     """Return the model of connected cells.
@@ -68,7 +67,6 @@ def link(
         result: the type of an example's result.
         results: the wires whose values are tensors of results.
         parameters: in the order in which they are to be listed; those that no cell reads are left out.
-        kept_bytes: how many bytes a call may keep for its backward pass; None is no bound.
         known: of a caller that links again when a model has grown: cells that are as before are not staged
             anew.
     """
@@ -81,7 +79,7 @@ def link(
     reads = [[arena_of[group[0]] for group in p.wires] for p in packed]
     writes = [[arena_of[wire] for wire in p.outputs] for p in packed]
     ends = _ends(packed, component, reads, writes)
-    cells = tuple(_staged(p.graph, end, kept_bytes, known) for p, end in zip(packed, ends, strict=True))
+    cells = tuple(_staged(p.graph, end, known) for p, end in zip(packed, ends, strict=True))
     known.forget()
     signatures = tuple(
         _signature(p, cell, component[k], reads[k], writes[k])
@@ -101,13 +99,12 @@ def link(
         tuple(tuple(draft.keys) for draft in drafts),
         tuple(tuple(feed for _, feed in draft.feeds) for draft in drafts),
         tuple(parameter for parameter in parameters if parameter in read),
-        kept_bytes,
     )
 
 
-def _staged(graph: CellGraph, ends: Ends, kept_bytes: int | None, known: StagedBefore) -> Cell:
+def _staged(graph: CellGraph, ends: Ends, known: StagedBefore) -> Cell:
     trained = tuple(trainable(graph.results))
-    return known.get((graph, ends, kept_bytes, trained), lambda: stage_cell(graph, ends, kept_bytes))
+    return known.get((graph, ends, trained), lambda: stage_cell(graph, ends))
 
 
 def _packed(draft: Draft, component: dict[object, int], known: StagedBefore) -> _PackedDraft:

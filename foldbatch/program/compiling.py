@@ -49,7 +49,6 @@ OPTIONS: Mapping[str, Any] = {
     "layout": "consumer",
     "batched": True,
     "share": "leaves",
-    "kept_bytes": None,
     "max_calls": MAX_CALLS,
     "precision": "fp32",
 }
@@ -63,7 +62,6 @@ class CompileOptions(TypedDict, total=False):
     layout: Literal["consumer", "producer"]
     batched: bool
     share: Literal["leaves", "subtrees"] | None
-    kept_bytes: int | None
     max_calls: int
     precision: Precision
 
@@ -117,9 +115,6 @@ def compile(
               integers; ``subtrees``, also those that read identical results (never calls with a loss, a
               metric, floats of the example, or random numbers); or None. Gradients are exact.
               `Program.describe` counts.
-            - ``kept_bytes``: how many bytes one call of a cell may store for its backward pass. Elementwise
-              results beyond this limit are computed again instead. By default everything is stored, which is
-              fastest.
             - ``max_calls``: how many calls an example may make; one that makes more is refused before it
               fills the memory. Examples that share their parts do, where the parts are visited at each place
               (`ForwardDeclaration`).
@@ -184,11 +179,9 @@ def _prepare(
 ) -> tuple[Tracer, Options]:
     """Do what `compile` does before there are parameters, and no kernel; `given` are of `OPTIONS`."""
     chosen = {**OPTIONS, **given}
-    policy, layout, share, kept_bytes = (chosen[k] for k in ("policy", "layout", "share", "kept_bytes"))
+    policy, layout, share = (chosen[k] for k in ("policy", "layout", "share"))
     if threads is not None:
         refuse_no_count("threads", threads, 1)
-    if kept_bytes is not None:
-        refuse_no_count("kept_bytes", kept_bytes, 0)
     refuse_no_count("max_calls", chosen["max_calls"], 1)
     engine = choose_engine(backend)
     cores = available_cores() if threads is None else threads
@@ -207,8 +200,8 @@ def _prepare(
         block = as_block(block)
         made = built(block)
         if not made.walks:
-            return linked(block, made, grouping, kept_bytes, most, arithmetic), options
-    walks = FunctionTracer(block, grouping, kept_bytes, most, arithmetic=arithmetic, learnt=learnt)
+            return linked(block, made, grouping, most, arithmetic), options
+    walks = FunctionTracer(block, grouping, most, arithmetic=arithmetic, learnt=learnt)
     return walks, options
 
 
@@ -319,7 +312,7 @@ def evaluate(block: Any, example: Any, backend: str) -> Any:
     own, policy, asides = as_block(block), find_policy("auto"), frozenset({"metrics"})
     made = built(own, asides)
     lowered: Tracer = (
-        linked(own, made, policy) if not made.walks else FunctionTracer(own, policy, None, MAX_CALLS, asides)
+        linked(own, made, policy) if not made.walks else FunctionTracer(own, policy, MAX_CALLS, asides)
     )
     program = Program(
         lowered, Options(engine, "auto", "consumer", batched=True, threads=1, debug=False), seed=0

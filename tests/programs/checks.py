@@ -36,7 +36,6 @@ from tests.programs.comparing import (
 from tests.walks import WalkProgram, drawn_of_both, drawn_walk
 
 AnyProgram = BlockProgram | WalkProgram
-KEPT_BYTES = (None, 0, 8, 40)
 SIZES = (15, 15, 30)  # the most blocks, where many programs are to be checked
 STEP = 5  # of training: what dropout draws
 
@@ -61,11 +60,9 @@ def check(number: int, engine: str, door: str = "blocks", *, many: bool = True) 
     program = DOORS[door](
         rng.randrange(2**32), 10**6, size=rng.choice([15, 30, 45] if many else SIZES), dropout=dropout
     )
-    kept_bytes, debug = rng.choice(KEPT_BYTES), rng.random() < 0.7
+    debug = rng.random() < 0.7
     with running(engine, number) as backend:
-        compiled = fb.compile(
-            program.block, backend, threads=1, debug=debug, options={"kept_bytes": kept_bytes}
-        )
+        compiled = fb.compile(program.block, backend, threads=1, debug=debug)
         if isinstance(program, WalkProgram):
             check_learning(compiled, program, rng)
         check_ways(compiled, program, rng, many)
@@ -231,10 +228,7 @@ def check_learning(compiled: Program, program: WalkProgram, rng: Random) -> None
 
     After it the program has learnt all that its examples show.
     """
-    options = {"kept_bytes": compiled.model.kept_bytes}
-    other = fb.compile(
-        program.block, compiled.options.backend, threads=1, debug=compiled.options.debug, options=options
-    )
+    other = fb.compile(program.block, compiled.options.backend, threads=1, debug=compiled.options.debug)
     other.warm(rng.sample(program.examples, len(program.examples)))
     for example in rng.sample(program.examples, len(program.examples)):
         compiled.value_and_grad([example])
