@@ -1,7 +1,6 @@
 """Compiling and loading: from a block, or from a file that `Program.save` wrote, to a `Program`."""
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -84,7 +83,6 @@ def compile(
     launch: Launch = "auto",
     debug: bool = False,
     options: CompileOptions | None = None,
-    **old: Any,
 ) -> Program:
     """Compile a block into a program.
 
@@ -123,7 +121,6 @@ def compile(
               largest), by ``llvm`` on a processor with AVX-512 BF16, by ``cuda``, and slowly by ``numpy``;
               ``tf32``, to 10 bits, by ``cuda`` alone. Sums are of float32, and everything else is computed as
               in ``fp32``, products whose weight an id chooses for each row as well.
-        old: options given one by one, as they were before there was `options`; that will go.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message says where.
@@ -138,15 +135,8 @@ def compile(
     >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
     [[1.0, 4.0], [], [9.0]]
     """
-    if "engine" in old:
-        message = "foldbatch.compile: the argument engine is called launch now"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        launch = old.pop("engine")
-    chosen: dict[str, Any] = {**old, **_options_in(options)}
+    chosen = _options_in(options)
     _refuse_unknown("compile options", chosen, tuple(OPTIONS))
-    if old:
-        message = f"foldbatch.compile: give {', '.join(old)} in the argument options: options={old!r}"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
     refuse_no_count("seed", seed, 0)
     lowered, prepared = _prepare(block, backend, chosen, threads=threads, launch=launch, debug=debug)
     return Program(lowered, prepared, seed)

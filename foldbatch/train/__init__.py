@@ -11,7 +11,6 @@ from foldbatch.train.callbacks import (
     LambdaCallback,
     NaNGuard,
     ReduceLROnPlateau,
-    ReduceOnPlateau,
     Schedule,
     TimeLimit,
 )
@@ -73,7 +72,6 @@ __all__ = [
     "Progress",
     "RMSprop",
     "ReduceLROnPlateau",
-    "ReduceOnPlateau",
     "Sampler",
     "Schedule",
     "TensorBoardLog",

@@ -56,7 +56,6 @@ def save_prepared(
     examples: Iterable[Any],
     path: str | os.PathLike[str],
     *,
-    processes: int | None = None,
     progress: bool = True,
 ) -> list[Prepared]:
     """Trace examples, write them to a file for `load_prepared`, and return them.
@@ -67,7 +66,6 @@ def save_prepared(
         program: whose traces they are.
         examples: as for `Program.prepare`.
         path: of the file, which is replaced.
-        processes: does nothing any more.
         progress: whether a bar is shown in a terminal when tracing takes more than a second.
 
     Raises:
@@ -76,7 +74,7 @@ def save_prepared(
             or None. No file has been touched in either case.
         OSError: when the file cannot be written.
     """
-    prepared = program.prepare(examples, processes=processes, progress=progress)
+    prepared = program.prepare(examples, progress=progress)
     arrays = _pack(program.model, [example.trace for example in prepared])
     files.write(path, KIND, arrays, {"version": VERSION, "digests": _digests(program)})
     return prepared
