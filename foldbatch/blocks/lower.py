@@ -185,13 +185,7 @@ def lower(
 ) -> Lowered:
     """Build a block whose input is one example, a Python object.
 
-    Args:
-        block: the block.
-        policy: what levels are computed for.
-        max_calls: how many calls an example may make.
-        asides: which of ``losses`` and ``metrics`` the model has. Where one is missing, so is all that serves
-            nothing else.
-        arithmetic: what finds the levels of calls.
+    Where one of `asides` is missing, so is all that serves nothing else.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message tells where.
@@ -239,13 +233,7 @@ class Built:
 def built(
     block: AnyBlock, asides: frozenset[str] = ASIDES, given: Type = OBJECT, path: str = "model"
 ) -> Built:
-    """Build a block.
-
-    Args:
-        block: the block.
-        asides: which of ``losses`` and ``metrics`` are wanted.
-        given: what the block reads.
-        path: how errors begin.
+    """Build a block that reads what is of type `given`; errors begin with `path`.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message tells where.
@@ -344,9 +332,7 @@ Fact: TypeAlias = Hashable
 def pruned(functions: Sequence[Procedure], kept: Mapping[int, PrunedDraft]) -> list[Procedure]:
     """Return the functions of a tracing program without the statements whose outcome nobody uses.
 
-    Args:
-        functions: the functions, the root's first.
-        kept: what is left of each cell that they call, by number; the new statements call that.
+    `kept` is what is left of each cell that they call, by number; the new statements call that.
     """
     left = [replace(f, body=changed(f.body, lambda part: _of_kept(part, kept))) for f in functions]
     facts = _Facts(left)

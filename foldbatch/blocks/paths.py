@@ -145,9 +145,7 @@ def path_of(value: Any) -> str | None:
 def find(path: Any, trust: Trust = NOBODY) -> Any:
     """Return the function or class of an import path.
 
-    Args:
-        path: as a file has it.
-        trust: what it may name besides the list; its modules are imported when they are asked for.
+    It may be one that the caller trusts besides the list; modules are imported when they are asked for.
 
     Raises:
         ModelError: when there is none, or it is neither on the list nor trusted.

@@ -71,11 +71,7 @@ class Plain(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def to_plain(block: AnyBlock, names: Mapping[str, Parameter]) -> Written:
-    """Return a block as plain data.
-
-    Args:
-        block: the block.
-        names: the parameters whose numbers are stored elsewhere, by full name.
+    """Return a block as plain data; numbers of the parameters in `names` are stored elsewhere.
 
     >>> from foldbatch.blocks import Vector, Linear
     >>> written = to_plain(Vector(3) >> Linear(2, "tanh"), {})
@@ -100,11 +96,6 @@ def from_plain(
     plain: Plain, arrays: dict[str, Array], trust: Trust = NOBODY
 ) -> tuple[AnyBlock, dict[str, Parameter]]:
     """Return the block that plain data stand for, and by name its parameters whose numbers are in the arrays.
-
-    Args:
-        plain: the data.
-        arrays: those that they name.
-        trust: which functions and classes they may name besides those of foldbatch.
 
     Raises:
         ModelError: when the data are those of no block, or a function or class of theirs is not found.

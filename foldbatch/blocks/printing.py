@@ -124,9 +124,8 @@ def program(functions: Sequence[Procedure], *, careful: bool = False) -> Program
 def by_number(functions: Sequence[Procedure], has_table: Callable[[Constant], bool]) -> tuple[str, str]:
     """Return a program on trees as text, and the name of its first function; no text where it gains nothing.
 
-    Args:
-        functions: the functions; the root's stands first, and is given a tree.
-        has_table: whether the results of a function of the user are looked up by the number of children.
+    That function is given a tree. `has_table` tells whether the results of a function of the user are looked
+    up by the number of children.
     """
     known = {function.name: function for function in functions}
     first: tuple[str, tuple[bool, ...]] = (functions[0].name, (True,))

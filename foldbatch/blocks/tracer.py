@@ -98,11 +98,7 @@ class TracingProgram:
         return numbered(self.functions, self.globals)
 
     def trace(self, example: Any, number: int = 0) -> Trace:
-        """Return the calls that an example makes.
-
-        Args:
-            example: what the root block reads.
-            number: the example's number in its batch, for errors.
+        """Return the calls that an example makes; errors tell its number in the batch.
 
         Raises:
             ExampleError: when the example does not fit the blocks, with block path, example and place.
@@ -112,14 +108,11 @@ class TracingProgram:
     def trace_all(
         self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
     ) -> list[Trace]:
-        """Return the calls that examples make, each in a trace of its own.
+        """Return the calls that examples make, each in a trace of its own; errors tell their numbers.
 
-        Args:
-            examples: what the root block reads.
-            numbers: the examples' numbers in their batch, for errors.
-            look: is given the data that were read before they become arrays, and may put others in their
-                places: per cell and feed, a list in the order of calls. It is called again with the data of
-                the next examples where there are very many.
+        `look` is given the data that were read before they become arrays, and may put others in their
+        places: per cell and feed, a list in the order of calls. It is called again with the data of the next
+        examples where there are very many.
 
         Raises:
             ExampleError: when an example does not fit the blocks; it tells of the first one that does not.
@@ -208,9 +201,7 @@ class TracingProgram:
     def walk(self, example: Any, adapt: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
         """Read an example with care: each datum is checked at once, and errors are `Located`.
 
-        Args:
-            example: what the root block reads.
-            adapt: changes the globals of the run.
+        `adapt` changes the globals of the run.
         """
         namespace, recorder = self._fresh(compile(self.source, CAREFUL, "exec"), careful=True)
         adapt(namespace)
@@ -469,12 +460,7 @@ def fields_of(example: TreeNode) -> dict[str, Any]:
 
 
 def numbered(functions: Sequence[Procedure], globals_: Mapping[str, Any]) -> Numbered | None:
-    """Return the program on trees; None where it would gain nothing.
-
-    Args:
-        functions: those of the program, the root's first.
-        globals_: what the program finds among its globals.
-    """
+    """Return the program on trees, given its functions and globals; None where it would gain nothing."""
     beside = _user_functions(globals_)
     alone = beside is None or not all(map(_is_pure, beside))
     tables: dict[str, Any] = {}
@@ -580,13 +566,7 @@ def place_of(tracer: TracingProgram, example: Any, cell: int, call: int) -> str:
 
     That is the part that holds all data that the call reads; of a call that reads none, the part that the
     innermost recursive block was given. It is empty for the whole example, and where the example does not
-    make the call again.
-
-    Args:
-        tracer: the tracer of the program.
-        example: what the root block reads.
-        cell: the number of the cell.
-        call: which of its calls, counted from 0.
+    make the call again. Calls of a cell count from 0.
     """
     model = tracer.model
     numbers = {*model.keys[cell], *(feed for _, feed in model.marks[cell])}

@@ -27,10 +27,7 @@ def seeds_of(
 ) -> list[list[tuple[int, Array]]]:
     """Return, for each example, the numbers of its values that have a cotangent, each with it.
 
-    Args:
-        type_: the type of a result.
-        results: per example, the terminals of its result as its trace holds them.
-        cotangents: per example, in the form of its result.
+    Results are terminals as traces hold them; cotangents have the form of results.
 
     Raises:
         ExampleError: when there is not one for each example, or one does not fit its result; see `numbered`.

@@ -113,12 +113,9 @@ class Engine(Protocol):
         ...
 
     def forward(self, ready: Any, feeds: Sequence[Sequence[Array]], memory: Any) -> Run:
-        """Compute all values, losses and metrics of a batch.
+        """Compute all values, losses and metrics of a batch that `ready` has made, in what `memory` made.
 
-        Args:
-            ready: what `ready` made of the batch, for training or for inference.
-            feeds: per cell and feed, the examples' data by rank.
-            memory: what `memory` made.
+        Feeds are the examples' data by rank, per cell and feed.
 
         Raises:
             OutOfRangeError: when a computed id is out of range; see `foldbatch.engines.ranges`. An engine

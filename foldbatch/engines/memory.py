@@ -18,12 +18,10 @@ from foldbatch.types import TensorType
 
 
 class BatchMemory:
-    """Arrays by number; one memory serves one batch at a time.
+    """Arrays by number, of these types, None for those that a batch brings; it serves one batch at a time.
 
-    Args:
-        types: of the buffers; None for those that a batch brings.
-        poisoned: whether new float arrays, and all of them before each batch, are filled with NaN, so that a
-            test sees who reads what nobody wrote.
+    Where `poisoned`, new float arrays, and all of them before each batch, are filled with NaN, so that a test
+    sees who reads what nobody wrote.
     """
 
     def __init__(self, types: Sequence[TensorType | None], *, poisoned: bool = False) -> None:

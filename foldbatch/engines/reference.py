@@ -74,11 +74,7 @@ class Evaluation:
                 self.metrics.setdefault((k, m), []).append(next(results))
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Array]:
-        """Return the gradient of the summed losses for each trainable parameter reached.
-
-        Args:
-            cotangents: numbers of values, each with a cotangent to start from besides the losses.
-        """
+        """Return the gradient of losses and these cotangents for each trainable parameter reached."""
         assert self.training, "forward must have run for training"
         total: dict[int, Array] = {}
         for number, g in cotangents:

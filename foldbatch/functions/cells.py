@@ -266,10 +266,7 @@ class Signature:
 class CellFunction:
     """A user's function of tensors, and its signatures.
 
-    Args:
-        function: the function.
-        name: what reports call it.
-        order: sorts cells that are alike; by default, the order in which they were made.
+    `order` sorts cells that are alike; by default, it is the order in which they were made.
     """
 
     def __init__(self, function: Callable[..., Any], name: str, order: tuple[str, int] | None = None) -> None:

@@ -36,13 +36,7 @@ def decide(
 ) -> Notes:
     """Run a walk on examples in rounds, and return what they noted, example by example.
 
-    Args:
-        rounds: what was learnt of its rounds.
-        computing: what computes them.
-        tracer: has the walk.
-        examples: the examples.
-        numbers: their numbers in the batch.
-        careful: whether each datum is checked when it is read.
+    Where `careful`, each datum is checked when it is read.
     """
 
     def run() -> Notes:

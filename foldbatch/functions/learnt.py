@@ -81,10 +81,6 @@ def together(learnt: Learnt, calls: Mapping[Signature, int]) -> list[list[Signat
     """Return groups of cells, each with a loose one, that ran equally often on values of each other.
 
     Each group could be one cell: what lies between two of its cells belongs to it.
-
-    Args:
-        learnt: what is known of the walk.
-        calls: of each cell in a batch.
     """
     sources: dict[Signature, set[Signature]] = {}
     group = {signature: signature for signature in calls}
@@ -117,12 +113,7 @@ def together(learnt: Learnt, calls: Mapping[Signature, int]) -> list[list[Signat
 
 
 def remarks(learnt: Learnt, calls: Mapping[Signature, int]) -> Iterator[str]:
-    """Yield what a report says of a walk.
-
-    Args:
-        learnt: what is known of it.
-        calls: of each cell in the batch of the report.
-    """
+    """Yield what a report says of a walk, given the calls of each cell in its batch."""
     wires = sum(map(len, learnt.wires.values()))
     times = "once" if learnt.version == 1 else f"{learnt.version} times"
     known = f"{len(learnt.cells)} cells and {wires} wires are known"

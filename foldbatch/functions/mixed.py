@@ -278,9 +278,8 @@ class BlockInWalk:
     def bindings(self, append: Callable[..., Any]) -> dict[str, Any]:
         """Return the functions that the program finds among its globals.
 
-        Args:
-            append: gives them, by kind and number of the signature; and for elements of lists (``E``), data
-                (``F``) and labels (``L``) by number of these.
+        `append` gives them, by kind and number of the signature; and for elements of lists (``E``), data
+        (``F``) and labels (``L``) by number of these.
         """
         found: dict[str, Any] = {}
         for k, signature in enumerate(self.signatures):
@@ -295,12 +294,10 @@ class BlockInWalk:
         return found
 
     def run(self, slots: Slots, lists: dict[str, Any], given: Iterator[Any]) -> tuple[Any, ...]:
-        """Run the program on what variables hold; return what its root returns.
+        """Run the program on what variables hold; return what its root, which is given `given`, returns.
 
-        Args:
-            slots: makes values for functions of the user's.
-            lists: what the program finds among its globals.
-            given: what the root is given.
+        `slots` makes values for functions of the user's; `lists` are what the program finds among its
+        globals.
         """
         scope, run = self._scope, _Run(lists, slots)
         run.own = {name: [] for name in self._own[0]} | {name: {} for name in self._own[1]}

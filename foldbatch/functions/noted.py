@@ -118,21 +118,12 @@ def noted_in(numbers: Index, lists: Mapping[Signature, Lists], start: int) -> di
 
 
 def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, Noted]:
-    """Return what lists hold.
-
-    Args:
-        lists: what calls of cells have appended to; data and labels stay in these very lists.
-        start: the first number of the run.
-    """
+    """Return what lists hold from a run's first number on; data and labels stay in these very lists."""
     return noted_in(numbers_of(lists.values(), start), lists, start)
 
 
 class Owners:
-    """Which output of which cell each number stands for.
-
-    Args:
-        total: how many numbers there are.
-    """
+    """Which output of which cell each number stands for, of so many."""
 
     def __init__(self, total: int) -> None:
         # ``[total]``: the place in `outputs`, -1 of a number that stands for none
@@ -182,10 +173,7 @@ def leak(what: str, example: int) -> WalkError:
 def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
     """Refuse a call that reads a value of another example or run.
 
-    Args:
-        reads: what calls read.
-        example: ``[values]``: whose each number is, by place in the batch.
-        numbers: the examples' numbers in the batch.
+    `example` tells whose each value is, by place in the batch; `numbers`, the examples' numbers.
     """
     read, by = reads.numbers, reads.by
     wrong = (read < 0) | (read >= by)
@@ -200,12 +188,9 @@ def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
 
 
 def integers_of(cells: Sequence[Left], noted: Mapping[Signature, Noted], ends: Index) -> Integers:
-    """Return what was noted, as far as a model reads it.
+    """Return what was noted, as far as a model reads it, whose cells have this left of them.
 
-    Args:
-        cells: those of the model, with what is left of them.
-        noted: what was noted, of those cells at least.
-        ends: where examples begin and end, by noted numbers.
+    `ends` are where examples begin and end, by noted numbers.
     """
     new = _renumbering(cells, noted, int(ends[-1]))
     examples = len(ends) - 1

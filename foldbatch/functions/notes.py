@@ -218,15 +218,10 @@ def note(
     *,
     careful: bool = False,
 ) -> Notes:
-    """Run a walk on examples, and return what it noted.
+    """Run a walk on examples, and return what it noted; errors tell their numbers in the batch.
 
-    Args:
-        walk: the user's function.
-        examples: what it is given, one after the other.
-        numbers: their numbers in the batch, for errors.
-        known: the signatures that it has called before.
-        max_calls: how many numbers an example may take.
-        careful: whether each datum is checked when it is read: an error comes from the call that it is for.
+    An example may take `max_calls` numbers. Where `careful`, each datum is checked when it is read: an error
+    comes from the call that it is for.
 
     Raises:
         WalkError: when the walk does what it cannot do.
@@ -332,15 +327,7 @@ def may_go_deeper(error: Exception) -> bool:
 
 
 def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call: int, max_calls: int) -> str:
-    """Return the line of the user's code that makes a call: ``in tree (model.py:31)``.
-
-    Args:
-        walk: the user's function.
-        example: what it is given.
-        signature: of the cell that is called.
-        call: which of its calls, counted from 0.
-        max_calls: how many numbers the example may take.
-    """
+    """Return the line of the user's code that makes a call, counted from 0: ``in tree (model.py:31)``."""
     name, places = f"R{signature.number}", list[str]()
 
     def watched(example: Any) -> Any:

@@ -111,12 +111,7 @@ class _Sink:
 
 
 def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> Written:
-    """Return a walk as plain data, with what was learnt of it.
-
-    Args:
-        walk: the function.
-        learnt: what is known of it.
-        parameters: those of the program, by name.
+    """Return a walk as plain data, with what was learnt of it, given the program's parameters by name.
 
     Raises:
         ModelError: when the walk, a cell or a layer has no name under which it is found again.
@@ -235,11 +230,7 @@ def _spec_data(spec: Spec, signature: Signature, sink: _Sink) -> Any:
 
 
 class _Places:
-    """The variables of modules, and how they lead to layers and modules.
-
-    Args:
-        modules: names of modules.
-    """
+    """The variables of modules, and how they lead to layers and modules."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._paths: dict[int, list[Any]] = {}
@@ -302,11 +293,6 @@ def from_written(
     """Return the walk that plain data stand for, what was learnt of it, and its parameters by name.
 
     The parameters are the reader's own, with the numbers of the file: layers that the walk calls keep theirs.
-
-    Args:
-        plain: the data.
-        arrays: those that they name.
-        trust: which modules and functions they may name.
 
     Raises:
         ModelError: when a function or a layer is not found or not trusted, or is another one than when the

@@ -199,12 +199,7 @@ def _is_nest(x: Any) -> bool:
 
 
 def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
-    """Return the structure of an argument.
-
-    Args:
-        x: the argument.
-        where: names it, for errors.
-        hint: what its annotation says, see `hint_of`.
+    """Return the structure of an argument; `hint` is what its annotation says, see `hint_of`.
 
     Raises:
         WalkError: when a cell cannot take it.
@@ -307,9 +302,8 @@ def rebuilt(spec: Spec, parts: Iterator[Any]) -> Any:
 def hint_of(annotation: Any, names: Mapping[str, Any]) -> Any:
     """Return what an annotation says of types: a type, a tuple of such, a list of one, or None.
 
-    Args:
-        annotation: such as ``"float32[8]"``, a `TensorType`, ``list[...]`` or ``tuple[...]``.
-        names: what names in texts mean.
+    It is such as ``"float32[8]"``, a `TensorType`, ``list[...]`` or ``tuple[...]``; `names` is what names in
+    texts mean.
     """
     if isinstance(annotation, str):
         written = re.fullmatch(r"(\w+)(?:\[([\d, ]+)\])?", annotation)

@@ -92,13 +92,7 @@ class Linked:
 class FunctionTracer:
     """A walk and the model that was learnt of it; it is a `foldbatch.model.tracer.Tracer`.
 
-    Args:
-        walk: the user's function of one example.
-        policy: what levels are computed for.
-        max_calls: how many numbers an example may take.
-        asides: which of ``losses`` and ``metrics`` the model has.
-        arithmetic: what finds the levels of calls.
-        learnt: what is known of the walk.
+    An example may take `max_calls` numbers. The model has the asides, and levels for the policy.
     """
 
     def __init__(

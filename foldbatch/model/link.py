@@ -60,15 +60,11 @@ def link(
     parameters: Sequence[Parameter],
     known: StagedBefore | None = None,
 ) -> Model:
-    """Return the model of connected cells.
+    """Return the model of connected cells, and of the wires whose values are tensors of results.
 
-    Args:
-        drafts: the cells, by number.
-        result: the type of an example's result.
-        results: the wires whose values are tensors of results.
-        parameters: in the order in which they are to be listed; those that no cell reads are left out.
-        known: of a caller that links again when a model has grown: cells that are as before are not staged
-            anew.
+    Of the parameters, in the order in which they are to be listed, those that no cell reads are left out.
+    Cells that are as before, when a model has grown and is linked again, are not staged anew; `known` has
+    these.
     """
     results, known = list(results), StagedBefore() if known is None else known
     wires = _all_wires(drafts, results)

@@ -137,13 +137,8 @@ def restaged(
 ) -> Model:
     """Return a model with new graphs of cells, or with other gradients; the same traces fit it.
 
-    Args:
-        model: the model.
-        graphs: its cells' new graphs.
-        sources: where gradients come from.
-        wanted: per cell, whether gradients of something in it are wanted.
-        feeds: per cell, the data whose gradients are wanted.
-        trained: whether gradients of parameters are wanted.
+    Gradients come from `sources`; those wanted are, per cell, of something in it and of some data, and those
+    of parameters.
     """
     feeds = feeds or [frozenset()] * len(graphs)
     active = active_ends(graphs, model.reads, model.writes, wanted, sources)

@@ -62,9 +62,7 @@ _numbers = itertools.count()
 class Owner:
     """The layer that a parameter belongs to, as far as names go; compared by identity.
 
-    Args:
-        name: of the layer.
-        given: whether the user gave the name; else it may be changed to make it unique.
+    A name that the user has not given may be changed to make it unique.
     """
 
     __slots__ = ("given", "name", "number")

@@ -103,12 +103,8 @@ class Derivatives:
     ) -> Pullback:
         """Return the summed loss, the gradients of parameters by name, and those of inputs.
 
-        Args:
-            traces: the batch.
-            step: the step of training.
-            seeds: per example, the numbers of values with cotangents; None for none at all.
-            losses: whether gradients come from losses.
-            inputs: whether gradients of the floats in examples are wanted.
+        Per example, `seeds` are the numbers of values with cotangents; None is for none at all. Losses yield
+        gradients too, if asked for; inputs are the floats in examples.
         """
         reads = float_reads(self.runner.model) if inputs else {}
 

@@ -56,12 +56,9 @@ class CalledCell:
 
 
 class Noting:
-    """What is known of a walk, and a model's cells in order.
+    """What is known of a walk that calls these cells, and a model's own in order, by number.
 
-    Args:
-        called: the cells that the walk calls.
-        kept: those of the model, by number.
-        results: the outputs that may be part of a result.
+    Results are the outputs that may be part of a result.
     """
 
     def __init__(self, called: Sequence[CalledCell], kept: Sequence[int], results: Sequence[int]) -> None:

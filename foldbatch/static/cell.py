@@ -155,12 +155,7 @@ class Staged(NamedTuple):
 
 
 def stage_cell(built: CellGraph, ends: Ends) -> Cell:
-    """Return a cell staged in both directions.
-
-    Args:
-        built: what the blocks compute.
-        ends: which ends are recursive, and where gradients flow.
-    """
+    """Return a cell staged in both directions."""
     train = infer = optimized(built, ends, training=True)
     if any(node.op.name == "when_training" for node in built.nodes):
         infer = optimized(built, ends, training=False)
@@ -198,10 +193,7 @@ def optimized(graph: CellGraph, ends: Ends, *, training: bool) -> Staged:
 def trail(graph: CellGraph, ends: Ends, *, training: bool) -> Iterator[tuple[str, CellGraph]]:
     """Yield a cell's graph after each pass that is run on it, with the pass's name.
 
-    Args:
-        graph: as the blocks built it.
-        ends: which ends are recursive: that decides what runs per level.
-        training: whether the graph is for training, or for inference.
+    Ends that are recursive decide what runs per level.
     """
     graph = transformed(graph, partial(in_phase, training=training))
     yield "in_phase", graph
@@ -267,12 +259,7 @@ def split(
 
 
 def backward_side(staged: Staged, ends: Ends) -> Side:
-    """Return the backward direction: cotangents of operands and feeds, gradients of parameters.
-
-    Args:
-        staged: the cell's graph, optimized, with the other direction.
-        ends: which ends are recursive, and where gradients are wanted.
-    """
+    """Return the backward direction of an optimized cell: cotangents of operands and feeds, gradients."""
     graph, forward = staged
     seeds, results = cotangents(graph, ends)
     stored = sorted(forward.owned, key=lambda node: node.number)
@@ -377,10 +364,8 @@ def _phase(
 ) -> tuple[Phase, dict[Node, int]]:
     """Return a phase, and the numbers of its kept buffers.
 
-    Args:
-        graph: the forward graph.
-        sides: its direction, and while training the other one.
-        bounds: by feed, the number that its ids are known to be below.
+    Its sides are the forward direction, and while training the other one. `bounds` has, by feed, the number
+    that its ids are known to be below.
     """
     kept = {node: i for i, node in enumerate(kept_between(sides))}
     stages = _stages(graph, sides, kept, _checked(graph, bounds))

@@ -52,15 +52,11 @@ def groups(
     whole_of: Mapping[Node, Node],
     takes: Callable[[Node], bool],
 ) -> list[Unit]:
-    """Return the units of a kernel, in an order in which they can run.
+    """Return the units of a kernel, in an order in which they can run, given nodes with operands first.
 
-    Views that are only read inside groups are left out.
-
-    Args:
-        nodes: the nodes that the kernel computes, operands first.
-        results: the nodes read after the kernel ends, or by other kernels.
-        whole_of: by node that is computed as part of a concatenation, the concatenation.
-        takes: whether a loop may compute a node.
+    Views that are only read inside groups are left out. Results are read after the kernel ends, or by other
+    kernels; `whole_of` tells of which concatenation a node is computed as a part; `takes`, whether a loop may
+    compute a node.
     """
     grouping = _Grouping(nodes, whole_of, takes)
     grouping.grow()

@@ -189,14 +189,10 @@ LOOP = 12  # multiplications that take as long as a number of a fused loop, abou
 def by_columns(
     pointers: Pointers, statics: Sequence[int], at: int, steps: Mapping[int, int], inner: int
 ) -> InstructionCut:
-    """Return the cut of a product.
+    """Return the cut of a product, given the pointers and whole numbers of the whole.
 
-    Args:
-        pointers: of the whole product.
-        statics: its whole numbers.
-        at: which of these is its number of columns.
-        steps: by number, the pointers that move from column to column, by so many bytes.
-        inner: multiplications for each column and row that the product is told of.
+    Number `at` of these is its number of columns. `steps` tells by how many bytes pointers move from column
+    to column; `inner`, the multiplications for each column and row.
     """
     columns = statics[at]
     if columns < NARROW:

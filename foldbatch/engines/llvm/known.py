@@ -73,11 +73,7 @@ class KnownProduct:
         return parameter
 
     def derivative(self, results: Results) -> Derivative | None:
-        """Return how the operand's and the weight's gradients follow from the product; None if not simply.
-
-        Args:
-            results: of the backward direction.
-        """
+        """Return how the operand's and the weight's gradients follow from the product; None if not simply."""
         wanted = ("cotangent", self.operand), ("gradient", self.parameter)
         nodes = [node for what in wanted for other, node in results if other == what]
         if len(nodes) != len(wanted):
@@ -120,12 +116,7 @@ class Derivative:
 
 
 def find_product(graph: CellGraph, ends: Ends) -> KnownProduct | None:
-    """Return the product of a recursive operand's rows, side by side, by a weight, if there is one.
-
-    Args:
-        graph: what a cell computes forward, after all passes.
-        ends: which operands are recursive.
-    """
+    """Return the product of a recursive operand's rows, side by side, by a weight, if the graph has one."""
     readers: dict[Node, list[Node]] = {}
     for node in reachable(graph.results, graph.inputs):
         for x in node.inputs if node not in graph.inputs else ():

@@ -279,11 +279,8 @@ def _row(bound: Bound, plan: ProductPlan, numbers: Ints, fields: Ints, launch: L
 def _replaced(table: LaunchTable, instead: Instead, row_of: Callable[[Launch], Ints]) -> LaunchTable:
     """Return a table with other launches in the place of some kernels' only ones.
 
-    Args:
-        table: the table.
-        instead: by kernel, what is launched instead: other kernels, and the calls of the one level of each;
-            or None, where its levels are those of the kernel that it replaces.
-        row_of: returns the row of a launch.
+    They are kernels, and the calls of the one level of each; or None for the levels of the kernel that they
+    replace. `row_of` returns the row of a launch.
     """
     places = {int(np.flatnonzero(table.launches[:, 0] == kernel)[0]): kernel for kernel in instead}
     bounds, rows, done = [*table.bounds], list[Ints](), 0

@@ -61,14 +61,7 @@ FEW = 4  # such instructions of a batch that are worth waking the helper
 def begin_at(cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, origin: Any, step: Any) -> None:
     """Write a cell's address for row 0 of its axis in the batch, and how far it moves with each row.
 
-    Args:
-        cell: pointer to a cell.
-        fields: pointer to what the launch tells of its binding.
-        index: address of the launch table's index.
-        addresses: pointer to the addresses of buffers.
-        errors: address of where errors are told.
-        origin: pointer to the address.
-        step: pointer to how far it moves.
+    `fields` are what the launch tells of its binding; all are pointers or addresses.
     """
     kind, size, width = cell[1], cell[3], max(fields[WIDTH], 1)
     apart = (kind == BY_LAUNCH and fields[FIRST] < 0) or (kind == STORED and fields[STORES] == 0)
@@ -208,11 +201,7 @@ def compiled() -> Callable[..., int]:
 
 
 class Walker:
-    """Runs launch tables of some kernels; several threads may, each with a memory of its own.
-
-    Args:
-        codes: of the kernels, by their numbers in launch tables.
-    """
+    """Runs launch tables of some kernels, by number; several threads may, each with a memory of its own."""
 
     def __init__(self, codes: Sequence[KernelCode]) -> None:
         self._codes = tuple(codes)  # which hold on to the functions
@@ -225,13 +214,9 @@ class Walker:
         self._walk = compiled()
 
     def run(self, table: LaunchTable, addresses: Ints, helper: Team | None = None) -> None:
-        """Run a table.
+        """Run a table on buffers, each at least as high as ``table.heights`` says.
 
-        Args:
-            table: what to run.
-            addresses: ``[buffers] int64``: where buffers begin, each at least as high as ``table.heights``
-                says.
-            helper: which takes parts of large instructions, if it is idle.
+        An idle helper takes parts of large instructions.
 
         Raises:
             OutOfRangeError: when an id is out of range; nothing has run after that.
