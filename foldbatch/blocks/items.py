@@ -29,16 +29,7 @@ from foldbatch.errors import (
 from foldbatch.model.columns import BadDataError
 from foldbatch.static.graph import Node
 from foldbatch.trees import TreeNode
-from foldbatch.types import (
-    OBJECT,
-    VOID,
-    ObjectType,
-    SequenceType,
-    TupleType,
-    Type,
-    VoidType,
-    describe_value,
-)
+from foldbatch.types import OBJECT, VOID, ObjectType, SequenceType, TupleType, Type, VoidType, describe_value
 
 Rest: TypeAlias = Literal["error", "ignore"]  # what may become of items that no block reads
 FIX = "for example Record((Map(...), Identity())) >> Nth()"

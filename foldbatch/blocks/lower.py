@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder, tell_apart
 from foldbatch.blocks.columnar.columns import Columns, find
@@ -290,13 +288,11 @@ def depth(model: Model, trace: Trace) -> int:
     one.
     """
     cells = [cell.graph for cell in model.cells]
-    passing = [_computes(cell.outputs, cell) for cell in cells]
+    passing = {k for k, cell in enumerate(cells) if _computes(cell.outputs, cell)}
     ending = [_computes(cell.results, cell) for cell in cells]
-    chains = longest_chains(model.signatures, trace.calls, trace.elements, trace.values, passing)
-    kinds = np.repeat(np.arange(len(cells)), list(map(len, trace.calls)))
-    bases = np.concatenate([np.zeros(0, np.int32), *(rows[:, 0] for rows in trace.calls)])
-    order = kinds[np.argsort(bases, kind="stable")].tolist()  # the order of `chains`
-    return max((n - passing[k] + ending[k] for n, k in zip(chains, order, strict=True)), default=0)
+    own = trace.calls, trace.elements, trace.values
+    chains = longest_chains(model.signatures, *own, range(len(cells)), passing)
+    return max((n - (k in passing) + ending[k] for k, part in chains.items() for n in part), default=0)
 
 
 def _computes(results: Sequence[Node], graph: CellGraph) -> bool:

@@ -33,15 +33,7 @@ from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.mixed import BlockCell, part_of
 from foldbatch.functions.modules import Module
 from foldbatch.functions.notes import LOCK
-from foldbatch.functions.specs import (
-    DataSpec,
-    ListSpec,
-    NestSpec,
-    ObjectSpec,
-    Spec,
-    StaticSpec,
-    ValueSpec,
-)
+from foldbatch.functions.specs import DataSpec, ListSpec, NestSpec, ObjectSpec, Spec, StaticSpec, ValueSpec
 from foldbatch.model.tracer import Written
 from foldbatch.operators import FUNCTIONS
 from foldbatch.params.parameters import Array, Parameter

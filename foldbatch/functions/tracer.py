@@ -55,9 +55,8 @@ from foldbatch.model.model import Model
 from foldbatch.model.tracer import Decide, Look, Written
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.noting import Integers, Noting
-from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.record import Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.system.processes import no_garbage

@@ -184,7 +184,7 @@ def _check_reads(model: Model, trace: Trace, k: int, calls: _CellCalls, values: 
 def _check_levels(
     policy: Policy, model: Model, trace: Trace, k: int, calls: _CellCalls, values: _Values
 ) -> None:
-    """Check that each call's level is what `foldbatch.scheduler.levels.levels` computes.
+    """Check that each call's level is what `foldbatch.scheduler.policies.levels` computes.
 
     A call reads values of earlier calls alone, so it is enough to look at the levels of what it reads.
     """

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.scheduler import turns
-from foldbatch.scheduler.heights import levels
+from foldbatch.scheduler.levels import levels_in
 from foldbatch.scheduler.trace import Form, Index, Ints
 
 _NONE = np.zeros(0, np.int32)
@@ -281,7 +281,7 @@ class Arithmetic:
     join: Callable[[Sequence[Ints], Form], tuple[Ints, Ints]]
     group: Callable[[NDArray[Any]], tuple[Index, Index]]
     drain: Callable[[Index, Index, Index, Index, Index, int, NDArray[np.float64]], tuple[Ints, Index]]
-    levels: Callable[..., list[Ints]]  # as `heights.levels`
+    levels: Callable[..., list[Ints]]  # as `levels_in`
     costs: Costs
     # does what `tables.build` does, where that is not done in NumPy: first it is given this object
     built: Callable[..., Any] | None = None
@@ -294,6 +294,6 @@ NUMPY = Arithmetic(
     join,
     group,
     drain,
-    levels,
+    levels_in,
     Costs(step=30.0, weight=0.001, plan=100.0, number=0.6),
 )

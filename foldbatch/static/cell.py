@@ -18,16 +18,7 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.static import passes
 from foldbatch.static.autodiff import trainable, vjp
 from foldbatch.static.cellgraph import AFTER, BEFORE, STAGES, STEP, CellGraph, Ends, index_source
-from foldbatch.static.graph import (
-    SOURCES,
-    Graph,
-    Node,
-    apply,
-    constant,
-    cotangent_node,
-    is_view,
-    reachable,
-)
+from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, cotangent_node, is_view, reachable
 from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.static.passes.simplify import in_phase
 from foldbatch.static.routines import Stage

@@ -14,14 +14,7 @@ from foldbatch.train.callbacks import (
     Schedule,
     TimeLimit,
 )
-from foldbatch.train.logs import (
-    CSVLog,
-    JSONLinesLog,
-    ParameterStatistics,
-    Plots,
-    Progress,
-    TensorBoardLog,
-)
+from foldbatch.train.logs import CSVLog, JSONLinesLog, ParameterStatistics, Plots, Progress, TensorBoardLog
 from foldbatch.train.metrics import (
     F1,
     Accuracy,

@@ -26,14 +26,7 @@ import numpy as np
 
 from foldbatch.engines.llvm import objects
 from foldbatch.errors import BackendError, install
-from foldbatch.system.cache import (
-    cache_directory,
-    read_sealed,
-    sealed,
-    tidy_once,
-    used,
-    write_bytes,
-)
+from foldbatch.system.cache import cache_directory, read_sealed, sealed, tidy_once, used, write_bytes
 from foldbatch.system.processes import start_in_each_process
 
 FORM = "3"  # of the compiled code, where that is not seen in the texts below

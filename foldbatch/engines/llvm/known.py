@@ -27,13 +27,7 @@ from math import prod
 import numpy as np
 
 from foldbatch.engines.bindings import Bound, KernelKey, bind_routines
-from foldbatch.engines.launch import (
-    BASE,
-    FIELDS,
-    FIRST,
-    STORES,
-    WIDTH,
-)
+from foldbatch.engines.launch import BASE, FIELDS, FIRST, STORES, WIDTH
 from foldbatch.engines.llvm import known_code
 from foldbatch.engines.llvm.coder import KernelCode
 from foldbatch.engines.llvm.instructions import encode

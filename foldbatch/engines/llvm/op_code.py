@@ -7,13 +7,7 @@ from math import prod
 
 import numpy as np
 
-from foldbatch.engines.llvm import (
-    grouped_products,
-    line_texts,
-    products,
-    row_texts,
-    sum_texts,
-)
+from foldbatch.engines.llvm import grouped_products, line_texts, products, row_texts, sum_texts
 from foldbatch.engines.llvm.coder import ERRORS, Coder, by_columns
 from foldbatch.engines.llvm.compiling import Native, native
 from foldbatch.engines.llvm.loop_texts import KINDS, MEMORY
