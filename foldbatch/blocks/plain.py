@@ -317,15 +317,12 @@ class Sink(Protocol):
 
     def refer(self, x: object) -> dict[str, Any] | None:
         """Return data that refer to a thing written elsewhere, or None where a value is none."""
-        ...
 
     def constant(self, array: Array) -> str:
         """Store an array; return its name."""
-        ...
 
     def lose(self, what: str) -> None:
         """Note that something cannot be written."""
-        ...
 
 
 class Source(Protocol):
@@ -334,16 +331,13 @@ class Source(Protocol):
     @property
     def arrays(self) -> dict[str, Array]:
         """The arrays, by name."""
-        ...
 
     @property
     def trust(self) -> Trust:
         """What the data may name besides what is listed."""
-        ...
 
     def thing(self, number: Any) -> Any:
         """Return the thing of a number; raise ModelError where there is none."""
-        ...
 
 
 def refused(found: str) -> ModelError:

@@ -79,11 +79,9 @@ class Away(Protocol):
     @property
     def lock(self) -> AbstractContextManager[Any]:
         """What is held while numbers are read, so that they come home once."""
-        ...
 
     def read_into(self, array: Array) -> None:
         """Copy the numbers into an array of the parameter's shape and dtype."""
-        ...
 
 
 class Parameter(Operators[Any]):

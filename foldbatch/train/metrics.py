@@ -268,7 +268,6 @@ class Metric(Protocol):
 
     def compute(self, values: Array, labels: Labels) -> Any:
         """Return the figure of all values ``[m, ...]`` and their labels: a number, or plain data."""
-        ...
 
 
 class Base:
