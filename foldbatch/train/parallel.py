@@ -29,10 +29,9 @@ from foldbatch.communicators.communicator import Bytes, told
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.sums import total
 from foldbatch.errors import DecidingError, ProcessError, TrainingError, counted
-from foldbatch.model.traces import holds_objects
 from foldbatch.params.parameters import Array, Gradient, SparseRows
 from foldbatch.program.program import Program
-from foldbatch.program.traced import Prepared, listed
+from foldbatch.program.traced import Prepared, holds_objects, listed
 from foldbatch.scheduler.trace import Trace
 from foldbatch.train.checks import noting, several
 from foldbatch.train.metrics import Metric, Tally
