@@ -184,9 +184,6 @@ def lower(
     """Build a block whose input is one example, a Python object.
 
     Where one of `asides` is missing, so is all that serves nothing else.
-
-    Raises:
-        BlockTypeError: when the block is ill typed; the message tells where.
     """
     return linked(block, built(block, asides), policy, max_calls, arithmetic)
 
@@ -231,11 +228,7 @@ class Built:
 def built(
     block: AnyBlock, asides: frozenset[str] = ASIDES, given: Type = OBJECT, path: str = "model"
 ) -> Built:
-    """Build a block that reads what is of type `given`; errors begin with `path`.
-
-    Raises:
-        BlockTypeError: when the block is ill typed; the message tells where.
-    """
+    """Build a block that reads what is of type `given`; errors begin with `path`."""
     builder = Builder(path, asides=asides)
     root = builder.declare(block, "root", given, VOID)
     with builder.define(root, path) as argument:

@@ -370,7 +370,8 @@ def _data(x: Any, sink: Sink) -> Any:
         case float() if type(x) is float:
             return x if math.isfinite(x) else {"float": str(x)}
         case str() if type(x) is str:
-            return x if _is_text(x) else {"text": x.encode("utf-16-le", "surrogatepass").hex()}
+            text = x.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in x)
+            return x if text else {"text": x.encode("utf-16-le", "surrogatepass").hex()}
         case bytes() if type(x) is bytes:
             return {"bytes": x.hex()}
         case dict() if type(x) is dict:
@@ -422,10 +423,6 @@ def _called(x: Any) -> str:
     if not callable(x) or not isinstance(name, str):
         return describe_value(x)
     return f"{'a lambda' if name.endswith('<lambda>') else f'the function {name}'}{place}"
-
-
-def _is_text(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _hidden(attributes: Sequence[str]) -> bool:

@@ -341,7 +341,8 @@ class _Printer:
                 return self.sequence(source)
             if statement.target in self.numbers:
                 return f"{self.sequence(source)}[{self.text(key)}]"
-            if source in self.numbers and _is_field(key) and statement.default is None:
+            field = type(key.value) is str and key.value in LISTS
+            if source in self.numbers and field and statement.default is None:
                 self.gains = True
                 return f"{LISTS[key.value]}[{self.raw(str(source))}]"
             if source in self.numbers and key.value == "is_leaf" and statement.default is None:
@@ -380,10 +381,6 @@ class _Printer:
                         continue
                 if source in self.numbers | self.lists and assigned[target] == 1:
                     kind.add(target)
-
-
-def _is_field(key: Constant) -> bool:
-    return type(key.value) is str and key.value in LISTS
 
 
 def _choice(chosen: str, start: int, stop: int, levels: int = 0) -> Iterator[tuple[int, str, int | None]]:

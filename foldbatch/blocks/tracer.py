@@ -97,11 +97,7 @@ class TracingProgram:
         return numbered(self.functions, self.globals)
 
     def trace(self, example: Any, number: int = 0) -> Trace:
-        """Return the calls that an example makes; errors tell its number in the batch.
-
-        Raises:
-            ExampleError: when the example does not fit the blocks, with block path, example and place.
-        """
+        """Return the calls that an example makes; errors tell its number in the batch."""
         return self.trace_all([example], [number])[0]
 
     def trace_all(
@@ -112,9 +108,6 @@ class TracingProgram:
         `look` is given the data that were read before they become arrays, and may put others in their
         places: per cell and feed, a list in the order of calls. It is called again with the data of the next
         examples where there are very many.
-
-        Raises:
-            ExampleError: when an example does not fit the blocks; it tells of the first one that does not.
         """
         traces: list[Trace] = []
         while len(traces) < len(examples):

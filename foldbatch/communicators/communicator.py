@@ -182,11 +182,7 @@ def share(communicator: Communicator, value: T) -> list[T]:
 
 
 def from_first(communicator: Communicator, value: T | None) -> T:
-    """Return the value of rank 0; those of the other ranks are not looked at.
-
-    Raises:
-        ProcessError: when another rank has failed or ended.
-    """
+    """Return the value of rank 0; those of the other ranks are not looked at."""
     first: T = share(communicator, value if communicator.rank == 0 else None)[0]  # type: ignore[assignment]
     return first
 

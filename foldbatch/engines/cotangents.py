@@ -28,9 +28,6 @@ def seeds_of(
     """Return, for each example, the numbers of its values that have a cotangent, each with it.
 
     Results are terminals as traces hold them; cotangents have the form of results.
-
-    Raises:
-        ExampleError: when there is not one for each example, or one does not fit its result; see `numbered`.
     """
     expected = f"one for each of {len(results)} examples"
     if isinstance(cotangents, str | bytes | dict) or not isinstance(cotangents, Iterable):
@@ -101,15 +98,12 @@ def _parts(cotangent: Any, count: int, where: str, what: str) -> list[Any]:
     if cotangent is None:
         return [None] * count
     expected = f"{what} of {count} cotangents, or None"
-    if not isinstance(cotangent, tuple | list | np.ndarray) or _is_scalar(cotangent):
+    scalar = isinstance(cotangent, np.ndarray) and cotangent.ndim == 0
+    if scalar or not isinstance(cotangent, tuple | list | np.ndarray):
         raise ExampleTypeError(where, expected, describe_value(cotangent), "give it the form of the result")
     if len(cotangent) != count:
         raise ExampleError(where, expected, f"{len(cotangent)} of them", "give it the form of the result")
     return list(cotangent)
-
-
-def _is_scalar(cotangent: Any) -> bool:
-    return isinstance(cotangent, np.ndarray) and cotangent.ndim == 0
 
 
 def _array(type_: TensorType, cotangent: Any, where: str) -> Array:

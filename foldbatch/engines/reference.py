@@ -50,11 +50,7 @@ class Evaluation:
     _starts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
     def forward(self) -> None:
-        """Evaluate every call, in the order of the trace.
-
-        Raises:
-            OutOfRangeError: when a call computes an id that is out of range.
-        """
+        """Evaluate every call, in the order of the trace."""
         chosen = [cell.phase(training=self.training).graph for cell in self.cells]
         graphs = [Graph(graph.inputs, graph.results) for graph in chosen]
         for _, k, i in self.sweep():

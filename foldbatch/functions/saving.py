@@ -243,11 +243,7 @@ class _Places:
                 self._add(part, [*path, key])
 
     def of(self, thing: Any, where: str) -> list[Any]:
-        """Return how to get at a thing.
-
-        Raises:
-            ModelError: when no variable leads to it.
-        """
+        """Return how to get at a thing."""
         if id(thing) not in self._paths:
             fix = "let a variable of the walk's module hold it, or the Module that it is a part of"
             name = f"a {type(thing).__name__}" if isinstance(thing, Module) else repr(thing)

@@ -199,11 +199,7 @@ def _is_nest(x: Any) -> bool:
 
 
 def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
-    """Return the structure of an argument; `hint` is what its annotation says, see `hint_of`.
-
-    Raises:
-        WalkError: when a cell cannot take it.
-    """
+    """Return the structure of an argument; `hint` is what its annotation says, see `hint_of`."""
     if isinstance(hint, TensorType) and not isinstance(x, Value) and x is not None:
         return DataSpec(hint)
     match x:

@@ -6,6 +6,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -75,7 +76,10 @@ def link(
     reads = [[arena_of[group[0]] for group in p.wires] for p in packed]
     writes = [[arena_of[wire] for wire in p.outputs] for p in packed]
     ends = _ends(packed, component, reads, writes)
-    cells = tuple(_staged(p.graph, end, known) for p, end in zip(packed, ends, strict=True))
+    cells = tuple(
+        known.get((p.graph, end, tuple(trainable(p.graph.results))), partial(stage_cell, p.graph, end))
+        for p, end in zip(packed, ends, strict=True)
+    )
     known.forget()
     signatures = tuple(
         _signature(p, cell, component[k], reads[k], writes[k])
@@ -96,11 +100,6 @@ def link(
         tuple(tuple(feed for _, feed in draft.feeds) for draft in drafts),
         tuple(parameter for parameter in parameters if parameter in read),
     )
-
-
-def _staged(graph: CellGraph, ends: Ends, known: StagedBefore) -> Cell:
-    trained = tuple(trainable(graph.results))
-    return known.get((graph, ends, trained), lambda: stage_cell(graph, ends))
 
 
 def _packed(draft: Draft, component: dict[object, int], known: StagedBefore) -> _PackedDraft:

@@ -409,11 +409,7 @@ class RemoteUpdates:
         raise NotImplementedError
 
     def look(self) -> None:
-        """Wait, and raise the error of the first bad update, if there is one since somebody looked.
-
-        Raises:
-            ParameterError: when an update was refused.
-        """
+        """Wait, and raise the error of the first bad update, if there is one since somebody looked."""
         raise NotImplementedError
 
 

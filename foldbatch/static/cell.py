@@ -385,7 +385,8 @@ def kept_between(sides: Sequence[Side]) -> dict[Node, Key]:
         kept |= {node: owner[node] for node in (gradient.values, gradient.ids) if node in owner}
     keys = [(i, stage) for i in range(len(sides)) for stage in STAGES]
     for key in reversed(keys):  # a kept node may read nodes of earlier routines, which are kept then
-        results = results_of(sides, key)
+        side = sides[key[0]]
+        results = [node for _, node in side.results if side.stage_of(node) == key[1]]
         kept_here = [node for node, owned_by in kept.items() if owned_by == key]
         for node in outside([*results, *kept_here], key, owner, given):
             kept.setdefault(node, owner[node])
@@ -399,12 +400,6 @@ def owners(sides: Sequence[Side]) -> dict[Node, Key]:
         for node in side.owned:
             owner.setdefault(node, (i, side.stage[node]))
     return owner
-
-
-def results_of(sides: Sequence[Side], key: Key) -> list[Node]:
-    """Return the results of a routine."""
-    side = sides[key[0]]
-    return [node for _, node in side.results if side.stage_of(node) == key[1]]
 
 
 def outside(

@@ -60,16 +60,16 @@ def groups(
     """
     grouping = _Grouping(nodes, whole_of, takes)
     grouping.grow()
-    members = {g: part for g, part in grouping.members.items() if len(part) > 1 or _is_long_sum(part[0])}
+    # a sum of several terms is worth a loop of its own: else each of them is read and written again
+    members = {
+        g: part
+        for g, part in grouping.members.items()
+        if len(part) > 1 or (part[0].op.name == "add" and len(part[0].inputs) > 2)
+    }
     group_of = {node: g for g, part in members.items() for node in part}
     read = _read_outside(nodes, results, whole_of, group_of)
     made = {g: _group(part, read, whole_of) for g, part in members.items()}
     return _ordered([n for n in nodes if not is_view(n) or n in read], made, group_of)
-
-
-def _is_long_sum(node: Node) -> bool:
-    """Whether a node is worth a loop of its own: else each of its terms is read and written again."""
-    return node.op.name == "add" and len(node.inputs) > 2
 
 
 class _Grouping:

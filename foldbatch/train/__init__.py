@@ -1,6 +1,5 @@
 """Training: batches, optimizers, and gradients on their way to them."""
 
-
 from foldbatch.train import schedules
 from foldbatch.train.callbacks import (
     AverageWeights,

@@ -78,9 +78,6 @@ def compiled_function(
 
     It returns a number, a truth, or nothing, which becomes 0; its signature is as of
     `translation.translate_function`. The texts of `modules` decide what it is.
-
-    Raises:
-        BackendError: when llvmlite is not installed.
     """
     llvm()
     from foldbatch.engines.llvm import translation, words  # noqa: PLC0415 - they need llvmlite
@@ -175,9 +172,6 @@ def native(
 
     What the text calls besides `vector_functions.SCOPE` is returned by `more`, whose text is `source`. Where
     `rounded`, every product is rounded before something is added to it.
-
-    Raises:
-        BackendError: when llvmlite is not installed.
     """
     llvm()
     from foldbatch.engines.llvm import translation, vector_functions  # noqa: PLC0415 - they need llvmlite

@@ -47,9 +47,6 @@ def encode(
     """Return a routine's code. What it needs of compiled functions is there afterwards.
 
     `first` and `last` append what each level does before and after all else.
-
-    Raises:
-        BackendError: when llvmlite is not installed.
     """
     coder = Coder(routine)
     first(coder)
