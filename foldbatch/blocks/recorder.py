@@ -45,26 +45,18 @@ def _too_many() -> Iterator[int]:
 
 
 class Recorder:
-    """What runs of a tracing program note of their examples, one run after the other.
-
-    Args:
-        model: the model that the program calls cells of.
-        collections: the variables that hold lists of collected values.
-        memos: the variables that hold memos.
-        max_calls: how many calls an example may make.
-        bounds: per cell and feed, the number that ids must be below, or None.
-        careful: whether each datum is checked as soon as it is read.
-    """
+    """What runs of a tracing program note of their examples, one run after the other."""
 
     def __init__(
         self,
-        model: Model,
-        collections: Sequence[str],
-        memos: Sequence[str],
-        max_calls: int,
+        model: Model,  # the model that the program calls cells of
+        collections: Sequence[str],  # the variables that hold lists of collected values
+        memos: Sequence[str],  # the variables that hold memos
+        max_calls: int,  # how many calls an example may make
+        # per cell and feed, the number that ids must be below, or None
         bounds: Sequence[Sequence[int | None]],
         *,
-        careful: bool = False,
+        careful: bool = False,  # whether each datum is checked as soon as it is read
     ) -> None:
         self.model = model
         self._collections, self._memos = collections, memos

@@ -91,18 +91,12 @@ class Tracer(Protocol):
 
     def trace_all(
         self,
-        examples: Sequence[Any],
-        numbers: Sequence[int],
-        look: Look | None = None,
-        decide: Decide | None = None,
+        examples: Sequence[Any],  # the examples; they may be `foldbatch.trees.records.Records`
+        numbers: Sequence[int],  # their numbers in the batch, for errors
+        look: Look | None = None,  # sees the data that were read; it may be called several times
+        decide: Decide | None = None,  # computes for examples that ask for numbers; None refuses them
     ) -> list[Trace]:
         """Return the traces of examples.
-
-        Args:
-            examples: the examples; they may be `foldbatch.trees.records.Records`.
-            numbers: their numbers in the batch, for errors.
-            look: sees the data that were read; it may be called several times.
-            decide: computes for examples that ask for numbers; None refuses them.
 
         Raises:
             ExampleError: when an example does not fit the model; it tells of the first one that does not.

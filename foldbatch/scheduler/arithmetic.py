@@ -213,30 +213,18 @@ def consecutive(rows: Index) -> bool:
 
 
 def drain(
-    places: Index,
-    order: Index,
-    ends: Index,
-    readers: Index,
-    waits: Index,
-    cells: int,
-    preference: NDArray[np.float64],
-    weigh: Callable[..., Any] = turns.weigh,
-    run: Callable[..., int] = turns.drain,
-    form: Callable[[NDArray[Any]], Any] = np.ndarray.tolist,
+    places: Index,  # ``[calls]``: the cell of each call
+    order: Index,  # ``[calls]``: the calls, each after those that it reads
+    ends: Index,  # ``[calls + 1]``: where each call's readers begin in `readers`
+    readers: Index,  # ``[reads]``: the calls that read a call's results
+    waits: Index,  # ``[calls]``: how many results each call reads
+    cells: int,  # how many cells there are
+    preference: NDArray[np.float64],  # ``[cells]`` scores of the cells, or none
+    weigh: Callable[..., Any] = turns.weigh,  # does what `turns.weigh` does
+    run: Callable[..., int] = turns.drain,  # does what `turns.drain` does
+    form: Callable[[NDArray[Any]], Any] = np.ndarray.tolist,  # makes of an array what both are given
 ) -> tuple[Ints, Index]:
     """Run calls as they become ready, see `turns.drain`.
-
-    Args:
-        places: ``[calls]``: the cell of each call.
-        order: ``[calls]``: the calls, each after those that it reads.
-        ends: ``[calls + 1]``: where each call's readers begin in `readers`.
-        readers: ``[reads]``: the calls that read a call's results.
-        waits: ``[calls]``: how many results each call reads.
-        cells: how many cells there are.
-        preference: ``[cells]`` scores of the cells, or none.
-        weigh: does what `turns.weigh` does.
-        run: does what `turns.drain` does.
-        form: makes of an array what both are given.
 
     Returns:
         For each call the turn of its cell in which it runs, -1 if it never does: ``[calls] int32``; and the

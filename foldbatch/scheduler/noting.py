@@ -112,21 +112,14 @@ class Noting:
 
     def columns(
         self,
-        check: Callable[..., bool],
-        start: int,
-        ends: Sequence[int],
-        seen: Iterable[int],
+        check: Callable[..., bool],  # the compiled function
+        start: int,  # the first number of the run
+        ends: Sequence[int],  # after each example, the next number
+        seen: Iterable[int],  # the values in results
+        # of each cell that the walk calls, the rows of its calls, and its lists
         noted: Sequence[Sequence[list[int]]],
     ) -> Integers | None:
-        """Return what was noted as columns; None where a wire is new, or a value is not the example's own.
-
-        Args:
-            check: the compiled function.
-            start: the first number of the run.
-            ends: after each example, the next number.
-            seen: the values in results.
-            noted: of each cell that the walk calls, the rows of its calls, and its lists.
-        """
+        """Return what was noted as columns; None where a wire is new, or a value is not the example's own."""
         examples, cells = len(ends), len(self.kept)
         sizes, numbers = list[int](), [*seen]
         head = [examples, start, len(numbers), start, *ends]

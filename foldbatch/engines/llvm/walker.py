@@ -116,31 +116,18 @@ def lay_out(here: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin
 
 
 def _walk(
-    codes: Any,
-    starts: Any,
-    launches: Any,
-    levels: Any,
-    index: Any,
-    addresses: Any,
-    work_at: Any,
-    room: Any,
-    errors: Any,
-    words: Any,
+    codes: Any,  # the address of those of all kernels, one after the other
+    starts: Any,  # where each begins
+    launches: Any,  # the launch table's rows
+    levels: Any,  # first call and the one after the last, of each
+    index: Any,  # the index arrays
+    addresses: Any,  # of buffers
+    work_at: Any,  # the address of memory for six times `room` numbers; no kernel has more cells or arguments
+    room: Any,  # see there
+    errors: Any,  # the address of memory for `coder.FOUND` numbers, the first of which is 0
+    words: Any,  # what is shared with a helper, see `team`; 0 where there is none
 ) -> int:
-    """Run launches; return how many instructions were worth sharing.
-
-    Args:
-        codes: the address of those of all kernels, one after the other.
-        starts: where each begins.
-        launches: the launch table's rows.
-        levels: first call and the one after the last, of each.
-        index: the index arrays.
-        addresses: of buffers.
-        work_at: the address of memory for six times `room` numbers; no kernel has more cells or arguments.
-        room: see there.
-        errors: the address of memory for `coder.FOUND` numbers, the first of which is 0.
-        words: what is shared with a helper, see `team`; 0 where there is none.
-    """
+    """Run launches; return how many instructions were worth sharing."""
     index_at, found = address(index), at(errors)
     origins, steps, cells = at(work_at), at(work_at + 8 * room), at(work_at + 16 * room)
     arguments, lowers, rows = at(work_at + 24 * room), at(work_at + 32 * room), at(work_at + 40 * room)
