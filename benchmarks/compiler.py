@@ -218,14 +218,10 @@ def run(trees: Sequence[Tree], hidden: int, repeats: int) -> Outcome:
                     options: Any = {"policy": policy}
                     programs[f"{name}, {variant}"] = compile(block, name, threads=1, options=options)
     plain = {f"{name}, as compiled": programs[f"{name}, as compiled"] for name in backends}
-    lean = {
-        f"{name}, kept_bytes=0": compile(block, name, threads=1, options={"kept_bytes": 0})
-        for name in backends
-    }
     counts = {name: count(program, trees) for name, program in programs.items()}
-    sizes = {name: memory(program, trees) for name, program in (plain | lean).items()}
+    sizes = {name: memory(program, trees) for name, program in plain.items()}
     tasks: dict[str, Callable[[], Seconds]] = {}
-    for name, program in (programs | lean).items():
+    for name, program in programs.items():
         tasks[name] = _timed_whole(partial(program.value_and_grad, trees))
     for name, program in plain.items():
         tasks[f"{name}, step"] = _timed_whole(partial(Step(program), trees))

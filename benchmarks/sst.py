@@ -19,14 +19,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.busy import Neighbours
-from benchmarks.contest import (
-    Contender,
-    Result,
-    contenders_of,
-    contest,
-    our_contender,
-    verify,
-)
+from benchmarks.contest import Contender, Result, contenders_of, contest, our_contender, verify
 from benchmarks.floor import Products, count
 from benchmarks.measure import Timing, timing
 from benchmarks.memory import Peak, peaks

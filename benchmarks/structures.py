@@ -21,9 +21,9 @@ import numpy as np
 
 from foldbatch.model.drafts import components
 from foldbatch.scheduler.layout import by_consumer
-from foldbatch.scheduler.levels import levels, lower_bound
+from foldbatch.scheduler.levels import lower_bound
 from foldbatch.scheduler.merge import merge
-from foldbatch.scheduler.policies import POLICIES
+from foldbatch.scheduler.policies import POLICIES, levels
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
 from foldbatch.trees import Tree

@@ -7,7 +7,6 @@ computation in it into static cells and runs any mixture of examples as a few la
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 if TYPE_CHECKING:
     from foldbatch import blocks as blocks
@@ -113,19 +112,6 @@ _HOMES = dict.fromkeys(__all__, "blocks") | {
     "bench": "gain",
     "explain": "views",
 }
-# Names that stood here, and the rooms that have them.
-_MOVED = {
-    **dict.fromkeys(("AdaGrad", "AdamW", "Eve", "LazyAdam", "RMSprop", "load_prepared"), "train"),
-    **dict.fromkeys(("Attention", "Collect", "Collected", "Items", "LayerNorm"), "blocks"),
-    **dict.fromkeys(("RNTN", "TreeGRU", "TreeRNN"), "blocks"),
-    **dict.fromkeys(("Explanation", "draw_schedule"), "views"),
-    **dict.fromkeys(("read_json", "read_jsonlines"), "trees"),
-    "Planned": "program",
-    "SparseRows": "params",
-    "Timeline": "timelines",
-    "from_torch": "torch",
-}
-
 if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
 
     def __getattr__(name: str) -> Any:
@@ -137,10 +123,6 @@ if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
         if name in _HOMES:
             globals()[name] = found = getattr(import_module(f"foldbatch.{_HOMES[name]}"), name)
             return found
-        if name in _MOVED:
-            place = f"foldbatch.{_MOVED[name]}"
-            warn(f"foldbatch.{name} is {place}.{name} now", DeprecationWarning, stacklevel=2)
-            return getattr(import_module(place), name)
         looked = () if name.startswith("_") else ("train", "trees", "blocks", "types", "views")
         homes = (f"; it is foldbatch.{room}.{name}" for room in looked if hasattr(__getattr__(room), name))
         raise AttributeError(f"module 'foldbatch' has no attribute {name!r}{next(homes, '')}")

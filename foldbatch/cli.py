@@ -84,7 +84,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            warnings.filterwarnings("default", ".* is called .* now", DeprecationWarning)  # options of ours
             status = run(options.arguments)
         if sys.stdout is not None:  # it was closed
             sys.stdout.flush()  # a reader that is gone is noticed here

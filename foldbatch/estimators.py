@@ -37,17 +37,8 @@ except ImportError as error:
     raise BackendError("foldbatch.estimators", missing, "none", install("sklearn")) from error
 
 CHUNK = 256  # examples that are predicted at once
-FORMER = {"TreeClassifier": "StructureClassifier", "TreeRegressor": "StructureRegressor"}
 
 Array = NDArray[Any]
-
-
-def __getattr__(name: str) -> Any:
-    """Find what has another name now."""
-    if name not in FORMER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"{name} is {FORMER[name]} now", DeprecationWarning, stacklevel=2)
-    return globals()[FORMER[name]]
 
 
 class StructureEstimator(BaseEstimator):

@@ -300,15 +300,12 @@ class Deferred(Operators[Any]):
 
 
 class Hooks:
-    """How a front end gets to see calls that are made while a user's function runs.
+    """How a front end gets to see calls that are made while a user's function runs."""
 
-    Attributes:
-        function: takes a function of `foldbatch.ops`, its arguments, one of which is `Deferred`, and options.
-        layer: takes a layer and what it is called with, where that is in no cell's function; None where no
-            user's function runs.
-    """
-
+    # takes a function of `foldbatch.ops`, its arguments, one of which is `Deferred`, and options
     function: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+    # takes a layer and what it is called with, where that is in no cell's function; None where no user's
+    # function runs
     layer: Callable[[Any, tuple[Any, ...]], Any] | None = None
 
 

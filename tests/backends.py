@@ -14,13 +14,7 @@ from unittest import mock
 import pytest
 
 from foldbatch.engines import threads
-from foldbatch.engines.engine import (
-    ENGINES,
-    LAUNCH_VARIABLE,
-    VARIABLE,
-    check_precision,
-    choose_engine,
-)
+from foldbatch.engines.engine import ENGINES, LAUNCH_VARIABLE, VARIABLE, check_precision, choose_engine
 from foldbatch.errors import BackendError
 
 ENGINES["cuda-on-cpu"] = ("tests.engines.cuda.on_cpu", "")  # what the CUDA engine runs on a GPU, on the CPU

@@ -73,17 +73,8 @@ def test_names_of_rooms_are_told():
         _ = foldbatch.Trainor
 
 
-def test_names_that_moved_are_found_with_a_warning():
-    for name, room in foldbatch._MOVED.items():
-        if room != "torch":
-            with pytest.warns(DeprecationWarning, match=f"is foldbatch.{room}.{name} now"):
-                assert getattr(foldbatch, name) is getattr(getattr(foldbatch, room), name)
-
-
-def test_compile_takes_few_arguments_and_its_old_ones_for_a_while():
+def test_compile_takes_few_arguments():
     assert len(inspect.signature(foldbatch.compile).parameters) <= 8
-    with pytest.warns(DeprecationWarning, match="options={'share': None}"):
-        assert foldbatch.compile(foldbatch.Scalar(), "numpy", share=None).options.share is None
     with pytest.raises(foldbatch.errors.UnknownNameError, match="compile options: expected .*found shares"):
         foldbatch.compile(foldbatch.Scalar(), "numpy", options={"shares": None})
     methods = [n for n, m in vars(foldbatch.Program).items() if inspect.isfunction(m) and n[0] != "_"]

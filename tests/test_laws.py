@@ -193,7 +193,7 @@ def _collected_around_a_call() -> fb.Block:
 def test_what_once_failed_is_lawful(engine: str, block: Any, examples: list[Any], seed: int) -> None:
     program = BlockProgram(block(), examples, seed)
     with running(engine, seed) as backend:
-        kept, debug = (None, 0)[seed % 4], seed > 1
-        compiled = fb.compile(program.block, backend, threads=1, debug=debug, options={"kept_bytes": kept})
+        debug = seed > 1
+        compiled = fb.compile(program.block, backend, threads=1, debug=debug)
         check_ways(compiled, program, Random(seed), many=True)
         assert_differentiated(program, compiled)

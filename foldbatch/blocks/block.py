@@ -337,14 +337,10 @@ BLOCK_LIKES: list[tuple[tuple[type, ...], Callable[[Any], AnyBlock]]] = []
 
 
 def as_block(value: Any, where: str = "block") -> AnyBlock:
-    """Return the block that a value stands for.
+    """Return the block that a value stands for; `where` is who asks, for errors.
 
     A Block stands for itself, an array or a Parameter for FromTensor, a dict, list or tuple for
     Record.
-
-    Args:
-        value: the block, or what stands for one.
-        where: who asks, for errors.
 
     Raises:
         BlockTypeError: for anything else.
@@ -383,9 +379,7 @@ def as_block(value: Any, where: str = "block") -> AnyBlock:
 def keyed(blocks: object, where: str) -> tuple[list[tuple[Any, AnyBlock]], bool]:
     """Return pairs of key and block, and whether the keys were given or are 0, 1, ...
 
-    Args:
-        blocks: a dict, pairs of key and block, or a tuple or list of blocks.
-        where: who asks, for errors.
+    `blocks` is a dict, pairs of key and block, or a tuple or list of blocks.
 
     Raises:
         BlockTypeError: when it is none of these.

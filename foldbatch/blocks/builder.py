@@ -143,11 +143,6 @@ class Builder(Writer):
 
         The order names parameters and cells, so it must not depend on what was compiled before; the numbers
         of interned nodes do.
-
-        Args:
-            value: what a block yields.
-            function: the name of the user's function that makes it.
-            layer: the name of the layer that makes it.
         """
         if self.inferring:
             return
@@ -162,14 +157,7 @@ class Builder(Writer):
                 stack += node.inputs[::-1]
 
     def read(self, source: Object, type_: TensorType, where: str, declared: str = "") -> Node:
-        """Return the tensor that an object of the example is read as.
-
-        Args:
-            source: the object.
-            type_: the tensor's type.
-            where: names the block, for errors.
-            declared: a narrower dtype that the data must fit.
-        """
+        """Return the tensor that an object is read as, whose data fit the narrower dtype `declared`, too."""
         node = input_node(type_, name=text(source.expression))
         self.region.feeds[node] = FeedReading(type_, where, declared, source)
         self.note(node)
@@ -436,17 +424,11 @@ SHOWN = 2  # names of functions and layers that a cell's name has at most
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a tensor comes from.
+    """Where a tensor comes from."""
 
-    Attributes:
-        path: the path of the block that makes it, segment by segment.
-        function: the name of the user's function that makes it; empty of a lambda.
-        layer: the name of the layer that makes it, else empty.
-    """
-
-    path: tuple[str, ...]
-    function: str = ""
-    layer: str = ""
+    path: tuple[str, ...]  # the path of the block that makes it, segment by segment
+    function: str = ""  # the name of the user's function that makes it; empty of a lambda
+    layer: str = ""  # the name of the layer that makes it, else empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,11 +440,7 @@ class CellName:
 
 
 def name_cell(origins: Iterable[Origin], path: PySequence[str]) -> CellName:
-    """Return the name of a cell.
-
-    Args:
-        origins: those of its tensors, in the order in which they were made.
-        path: where the cell was built; it names a cell without tensors of its own.
+    """Return the name of a cell whose tensors were made in this order; its path names one without any.
 
     >>> pair = Origin(("tree", ".case(True)"), layer="pair")
     >>> name_cell([pair, Origin(("tree", ".case(True)", ".decode"), "attend")], ["tree"])
@@ -480,10 +458,7 @@ def name_draft(
 ) -> CellName:
     """Return the name of a cell: after what it computes, or else after the data that it reads.
 
-    Args:
-        nodes: what it computes and reads.
-        origins: those of nodes, numbered in the order of blocks.
-        path: where the cell was built.
+    Origins are numbered in the order of blocks.
     """
     own = [node for node in nodes if node in origins and node.axis is not UNBATCHED]
     computed = [node for node in own if node.op is not INPUT]

@@ -87,31 +87,20 @@ class Region:
 
 @dataclass(slots=True)
 class Procedure:
-    """A function of the tracing program, in the making or done.
+    """A function of the tracing program, in the making or done."""
 
-    Attributes:
-        name: as in the program.
-        path: the path of its block.
-        input_type, output_type: what it reads and yields.
-        parameters, results: the terminals of these.
-        body: its statements, the last of which returns.
-        calls: the functions that it calls.
-        always: those of them that it calls in every case.
-        effects: whether a visit does more than yield a result: losses, metrics, collected values, random
-            numbers.
-        memo: whether it visits arguments only once; None leaves that to `foldbatch.blocks.drafts`.
-    """
-
-    name: str
-    path: str
-    input_type: Type
+    name: str  # as in the program
+    path: str  # the path of its block
+    input_type: Type  # `input_type`, `output_type`: what it reads and yields
     output_type: Type
-    parameters: list[Terminal]
+    parameters: list[Terminal]  # `parameters`, `results`: the terminals of these
     results: list[Terminal]
-    body: Body = ()
-    calls: list[str] = field(default_factory=list)
-    always: list[str] = field(default_factory=list)
+    body: Body = ()  # its statements, the last of which returns
+    calls: list[str] = field(default_factory=list)  # the functions that it calls
+    always: list[str] = field(default_factory=list)  # those of them that it calls in every case
+    # whether a visit does more than yield a result: losses, metrics, collected values, random numbers
     effects: bool = False
+    # whether it visits arguments only once; None leaves that to `foldbatch.blocks.drafts`
     memo: bool | None = False
 
     @property

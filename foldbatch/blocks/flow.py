@@ -198,10 +198,7 @@ def each(builder: Builder, value: List, segment: str) -> Iterator[Value]:
 def append(builder: Builder, value: Value, target: List | str) -> List:
     """Put a value at the end of a list, ending the region; return the list.
 
-    Args:
-        builder: the builder.
-        value: the value.
-        target: the list, or the variable that holds it while nothing has been put into it.
+    The list may be the variable that holds it while nothing has been put into it.
     """
     code = target if isinstance(target, str) else str(target.expression)
     item = as_object(value)

@@ -29,16 +29,7 @@ from foldbatch.errors import (
 from foldbatch.model.columns import BadDataError
 from foldbatch.static.graph import Node
 from foldbatch.trees import TreeNode
-from foldbatch.types import (
-    OBJECT,
-    VOID,
-    ObjectType,
-    SequenceType,
-    TupleType,
-    Type,
-    VoidType,
-    describe_value,
-)
+from foldbatch.types import OBJECT, VOID, ObjectType, SequenceType, TupleType, Type, VoidType, describe_value
 
 Rest: TypeAlias = Literal["error", "ignore"]  # what may become of items that no block reads
 FIX = "for example Record((Map(...), Identity())) >> Nth()"
@@ -393,11 +384,7 @@ ORDERED = (TreeNode, list, tuple, np.ndarray, PySequence)
 def refuse_rest(builder: Builder, source: Object, count: int, where: str) -> None:
     """Add a check to the tracing program that refuses an object of more than `count` items.
 
-    Args:
-        builder: writes the program.
-        source: the object. One of fewer items is not refused here, but where an item is read.
-        count: how many items are read.
-        where: names the block, for errors.
+    One of fewer items is not refused here, but where an item is read.
     """
     blame = builder.blame(source, _items(count), where=where)
     builder.add(Limit(blame, source.expression, count, REFUSE_REST))

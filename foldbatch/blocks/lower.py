@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder, tell_apart
 from foldbatch.blocks.columnar.columns import Columns, find
@@ -77,20 +75,14 @@ class Lowered:
     """A block ready to run: its model, and what turns examples into traces for the model.
 
     It is a `foldbatch.model.tracer.Tracer`.
-
-    Attributes:
-        block: the block.
-        model: its model.
-        tracer: the tracing program.
-        columns: the program applied to many examples by array operations, or what keeps it from that.
-        asides: which of ``losses`` and ``metrics`` the model has.
     """
 
     block: AnyBlock
     model: Model
-    tracer: TracingProgram
+    tracer: TracingProgram  # the tracing program
+    # the program applied to many examples by array operations, or what keeps it from that
     columns: Columns | str
-    asides: frozenset[str]
+    asides: frozenset[str]  # which of ``losses`` and ``metrics`` the model has
 
     @property
     def origin(self) -> AnyBlock:
@@ -161,8 +153,7 @@ class Lowered:
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Lowered:
         own = self.tracer
-        kept = self.model.kept_bytes
-        return lower(self.block, policy or own.policy, kept, own.max_calls, asides, own.arithmetic)
+        return lower(self.block, policy or own.policy, own.max_calls, asides, own.arithmetic)
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
         return place_of(self.tracer, example, cell, call)
@@ -186,33 +177,21 @@ def _are_plain(examples: Sequence[Any]) -> bool:
 def lower(
     block: AnyBlock,
     policy: Policy,
-    kept_bytes: int | None = None,
     max_calls: int = MAX_CALLS,
     asides: frozenset[str] = ASIDES,
     arithmetic: Arithmetic = NUMPY,
 ) -> Lowered:
     """Build a block whose input is one example, a Python object.
 
-    Args:
-        block: the block.
-        policy: what levels are computed for.
-        kept_bytes: how much a call may keep for its backward pass.
-        max_calls: how many calls an example may make.
-        asides: which of ``losses`` and ``metrics`` the model has. Where one is missing, so is all that serves
-            nothing else.
-        arithmetic: what finds the levels of calls.
-
-    Raises:
-        BlockTypeError: when the block is ill typed; the message tells where.
+    Where one of `asides` is missing, so is all that serves nothing else.
     """
-    return linked(block, built(block, asides), policy, kept_bytes, max_calls, arithmetic)
+    return linked(block, built(block, asides), policy, max_calls, arithmetic)
 
 
 def linked(
     block: AnyBlock,
     made: Built,
     policy: Policy,
-    kept_bytes: int | None = None,
     max_calls: int = MAX_CALLS,
     arithmetic: Arithmetic = NUMPY,
 ) -> Lowered:
@@ -224,7 +203,7 @@ def linked(
     if made.walks:
         fix = "give it to foldbatch.compile, which runs it as a walk"
         raise BlockTypeError(shown(block), "a block whose cells are all known", "one that calls walks", fix)
-    model = link(made.drafts, made.type, made.results, made.parameters, kept_bytes)
+    model = link(made.drafts, made.type, made.results, made.parameters)
     tracer = TracingProgram(
         made.functions, model, policy, made.globals, made.collections, made.memos, max_calls, arithmetic
     )
@@ -233,43 +212,23 @@ def linked(
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a block is built to: the tracing program, and drafts of the cells that it calls.
+    """What a block is built to: the tracing program, and drafts of the cells that it calls."""
 
-    Attributes:
-        functions: of the program, the root's first.
-        drafts: of the cells.
-        type: what the block yields.
-        results: the wires of that.
-        parameters: those that the cells read.
-        globals, collections, memos: as of `TracingProgram`.
-        walks: the functions of the user that note calls of their own.
-    """
-
-    functions: Sequence[Procedure]
-    drafts: list[Draft]
-    type: Type
-    results: list[Flow]
-    parameters: list[Parameter]
-    globals: dict[str, Any]
+    functions: Sequence[Procedure]  # of the program, the root's first
+    drafts: list[Draft]  # of the cells
+    type: Type  # what the block yields
+    results: list[Flow]  # the wires of that
+    parameters: list[Parameter]  # those that the cells read
+    globals: dict[str, Any]  # `globals`, `collections`, `memos`: as of `TracingProgram`
     collections: tuple[str, ...]
     memos: list[str]
-    walks: list[Any]
+    walks: list[Any]  # the functions of the user that note calls of their own
 
 
 def built(
     block: AnyBlock, asides: frozenset[str] = ASIDES, given: Type = OBJECT, path: str = "model"
 ) -> Built:
-    """Build a block.
-
-    Args:
-        block: the block.
-        asides: which of ``losses`` and ``metrics`` are wanted.
-        given: what the block reads.
-        path: how errors begin.
-
-    Raises:
-        BlockTypeError: when the block is ill typed; the message tells where.
-    """
+    """Build a block that reads what is of type `given`; errors begin with `path`."""
     builder = Builder(path, asides=asides)
     root = builder.declare(block, "root", given, VOID)
     with builder.define(root, path) as argument:
@@ -322,13 +281,11 @@ def depth(model: Model, trace: Trace) -> int:
     one.
     """
     cells = [cell.graph for cell in model.cells]
-    passing = [_computes(cell.outputs, cell) for cell in cells]
+    passing = {k for k, cell in enumerate(cells) if _computes(cell.outputs, cell)}
     ending = [_computes(cell.results, cell) for cell in cells]
-    chains = longest_chains(model.signatures, trace.calls, trace.elements, trace.values, passing)
-    kinds = np.repeat(np.arange(len(cells)), list(map(len, trace.calls)))
-    bases = np.concatenate([np.zeros(0, np.int32), *(rows[:, 0] for rows in trace.calls)])
-    order = kinds[np.argsort(bases, kind="stable")].tolist()  # the order of `chains`
-    return max((n - passing[k] + ending[k] for n, k in zip(chains, order, strict=True)), default=0)
+    own = trace.calls, trace.elements, trace.values
+    chains = longest_chains(model.signatures, *own, range(len(cells)), passing)
+    return max((n - (k in passing) + ending[k] for k, part in chains.items() for n in part), default=0)
 
 
 def _computes(results: Sequence[Node], graph: CellGraph) -> bool:
@@ -364,9 +321,7 @@ Fact: TypeAlias = Hashable
 def pruned(functions: Sequence[Procedure], kept: Mapping[int, PrunedDraft]) -> list[Procedure]:
     """Return the functions of a tracing program without the statements whose outcome nobody uses.
 
-    Args:
-        functions: the functions, the root's first.
-        kept: what is left of each cell that they call, by number; the new statements call that.
+    `kept` is what is left of each cell that they call, by number; the new statements call that.
     """
     left = [replace(f, body=changed(f.body, lambda part: _of_kept(part, kept))) for f in functions]
     facts = _Facts(left)

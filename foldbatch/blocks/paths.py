@@ -82,15 +82,10 @@ LONGEST = 100  # characters of a path that an error shows
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What a caller lets a file name besides the list.
+    """What a caller lets a file name besides the list."""
 
-    Attributes:
-        modules: names of modules; those below them are meant, too.
-        values: functions and classes by import path; None stands for one that is looked up when it is asked
-            for.
-    """
-
-    modules: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()  # names of modules; those below them are meant, too
+    # functions and classes by import path; None stands for one that is looked up when it is asked for
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def covers(self, module: str, names: str) -> bool:
@@ -150,9 +145,7 @@ def path_of(value: Any) -> str | None:
 def find(path: Any, trust: Trust = NOBODY) -> Any:
     """Return the function or class of an import path.
 
-    Args:
-        path: as a file has it.
-        trust: what it may name besides the list; its modules are imported when they are asked for.
+    It may be one that the caller trusts besides the list; modules are imported when they are asked for.
 
     Raises:
         ModelError: when there is none, or it is neither on the list nor trusted.

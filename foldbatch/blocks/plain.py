@@ -55,39 +55,23 @@ NAMES = {cls: name for name, cls in KINDS.items()}
 
 
 class Thing(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """A block, or another object that may stand in several places: a parameter, a vocabulary, a declaration.
+    """A block, or another object that may stand in several places, as a parameter or a vocabulary."""
 
-    Attributes:
-        kind: its class: a name of `KINDS`, or an import path.
-        settings: what it is made with, by name, as data.
-        state: what it is given then.
-    """
-
-    kind: str
-    settings: dict[str, Any] = {}
-    state: dict[str, Any] = {}
+    kind: str  # its class: a name of `KINDS`, or an import path
+    settings: dict[str, Any] = {}  # what it is made with, by name, as data
+    state: dict[str, Any] = {}  # what it is given then
 
 
 class Plain(msgspec.Struct, forbid_unknown_fields=True):
-    """A block as plain data.
+    """A block as plain data."""
 
-    Attributes:
-        things: all that it is made of, sources first; they refer to each other by number.
-        definitions: pairs of a declaration and the block that it stands for, by number.
-        block: the number of the block itself.
-    """
-
-    things: list[Thing]
-    definitions: list[tuple[int, int]]
-    block: int
+    things: list[Thing]  # all that it is made of, sources first; they refer to each other by number
+    definitions: list[tuple[int, int]]  # pairs of a declaration and the block that it stands for, by number
+    block: int  # the number of the block itself
 
 
 def to_plain(block: AnyBlock, names: Mapping[str, Parameter]) -> Written:
-    """Return a block as plain data.
-
-    Args:
-        block: the block.
-        names: the parameters whose numbers are stored elsewhere, by full name.
+    """Return a block as plain data; numbers of the parameters in `names` are stored elsewhere.
 
     >>> from foldbatch.blocks import Vector, Linear
     >>> written = to_plain(Vector(3) >> Linear(2, "tanh"), {})
@@ -112,11 +96,6 @@ def from_plain(
     plain: Plain, arrays: dict[str, Array], trust: Trust = NOBODY
 ) -> tuple[AnyBlock, dict[str, Parameter]]:
     """Return the block that plain data stand for, and by name its parameters whose numbers are in the arrays.
-
-    Args:
-        plain: the data.
-        arrays: those that they name.
-        trust: which functions and classes they may name besides those of foldbatch.
 
     Raises:
         ModelError: when the data are those of no block, or a function or class of theirs is not found.
@@ -338,15 +317,12 @@ class Sink(Protocol):
 
     def refer(self, x: object) -> dict[str, Any] | None:
         """Return data that refer to a thing written elsewhere, or None where a value is none."""
-        ...
 
     def constant(self, array: Array) -> str:
         """Store an array; return its name."""
-        ...
 
     def lose(self, what: str) -> None:
         """Note that something cannot be written."""
-        ...
 
 
 class Source(Protocol):
@@ -355,16 +331,13 @@ class Source(Protocol):
     @property
     def arrays(self) -> dict[str, Array]:
         """The arrays, by name."""
-        ...
 
     @property
     def trust(self) -> Trust:
         """What the data may name besides what is listed."""
-        ...
 
     def thing(self, number: Any) -> Any:
         """Return the thing of a number; raise ModelError where there is none."""
-        ...
 
 
 def refused(found: str) -> ModelError:
@@ -397,7 +370,8 @@ def _data(x: Any, sink: Sink) -> Any:
         case float() if type(x) is float:
             return x if math.isfinite(x) else {"float": str(x)}
         case str() if type(x) is str:
-            return x if _is_text(x) else {"text": x.encode("utf-16-le", "surrogatepass").hex()}
+            text = x.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in x)
+            return x if text else {"text": x.encode("utf-16-le", "surrogatepass").hex()}
         case bytes() if type(x) is bytes:
             return {"bytes": x.hex()}
         case dict() if type(x) is dict:
@@ -449,10 +423,6 @@ def _called(x: Any) -> str:
     if not callable(x) or not isinstance(name, str):
         return describe_value(x)
     return f"{'a lambda' if name.endswith('<lambda>') else f'the function {name}'}{place}"
-
-
-def _is_text(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _hidden(attributes: Sequence[str]) -> bool:

@@ -96,15 +96,10 @@ TOOLS: dict[str, Any] = {"chain": chain, "islice": islice, "repeat": repeat, ITE
 
 @dataclass(frozen=True, slots=True)
 class ProgramText:
-    """A program as text.
+    """A program as text."""
 
-    Attributes:
-        source: the text.
-        blames: by the number of a line, what an error there is told of.
-    """
-
-    source: str
-    blames: Mapping[int, Blame]
+    source: str  # the text
+    blames: Mapping[int, Blame]  # by the number of a line, what an error there is told of
 
 
 def text(expression: Expression) -> str:
@@ -129,9 +124,8 @@ def program(functions: Sequence[Procedure], *, careful: bool = False) -> Program
 def by_number(functions: Sequence[Procedure], has_table: Callable[[Constant], bool]) -> tuple[str, str]:
     """Return a program on trees as text, and the name of its first function; no text where it gains nothing.
 
-    Args:
-        functions: the functions; the root's stands first, and is given a tree.
-        has_table: whether the results of a function of the user are looked up by the number of children.
+    That function is given a tree. `has_table` tells whether the results of a function of the user are looked
+    up by the number of children.
     """
     known = {function.name: function for function in functions}
     first: tuple[str, tuple[bool, ...]] = (functions[0].name, (True,))
@@ -165,27 +159,18 @@ def _named(name: str, given: Sequence[bool]) -> str:
 
 @dataclass(slots=True)
 class _Printer:
-    """Prints a function.
+    """Prints a function."""
 
-    Attributes:
-        functions: those of the program, by name.
-        careful: whether loops are never done in bulk.
-        has_table: whether the results of a function of the user are looked up by the number of children.
-        numbers: the variables that hold numbers of nodes.
-        lists: those that hold lists of numbers, the children of a node.
-        invoked: gets the functions that are called with numbers, and which of their arguments these are.
-        inlined: texts that stand for variables.
-        gains: whether it reads lists of a tree's fields.
-    """
-
-    functions: Mapping[str, Procedure]
-    careful: bool = False
+    functions: Mapping[str, Procedure]  # those of the program, by name
+    careful: bool = False  # whether loops are never done in bulk
+    # whether the results of a function of the user are looked up by the number of children
     has_table: Callable[[Constant], bool] = lambda _: False
-    numbers: set[str] = field(default_factory=set)
-    lists: set[str] = field(default_factory=set)
+    numbers: set[str] = field(default_factory=set)  # the variables that hold numbers of nodes
+    lists: set[str] = field(default_factory=set)  # those that hold lists of numbers, the children of a node
+    # gets the functions that are called with numbers, and which of their arguments these are
     invoked: list[tuple[str, tuple[bool, ...]]] = field(default_factory=list)
-    inlined: dict[str, str] = field(default_factory=dict)
-    gains: bool = False
+    inlined: dict[str, str] = field(default_factory=dict)  # texts that stand for variables
+    gains: bool = False  # whether it reads lists of a tree's fields
 
     # -- functions
 
@@ -356,7 +341,8 @@ class _Printer:
                 return self.sequence(source)
             if statement.target in self.numbers:
                 return f"{self.sequence(source)}[{self.text(key)}]"
-            if source in self.numbers and _is_field(key) and statement.default is None:
+            field = type(key.value) is str and key.value in LISTS
+            if source in self.numbers and field and statement.default is None:
                 self.gains = True
                 return f"{LISTS[key.value]}[{self.raw(str(source))}]"
             if source in self.numbers and key.value == "is_leaf" and statement.default is None:
@@ -397,10 +383,6 @@ class _Printer:
                     kind.add(target)
 
 
-def _is_field(key: Constant) -> bool:
-    return type(key.value) is str and key.value in LISTS
-
-
 def _choice(chosen: str, start: int, stop: int, levels: int = 0) -> Iterator[tuple[int, str, int | None]]:
     """Yield the headers that lead to bodies by their numbers, `start` or more and below `stop`.
 
@@ -430,27 +412,20 @@ class _Value:
 
 @dataclass(slots=True)
 class _Bulk:
-    """What a loop does for each item.
+    """What a loop does for each item."""
 
-    Attributes:
-        printer: prints expressions.
-        loop: the loop.
-        made: what variables are made of the item, until they are read.
-        read: those that have been read; `twice` tells whether one was read again.
-        call: the call that is made for each item.
-        noted: what is noted of it: functions and values; None stands for the number of the call itself.
-        appended: the lists that the number is put into.
-        states: the variables that hand it on to the next item, and what is added to it.
-    """
-
-    printer: _Printer
+    printer: _Printer  # prints expressions
     loop: Loop
+    # what variables are made of the item, until they are read
     made: dict[str, _Value] = field(default_factory=dict)
+    # those that have been read; `twice` tells whether one was read again
     read: set[str] = field(default_factory=set)
     twice: bool = False
-    call: Call | None = None
+    call: Call | None = None  # the call that is made for each item
+    # what is noted of it: functions and values; None stands for the number of the call itself
     noted: list[tuple[str, _Value | None]] = field(default_factory=list)
-    appended: list[str] = field(default_factory=list)
+    appended: list[str] = field(default_factory=list)  # the lists that the number is put into
+    # the variables that hand it on to the next item, and what is added to it
     states: dict[str, int] = field(default_factory=dict)
 
     def takes(self, statement: Statement) -> bool:

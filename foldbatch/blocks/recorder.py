@@ -45,33 +45,22 @@ def _too_many() -> Iterator[int]:
 
 
 class Recorder:
-    """What runs of a tracing program note of their examples, one run after the other.
-
-    Args:
-        model: the model that the program calls cells of.
-        collections: the variables that hold lists of collected values.
-        memos: the variables that hold memos.
-        max_calls: how many calls an example may make.
-        bounds: per cell and feed, the number that ids must be below, or None.
-        careful: whether each datum is checked as soon as it is read.
-
-    Attributes:
-        bindings: the functions that the program finds among its globals, by name; they append to the lists.
-        nothing: what the globals that belong to an example are between runs.
-    """
+    """What runs of a tracing program note of their examples, one run after the other."""
 
     def __init__(
         self,
-        model: Model,
-        collections: Sequence[str],
-        memos: Sequence[str],
-        max_calls: int,
+        model: Model,  # the model that the program calls cells of
+        collections: Sequence[str],  # the variables that hold lists of collected values
+        memos: Sequence[str],  # the variables that hold memos
+        max_calls: int,  # how many calls an example may make
+        # per cell and feed, the number that ids must be below, or None
         bounds: Sequence[Sequence[int | None]],
         *,
-        careful: bool = False,
+        careful: bool = False,  # whether each datum is checked as soon as it is read
     ) -> None:
         self.model = model
         self._collections, self._memos = collections, memos
+        # what the globals that belong to an example are between runs
         self.nothing = dict.fromkeys(("call", "numbers", *collections, *memos))
         self._max_calls, self._bounds = max_calls, bounds
         self._width = max([1, *(len(cell.outputs) for cell in model.signatures)])
@@ -89,6 +78,7 @@ class Recorder:
         read = [*chain.from_iterable(self._feeds), *chain.from_iterable(self._labels)]
         self._cleared = *self._counted, *read, self._results, self._offsets, self._ends
         self._counter: Iterator[int] = iter(())
+        # the functions that the program finds among its globals, by name; they append to the lists
         self.bindings: dict[str, Any] = {}
         for k, feeds in enumerate(model.feeds):
             self.bindings[f"row{k}"] = self._rows[k].extend

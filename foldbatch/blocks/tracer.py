@@ -35,8 +35,7 @@ from foldbatch.model.columns import BadDataError
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import MAX_CALLS, Look
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.levels import levels
-from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.record import Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.system.processes import in_depth, no_garbage, raise_limit
@@ -60,33 +59,21 @@ class TracingProgram:
 
     A run has globals of its own: the functions of the program, and the lists that they append to. Another one
     has them after it.
-
-    Attributes:
-        functions: the functions of the program, the root's first.
-        model: the model that traces fit.
-        policy: the policy that levels are computed for.
-        globals: what all runs have among their globals.
-        collections: the variables that hold lists of collected values.
-        memos: the variables that hold memos, which `foldbatch.blocks.drafts` explains.
-        max_calls: how many calls an example may make.
-        arithmetic: what finds levels.
-        bounds: per cell and feed, the number that ids must be below, or None.
-        form: the form of traces.
-        code: the compiled text.
-        unused: globals of runs that have ended and the lists that they append to, for other runs.
     """
 
-    functions: Sequence[Procedure]
-    model: Model
-    policy: Policy
-    globals: dict[str, Any]
-    collections: Sequence[str] = ()
-    memos: Sequence[str] = ()
-    max_calls: int = MAX_CALLS
-    arithmetic: Arithmetic = NUMPY
+    functions: Sequence[Procedure]  # the functions of the program, the root's first
+    model: Model  # the model that traces fit
+    policy: Policy  # the policy that levels are computed for
+    globals: dict[str, Any]  # what all runs have among their globals
+    collections: Sequence[str] = ()  # the variables that hold lists of collected values
+    memos: Sequence[str] = ()  # the variables that hold memos, which `foldbatch.blocks.drafts` explains
+    max_calls: int = MAX_CALLS  # how many calls an example may make
+    arithmetic: Arithmetic = NUMPY  # what finds levels
+    # per cell and feed, the number that ids must be below, or None
     bounds: Sequence[Sequence[int | None]] = field(init=False)
-    form: Form = field(init=False)
-    code: CodeType = field(init=False, repr=False)
+    form: Form = field(init=False)  # the form of traces
+    code: CodeType = field(init=False, repr=False)  # the compiled text
+    # globals of runs that have ended and the lists that they append to, for other runs
     unused: list[Run] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
@@ -110,31 +97,17 @@ class TracingProgram:
         return numbered(self.functions, self.globals)
 
     def trace(self, example: Any, number: int = 0) -> Trace:
-        """Return the calls that an example makes.
-
-        Args:
-            example: what the root block reads.
-            number: the example's number in its batch, for errors.
-
-        Raises:
-            ExampleError: when the example does not fit the blocks, with block path, example and place.
-        """
+        """Return the calls that an example makes; errors tell its number in the batch."""
         return self.trace_all([example], [number])[0]
 
     def trace_all(
         self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
     ) -> list[Trace]:
-        """Return the calls that examples make, each in a trace of its own.
+        """Return the calls that examples make, each in a trace of its own; errors tell their numbers.
 
-        Args:
-            examples: what the root block reads.
-            numbers: the examples' numbers in their batch, for errors.
-            look: is given the data that were read before they become arrays, and may put others in their
-                places: per cell and feed, a list in the order of calls. It is called again with the data of
-                the next examples where there are very many.
-
-        Raises:
-            ExampleError: when an example does not fit the blocks; it tells of the first one that does not.
+        `look` is given the data that were read before they become arrays, and may put others in their
+        places: per cell and feed, a list in the order of calls. It is called again with the data of the next
+        examples where there are very many.
         """
         traces: list[Trace] = []
         while len(traces) < len(examples):
@@ -220,9 +193,7 @@ class TracingProgram:
     def walk(self, example: Any, adapt: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
         """Read an example with care: each datum is checked at once, and errors are `Located`.
 
-        Args:
-            example: what the root block reads.
-            adapt: changes the globals of the run.
+        `adapt` changes the globals of the run.
         """
         namespace, recorder = self._fresh(compile(self.source, CAREFUL, "exec"), careful=True)
         adapt(namespace)
@@ -270,17 +241,11 @@ class EndlessError(BadDataError):
 
 @dataclass(slots=True)
 class Descent:
-    """Goes on where functions of a program may call each other no deeper.
+    """Goes on where functions of a program may call each other no deeper."""
 
-    Attributes:
-        functions: those of the program.
-        namespace: their globals.
-        levels: how deep they may call each other so far; 0 where they run in no thread for that yet.
-    """
-
-    functions: Sequence[Procedure]
-    namespace: dict[str, Any]
-    levels: int = 0
+    functions: Sequence[Procedure]  # those of the program
+    namespace: dict[str, Any]  # their globals
+    levels: int = 0  # how deep they may call each other so far; 0 where they run in no thread for that yet
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function that may go deeper.
@@ -448,19 +413,13 @@ ARITY = {"is_leaf", "arity"}  # what a table of numbers of children tells
 
 @dataclass(slots=True)
 class Numbered:
-    """The program on trees.
+    """The program on trees."""
 
-    Attributes:
-        code: its compiled functions.
-        root: the name of the first one.
-        functions: by name of a table, the functions that are looked up by the number of children.
-        beside: other functions of the user, which must be pure where those may change.
-    """
-
-    code: CodeType
-    root: str
+    code: CodeType  # its compiled functions
+    root: str  # the name of the first one
+    # by name of a table, the functions that are looked up by the number of children
     functions: Mapping[str, Any]
-    beside: Sequence[Any]
+    beside: Sequence[Any]  # other functions of the user, which must be pure where those may change
     # the last tables, and the functions with the code that they had then; None where that does not tell all
     _known: tuple[dict[str, dict[int, Any]], list[tuple[FunctionType, CodeType]]] | None = None
 
@@ -493,12 +452,7 @@ def fields_of(example: TreeNode) -> dict[str, Any]:
 
 
 def numbered(functions: Sequence[Procedure], globals_: Mapping[str, Any]) -> Numbered | None:
-    """Return the program on trees; None where it would gain nothing.
-
-    Args:
-        functions: those of the program, the root's first.
-        globals_: what the program finds among its globals.
-    """
+    """Return the program on trees, given its functions and globals; None where it would gain nothing."""
     beside = _user_functions(globals_)
     alone = beside is None or not all(map(_is_pure, beside))
     tables: dict[str, Any] = {}
@@ -604,13 +558,7 @@ def place_of(tracer: TracingProgram, example: Any, cell: int, call: int) -> str:
 
     That is the part that holds all data that the call reads; of a call that reads none, the part that the
     innermost recursive block was given. It is empty for the whole example, and where the example does not
-    make the call again.
-
-    Args:
-        tracer: the tracer of the program.
-        example: what the root block reads.
-        cell: the number of the cell.
-        call: which of its calls, counted from 0.
+    make the call again. Calls of a cell count from 0.
     """
     model = tracer.model
     numbers = {*model.keys[cell], *(feed for _, feed in model.marks[cell])}

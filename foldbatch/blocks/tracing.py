@@ -30,15 +30,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Part):
-    """An object that is known when the program is made.
+    """An object that is known when the program is made."""
 
-    Attributes:
-        name: the name that it has in the program; empty if its literal stands there.
-        value: the object.
-    """
-
-    name: str
-    value: Any
+    name: str  # the name that it has in the program; empty if its literal stands there
+    value: Any  # the object
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +108,13 @@ def names_of(expression: Expression) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """What an error in a statement is told of.
+    """What an error in a statement is told of."""
 
-    Attributes:
-        where: the block that the statement is for.
-        subject: the object that it looks at.
-        place: where that is found.
-        expected: what it must have for the statement to succeed.
-        calls: the function of the user that is called.
-    """
-
-    where: str
-    subject: Expression = None
-    place: Place = ()
-    expected: str = ""
-    calls: str = ""
+    where: str  # the block that the statement is for
+    subject: Expression = None  # the object that it looks at
+    place: Place = ()  # where that is found
+    expected: str = ""  # what it must have for the statement to succeed
+    calls: str = ""  # the function of the user that is called
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -281,21 +268,13 @@ class Datum(Part):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Statement):
-    """Calls a cell; without a draft it only draws a number from the counter of calls.
+    """Calls a cell; without a draft it only draws a number from the counter of calls."""
 
-    Attributes:
-        target: the variable of the call's number.
-        draft: the cell.
-        arguments: the numbers of its operands.
-        lists: the sequences that it reads, with what errors say of them.
-        feeds, labels: the data that it reads, and the labels of its metrics.
-    """
-
-    target: str
-    draft: Draft | None = None
-    arguments: tuple[Expression, ...] = ()
-    lists: tuple[Datum, ...] = ()
-    feeds: tuple[Datum, ...] = ()
+    target: str  # the variable of the call's number
+    draft: Draft | None = None  # the cell
+    arguments: tuple[Expression, ...] = ()  # the numbers of its operands
+    lists: tuple[Datum, ...] = ()  # the sequences that it reads, with what errors say of them
+    feeds: tuple[Datum, ...] = ()  # `feeds`, `labels`: the data that it reads, and the labels of its metrics
     labels: tuple[Datum, ...] = ()
 
     @property

@@ -130,12 +130,7 @@ class Writer:
 
     @contextmanager
     def inside(self, levels: int = 1, *, loop: bool = False) -> Iterator[list[Statement]]:
-        """Build a body in a nested region; yields its statements.
-
-        Args:
-            levels: how far it is indented in the printed program.
-            loop: whether it is done several times.
-        """
+        """Build a body in a nested region, which is printed so far to the right; yields its statements."""
         self._loops += loop
         if self._loops > LOOPS:
             fix = "make what is inside a ForwardDeclaration of its own"

@@ -45,7 +45,6 @@ class Communicator(Protocol):
         Raises:
             ProcessError: when another process has ended.
         """
-        ...
 
     def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
         """Send one part to each rank; return the parts sent to this rank, in the order of their senders.
@@ -57,7 +56,6 @@ class Communicator(Protocol):
         Raises:
             ProcessError: when another process has ended.
         """
-        ...
 
     def abort(self, reason: str) -> NoReturn:
         """End this process, and let the others end too.
@@ -65,7 +63,6 @@ class Communicator(Protocol):
         Raises:
             ProcessError: with the reason, where the library cannot end processes at once.
         """
-        ...
 
 
 R = TypeVar("R")
@@ -185,11 +182,7 @@ def share(communicator: Communicator, value: T) -> list[T]:
 
 
 def from_first(communicator: Communicator, value: T | None) -> T:
-    """Return the value of rank 0; those of the other ranks are not looked at.
-
-    Raises:
-        ProcessError: when another rank has failed or ended.
-    """
+    """Return the value of rank 0; those of the other ranks are not looked at."""
     first: T = share(communicator, value if communicator.rank == 0 else None)[0]  # type: ignore[assignment]
     return first
 

@@ -52,35 +52,24 @@ class ReadyBatch(NamedTuple):
 
 
 class ArrayEngine:
-    """An engine whose kernels run over whole arenas.
-
-    Args:
-        name: in `ENGINES`.
-        model: what it runs.
-        target: what its kernels can do.
-        make: makes the kernels of bound routines.
-        arithmetic: what the scheduler computes with.
-        updates: compiled steps of optimizers.
-        sum_copies: sums rows of equal id, see `sums`.
-        splits: how many times the usual calls are worth a part of a batch.
-        debug: whether memory is filled with NaN before each batch.
-    """
+    """An engine whose kernels run over whole arenas."""
 
     one_by_one = False
     helped = False
 
     def __init__(
         self,
-        name: str,
-        model: Model,
-        target: Target,
-        make: Callable[[Bound], Kernels],
-        arithmetic: Arithmetic = NUMPY,
-        updates: Updates | None = None,
+        name: str,  # in `ENGINES`
+        model: Model,  # what it runs
+        target: Target,  # what its kernels can do
+        make: Callable[[Bound], Kernels],  # makes the kernels of bound routines
+        arithmetic: Arithmetic = NUMPY,  # what the scheduler computes with
+        updates: Updates | None = None,  # compiled steps of optimizers
+        # sums rows of equal id, see `sums`
         sum_copies: Callable[[str], Callable[..., None] | None] = lambda dtype: None,
         *,
-        splits: int = 1,
-        debug: bool = False,
+        splits: int = 1,  # how many times the usual calls are worth a part of a batch
+        debug: bool = False,  # whether memory is filled with NaN before each batch
     ) -> None:
         self.name = name
         self.splits = splits

@@ -12,9 +12,8 @@ from foldbatch.errors import counted
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.layout import Layout
-from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.merge import Merged, merge
-from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.scheduler.sharing import Share, leaves
 from foldbatch.scheduler.tables import build

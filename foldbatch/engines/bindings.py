@@ -16,12 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foldbatch.engines.facts import Fact, fact_names, facts_of
-from foldbatch.engines.launch import (
-    FIELDS,
-    HEAD,
-    Ints,
-    LaunchTable,
-)
+from foldbatch.engines.launch import FIELDS, HEAD, Ints, LaunchTable
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.schedule import ALL, Schedule, Step

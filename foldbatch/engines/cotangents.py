@@ -27,13 +27,7 @@ def seeds_of(
 ) -> list[list[tuple[int, Array]]]:
     """Return, for each example, the numbers of its values that have a cotangent, each with it.
 
-    Args:
-        type_: the type of a result.
-        results: per example, the terminals of its result as its trace holds them.
-        cotangents: per example, in the form of its result.
-
-    Raises:
-        ExampleError: when there is not one for each example, or one does not fit its result; see `numbered`.
+    Results are terminals as traces hold them; cotangents have the form of results.
     """
     expected = f"one for each of {len(results)} examples"
     if isinstance(cotangents, str | bytes | dict) or not isinstance(cotangents, Iterable):
@@ -104,15 +98,12 @@ def _parts(cotangent: Any, count: int, where: str, what: str) -> list[Any]:
     if cotangent is None:
         return [None] * count
     expected = f"{what} of {count} cotangents, or None"
-    if not isinstance(cotangent, tuple | list | np.ndarray) or _is_scalar(cotangent):
+    scalar = isinstance(cotangent, np.ndarray) and cotangent.ndim == 0
+    if scalar or not isinstance(cotangent, tuple | list | np.ndarray):
         raise ExampleTypeError(where, expected, describe_value(cotangent), "give it the form of the result")
     if len(cotangent) != count:
         raise ExampleError(where, expected, f"{len(cotangent)} of them", "give it the form of the result")
     return list(cotangent)
-
-
-def _is_scalar(cotangent: Any) -> bool:
-    return isinstance(cotangent, np.ndarray) and cotangent.ndim == 0
 
 
 def _array(type_: TensorType, cotangent: Any, where: str) -> Array:

@@ -36,41 +36,33 @@ class Run(Protocol):
     @property
     def within(self) -> Callable[[], AbstractContextManager[Any]]:
         """What is entered where losses and gradients are read later, may change errors; runners set it."""
-        ...
 
     @property
     def launches(self) -> int:
         """Kernels launched so far."""
-        ...
 
     @property
     def metrics(self) -> Mapping[tuple[int, int], Array]:
         """By cell and number, ``[n, *shape]``, by rank."""
-        ...
 
     @property
     def inputs(self) -> Mapping[tuple[int, int], Array]:
         """After backward, the gradients of data where cells yield them: by cell and feed, ``[n, *shape]``."""
-        ...
 
     def loss_sums(self) -> Mapping[tuple[int, int], float]:
         """Return the sum over the batch of each loss, by cell and number; see `foldbatch.engines.pending`.
 
         Where they are pending, reading one may raise what `Engine.forward` raises.
         """
-        ...
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return copies of values, by their numbers in the batch."""
-        ...
 
     def take(self, arena: int, numbers: NDArray[np.int64]) -> Array:
         """Return copies of values of an arena, by their numbers in the batch ``[n]``: ``[n, *shape]``."""
-        ...
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters: of all losses, and of the values with cotangents given."""
-        ...
 
 
 class Capturing(Protocol):
@@ -78,11 +70,9 @@ class Capturing(Protocol):
 
     def learn(self) -> None:
         """Learn capacities from the batches that were made ready."""
-        ...
 
     def captures(self) -> Captures:
         """Return what was learned, and how many batches fitted."""
-        ...
 
 
 class Engine(Protocol):
@@ -98,71 +88,51 @@ class Engine(Protocol):
     @property
     def updates(self) -> Updates | RemoteUpdates | None:
         """Steps of optimizers, compiled or on a device; None where there are none."""
-        ...
 
     def sum_copies(self, dtype: str, /) -> Callable[..., None] | None:
         """Return what sums rows of equal id (see `sums.total`); None for NumPy's way."""
-        ...
 
     def memory(self) -> Any:
         """Return memory for batches that run one after the other."""
-        ...
 
     def ready(self, batch: ScheduledBatch, *, training: bool) -> Any:
         """Return what running a batch takes besides parameters, data and memory."""
-        ...
 
     def forward(self, ready: Any, feeds: Sequence[Sequence[Array]], memory: Any) -> Run:
-        """Compute all values, losses and metrics of a batch.
+        """Compute all values, losses and metrics of a batch that `ready` has made, in what `memory` made.
 
-        Args:
-            ready: what `ready` made of the batch, for training or for inference.
-            feeds: per cell and feed, the examples' data by rank.
-            memory: what `memory` made.
+        Feeds are the examples' data by rank, per cell and feed.
 
         Raises:
             OutOfRangeError: when a computed id is out of range; see `foldbatch.engines.ranges`. An engine
                 that does not wait for a device raises it when a loss, a metric or a value is read.
         """
-        ...
 
     def wait(self) -> None:
         """Wait until a device has done what was launched; elsewhere it is done."""
-        ...
 
     def launched(self, ready: Any) -> Sequence[Launched]:
         """Return the launch table of a batch for a report; nothing where there is none."""
-        ...
 
     def nbytes(self, ready: Any) -> int:
         """Return the bytes of memory that a batch needs, of which `ready` made this."""
-        ...
 
     def source(self, cells: Collection[int]) -> str:
         """Return the kernels of some cells as text, for people to read."""
-        ...
 
     def watch(self) -> AbstractContextManager[Watch]:
         """Return what is entered while batches run, and collects when their kernels ran."""
-        ...
 
     def launcher(self, *, training: bool) -> Capturing | None:
         """Return what captures batches of training or of inference; None where nothing does."""
-        ...
 
 
 class EngineSettings(NamedTuple):
-    """What an engine is asked for.
+    """What an engine is asked for."""
 
-    Attributes:
-        debug: whether memory is filled with NaN before each batch.
-        precision: how matrices of float32 are multiplied, one of its backend's.
-        launch: how kernels are launched, one of its backend's.
-    """
-
-    debug: bool = False
-    precision: str = "fp32"
-    launch: str = "auto"
+    debug: bool = False  # whether memory is filled with NaN before each batch
+    precision: str = "fp32"  # how matrices of float32 are multiplied, one of its backend's
+    launch: str = "auto"  # how kernels are launched, one of its backend's
 
 
 DEFAULTS = EngineSettings()

@@ -47,13 +47,9 @@ class Pool:
         self._free: list[list[Any]] = []
 
     def hold(self, batch: Work, step: int, *, results: bool = False, training: bool = True) -> WaitingBatch:
-        """Run a batch forward, and hold it.
+        """Run a batch forward, and hold it; without training, there is no backward pass.
 
-        Args:
-            batch: the batch.
-            step: the step of training, for random numbers.
-            results: whether results will have cotangents.
-            training: whether it is computed as while training; else there is no backward pass.
+        `results` says whether results will have cotangents; the step draws random numbers.
         """
         try:
             memories = self._free.pop()
@@ -75,9 +71,6 @@ class WaitingBatch:
         parts: its parts.
         again: runs the batch forward once more: a backward pass spoils what the forward pass left.
         memories: those of the parts.
-
-    Attributes:
-        memories: None when they have been given back.
     """
 
     def __init__(
@@ -86,7 +79,7 @@ class WaitingBatch:
         self.pool = pool
         self.parts = parts
         self.again = again
-        self.memories: list[Any] | None = memories
+        self.memories: list[Any] | None = memories  # None when they have been given back
         self._numbers = [self._numbers_of(part) for part in parts]
 
     @cached_property
@@ -133,9 +126,8 @@ class WaitingBatch:
     def backward(self, cotangents: Sequence[Array | None], *, visited: bool = False) -> Gradients:
         """Return the gradients; the batch is run forward again where it has run backward before.
 
-        Args:
-            cotangents: one for each of `values`, or None; nothing where losses alone have gradients.
-            visited: whether gradients of data are wanted, where the runner's cells yield them.
+        There is a cotangent or None for each of `values`, and nothing where losses alone have gradients.
+        `visited` asks for gradients of data.
         """
         memories, self.memories = self.memories, None  # whatever interrupts this: it is spoiled from here on
         if memories is None:

@@ -17,13 +17,7 @@ from foldbatch.types import describe_value
 
 
 def call_keys(seed: int, step: int, examples: Array, calls: Array) -> NDArray[np.int64]:
-    """Return a key for each call: ``[n]``.
-
-    Args:
-        seed: the seed of the program.
-        step: the step of training.
-        examples: ``[n]``: each call's example, counted over the whole batch.
-        calls: ``[n]``: each call's number in its example.
+    """Return a key for each call: ``[n]``, like the calls' examples in the batch and numbers in these.
 
     >>> a, b = call_keys(0, 1, np.array([0, 0]), np.array([0, 1]))
     >>> a != b
@@ -44,12 +38,7 @@ def keyed(
 ) -> tuple[tuple[Array, ...], ...]:
     """Return the data of all cells with call numbers replaced by keys.
 
-    Args:
-        feeds: per cell, its data, each ``[n, ...]``.
-        keys: per cell, which feeds hold numbers of calls.
-        seed: the seed of the program.
-        step: the step of training.
-        examples: per cell ``[n]``, the example of each row.
+    `keys` are the feeds that hold numbers, per cell; `examples` the example of each row, per cell ``[n]``.
     """
     return tuple(
         tuple(

@@ -18,27 +18,20 @@ from foldbatch.types import TensorType
 
 
 class BatchMemory:
-    """Arrays by number; one memory serves one batch at a time.
+    """Arrays by number, of these types, None for those that a batch brings; it serves one batch at a time.
 
-    Args:
-        types: of the buffers; None for those that a batch brings.
-        poisoned: whether new float arrays, and all of them before each batch, are filled with NaN, so that a
-            test sees who reads what nobody wrote.
-
-    Attributes:
-        arrays: the buffers.
-        addresses: ``[buffers] int64``: where each begins.
-        helped: whether another core may help with a batch.
+    Where `poisoned`, new float arrays, and all of them before each batch, are filled with NaN, so that a test
+    sees who reads what nobody wrote.
     """
 
     def __init__(self, types: Sequence[TensorType | None], *, poisoned: bool = False) -> None:
         self._types = types
         self._poisoned = poisoned
-        self.helped = False
+        self.helped = False  # whether another core may help with a batch
         self._own = np.array([type_ is not None for type_ in types], bool)
         self._capacity = np.where(self._own, 0, np.iinfo(np.int64).max)
-        self.arrays: list[Any] = [None] * len(types)
-        self.addresses = np.zeros(len(types), np.int64)
+        self.arrays: list[Any] = [None] * len(types)  # the buffers
+        self.addresses = np.zeros(len(types), np.int64)  # ``[buffers] int64``: where each begins
         for number, type_ in enumerate(types):
             if type_ is not None:
                 self._allocate(number, type_, 1)

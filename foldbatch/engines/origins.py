@@ -38,13 +38,7 @@ def find_nonfinite(
 ) -> NotFinite | None:
     """Return where a loss begins not to be finite, else a gradient, else a result or metric, else None.
 
-    Args:
-        model: the model; it is evaluated as it trains.
-        traces: the examples.
-        seed: the seed of random numbers.
-        step: the step of training that they are drawn for.
-        names: the parameters' names.
-        dtype: the precision of all floats; None for that of each tensor.
+    The model is evaluated as it trains, in this precision of all floats; None is that of each tensor.
     """
     cells = [_directions(cell) for cell in model.cells]
     gradients: dict[Parameter, Array] = {}

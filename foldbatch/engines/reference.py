@@ -50,11 +50,7 @@ class Evaluation:
     _starts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
     def forward(self) -> None:
-        """Evaluate every call, in the order of the trace.
-
-        Raises:
-            OutOfRangeError: when a call computes an id that is out of range.
-        """
+        """Evaluate every call, in the order of the trace."""
         chosen = [cell.phase(training=self.training).graph for cell in self.cells]
         graphs = [Graph(graph.inputs, graph.results) for graph in chosen]
         for _, k, i in self.sweep():
@@ -74,11 +70,7 @@ class Evaluation:
                 self.metrics.setdefault((k, m), []).append(next(results))
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Array]:
-        """Return the gradient of the summed losses for each trainable parameter reached.
-
-        Args:
-            cotangents: numbers of values, each with a cotangent to start from besides the losses.
-        """
+        """Return the gradient of losses and these cotangents for each trainable parameter reached."""
         assert self.training, "forward must have run for training"
         total: dict[int, Array] = {}
         for number, g in cotangents:

@@ -421,12 +421,10 @@ class Stepped(Protocol):
     @property
     def rows(self) -> tuple[int, ...]:
         """The calls of each step."""
-        ...
 
     @property
     def distinct(self) -> int:
         """All calls that run."""
-        ...
 
 
 C = TypeVar("C", bound=Stepped)

@@ -197,13 +197,9 @@ def no_values(type_: TensorType, *, labelled: bool) -> MetricValues:
 def decode(
     type_: Type, held: Sequence[Any], offsets: Sequence[int], fetch: Callable[[list[int]], list[Array]]
 ) -> list[Any]:
-    """Return each example's result.
+    """Return each example's result, from its terminals as its trace holds them.
 
-    Args:
-        type_: the result's type.
-        held: per example, the terminals of its result as its trace holds them.
-        offsets: per example, the number that merging added to its value numbers.
-        fetch: returns the arrays of some value numbers; called once.
+    Offsets are what merging added to value numbers. `fetch` returns the arrays of some; it is called once.
     """
     if isinstance(type_, TensorType):  # of which there is one
         return fetch([number + offset for (number,), offset in zip(held, offsets, strict=True)])

@@ -139,11 +139,8 @@ class Runner:
     ) -> tuple[Results, dict[Parameter, Gradient]]:
         """Return the gradients of data, and those of parameters.
 
-        Args:
-            traces: the batch.
-            step: the step of training.
-            seeds: the cotangents of results, or None where gradients come from losses alone.
-            gather: turns the gradients of data into metrics by name.
+        Without seeds, the cotangents of results, gradients come from losses alone. `gather` turns the
+        gradients of data into metrics by name.
 
         The results are None for each trace; their metrics are the gradients of data, their loss the summed
         loss.
@@ -161,14 +158,9 @@ class Runner:
     def forward(
         self, batch: Work, step: int, memories: list[Any], *, seeded_results: bool, training: bool
     ) -> list[ForwardPart]:
-        """Run a batch forward in memory that the caller keeps, for its backward pass.
+        """Run a batch forward in memory that the caller keeps, one for each part, for its backward pass.
 
-        Args:
-            batch: the batch.
-            step: the step of training.
-            memories: one for each part; what is missing is made and added.
-            seeded_results: whether results will have cotangents.
-            training: whether it is computed as while training; else there is no backward pass.
+        What is missing of memories is made and added. Without training, there is no backward pass.
         """
         work = partial(self.begin, step, seeded_results)
         return self._each(work, batch, training=training, memories=memories)
@@ -187,13 +179,10 @@ class Runner:
         return [part.visits for part in done], self._summed(done)
 
     def report(self, traces: list[Trace], phases: Phases, *, compare: bool) -> Report:
-        """Return a report on one batch, run whole on one thread.
+        """Return a report on one batch, run whole on one thread; `phases` are the seconds spent before.
 
-        Args:
-            traces: the batch.
-            phases: the seconds spent before.
-            compare: whether the batch runs some times more, in turn with other options where these may be
-                quicker; medians count. Else the first run is timed, with all that it has to make.
+        To compare, the batch runs some times more, in turn with other options where these may be quicker;
+        medians count. Else the first run is timed, with all that it has to make.
         """
         options = self.options
         with self._lock, np.errstate(all="ignore"):

@@ -42,13 +42,10 @@ class InputGradients(Metrics):
 
 
 def gather(visits: DataGradients, type_: TensorType, reads: Sequence[Sequence[Place]]) -> MetricValues:
-    """Return the gradients of all data that blocks of one name read.
+    """Return the gradients of all data, of this type, that blocks of one name read.
 
-    Args:
-        visits: the batch.
-        type_: the type of the data.
-        reads: for each place in the program that reads the data, the feeds that hold them, those of
-            cells that are called earlier first.
+    `reads` has, for each place in the program that reads them, the feeds that hold them, those of cells that
+    are called earlier first.
     """
     return collect_metric([_datum(visits, type_, places) for places in reads])
 

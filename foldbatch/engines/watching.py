@@ -15,11 +15,9 @@ class Watch(Protocol):
 
     def watched(self, ready: Any, part: int) -> Any:
         """Return what an engine made ready of a part of a batch, so that its kernels are timed."""
-        ...
 
     def spans(self) -> Sequence[Span]:
         """Wait until all is done, and return what ran."""
-        ...
 
 
 class NothingWatched:

@@ -85,39 +85,25 @@ def body() -> Body | None:
 
 @dataclass(eq=False)
 class Signature:
-    """A cell for one structure of arguments: its graph, and what a call of it notes.
+    """A cell for one structure of arguments: its graph, and what a call of it notes."""
 
-    Attributes:
-        name: of the cell.
-        order: sorts cells that are alike in all that a model shows of them.
-        number: its own, in the process.
-        specs: the structures of arguments, by name.
-        operands: the values that it reads: their paths, inputs of the graph.
-        sequences: the lists that it reads: path, axis, and per member its path in an element, and input.
-        feeds: the data that it reads: path, input and description; without a path, numbers of calls.
-        labels: per metric with a label, the path of the label.
-        outputs: its results as nodes of the graph, those that are no operands.
-        result: the structure of the result; per leaf the number of an output, or the path of an operand.
-        draft: the cell as it goes to the linker, without wires.
-        cell: the `CellFunction` whose function it is, or what says which block's it is.
-        spare: lists for its calls that no run has; `notes` makes them.
-        unbound: what its code finds where no run has called it yet, by name.
-    """
-
-    name: str
-    order: tuple[str, int]
-    number: int
-    specs: dict[str, Spec]
-    operands: list[tuple[str, Node]]
+    name: str  # of the cell
+    order: tuple[str, int]  # sorts cells that are alike in all that a model shows of them
+    number: int  # its own, in the process
+    specs: dict[str, Spec]  # the structures of arguments, by name
+    operands: list[tuple[str, Node]]  # the values that it reads: their paths, inputs of the graph
+    # the lists that it reads: path, axis, and per member its path in an element, and input
     sequences: list[tuple[str, Any, list[tuple[str, Node]]]]
+    # the data that it reads: path, input and description; without a path, numbers of calls
     feeds: list[tuple[str, Node, Feed]]
-    labels: list[str]
-    outputs: list[Node]
-    result: Spec
+    labels: list[str]  # per metric with a label, the path of the label
+    outputs: list[Node]  # its results as nodes of the graph, those that are no operands
+    result: Spec  # the structure of the result; per leaf the number of an output, or the path of an operand
     leaves: list[int | str]
-    draft: Draft
-    cell: Any = None
-    spare: Any = None
+    draft: Draft  # the cell as it goes to the linker, without wires
+    cell: Any = None  # the `CellFunction` whose function it is, or what says which block's it is
+    spare: Any = None  # lists for its calls that no run has; `notes` makes them
+    # what its code finds where no run has called it yet, by name
     unbound: dict[str, Callable[[Any], None]] | None = None
 
     def __post_init__(self) -> None:
@@ -280,21 +266,14 @@ class Signature:
 class CellFunction:
     """A user's function of tensors, and its signatures.
 
-    Args:
-        function: the function.
-        name: what reports call it.
-        order: sorts cells that are alike; by default, the order in which they were made.
-
-    Attributes:
-        call: the function that stands for it in walks.
-        signatures: those that were found.
-        origin: of what no function of the user's is decorated for, what it was made of.
+    `order` sorts cells that are alike; by default, it is the order in which they were made.
     """
 
     def __init__(self, function: Callable[..., Any], name: str, order: tuple[str, int] | None = None) -> None:
         self.function, self.name = function, name
         self.order = ("", next(numbers)) if order is None else order
-        self.signatures: list[Signature] = []
+        self.signatures: list[Signature] = []  # those that were found
+        # of what no function of the user's is decorated for, what it was made of
         self.origin: tuple[Any, ...] | None = None
         self.signature = inspect.signature(function)
         kinds = {parameter.kind for parameter in self.signature.parameters.values()}
@@ -309,6 +288,7 @@ class CellFunction:
         self.slow = f"S{next(numbers)}"
         GLOBALS[self.slow] = partial(_slow, weakref.ref(self))
         weakref.finalize(self, GLOBALS.pop, self.slow)
+        # the function that stands for it in walks
         self.call: FunctionType = FunctionType(_code("def f(): pass"), GLOBALS, name)
         self.write()
         update_wrapper(self.call, function)

@@ -36,13 +36,7 @@ def decide(
 ) -> Notes:
     """Run a walk on examples in rounds, and return what they noted, example by example.
 
-    Args:
-        rounds: what was learnt of its rounds.
-        computing: what computes them.
-        tracer: has the walk.
-        examples: the examples.
-        numbers: their numbers in the batch.
-        careful: whether each datum is checked when it is read.
+    Where `careful`, each datum is checked when it is read.
     """
 
     def run() -> Notes:
@@ -101,11 +95,6 @@ class UnderWay:
         tracer: has the walk.
         traced: whether its complete notes are wanted, too.
         keep_going: whether others go on where the walk of one raises an exception.
-
-    Attributes:
-        walked: the examples.
-        over: those that have ended since somebody last looked.
-        store: the values so far.
     """
 
     def __init__(
@@ -122,7 +111,7 @@ class UnderWay:
         self._traced, self._keep_going = traced, keep_going
         self._start = self._first = GLOBALS["N"]
         self._notes = Notes(self._start)
-        self.store = rounds.store
+        self.store = rounds.store  # the values so far
         self._ready: list[tuple[Fiber, Any]] = []
         self._waiting: list[Fiber] = []
         self._asked: list[Value] = []  # what each of these waits for
@@ -135,8 +124,8 @@ class UnderWay:
         self._result = tracer.learnt.result
         self._parts: dict[Signature, list[Noted]] = {}
         self._numbers: list[int] = []
-        self.walked: list[Walked] = []
-        self.over: list[Walked] = []
+        self.walked: list[Walked] = []  # the examples
+        self.over: list[Walked] = []  # those that have ended since somebody last looked
 
     def noting(self, *, careful: bool = False) -> Any:
         """Return the context in which the batch runs."""

@@ -29,13 +29,9 @@ from foldbatch.types import TensorType
 
 
 class Real(Value, gc=False, eq=False):
-    """A value with its numbers, in eager mode.
+    """A value with its numbers, in eager mode."""
 
-    Attributes:
-        array: the numbers.
-    """
-
-    array: Any = None
+    array: Any = None  # the numbers
 
     def __repr__(self) -> str:
         return f"{self.array!r}"
@@ -91,14 +87,9 @@ def run(
     begin: Callable[[Parameter], None] = lambda _: None,
     own: Mapping[Parameter, Parameter] = MappingProxyType({}),
 ) -> Seen:
-    """Run a walk on one example, with real numbers.
+    """Run a walk on one example, with real numbers of one precision, or that of each tensor.
 
-    Args:
-        walk: the user's function.
-        example: what it is given.
-        dtype: the precision of floats; None for that of each tensor.
-        begin: is given each parameter before it is read.
-        own: others that are read in the place of some.
+    `begin` is given each parameter before it is read; `own` are read in the place of some.
 
     Raises:
         ExampleError: when a datum is not what its cell reads.
@@ -157,15 +148,7 @@ def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
 def _computed(
     signature: Signature, given: dict[Any, Any], labels: list[Any], number: int, marks: Sequence[int] = ()
 ) -> list[Any]:
-    """Compute a call, and return its outputs.
-
-    Args:
-        signature: the cell.
-        given: what its inputs are.
-        labels: of its metrics that have labels.
-        number: of the call.
-        marks: the numbers of visits, of metrics that have some.
-    """
+    """Compute a call, given what its inputs are, and return its outputs; marks are numbers of visits."""
     draft = signature.draft
     for parameter in signature.parameters():
         _Eager.begin(_Eager.own.get(parameter, parameter))

@@ -19,28 +19,20 @@ Slot = tuple[
 
 @dataclass(slots=True)
 class Learnt:
-    """What is known of a walk; it only grows.
+    """What is known of a walk; it only grows."""
 
-    Attributes:
-        cells: the signatures that were called.
-        wires: which outputs were read at which operands and members of lists.
-        results: the outputs that were part of results.
-        result: the structure of results, None before the first.
-        parameters: in the order in which cells were first called.
-        version: how often it grew.
-        own: the parameters that a program which was read from a file has in the place of those of the layers
-            that the walk calls: other programs go on with theirs.
-        decides: whether the walk has asked for a number.
-    """
-
-    cells: dict[Signature, None] = field(default_factory=dict)
+    cells: dict[Signature, None] = field(default_factory=dict)  # the signatures that were called
+    # which outputs were read at which operands and members of lists
     wires: dict[Slot, set[Output]] = field(default_factory=dict)
-    results: set[Output] = field(default_factory=set)
-    result: Type | None = None
+    results: set[Output] = field(default_factory=set)  # the outputs that were part of results
+    result: Type | None = None  # the structure of results, None before the first
+    # in the order in which cells were first called
     parameters: dict[Parameter, None] = field(default_factory=dict)
-    version: int = 0
+    version: int = 0  # how often it grew
+    # the parameters that a program which was read from a file has in the place of those of the layers that
+    # the walk calls: other programs go on with theirs
     own: dict[Parameter, Parameter] = field(default_factory=dict)
-    decides: bool = False
+    decides: bool = False  # whether the walk has asked for a number
 
     def copy(self) -> Learnt:
         """Return what is known now, which goes on as it is while this grows."""
@@ -89,10 +81,6 @@ def together(learnt: Learnt, calls: Mapping[Signature, int]) -> list[list[Signat
     """Return groups of cells, each with a loose one, that ran equally often on values of each other.
 
     Each group could be one cell: what lies between two of its cells belongs to it.
-
-    Args:
-        learnt: what is known of the walk.
-        calls: of each cell in a batch.
     """
     sources: dict[Signature, set[Signature]] = {}
     group = {signature: signature for signature in calls}
@@ -125,12 +113,7 @@ def together(learnt: Learnt, calls: Mapping[Signature, int]) -> list[list[Signat
 
 
 def remarks(learnt: Learnt, calls: Mapping[Signature, int]) -> Iterator[str]:
-    """Yield what a report says of a walk.
-
-    Args:
-        learnt: what is known of it.
-        calls: of each cell in the batch of the report.
-    """
+    """Yield what a report says of a walk, given the calls of each cell in its batch."""
     wires = sum(map(len, learnt.wires.values()))
     times = "once" if learnt.version == 1 else f"{learnt.version} times"
     known = f"{len(learnt.cells)} cells and {wires} wires are known"

@@ -67,13 +67,7 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
 
 
 def op_cell(function: Callable[..., Any], given: Sequence[Given], options: dict[str, Any]) -> CellFunction:
-    """Return the cell of a function of tensors.
-
-    Args:
-        function: of `foldbatch.ops`, as it is written there.
-        given: its operands; those that are data of the call are of no matter here.
-        options: others that it is given by name.
-    """
+    """Return the cell of a function of `foldbatch.ops`; operands that are data of the call do not matter."""
     static = tuple([read if dynamic else _frozen(x) for x, dynamic, read in given])
     key = (function, static, tuple(sorted((n, _frozen(x)) for n, x in options.items())))
     cell = _of_ops.get(key)

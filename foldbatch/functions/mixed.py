@@ -231,23 +231,14 @@ class Running(Protocol):
 
 @dataclass(eq=False)
 class BlockInWalk:
-    """A block as a walk calls it, for one type of what it is given.
-
-    Attributes:
-        block: the block.
-        given: the type.
-        yields: that of the result.
-        signatures: its cells.
-        width: how many numbers a call of one takes.
-        calls: the functions that its program calls, by name.
-    """
+    """A block as a walk calls it, for one type of what it is given."""
 
     block: AnyBlock
-    given: Type
-    yields: Type = field(init=False)
-    signatures: list[Signature] = field(init=False)
-    width: int = field(init=False)
-    calls: dict[str, Called] = field(init=False)
+    given: Type  # the type
+    yields: Type = field(init=False)  # that of the result
+    signatures: list[Signature] = field(init=False)  # its cells
+    width: int = field(init=False)  # how many numbers a call of one takes
+    calls: dict[str, Called] = field(init=False)  # the functions that its program calls, by name
 
     def __post_init__(self) -> None:
         made = built(self.block, given=self.given, path=shown(self.block))
@@ -287,9 +278,8 @@ class BlockInWalk:
     def bindings(self, append: Callable[..., Any]) -> dict[str, Any]:
         """Return the functions that the program finds among its globals.
 
-        Args:
-            append: gives them, by kind and number of the signature; and for elements of lists (``E``), data
-                (``F``) and labels (``L``) by number of these.
+        `append` gives them, by kind and number of the signature; and for elements of lists (``E``), data
+        (``F``) and labels (``L``) by number of these.
         """
         found: dict[str, Any] = {}
         for k, signature in enumerate(self.signatures):
@@ -304,12 +294,10 @@ class BlockInWalk:
         return found
 
     def run(self, slots: Slots, lists: dict[str, Any], given: Iterator[Any]) -> tuple[Any, ...]:
-        """Run the program on what variables hold; return what its root returns.
+        """Run the program on what variables hold; return what its root, which is given `given`, returns.
 
-        Args:
-            slots: makes values for functions of the user's.
-            lists: what the program finds among its globals.
-            given: what the root is given.
+        `slots` makes values for functions of the user's; `lists` are what the program finds among its
+        globals.
         """
         scope, run = self._scope, _Run(lists, slots)
         run.own = {name: [] for name in self._own[0]} | {name: {} for name in self._own[1]}
@@ -362,34 +350,21 @@ class BlockInWalk:
 
 @dataclass(slots=True)
 class _Run:
-    """A run of a part's program.
+    """A run of a part's program."""
 
-    Attributes:
-        lists: what it notes in.
-        slots: makes values.
-        own: its lists of collected values, and its memos.
-        outside: whether a function of the user's runs.
-    """
-
-    lists: dict[str, Any]
-    slots: Slots
-    own: dict[str, Any] = field(default_factory=dict)
-    outside: bool = False
+    lists: dict[str, Any]  # what it notes in
+    slots: Slots  # makes values
+    own: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos
+    outside: bool = False  # whether a function of the user's runs
 
 
 @dataclass(frozen=True, slots=True)
 class BlockCell:
-    """What stands for the `CellFunction` of a block's cell: which block it is of.
-
-    Attributes:
-        block: the block.
-        given: the type of what it is called with.
-        place: which of its cells.
-    """
+    """What stands for the `CellFunction` of a block's cell: which block it is of."""
 
     block: AnyBlock
-    given: Type
-    place: int
+    given: Type  # the type of what it is called with
+    place: int  # which of its cells
 
     is_decorated = True
 

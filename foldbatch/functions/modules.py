@@ -64,11 +64,7 @@ def is_walk(model: Any) -> bool:
 
 
 def refuse_no_walk(walk: Any) -> None:
-    """Refuse a function that cannot be called with one example, or that yields.
-
-    Raises:
-        WalkError: when it is one.
-    """
+    """Refuse a function that cannot be called with one example, or that yields."""
     signature = inspect.signature(walk)
     shown = f"{getattr(walk, '__name__', type(walk).__name__)}{signature}"
     try:

@@ -27,19 +27,12 @@ _NO_WIRES: frozenset[Output] = frozenset()
 
 @dataclass(eq=False, slots=True)
 class Noted:
-    """Calls of a cell; numbers of values count from the beginning of the run.
+    """Calls of a cell; numbers of values count from the beginning of the run."""
 
-    Attributes:
-        signature: the cell.
-        rows: ``[n, arguments]``: a call's number, those of its operands, lengths of its lists.
-        elements: per list ``[m, members]``, those of all calls one after the other.
-        feeds, labels: data and labels, in the order of calls.
-    """
-
-    signature: Signature
-    rows: Index
-    elements: list[Index]
-    feeds: list[list[Any]]
+    signature: Signature  # the cell
+    rows: Index  # ``[n, arguments]``: a call's number, those of its operands, lengths of its lists
+    elements: list[Index]  # per list ``[m, members]``, those of all calls one after the other
+    feeds: list[list[Any]]  # `feeds`, `labels`: data and labels, in the order of calls
     labels: list[list[Any]]
 
     @property
@@ -54,19 +47,12 @@ class Noted:
 
 @dataclass(eq=False, slots=True)
 class Reads:
-    """Every value that calls read, operands and members of lists.
+    """Every value that calls read, operands and members of lists."""
 
-    Attributes:
-        slots: where values are read, and of what type.
-        slot: ``[reads]``: the place in `slots`.
-        numbers: ``[reads]``: the numbers that are read.
-        by: ``[reads]``: the calls that read them.
-    """
-
-    slots: list[tuple[Slot, TensorType]]
-    slot: Index
-    numbers: Index
-    by: Index
+    slots: list[tuple[Slot, TensorType]]  # where values are read, and of what type
+    slot: Index  # ``[reads]``: the place in `slots`
+    numbers: Index  # ``[reads]``: the numbers that are read
+    by: Index  # ``[reads]``: the calls that read them
 
 
 def bases_of(calls: Noted | Lists, signature: Signature, start: int) -> Index:
@@ -132,27 +118,15 @@ def noted_in(numbers: Index, lists: Mapping[Signature, Lists], start: int) -> di
 
 
 def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, Noted]:
-    """Return what lists hold.
-
-    Args:
-        lists: what calls of cells have appended to; data and labels stay in these very lists.
-        start: the first number of the run.
-    """
+    """Return what lists hold from a run's first number on; data and labels stay in these very lists."""
     return noted_in(numbers_of(lists.values(), start), lists, start)
 
 
 class Owners:
-    """Which output of which cell each number stands for.
-
-    Args:
-        total: how many numbers there are.
-
-    Attributes:
-        of: ``[total]``: the place in `outputs`, -1 of a number that stands for none.
-        outputs: the outputs.
-    """
+    """Which output of which cell each number stands for, of so many."""
 
     def __init__(self, total: int) -> None:
+        # ``[total]``: the place in `outputs`, -1 of a number that stands for none
         self.of = np.full(total, -1, np.int64)
         self.outputs: list[Output] = []
 
@@ -199,10 +173,7 @@ def leak(what: str, example: int) -> WalkError:
 def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
     """Refuse a call that reads a value of another example or run.
 
-    Args:
-        reads: what calls read.
-        example: ``[values]``: whose each number is, by place in the batch.
-        numbers: the examples' numbers in the batch.
+    `example` tells whose each value is, by place in the batch; `numbers`, the examples' numbers.
     """
     read, by = reads.numbers, reads.by
     wrong = (read < 0) | (read >= by)
@@ -217,12 +188,9 @@ def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
 
 
 def integers_of(cells: Sequence[Left], noted: Mapping[Signature, Noted], ends: Index) -> Integers:
-    """Return what was noted, as far as a model reads it.
+    """Return what was noted, as far as a model reads it, whose cells have this left of them.
 
-    Args:
-        cells: those of the model, with what is left of them.
-        noted: what was noted, of those cells at least.
-        ends: where examples begin and end, by noted numbers.
+    `ends` are where examples begin and end, by noted numbers.
     """
     new = _renumbering(cells, noted, int(ends[-1]))
     examples = len(ends) - 1

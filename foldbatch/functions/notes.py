@@ -43,48 +43,35 @@ OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(examp
 
 @dataclass(slots=True)
 class Lists:
-    """What calls of one signature append to; attributes are as in `scheduler.record.TraceColumns`.
-
-    Attributes:
-        bound: what appends to them, by its name among the globals of cells' code.
-    """
+    """What calls of one signature append to; attributes are as in `scheduler.record.TraceColumns`."""
 
     rows: list[int]
     elements: list[list[int]]
     feeds: list[list[Any]]
     labels: list[list[Any]]
+    # what appends to them, by its name among the globals of cells' code
     bound: dict[str, Callable[[Any], None]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Notes:
-    """What a run has noted.
+    """What a run has noted."""
 
-    Attributes:
-        start: the first number of the run.
-        ends: after each example, the next number.
-        results: what the walk returned, per example.
-        lists: by signature, in the order of the first calls.
-        held: what programs of blocks that the walk calls find among their globals.
-    """
-
-    start: int
-    ends: list[int] = field(default_factory=list)
-    results: list[Any] = field(default_factory=list)
+    start: int  # the first number of the run
+    ends: list[int] = field(default_factory=list)  # after each example, the next number
+    results: list[Any] = field(default_factory=list)  # what the walk returned, per example
+    # by signature, in the order of the first calls
     lists: dict[Signature, Lists] = field(default_factory=dict)
+    # what programs of blocks that the walk calls find among their globals
     held: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
 
 class Forced(BaseException):
-    """A walk asks for the numbers of a value in a run that computes nothing.
-
-    Attributes:
-        what: who asks, as `float`.
-    """
+    """A walk asks for the numbers of a value in a run that computes nothing."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
-        self.what = what
+        self.what = what  # who asks, as `float`
 
 
 class _State:
@@ -231,15 +218,10 @@ def note(
     *,
     careful: bool = False,
 ) -> Notes:
-    """Run a walk on examples, and return what it noted.
+    """Run a walk on examples, and return what it noted; errors tell their numbers in the batch.
 
-    Args:
-        walk: the user's function.
-        examples: what it is given, one after the other.
-        numbers: their numbers in the batch, for errors.
-        known: the signatures that it has called before.
-        max_calls: how many numbers an example may take.
-        careful: whether each datum is checked when it is read: an error comes from the call that it is for.
+    An example may take `max_calls` numbers. Where `careful`, each datum is checked when it is read: an error
+    comes from the call that it is for.
 
     Raises:
         WalkError: when the walk does what it cannot do.
@@ -345,15 +327,7 @@ def may_go_deeper(error: Exception) -> bool:
 
 
 def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call: int, max_calls: int) -> str:
-    """Return the line of the user's code that makes a call: ``in tree (model.py:31)``.
-
-    Args:
-        walk: the user's function.
-        example: what it is given.
-        signature: of the cell that is called.
-        call: which of its calls, counted from 0.
-        max_calls: how many numbers the example may take.
-    """
+    """Return the line of the user's code that makes a call, counted from 0: ``in tree (model.py:31)``."""
     name, places = f"R{signature.number}", list[str]()
 
     def watched(example: Any) -> Any:

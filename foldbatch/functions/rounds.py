@@ -74,19 +74,12 @@ class Computing(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Stretches:
-    """The stretches of a round, in the order in which they ran: each ``[stretches] int64``.
+    """The stretches of a round, in the order in which they ran: each ``[stretches] int64``."""
 
-    Attributes:
-        first: the first number of the round; numbers count from the beginning of the run.
-        examples: whose each is, by place in the batch.
-        sizes: how many numbers it took.
-        before: how many its example had taken before.
-    """
-
-    first: int
-    examples: Index
-    sizes: Index
-    before: Index
+    first: int  # the first number of the round; numbers count from the beginning of the run
+    examples: Index  # whose each is, by place in the batch
+    sizes: Index  # how many numbers it took
+    before: Index  # how many its example had taken before
 
     def in_examples(self, numbers: Index) -> Index:
         """Return numbers of the round as they count in their examples."""
@@ -114,48 +107,32 @@ def _same(x: Any) -> Any:
 
 @dataclass(eq=False, slots=True)
 class _Reader:
-    """How calls of a cell as they were noted become calls of the model, which may read less.
+    """How calls of a cell as they were noted become calls of the model, which may read less."""
 
-    Attributes:
-        number: of the cell in the model.
-        signature: the cell.
-        slots: of a call's row, and of an element of each list that is read: the slot that reads each number,
-            or what else it is.
-        columns: of a call's row: its number, its operands and lengths of lists; None where that is all of it.
-        lists: the numbers of its lists.
-        whole: whether these are all lists of the cell.
-        feeds: the numbers of its data.
-        told: what is told of it to a compiled function.
-    """
-
-    number: int
-    signature: Signature
+    number: int  # of the cell in the model
+    signature: Signature  # the cell
+    # of a call's row, and of an element of each list that is read: the slot that reads each number, or what
+    # else it is
     slots: list[Index]
+    # of a call's row: its number, its operands and lengths of lists; None where that is all of it
     columns: list[int] | None
-    lists: list[int]
-    whole: bool
-    feeds: list[int]
-    told: list[int]
+    lists: list[int]  # the numbers of its lists
+    whole: bool  # whether these are all lists of the cell
+    feeds: list[int]  # the numbers of its data
+    told: list[int]  # what is told of it to a compiled function
 
 
 @dataclass(eq=False, slots=True)
 class _Table:
-    """A round made ready; what is the same in all rounds of its form. Places are those in all that was noted.
+    """A round made ready; what is the same in all rounds of its form. Places are in all that was noted."""
 
-    Attributes:
-        ready: its schedule.
-        imported: the places of the numbers that are read of earlier rounds: by class, in the order of ranks.
-        by: the places of the calls that read them.
-        kinds: the numbers of the classes, as bytes.
-        counts: how many there are of each class.
-        made: per arena the class of its values and its number, their numbers in the model, and in the round.
-    """
-
-    ready: RoundSchedule
+    ready: RoundSchedule  # its schedule
+    # the places of the numbers that are read of earlier rounds: by class, in the order of ranks
     imported: Index
-    by: Index
-    kinds: bytes
-    counts: list[int]
+    by: Index  # the places of the calls that read them
+    kinds: bytes  # the numbers of the classes, as bytes
+    counts: list[int]  # how many there are of each class
+    # per arena the class of its values and its number, their numbers in the model, and in the round
     made: list[tuple[int, type[Value], int, Index, Index]]
 
 
@@ -164,34 +141,24 @@ _Parts = list[tuple[_Reader, Noted]]  # the cells of a round, and what was noted
 
 @dataclass(eq=False, slots=True)
 class _Numbers:
-    """The numbers of a round, as its model counts them. Places are those in all that was noted.
+    """The numbers of a round, as its model counts them. Places are those in all that was noted."""
 
-    Attributes:
-        made: all that was noted: first come numbers of earlier rounds, then those of the round.
-        imported: the places of numbers that are read of earlier rounds, class by class.
-        by: the places of the calls that read them.
-        counts: how many there are of each class.
-        makers: of each number of the round the output that makes it, or -1.
-    """
-
+    # all that was noted: first come numbers of earlier rounds, then those of the round
     made: NDArray[np.int32]
-    imported: Index
-    by: Index
-    counts: list[int]
-    makers: Index
+    imported: Index  # the places of numbers that are read of earlier rounds, class by class
+    by: Index  # the places of the calls that read them
+    counts: list[int]  # how many there are of each class
+    makers: Index  # of each number of the round the output that makes it, or -1
 
 
 class Rounds:
     """What was learnt of the rounds of a walk: the model that computes them, and schedules.
 
     Slots and outputs of cells have numbers, in the order in which they were met.
-
-    Attributes:
-        store: the values of the batch that is under way.
     """
 
     def __init__(self) -> None:
-        self.store = Store()
+        self.store = Store()  # the values of the batch that is under way
         self._learnt = Learnt()
         self._linked: Linked | None = None
         self._known = StagedBefore()
@@ -304,7 +271,7 @@ class Rounds:
         self._linked = None
 
     def _link(self) -> Linked:
-        linked = self._linked = link_learnt(self._learnt, frozenset(), None, self._known)
+        linked = self._linked = link_learnt(self._learnt, frozenset(), self._known)
         numbers = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
         self._imports = {kind: numbers.pop(earlier(kind))[0] for kind in self._imports}
         self._patterns = np.zeros(0, np.int64)

@@ -33,15 +33,7 @@ from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.mixed import BlockCell, part_of
 from foldbatch.functions.modules import Module
 from foldbatch.functions.notes import LOCK
-from foldbatch.functions.specs import (
-    DataSpec,
-    ListSpec,
-    NestSpec,
-    ObjectSpec,
-    Spec,
-    StaticSpec,
-    ValueSpec,
-)
+from foldbatch.functions.specs import DataSpec, ListSpec, NestSpec, ObjectSpec, Spec, StaticSpec, ValueSpec
 from foldbatch.model.tracer import Written
 from foldbatch.operators import FUNCTIONS
 from foldbatch.params.parameters import Array, Parameter
@@ -53,16 +45,11 @@ _SCALARS = {"bool": bool, "int": int, "float": float}
 
 
 class WrittenCell(msgspec.Struct, forbid_unknown_fields=True):
-    """A cell for one structure of arguments.
+    """A cell for one structure of arguments."""
 
-    Attributes:
-        found: where its function is, as data.
-        arguments: name and structure of each.
-        parameters: of each that it reads, in order, what its layer calls it, and its name in the program.
-    """
-
-    found: Any
-    arguments: list[tuple[str, Any]]
+    found: Any  # where its function is, as data
+    arguments: list[tuple[str, Any]]  # name and structure of each
+    # of each that it reads, in order, what its layer calls it, and its name in the program
     parameters: list[tuple[str, str]]
 
 
@@ -76,22 +63,14 @@ class WrittenWire(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class WrittenWalk(msgspec.Struct, forbid_unknown_fields=True):
-    """A walk as plain data.
+    """A walk as plain data."""
 
-    Attributes:
-        walk: where the function is, as data.
-        cells: in the order in which they were learnt.
-        wires: between them.
-        results: the outputs that were part of results.
-        result: the structure of results, as data.
-        parameters: the names of all, in the order of the program, and whether they are trained.
-    """
-
-    walk: Any
-    cells: list[WrittenCell]
-    wires: list[WrittenWire]
-    results: list[tuple[int, int]]
-    result: Any
+    walk: Any  # where the function is, as data
+    cells: list[WrittenCell]  # in the order in which they were learnt
+    wires: list[WrittenWire]  # between them
+    results: list[tuple[int, int]]  # the outputs that were part of results
+    result: Any  # the structure of results, as data
+    # the names of all, in the order of the program, and whether they are trained
     parameters: list[tuple[str, bool]]
 
 
@@ -124,12 +103,7 @@ class _Sink:
 
 
 def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> Written:
-    """Return a walk as plain data, with what was learnt of it.
-
-    Args:
-        walk: the function.
-        learnt: what is known of it.
-        parameters: those of the program, by name.
+    """Return a walk as plain data, with what was learnt of it, given the program's parameters by name.
 
     Raises:
         ModelError: when the walk, a cell or a layer has no name under which it is found again.
@@ -248,18 +222,11 @@ def _spec_data(spec: Spec, signature: Signature, sink: _Sink) -> Any:
 
 
 class _Places:
-    """The variables of modules, and how they lead to layers and modules.
-
-    Args:
-        modules: names of modules.
-
-    Attributes:
-        things: these layers and modules.
-    """
+    """The variables of modules, and how they lead to layers and modules."""
 
     def __init__(self, modules: Sequence[str]) -> None:
         self._paths: dict[int, list[Any]] = {}
-        self.things: list[Any] = []
+        self.things: list[Any] = []  # these layers and modules
         for name in modules:
             for variable, value in list(vars(sys.modules[name]).items()):
                 self._add(value, [f"{called(name)}:{variable}"])
@@ -276,11 +243,7 @@ class _Places:
                 self._add(part, [*path, key])
 
     def of(self, thing: Any, where: str) -> list[Any]:
-        """Return how to get at a thing.
-
-        Raises:
-            ModelError: when no variable leads to it.
-        """
+        """Return how to get at a thing."""
         if id(thing) not in self._paths:
             fix = "let a variable of the walk's module hold it, or the Module that it is a part of"
             name = f"a {type(thing).__name__}" if isinstance(thing, Module) else repr(thing)
@@ -318,11 +281,6 @@ def from_written(
     """Return the walk that plain data stand for, what was learnt of it, and its parameters by name.
 
     The parameters are the reader's own, with the numbers of the file: layers that the walk calls keep theirs.
-
-    Args:
-        plain: the data.
-        arrays: those that they name.
-        trust: which modules and functions they may name.
 
     Raises:
         ModelError: when a function or a layer is not found or not trusted, or is another one than when the

@@ -42,17 +42,11 @@ class ValueSpec:
 
 @dataclass(frozen=True)
 class DataSpec:
-    """Data of the example: a number or an array.
+    """Data of the example: a number or an array."""
 
-    Attributes:
-        type: what it is read as.
-        found: the class that it has, or, where an annotation says how it is read, None.
-        form: of an array, its own shape and dtype.
-    """
-
-    type: TensorType
-    found: Any = None
-    form: tuple[tuple[int, ...], str] | None = None
+    type: TensorType  # what it is read as
+    found: Any = None  # the class that it has, or, where an annotation says how it is read, None
+    form: tuple[tuple[int, ...], str] | None = None  # of an array, its own shape and dtype
 
     def guard(self, code: str, name: Name) -> Iterator[str]:
         """Yield conditions that an argument of the structure meets."""
@@ -67,15 +61,11 @@ class DataSpec:
 
 @dataclass(frozen=True)
 class ListSpec:
-    """A list; its elements all have one structure, of values alone.
+    """A list; its elements all have one structure, of values alone."""
 
-    Attributes:
-        element: their structure; None of a list that is empty.
-        hinted: whether an annotation tells the structure: then the list may be empty, too. Else an empty one
-            is a structure of its own, so that nothing depends on which came first.
-    """
-
-    element: Spec | None
+    element: Spec | None  # their structure; None of a list that is empty
+    # whether an annotation tells the structure: then the list may be empty, too. Else an empty one is a
+    # structure of its own, so that nothing depends on which came first
     hinted: bool = False
 
     def guard(self, code: str, name: Name) -> Iterator[str]:
@@ -97,17 +87,11 @@ class ListSpec:
 
 @dataclass(frozen=True)
 class NestSpec:
-    """A tuple, dict, named tuple or dataclass.
+    """A tuple, dict, named tuple or dataclass."""
 
-    Attributes:
-        kind: its class.
-        keys: of a dict, its keys; of a dataclass, the names of fields; else numbers.
-        items: the structures of its items.
-    """
-
-    kind: type
-    keys: tuple[Any, ...]
-    items: tuple[Spec, ...]
+    kind: type  # its class
+    keys: tuple[Any, ...]  # of a dict, its keys; of a dataclass, the names of fields; else numbers
+    items: tuple[Spec, ...]  # the structures of its items
 
     def item(self, number: int) -> str:
         """Return how code gets an item."""
@@ -215,16 +199,7 @@ def _is_nest(x: Any) -> bool:
 
 
 def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
-    """Return the structure of an argument.
-
-    Args:
-        x: the argument.
-        where: names it, for errors.
-        hint: what its annotation says, see `hint_of`.
-
-    Raises:
-        WalkError: when a cell cannot take it.
-    """
+    """Return the structure of an argument; `hint` is what its annotation says, see `hint_of`."""
     if isinstance(hint, TensorType) and not isinstance(x, Value) and x is not None:
         return DataSpec(hint)
     match x:
@@ -323,9 +298,8 @@ def rebuilt(spec: Spec, parts: Iterator[Any]) -> Any:
 def hint_of(annotation: Any, names: Mapping[str, Any]) -> Any:
     """Return what an annotation says of types: a type, a tuple of such, a list of one, or None.
 
-    Args:
-        annotation: such as ``"float32[8]"``, a `TensorType`, ``list[...]`` or ``tuple[...]``.
-        names: what names in texts mean.
+    It is such as ``"float32[8]"``, a `TensorType`, ``list[...]`` or ``tuple[...]``; `names` is what names in
+    texts mean.
     """
     if isinstance(annotation, str):
         written = re.fullmatch(r"(\w+)(?:\[([\d, ]+)\])?", annotation)

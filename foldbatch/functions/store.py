@@ -12,20 +12,15 @@ from foldbatch.scheduler.trace import Index
 
 
 class Store:
-    """Values by number, those of a class in one array; numbers count from the beginning of the run.
-
-    Attributes:
-        example: ``[numbers] int64``: whose each is, by place in the batch.
-        kind: ``[numbers] int64``: the number of its class, as told with its value.
-        place: ``[numbers] int64``: its row in the array of its type.
-        known: how many numbers have been told of.
-    """
+    """Values by number, those of a class in one array; numbers count from the beginning of the run."""
 
     def __init__(self) -> None:
+        # ``[numbers] int64``: whose each is, by place in the batch
         self.example: Index = np.zeros(1024, np.int64)
+        # ``[numbers] int64``: the number of its class, as told with its value
         self.kind: Index = np.zeros(1024, np.int64)
-        self.place: Index = np.zeros(1024, np.int64)
-        self.known = 0
+        self.place: Index = np.zeros(1024, np.int64)  # ``[numbers] int64``: its row in the array of its type
+        self.known = 0  # how many numbers have been told of
         self._arrays: dict[type[Value], NDArray[Any]] = {}
         self._used: dict[type[Value], int] = {}
 

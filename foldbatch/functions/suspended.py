@@ -22,36 +22,23 @@ from foldbatch.functions import notes
 
 @dataclass(eq=False, slots=True)
 class Walked:
-    """An example under way.
+    """An example under way."""
 
-    Attributes:
-        place: in the list of examples.
-        number: in the batch, for errors.
-        made: how many numbers its calls have taken so far.
-        asked: how often it has waited for a number.
-        result: what its walk has returned.
-        error: what its walk has raised, where others go on.
-    """
-
-    place: int
-    number: int
-    made: int = 0
-    asked: int = 0
-    result: Any = None
-    error: Exception | None = None
+    place: int  # in the list of examples
+    number: int  # in the batch, for errors
+    made: int = 0  # how many numbers its calls have taken so far
+    asked: int = 0  # how often it has waited for a number
+    result: Any = None  # what its walk has returned
+    error: Exception | None = None  # what its walk has raised, where others go on
 
 
 class Fork:
-    """Parts of a walk that go on side by side; awaiting it yields their results.
-
-    Attributes:
-        parts: functions without arguments, or coroutines.
-    """
+    """Parts of a walk that go on side by side; awaiting it yields their results."""
 
     __slots__ = ("parts",)
 
     def __init__(self, parts: tuple[Any, ...]) -> None:
-        self.parts = parts
+        self.parts = parts  # functions without arguments, or coroutines
 
     def __await__(self) -> Generator[Fork, Any, tuple[Any, ...]]:
         """Wait until all parts have ended."""

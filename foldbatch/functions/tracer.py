@@ -55,9 +55,8 @@ from foldbatch.model.model import Model
 from foldbatch.model.tracer import Decide, Look, Written
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.noting import Integers, Noting
-from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.record import Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.system.processes import no_garbage
@@ -73,23 +72,15 @@ Found: TypeAlias = "tuple[Sequence[Lists | Noted], Integers, list[Any]]"
 
 @dataclass(frozen=True)
 class Linked:
-    """A model, and how what is noted becomes traces for it.
+    """A model, and how what is noted becomes traces for it."""
 
-    Attributes:
-        version: that of what was learnt when it was linked.
-        model: the model.
-        cells: per cell of the model, the signature, and what is left of it.
-        form: of traces.
-        bounds: those of the model.
-        learnt: what it was linked from, as long as that has the same version.
-    """
-
-    version: int
+    version: int  # that of what was learnt when it was linked
     model: Model
+    # per cell of the model, the signature, and what is left of it
     cells: tuple[tuple[Signature, PrunedDraft], ...]
-    form: Form
-    bounds: list[list[int | None]]
-    learnt: Learnt
+    form: Form  # of traces
+    bounds: list[list[int | None]]  # those of the model
+    learnt: Learnt  # what it was linked from, as long as that has the same version
 
     @cached_property
     def noting(self) -> Noting | None:
@@ -100,21 +91,13 @@ class Linked:
 class FunctionTracer:
     """A walk and the model that was learnt of it; it is a `foldbatch.model.tracer.Tracer`.
 
-    Args:
-        walk: the user's function of one example.
-        policy: what levels are computed for.
-        kept_bytes: how much a call may keep for its backward pass.
-        max_calls: how many numbers an example may take.
-        asides: which of ``losses`` and ``metrics`` the model has.
-        arithmetic: what finds the levels of calls.
-        learnt: what is known of the walk.
+    An example may take `max_calls` numbers. The model has the asides, and levels for the policy.
     """
 
     def __init__(
         self,
         walk: Callable[[Any], Any],
         policy: Policy,
-        kept_bytes: int | None,
         max_calls: int,
         asides: frozenset[str] = ASIDES,
         arithmetic: Arithmetic = NUMPY,
@@ -122,7 +105,7 @@ class FunctionTracer:
     ) -> None:
         self.walk = walk
         self.policy = policy
-        self.kept_bytes, self.max_calls = kept_bytes, max_calls
+        self.max_calls = max_calls
         self.asides = asides
         self.arithmetic = arithmetic
         self.learnt = Learnt() if learnt is None else learnt
@@ -174,7 +157,6 @@ class FunctionTracer:
         return FunctionTracer(
             self.walk,
             policy or self.policy,
-            self.kept_bytes,
             self.max_calls,
             asides,
             self.arithmetic,
@@ -414,12 +396,10 @@ class FunctionTracer:
         return self._linked
 
     def _link(self) -> Linked:
-        return link_learnt(self.learnt, self.asides, self.kept_bytes, self._known)
+        return link_learnt(self.learnt, self.asides, self._known)
 
 
-def link_learnt(
-    learnt: Learnt, asides: frozenset[str], kept_bytes: int | None, known: StagedBefore
-) -> Linked:
+def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> Linked:
     """Link the cells in an order that does not depend on the order in which they were learnt."""
     cells = sorted(learnt.cells, key=lambda signature: signature.key)
     number = {signature: k for k, signature in enumerate(cells)}
@@ -459,7 +439,7 @@ def link_learnt(
         flows[source].feed(by_type[type_])
     kept = needed(drafts, results)
     left = [each.draft for each in kept.values()]
-    model = link(left, learnt.result or VOID, results, list(learnt.parameters), kept_bytes, known)
+    model = link(left, learnt.result or VOID, results, list(learnt.parameters), known)
     own = tuple((cells[old], each) for old, each in kept.items())
     return Linked(learnt.version, model, own, model.form, model.bounds, learnt)
 

@@ -29,15 +29,11 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
     Its shape and dtype are there at once, its numbers only when the batch runs. Operators and functions of
     `foldbatch.ops` on it are calls of small cells. Where Python asks for the numbers, as `float`, `bool`,
     `int` and `numpy` do, the example waits until a batch of what is pending of all examples has run.
-
-    Attributes:
-        n: its number; numbers run on through a process, so none is there twice.
-        unknown: stands for its numbers.
-        type: its shape and dtype.
     """
 
-    n: int
-    unknown: ValueOfAWalk = ValueOfAWalk()
+    n: int  # its number; numbers run on through a process, so none is there twice
+    unknown: ValueOfAWalk = ValueOfAWalk()  # stands for its numbers
+    # its shape and dtype
     type: ClassVar[TensorType]  # type: ignore[misc]  # each type has a class of its own
     several: ClassVar[bool]  # whether it has axes, or numbers of its own
 

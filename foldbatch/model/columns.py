@@ -24,11 +24,7 @@ def column(
 ) -> NDArray[Any]:
     """Return data as one array ``[n, *shape]``; refuse data of another shape, kind or range.
 
-    Args:
-        items: n data, or an array of them.
-        type_: the type that each is read as.
-        bound: the number that ids must be below, if the data are ids.
-        declared: the integer dtype whose range the data must fit, if not that of the type.
+    Ids must be below `bound`; integers must fit the dtype `declared`, if not that of the type.
     """
     if not len(items):  # an array has no truth
         return np.zeros((0, *type_.shape), type_.dtype)

@@ -24,35 +24,26 @@ class Feed:
 
 @dataclass(slots=True)
 class Draft:
-    """A cell in the making: one place of the program that will make calls.
+    """A cell in the making: one place of the program that will make calls."""
 
-    Attributes:
-        name: what reports and errors call it; no two cells of a model are called alike.
-        number: the number of the cell.
-        operands: the tensors read, with their wires; ragged ones belong to `sequences`.
-        sequences: per sequence read, its ragged axis and the tensors of an element, with their wires.
-        feeds: the data read.
-        outputs: the values that others read, with the wires they go to.
-        losses, metrics: names and nodes.
-        labels: the numbers of metrics with labels.
-        marks: for metrics that are visited before other calls (`foldbatch.blocks.drafts.MetricVisit`), two
-            numbers: the metric's, and that of the feed that holds the visit's place among the calls.
-        keys: the numbers of feeds that hold the call's own number, as it was first counted, instead of data.
-        nodes: all nodes that it computes.
-    """
-
-    name: str
-    number: int
+    name: str  # what reports and errors call it; no two cells of a model are called alike
+    number: int  # the number of the cell
+    # the tensors read, with their wires; ragged ones belong to `sequences`
     operands: list[tuple[Node, Flow]] = field(default_factory=list)
+    # per sequence read, its ragged axis and the tensors of an element, with their wires
     sequences: list[tuple[Axis, list[tuple[Node, Flow]]]] = field(default_factory=list)
-    feeds: list[tuple[Node, Feed]] = field(default_factory=list)
+    feeds: list[tuple[Node, Feed]] = field(default_factory=list)  # the data read
+    # the values that others read, with the wires they go to
     outputs: dict[Node, Flow] = field(default_factory=dict)
-    losses: list[tuple[str, Node]] = field(default_factory=list)
+    losses: list[tuple[str, Node]] = field(default_factory=list)  # `losses`, `metrics`: names and nodes
     metrics: list[tuple[str, Node]] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)  # the numbers of metrics with labels
+    # for metrics that are visited before other calls (`foldbatch.blocks.drafts.MetricVisit`), two numbers:
+    # the metric's, and that of the feed that holds the visit's place among the calls
     marks: list[tuple[int, int]] = field(default_factory=list)
+    # the numbers of feeds that hold the call's own number, as it was first counted, instead of data
     keys: list[int] = field(default_factory=list)
-    nodes: set[Node] = field(default_factory=set)
+    nodes: set[Node] = field(default_factory=set)  # all nodes that it computes
 
     @property
     def reads(self) -> list[Flow]:
@@ -152,19 +143,13 @@ def components(nodes: Sequence[K], edges: dict[K, list[K]]) -> dict[K, int]:
 
 @dataclass(frozen=True, slots=True)
 class PrunedDraft:
-    """What is left of a cell.
+    """What is left of a cell."""
 
-    Attributes:
-        draft: the cell that is left, with its new number.
-        arguments: which arguments of a call are left: operands first, then one for each sequence.
-        outputs: by old number, the new number of each output that is left.
-        feeds, sequences: the same for data and sequences.
-    """
-
-    draft: Draft
+    draft: Draft  # the cell that is left, with its new number
+    # which arguments of a call are left: operands first, then one for each sequence
     arguments: tuple[int, ...]
-    outputs: dict[int, int]
-    feeds: dict[int, int]
+    outputs: dict[int, int]  # by old number, the new number of each output that is left
+    feeds: dict[int, int]  # `feeds`, `sequences`: the same for data and sequences
     sequences: dict[int, int]
 
 

@@ -6,6 +6,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -58,19 +59,13 @@ def link(
     result: Type,
     results: Iterable[Flow],
     parameters: Sequence[Parameter],
-    kept_bytes: int | None = None,
     known: StagedBefore | None = None,
 ) -> Model:
-    """Return the model of connected cells.
+    """Return the model of connected cells, and of the wires whose values are tensors of results.
 
-    Args:
-        drafts: the cells, by number.
-        result: the type of an example's result.
-        results: the wires whose values are tensors of results.
-        parameters: in the order in which they are to be listed; those that no cell reads are left out.
-        kept_bytes: how many bytes a call may keep for its backward pass; None is no bound.
-        known: of a caller that links again when a model has grown: cells that are as before are not staged
-            anew.
+    Of the parameters, in the order in which they are to be listed, those that no cell reads are left out.
+    Cells that are as before, when a model has grown and is linked again, are not staged anew; `known` has
+    these.
     """
     results, known = list(results), StagedBefore() if known is None else known
     wires = _all_wires(drafts, results)
@@ -81,7 +76,10 @@ def link(
     reads = [[arena_of[group[0]] for group in p.wires] for p in packed]
     writes = [[arena_of[wire] for wire in p.outputs] for p in packed]
     ends = _ends(packed, component, reads, writes)
-    cells = tuple(_staged(p.graph, end, kept_bytes, known) for p, end in zip(packed, ends, strict=True))
+    cells = tuple(
+        known.get((p.graph, end, tuple(trainable(p.graph.results))), partial(stage_cell, p.graph, end))
+        for p, end in zip(packed, ends, strict=True)
+    )
     known.forget()
     signatures = tuple(
         _signature(p, cell, component[k], reads[k], writes[k])
@@ -101,13 +99,7 @@ def link(
         tuple(tuple(draft.keys) for draft in drafts),
         tuple(tuple(feed for _, feed in draft.feeds) for draft in drafts),
         tuple(parameter for parameter in parameters if parameter in read),
-        kept_bytes,
     )
-
-
-def _staged(graph: CellGraph, ends: Ends, kept_bytes: int | None, known: StagedBefore) -> Cell:
-    trained = tuple(trainable(graph.results))
-    return known.get((graph, ends, kept_bytes, trained), lambda: stage_cell(graph, ends, kept_bytes))
 
 
 def _packed(draft: Draft, component: dict[object, int], known: StagedBefore) -> _PackedDraft:

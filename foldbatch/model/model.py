@@ -99,7 +99,6 @@ class Model:
     feeds: tuple[tuple[Feed, ...], ...]
     # all parameters that cells read, in the order in which blocks read them
     parameters: tuple[Parameter, ...]
-    kept_bytes: int | None = None  # how many bytes a call may keep for its backward pass; None is no bound
 
     @property
     def reads(self) -> Arenas:
@@ -138,13 +137,8 @@ def restaged(
 ) -> Model:
     """Return a model with new graphs of cells, or with other gradients; the same traces fit it.
 
-    Args:
-        model: the model.
-        graphs: its cells' new graphs.
-        sources: where gradients come from.
-        wanted: per cell, whether gradients of something in it are wanted.
-        feeds: per cell, the data whose gradients are wanted.
-        trained: whether gradients of parameters are wanted.
+    Gradients come from `sources`; those wanted are, per cell, of something in it and of some data, and those
+    of parameters.
     """
     feeds = feeds or [frozenset()] * len(graphs)
     active = active_ends(graphs, model.reads, model.writes, wanted, sources)
@@ -159,7 +153,7 @@ def restaged(
             trained,
             sources.losses,
         )
-        cells.append(stage_cell(graph, ends, model.kept_bytes))
+        cells.append(stage_cell(graph, ends))
     signatures = tuple(map(differentiated, model.signatures, cells))
     return replace(model, cells=tuple(cells), signatures=signatures)
 
@@ -182,7 +176,7 @@ def asides_of(model: Model) -> frozenset[str]:
 def digest(model: Model) -> str:
     """Return a digest of what a model computes and how its parameters are drawn, for values of them."""
     parts: list[object] = [str(model.result), model.arenas, sorted(model.results), model.signatures]
-    parts += [model.losses, model.metrics, model.labels, model.marks, model.keys, model.kept_bytes]
+    parts += [model.losses, model.metrics, model.labels, model.marks, model.keys]
     parts += [[(str(feed.type), feed.declared) for feed in feeds] for feeds in model.feeds]
     for parameter in model.parameters:
         init = parameter.init

@@ -91,18 +91,12 @@ class Tracer(Protocol):
 
     def trace_all(
         self,
-        examples: Sequence[Any],
-        numbers: Sequence[int],
-        look: Look | None = None,
-        decide: Decide | None = None,
+        examples: Sequence[Any],  # the examples; they may be `foldbatch.trees.records.Records`
+        numbers: Sequence[int],  # their numbers in the batch, for errors
+        look: Look | None = None,  # sees the data that were read; it may be called several times
+        decide: Decide | None = None,  # computes for examples that ask for numbers; None refuses them
     ) -> list[Trace]:
         """Return the traces of examples.
-
-        Args:
-            examples: the examples; they may be `foldbatch.trees.records.Records`.
-            numbers: their numbers in the batch, for errors.
-            look: sees the data that were read; it may be called several times.
-            decide: computes for examples that ask for numbers; None refuses them.
 
         Raises:
             ExampleError: when an example does not fit the model; it tells of the first one that does not.
@@ -112,13 +106,7 @@ class Tracer(Protocol):
         """Return a tracer of the same origin whose model has only some asides, or for another policy."""
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
-        """Return the part of an example that a call is for, as Python would index it, or an empty text.
-
-        Args:
-            example: the example.
-            cell: the number of the cell.
-            call: which of its calls, counted from 0.
-        """
+        """Return the part of an example that a call is for, as Python would index it, or an empty text."""
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         """Return what else a report on a batch says, in sentences; `calls` are those of each cell."""
@@ -126,9 +114,7 @@ class Tracer(Protocol):
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
         """Run one example with real numbers, where the origin is a function.
 
-        Args:
-            example: the example.
-            begin: is given each parameter before it is read.
+        `begin` is given each parameter before it is read.
 
         Raises:
             BlockTypeError: when it is a block.

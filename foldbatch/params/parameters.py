@@ -62,9 +62,7 @@ _numbers = itertools.count()
 class Owner:
     """The layer that a parameter belongs to, as far as names go; compared by identity.
 
-    Args:
-        name: of the layer.
-        given: whether the user gave the name; else it may be changed to make it unique.
+    A name that the user has not given may be changed to make it unique.
     """
 
     __slots__ = ("given", "name", "number")
@@ -81,11 +79,9 @@ class Away(Protocol):
     @property
     def lock(self) -> AbstractContextManager[Any]:
         """What is held while numbers are read, so that they come home once."""
-        ...
 
     def read_into(self, array: Array) -> None:
         """Copy the numbers into an array of the parameter's shape and dtype."""
-        ...
 
 
 class Parameter(Operators[Any]):
@@ -413,21 +409,12 @@ class RemoteUpdates:
         raise NotImplementedError
 
     def look(self) -> None:
-        """Wait, and raise the error of the first bad update, if there is one since somebody looked.
-
-        Raises:
-            ParameterError: when an update was refused.
-        """
+        """Wait, and raise the error of the first bad update, if there is one since somebody looked."""
         raise NotImplementedError
 
 
 class ParameterStore(MutableMapping[str, Array]):
     """A program's parameters by name; assigning checks the array and copies it.
-
-    Attributes:
-        parameters: the parameters, by name.
-        numbered: the names that depend on the order of building; see `numbered_names`.
-        updates: steps of optimizers, compiled or on a device, if the program's engine has any.
 
     >>> store = ParameterStore({"bias": Parameter([2], 0.0)})
     >>> store["bias"] = [1, 2]
@@ -438,8 +425,10 @@ class ParameterStore(MutableMapping[str, Array]):
     def __init__(
         self, parameters: Mapping[str, Parameter], updates: Updates | RemoteUpdates | None = None
     ) -> None:
-        self.parameters = dict(parameters)
+        self.parameters = dict(parameters)  # the parameters, by name
+        # the names that depend on the order of building; see `numbered_names`
         self.numbered = numbered_names(self.parameters)
+        # steps of optimizers, compiled or on a device, if the program's engine has any
         self.updates = updates
 
     def admit(self, parameters: Iterable[Parameter]) -> None:

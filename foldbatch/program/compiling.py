@@ -1,7 +1,6 @@
 """Compiling and loading: from a block, or from a file that `Program.save` wrote, to a `Program`."""
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -49,7 +48,6 @@ OPTIONS: Mapping[str, Any] = {
     "layout": "consumer",
     "batched": True,
     "share": "leaves",
-    "kept_bytes": None,
     "max_calls": MAX_CALLS,
     "precision": "fp32",
 }
@@ -63,7 +61,6 @@ class CompileOptions(TypedDict, total=False):
     layout: Literal["consumer", "producer"]
     batched: bool
     share: Literal["leaves", "subtrees"] | None
-    kept_bytes: int | None
     max_calls: int
     precision: Precision
 
@@ -86,7 +83,6 @@ def compile(
     launch: Launch = "auto",
     debug: bool = False,
     options: CompileOptions | None = None,
-    **old: Any,
 ) -> Program:
     """Compile a block into a program.
 
@@ -117,9 +113,6 @@ def compile(
               integers; ``subtrees``, also those that read identical results (never calls with a loss, a
               metric, floats of the example, or random numbers); or None. Gradients are exact.
               `Program.describe` counts.
-            - ``kept_bytes``: how many bytes one call of a cell may store for its backward pass. Elementwise
-              results beyond this limit are computed again instead. By default everything is stored, which is
-              fastest.
             - ``max_calls``: how many calls an example may make; one that makes more is refused before it
               fills the memory. Examples that share their parts do, where the parts are visited at each place
               (`ForwardDeclaration`).
@@ -128,7 +121,6 @@ def compile(
               largest), by ``llvm`` on a processor with AVX-512 BF16, by ``cuda``, and slowly by ``numpy``;
               ``tf32``, to 10 bits, by ``cuda`` alone. Sums are of float32, and everything else is computed as
               in ``fp32``, products whose weight an id chooses for each row as well.
-        old: options given one by one, as they were before there was `options`; that will go.
 
     Raises:
         BlockTypeError: when the block is ill typed; the message says where.
@@ -143,15 +135,8 @@ def compile(
     >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
     [[1.0, 4.0], [], [9.0]]
     """
-    if "engine" in old:
-        message = "foldbatch.compile: the argument engine is called launch now"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        launch = old.pop("engine")
-    chosen: dict[str, Any] = {**old, **_options_in(options)}
+    chosen = _options_in(options)
     _refuse_unknown("compile options", chosen, tuple(OPTIONS))
-    if old:
-        message = f"foldbatch.compile: give {', '.join(old)} in the argument options: options={old!r}"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
     refuse_no_count("seed", seed, 0)
     lowered, prepared = _prepare(block, backend, chosen, threads=threads, launch=launch, debug=debug)
     return Program(lowered, prepared, seed)
@@ -184,11 +169,9 @@ def _prepare(
 ) -> tuple[Tracer, Options]:
     """Do what `compile` does before there are parameters, and no kernel; `given` are of `OPTIONS`."""
     chosen = {**OPTIONS, **given}
-    policy, layout, share, kept_bytes = (chosen[k] for k in ("policy", "layout", "share", "kept_bytes"))
+    policy, layout, share = (chosen[k] for k in ("policy", "layout", "share"))
     if threads is not None:
         refuse_no_count("threads", threads, 1)
-    if kept_bytes is not None:
-        refuse_no_count("kept_bytes", kept_bytes, 0)
     refuse_no_count("max_calls", chosen["max_calls"], 1)
     engine = choose_engine(backend)
     cores = available_cores() if threads is None else threads
@@ -207,8 +190,8 @@ def _prepare(
         block = as_block(block)
         made = built(block)
         if not made.walks:
-            return linked(block, made, grouping, kept_bytes, most, arithmetic), options
-    walks = FunctionTracer(block, grouping, kept_bytes, most, arithmetic=arithmetic, learnt=learnt)
+            return linked(block, made, grouping, most, arithmetic), options
+    walks = FunctionTracer(block, grouping, most, arithmetic=arithmetic, learnt=learnt)
     return walks, options
 
 
@@ -319,7 +302,7 @@ def evaluate(block: Any, example: Any, backend: str) -> Any:
     own, policy, asides = as_block(block), find_policy("auto"), frozenset({"metrics"})
     made = built(own, asides)
     lowered: Tracer = (
-        linked(own, made, policy) if not made.walks else FunctionTracer(own, policy, None, MAX_CALLS, asides)
+        linked(own, made, policy) if not made.walks else FunctionTracer(own, policy, MAX_CALLS, asides)
     )
     program = Program(
         lowered, Options(engine, "auto", "consumer", batched=True, threads=1, debug=False), seed=0

@@ -26,9 +26,8 @@ from foldbatch.model.tracer import Decide, Tracer
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.program.traced import Prepared
 from foldbatch.scheduler.layout import find_layout
-from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.merge import Merged
-from foldbatch.scheduler.policies import find_policy
+from foldbatch.scheduler.policies import find_policy, levels
 from foldbatch.scheduler.schedule import Index, Schedule, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.tables import build

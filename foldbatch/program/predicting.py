@@ -35,7 +35,6 @@ class Predicting(Protocol):
 
     def run(self, examples: Iterable[Any], *, losses: bool = False, metrics: bool = False) -> Results:
         """Return one result per example; see `foldbatch.Program.run`."""
-        ...
 
 
 def predictions(

@@ -2,7 +2,6 @@
 
 import os
 import time
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -144,41 +143,23 @@ class Program(Printed):
         """A digest of what decides whether another program can run what this one prepared or planned."""
         return self._ready.fingerprint
 
-    def __getattr__(self, name: str) -> Any:
-        """Find what has another name now."""
-        now = {"fit_capacities": "warm", "input_gradients": "vjp(inputs=True)"}.get(name)
-        if now is None:
-            raise AttributeError(f"a Program has no attribute {name!r}")
-        warnings.warn(f"Program.{name} is Program.{now} now", DeprecationWarning, stacklevel=2)
-        return (
-            self.warm
-            if name == "fit_capacities"
-            else lambda examples, *, step=None: self.vjp(examples, inputs=True, step=step)[::2]
-        )
-
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         fix = "program.save(path) keeps it in a file; or pickle the block, and dict(program.params) with it"
         expected, found = "what can be pickled or copied", "a program, whose kernels belong to its process"
         raise BlockTypeError("Program", expected, found, fix)
 
-    def prepare(
-        self, examples: Iterable[Any], *, processes: int | None = None, progress: bool = True
-    ) -> list[Prepared]:
+    def prepare(self, examples: Iterable[Any], *, progress: bool = True) -> list[Prepared]:
         """Trace examples ahead; the results stand for them in later calls.
 
         A `foldbatch.trees.Tree` cannot change, so its trace is kept anyway; others are traced once by this.
 
         Args:
             examples: as for `run`.
-            processes: does nothing any more.
             progress: whether a terminal shows a bar when this takes more than a second.
 
         Raises:
             ExampleError: when an example does not fit the block.
         """
-        if processes is not None:
-            message = "Program.prepare: the argument processes does nothing any more"
-            warnings.warn(message, DeprecationWarning, stacklevel=2)
         trace_all = partial(trace_in_parts, self.lowered, progress)
         ready, traces = self._variants.full.all(examples, trace_all)
         return [Prepared(trace, ready) for trace in traces]

@@ -31,7 +31,6 @@ class SavedOptions(msgspec.Struct, forbid_unknown_fields=True):
     layout: str
     batched: bool
     share: str | None
-    kept_bytes: int | None
     max_calls: int
     precision: str
     seed: Annotated[int, msgspec.Meta(ge=0)]
@@ -69,7 +68,6 @@ def write(
         layout=options.layout,
         batched=options.batched,
         share=options.share,
-        kept_bytes=tracer.model.kept_bytes,
         max_calls=tracer.max_calls,
         precision=options.precision,
         seed=seed,

@@ -11,11 +11,12 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
+import numpy as np
+
 from foldbatch.engines.planned import Planned, SubBatch, belongs, fingerprint
 from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import TraceAll, Tracer
-from foldbatch.model.traces import holds_objects
 from foldbatch.scheduler.trace import Trace
 from foldbatch.system.processes import start_in_each_process
 from foldbatch.system.showing import Bar
@@ -27,6 +28,7 @@ from foldbatch.types import describe_value, has_objects
 TRACED = 512  # examples that are traced between two looks at a bar
 PLANNED_BYTES = 64_000_000  # for plans of single trees
 PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of its calls
+ATOMS = (str, bytes, int, float, np.generic, type(None))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -205,6 +207,14 @@ def _own(planned: Planned, owner: object) -> Planned:
         fix = "plan it with this one"
         raise ExampleError("examples", "a batch planned by this program", "one of another program", fix)
     return planned
+
+
+def holds_objects(model: Model, trace: Trace) -> bool:
+    """Whether a trace may hold parts of its example: in its result, or as labels of metrics."""
+    if has_objects(model.result):
+        return True
+    kinds = {type(label) for columns in trace.labels for labels in columns for label in labels}
+    return not all(issubclass(kind, ATOMS) for kind in kinds)
 
 
 def digests(model: Model, source: str, policy: str) -> dict[str, str]:

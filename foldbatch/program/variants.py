@@ -16,7 +16,7 @@ from warnings import warn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from foldbatch.engines.engine import Capturing, Engine
+from foldbatch.engines.engine import Engine
 from foldbatch.engines.held import Pool
 from foldbatch.engines.parts import Seeds
 from foldbatch.engines.planned import Planned
@@ -103,12 +103,8 @@ class Derivatives:
     ) -> Pullback:
         """Return the summed loss, the gradients of parameters by name, and those of inputs.
 
-        Args:
-            traces: the batch.
-            step: the step of training.
-            seeds: per example, the numbers of values with cotangents; None for none at all.
-            losses: whether gradients come from losses.
-            inputs: whether gradients of the floats in examples are wanted.
+        Per example, `seeds` are the numbers of values with cotangents; None is for none at all. Losses yield
+        gradients too, if asked for; inputs are the floats in examples.
         """
         reads = float_reads(self.runner.model) if inputs else {}
 
@@ -177,7 +173,8 @@ def _array(name: str, value: Any) -> Any:
 def learned(runner: Runner, traces: Sequence[Trace], batch_size: int, batches: int) -> Captures | None:
     """Let an engine learn from random batches of traces; return what it knows, or None."""
     engine = runner.engine
-    learners = _learners(engine)
+    launchers = {training: engine.launcher(training=training) for training in (True, False)}
+    learners = {training: launcher for training, launcher in launchers.items() if launcher is not None}
     draw = np.random.default_rng(0)  # the same batches each time
     for _ in range(batches if learners and traces else 0):
         chosen = draw.permutation(len(traces))[:batch_size].tolist()
@@ -193,11 +190,6 @@ def captures(engine: Engine) -> Captures | None:
     """Return what an engine knows of capacities; None where each kernel is launched by itself."""
     launcher = engine.launcher(training=True)
     return None if launcher is None else launcher.captures()
-
-
-def _learners(engine: Engine) -> dict[bool, Capturing]:
-    launchers = {training: engine.launcher(training=training) for training in (True, False)}
-    return {training: launcher for training, launcher in launchers.items() if launcher is not None}
 
 
 TRIES = 20  # batches one after the other, or runs of one batch, in which a model may grow

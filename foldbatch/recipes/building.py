@@ -86,7 +86,8 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
             given: dict[str, Any] = {"kinds": kinds, "hidden": options.hidden, "counts": options.counts}
             given |= {"dropout": options.dropout}
             if options.features:
-                given |= {"features": _features(dataset, options.features)}
+                named = (name for x in dataset.train for name in features_of(structure_of(x)))
+                given |= {"features": Vocabulary.count(named, options.features)}
                 given |= {"features_dropout": options.features_dropout}
         case RNTNModel():
             given = {"hidden": options.hidden or None}
@@ -172,11 +173,6 @@ def structure_of(example: Any) -> Any:
 def _kinds(dataset: Dataset) -> Vocabulary:
     trees = (structure_of(example).tree for example in dataset.train)
     return Vocabulary.count(name_of(label) for tree in trees for label in tree.labels)
-
-
-def _features(dataset: Dataset, minimum: int) -> Vocabulary:
-    named = (feature for example in dataset.train for feature in features_of(structure_of(example)))
-    return Vocabulary.count(named, minimum)
 
 
 def _vectors(vocabulary: Vocabulary, path: str, seed: int) -> NDArray[np.float32]:

@@ -8,7 +8,6 @@ import os
 import re
 import tomllib
 import types
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import (
@@ -27,7 +26,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct, field
 
-from foldbatch.errors import ReadError, UnknownNameError, frames_inside, with_nearest
+from foldbatch.errors import ReadError, UnknownNameError, with_nearest
 from foldbatch.trees.formats import FORMATS, TRAINABLE
 from foldbatch.trees.tree import TreeNode
 from foldbatch.types import BackendName, describe_value
@@ -267,7 +266,6 @@ PLACE = re.compile(r" - at `\$\.?(.*)`$")
 PATHS = {"data": ("folder", "train", "dev", "test"), "words": ("vectors",)}
 DEEP = "deeper nesting than any option has"
 UNKNOWN = re.compile(r"unknown field `(.*)`")
-FORMER = {"train.batch": "train.batch_size"}  # names that work for one release
 
 
 def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Configuration:
@@ -285,13 +283,11 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
             raise ReadError(str(path), "a TOML file", str(error), fix) from None
         except RecursionError:
             raise ReadError(str(path), "a TOML file of options", DEEP, "see examples/configs") from None
-    _rename(raw)
     for option, text in overrides.items():
         section, _, key = option.partition(".")
         if not isinstance(raw.setdefault(section, {}), dict):
             break  # it is refused below
         raw[section][key] = _value(text, types_of(section).get(key))
-    _rename(raw)
     data, model = raw.get("data", {}), raw.setdefault("model", {})
     if isinstance(data, dict) and isinstance(model, dict):
         model.setdefault("name", usual_model(data.get("format", Data().format)))
@@ -310,16 +306,7 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
 
 def checked(raw: Raw, where: str) -> Configuration:
     """Return the settings that plain data hold, such as a model's file has of its configuration."""
-    _rename(raw)
     return _checked(raw, where, {})
-
-
-def _rename(raw: Raw) -> None:
-    for former, now in FORMER.items():
-        section, _, key = former.partition(".")
-        if isinstance(raw.get(section), dict) and key in raw[section]:
-            warnings.warn(f"the option {former} is called {now} now", DeprecationWarning, frames_inside())
-            raw[section][now.partition(".")[2]] = raw[section].pop(key)
 
 
 def with_absolute_paths(configuration: Configuration) -> Configuration:
@@ -402,7 +389,6 @@ def split_overrides(arguments: Sequence[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     names = [f"--{section}.{key}" for section in _sections() for key in types_of(section)]
-    names += [f"--{former}" for former in FORMER]
     rest = list(arguments)
     while rest:
         option, equals, value = rest.pop(0).partition("=")

@@ -69,12 +69,9 @@ def read_dataset(configuration: Configuration) -> Dataset:
 def read_labelled(path: Path | None, configuration: Configuration, classes: Sequence[str]) -> list[Any]:
     """Return examples to try a saved model on, in its format and with its classes; none where there are none.
 
-    Args:
-        path: of a file of examples, or of a CONFIG.toml that names a test part. Without one, the test part is
-            read where that takes no file: what the configuration of a saved model names, a stranger may have
-            chosen, so it is not opened.
-        configuration: the model's.
-        classes: the model's.
+    The path is of a file of examples, or of a CONFIG.toml that names a test part. Without one, the test part
+    is read where that takes no file: what the configuration of a saved model names, a stranger may have
+    chosen, so it is not opened.
     """
     data, where = configuration.data, "DATA" if path is None else str(path)
     if path is None and any(getattr(data, key) for key in PATHS["data"]):

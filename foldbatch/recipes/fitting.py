@@ -338,7 +338,8 @@ def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequ
     for program in programs:
         labels, values = _collected(program, examples)
         totals = {name: totals.get(name, 0) + answers(rows) / len(programs) for name, rows in values.items()}
-        votes = votes + _votes(values["root"])
+        rows = values["root"]  # a vote for the best class of each; numbers have no votes
+        votes = votes + (np.eye(rows.shape[1])[rows.argmax(axis=1)] if rows.ndim == 2 else 0.0)
     figures = {m.name: m.compute(scores(totals[m.of]), labels[m.of]) for m in metrics}
     if "accuracy" in figures:
         figures["vote_accuracy"] = Accuracy("root").compute(votes + totals["root"], labels["root"])
@@ -348,11 +349,6 @@ def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequ
 def label_of(example: Any) -> Any:
     """Return the label of an example: of a labelled tree, that of its root."""
     return example.label if isinstance(example, TreeNode) else example[1]
-
-
-def _votes(values: Array) -> Array | float:
-    """Return 1 for the best class of each row ``[n, classes]``, else 0; nothing for numbers."""
-    return np.eye(values.shape[1])[values.argmax(axis=1)] if values.ndim == 2 else 0.0
 
 
 def _collected(program: Program, examples: Sequence[Any]) -> tuple[dict[str, list[Any]], dict[str, Array]]:

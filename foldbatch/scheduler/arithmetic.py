@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.scheduler import turns
-from foldbatch.scheduler.heights import levels
+from foldbatch.scheduler.levels import levels_in
 from foldbatch.scheduler.trace import Form, Index, Ints
 
 _NONE = np.zeros(0, np.int32)
@@ -213,30 +213,18 @@ def consecutive(rows: Index) -> bool:
 
 
 def drain(
-    places: Index,
-    order: Index,
-    ends: Index,
-    readers: Index,
-    waits: Index,
-    cells: int,
-    preference: NDArray[np.float64],
-    weigh: Callable[..., Any] = turns.weigh,
-    run: Callable[..., int] = turns.drain,
-    form: Callable[[NDArray[Any]], Any] = np.ndarray.tolist,
+    places: Index,  # ``[calls]``: the cell of each call
+    order: Index,  # ``[calls]``: the calls, each after those that it reads
+    ends: Index,  # ``[calls + 1]``: where each call's readers begin in `readers`
+    readers: Index,  # ``[reads]``: the calls that read a call's results
+    waits: Index,  # ``[calls]``: how many results each call reads
+    cells: int,  # how many cells there are
+    preference: NDArray[np.float64],  # ``[cells]`` scores of the cells, or none
+    weigh: Callable[..., Any] = turns.weigh,  # does what `turns.weigh` does
+    run: Callable[..., int] = turns.drain,  # does what `turns.drain` does
+    form: Callable[[NDArray[Any]], Any] = np.ndarray.tolist,  # makes of an array what both are given
 ) -> tuple[Ints, Index]:
     """Run calls as they become ready, see `turns.drain`.
-
-    Args:
-        places: ``[calls]``: the cell of each call.
-        order: ``[calls]``: the calls, each after those that it reads.
-        ends: ``[calls + 1]``: where each call's readers begin in `readers`.
-        readers: ``[reads]``: the calls that read a call's results.
-        waits: ``[calls]``: how many results each call reads.
-        cells: how many cells there are.
-        preference: ``[cells]`` scores of the cells, or none.
-        weigh: does what `turns.weigh` does.
-        run: does what `turns.drain` does.
-        form: makes of an array what both are given.
 
     Returns:
         For each call the turn of its cell in which it runs, -1 if it never does: ``[calls] int32``; and the
@@ -281,7 +269,7 @@ class Arithmetic:
     join: Callable[[Sequence[Ints], Form], tuple[Ints, Ints]]
     group: Callable[[NDArray[Any]], tuple[Index, Index]]
     drain: Callable[[Index, Index, Index, Index, Index, int, NDArray[np.float64]], tuple[Ints, Index]]
-    levels: Callable[..., list[Ints]]  # as `heights.levels`
+    levels: Callable[..., list[Ints]]  # as `levels_in`
     costs: Costs
     # does what `tables.build` does, where that is not done in NumPy: first it is given this object
     built: Callable[..., Any] | None = None
@@ -294,6 +282,6 @@ NUMPY = Arithmetic(
     join,
     group,
     drain,
-    levels,
+    levels_in,
     Costs(step=30.0, weight=0.001, plan=100.0, number=0.6),
 )

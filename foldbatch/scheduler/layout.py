@@ -80,21 +80,15 @@ def element_order(
 
 
 def by_consumer(
-    trace: Trace,
+    trace: Trace,  # the merged trace
     cells: Sequence[CellSignature],
+    # by cell ``[n]``, the calls in rank order. None is for a cell whose calls are all one group, and may run
+    # in any order: where possible, its entry is replaced by an order that makes the rows of its first
+    # operand consecutive
     orders: list[Index | None],
-    arenas: int,
+    arenas: int,  # the number of arenas
 ) -> RowNumbering:
-    """Number rows by first consumer; recursive cells choose first.
-
-    Args:
-        trace: the merged trace.
-        cells: the cells.
-        orders: by cell ``[n]``, the calls in rank order. None is for a cell whose calls are all one group,
-            and may run in any order: where possible, its entry is replaced by an order that makes the rows
-            of its first operand consecutive.
-        arenas: the number of arenas.
-    """
+    """Number rows by first consumer; recursive cells choose first."""
     rows = RowNumbering(np.full(trace.values, -1, np.int64), [0] * arenas)
     for k in priority(tuple(cells)):
         for number, operand in enumerate(cells[k].operands):

@@ -1,72 +1,46 @@
 """Levels and chains: how far calls are from what needs nothing.
 
 A call's level is 0 where it needs nothing of its scope, else one more than the highest level that it needs.
+Whole batches are levelled by array operations, a level at a time; single examples and what is left of very
+deep ones by one sweep in Python, which suffices because the numbers of a call's arguments are below its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Sequence
+from itertools import chain
 
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.heights import reads_of
-from foldbatch.scheduler.policies import Policy
-from foldbatch.scheduler.trace import CellSignature, Ints
+import numpy as np
+
+from foldbatch.scheduler.trace import CellSignature, Index, Ints
+
+FEW = 150  # calls, up to which a sweep in Python takes less time than array operations
+HIGH = 64  # levels, after which so little is left to do at a time that the sweep does the rest
 
 
-def levels(
-    policy: Policy,
+def levels_in(
     cells: Sequence[CellSignature],
+    scopes: Sequence[Sequence[int]],
     calls: Sequence[Ints],
     elements: Sequence[Sequence[Ints]],
     values: int,
-    arithmetic: Arithmetic = NUMPY,
-) -> tuple[Ints, ...]:
-    """Return each call's level: 0 where it needs nothing of its scope, else one above all that it needs.
+) -> list[Ints]:
+    """Return the level of each call in its scope: per cell ``[n] int32``.
 
-    Args:
-        policy: its `scope` says which cells' calls count.
-        cells: the cells.
-        calls: as in `Trace.calls`, per cell; of one example or of a batch.
-        elements: as in `Trace.elements`, per cell.
-        values: as in `Trace.values`.
-        arithmetic: what finds the levels of cells that call each other.
+    Each of `scopes` is some cells, by number; calls of cells that are in none have level 0.
 
-    Returns:
-        Per cell ``[n] int32``.
+    >>> cell = CellSignature("cell", 0, True, (), (0,), 1)
+    >>> levels_in([cell], [(0,)], [np.array([[1, 0], [2, 1]], np.int32)], [()], 3)
+    [array([0, 1], dtype=int32)]
     """
-    cells = tuple(cells)
-    return tuple(arithmetic.levels(cells, _scopes(policy.scope, cells), calls, elements, values))
-
-
-@lru_cache(256)
-def _scopes(
-    scope: Callable[[CellSignature], int], cells: tuple[CellSignature, ...]
-) -> tuple[tuple[int, ...], ...]:
-    """Return the cells of each scope in which calls may need others, by number."""
-    scopes: dict[int, list[int]] = {}
-    for k, cell in enumerate(cells):
-        scopes.setdefault(scope(cell), []).append(k)
-    needing = [own for own in scopes.values() if len(own) > 1 or cells[own[0]].recursive]
-    return tuple(map(tuple, needing))
-
-
-def lower_bound(
-    cells: Sequence[CellSignature], calls: Sequence[Ints], elements: Sequence[Sequence[Ints]], values: int
-) -> int:
-    """Return a number of groups that no schedule can beat: per cell, its longest chain of calls.
-
-    Arrays are as for `levels`.
-
-    Source: Chen et al. 2023 (ED-Batch), section 3.
-    """
-    bound = sum(len(rows) > 0 for rows, cell in zip(calls, cells, strict=True) if not cell.recursive)
-    for k in (k for k, cell in enumerate(cells) if cell.recursive and len(calls[k])):
-        # a path from a call to one of the same cell never leaves the component
-        members = [m for m, cell in enumerate(cells) if cell.component == cells[k].component]
-        own = [calls[m] for m in members], [elements[m] for m in members]
-        bound += max(longest_chains([cells[m] for m in members], *own, values, [m == k for m in members]))
-    return bound
+    found = [np.zeros(len(rows), np.int32) for rows in calls]
+    for members in scopes:
+        if sum(len(calls[k]) for k in members) <= FEW:
+            for k, chains in longest_chains(cells, calls, elements, values, members, members).items():
+                found[k] += np.array(chains, np.int32) - 1
+        else:
+            _level(members, cells, calls, elements, values, found)
+    return found
 
 
 def longest_chains(
@@ -74,19 +48,113 @@ def longest_chains(
     calls: Sequence[Ints],
     elements: Sequence[Sequence[Ints]],
     values: int,
-    counts: Sequence[bool],
-) -> list[int]:
-    """Return, for every call, the length of the longest path of calls that ends with it.
+    members: Collection[int],
+    counted: Collection[int],
+) -> dict[int, list[int]]:
+    """Return, for each call of some cells, the length of the longest path of their calls that ends with it.
 
-    Only calls of cells for which `counts` is true add to the length. Arrays are as for `levels`.
+    Of these cells, only calls of those that are counted add to the length.
     """
-    reads = [reads_of(cells[k], calls[k], elements[k]) for k in range(len(cells))]
-    sweep = sorted((base, k, i) for k in range(len(cells)) for i, base in enumerate(calls[k][:, 0].tolist()))
-    chain = [0] * values
-    lengths = []
+    reads = {k: reads_of(cells[k], calls[k], elements[k]) for k in members}
+    outputs = {k: (len(cells[k].outputs), k in counted) for k in members}
+    sweep = sorted((base, k, i) for k in members for i, base in enumerate(calls[k][:, 0].tolist()))
+    highest = [0] * values
+    lengths = {k: [0] * len(calls[k]) for k in members}
     for base, k, i in sweep:
-        length = max((chain[value] for value in reads[k][i]), default=0) + counts[k]
-        lengths.append(length)
-        for value in range(base, base + len(cells[k].outputs)):
-            chain[value] = length
+        count, adds = outputs[k]
+        length = max(map(highest.__getitem__, reads[k][i]), default=0) + adds
+        lengths[k][i] = length
+        for value in range(base, base + count):
+            highest[value] = length
     return lengths
+
+
+def lower_bound(
+    cells: Sequence[CellSignature], calls: Sequence[Ints], elements: Sequence[Sequence[Ints]], values: int
+) -> int:
+    """Return a number of groups that no schedule can beat: per cell, its longest chain of calls.
+
+    Source: Chen et al. 2023 (ED-Batch), section 3.
+    """
+    bound = sum(len(rows) > 0 for rows, cell in zip(calls, cells, strict=True) if not cell.recursive)
+    for k in (k for k, cell in enumerate(cells) if cell.recursive and len(calls[k])):
+        # a path from a call to one of the same cell never leaves the component
+        members = [m for m, cell in enumerate(cells) if cell.component == cells[k].component]
+        chains = longest_chains(cells, calls, elements, values, members, [k])
+        bound += max(chain.from_iterable(chains.values()))
+    return bound
+
+
+def _level(
+    members: Sequence[int],
+    cells: Sequence[CellSignature],
+    calls: Sequence[Ints],
+    elements: Sequence[Sequence[Ints]],
+    values: int,
+    levels: Sequence[Ints],
+) -> None:
+    """Write the levels of some cells' calls, level by level.
+
+    After i turns each call has its level, or i where that is higher. So the next turn looks only at reads of
+    calls that have level i by now.
+    """
+    sizes = [len(calls[k]) for k in members]
+    stops = np.cumsum(sizes).tolist()
+    maker = np.full(values, -1, np.int32)  # the call that a value is a result of
+    for k, size, stop in zip(members, sizes, stops, strict=True):
+        for output in range(len(cells[k].outputs)):
+            maker[calls[k][:, 0] + output] = np.arange(stop - size, stop, dtype=np.int32)
+    readers, made = [], []
+    for k, size, stop in zip(members, sizes, stops, strict=True):
+        for numbers, values_read in _pairs(cells[k], calls[k], elements[k]):
+            makers = maker.take(values_read)
+            inside = np.flatnonzero(makers >= 0)
+            made.append(makers[inside])
+            readers.append((stop - size + numbers)[inside])
+    reader, read = np.concatenate([np.zeros(0, np.int64), *readers]), np.concatenate([maker[:0], *made])
+    level = np.zeros(stops[-1], np.int32)
+    for turn in range(HIGH):
+        level[reader] = turn + 1
+        left = np.flatnonzero(level.take(read) == turn + 1)
+        reader, read = reader.take(left), read.take(left)
+        if not len(left):
+            break
+    else:
+        bases = np.concatenate([calls[k][:, 0] for k in members])
+        _finish(level, reader, read, bases)
+    for k, size, stop in zip(members, sizes, stops, strict=True):
+        levels[k][:] = level[stop - size : stop]
+
+
+def _finish(level: Ints, reader: Index, read: Ints, bases: Ints) -> None:
+    """Raise the levels of calls that read others of the same level or a higher one, in the order of calls."""
+    order = np.argsort(bases.take(reader), kind="stable")
+    known = level.tolist()
+    for above, below in zip(reader.take(order).tolist(), read.take(order).tolist(), strict=True):
+        known[above] = max(known[above], known[below] + 1)
+    level[:] = known
+
+
+def _pairs(cell: CellSignature, rows: Ints, elements: Sequence[Ints]) -> list[tuple[Index, Ints]]:
+    """Return which call reads which value: numbers of calls and of values, ``[*]`` each, in some parts."""
+    numbers = np.arange(len(rows))
+    pairs = [(numbers, rows[:, 1 + column]) for column in range(cell.arguments)]
+    for sequence, part in enumerate(elements):
+        owners = np.repeat(numbers, rows[:, 1 + cell.arguments + sequence])
+        pairs += [(owners, part[:, member]) for member in range(part.shape[1])]
+    return pairs
+
+
+def reads_of(cell: CellSignature, rows: Ints, elements: Sequence[Ints]) -> list[list[int]]:
+    """Return the values that each call reads, those of its sequences included.
+
+    Shapes: ``rows: [n, 1 + arguments + sequences]``; per sequence ``[elements, width]``; n lists result.
+    """
+    reads: list[list[int]] = rows[:, 1 : 1 + cell.arguments].tolist()
+    for sequence, part in enumerate(elements):
+        stop = 0
+        flat = part.tolist()
+        for values, length in zip(reads, rows[:, 1 + cell.arguments + sequence].tolist(), strict=True):
+            start, stop = stop, stop + length
+            values.extend(value for element in flat[start:stop] for value in element)
+    return reads

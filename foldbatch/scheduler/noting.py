@@ -31,44 +31,34 @@ NUMBER, ARGUMENTS, NUMBERED, ARGUMENT, LEFT = range(5)
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """What was noted as a record for a model, but for its data; attributes are as in `TraceColumns`.
-
-    Attributes:
-        new: the new number of each value, and of what comes after the last one; None where none moves.
-    """
+    """What was noted as a record for a model, but for its data; attributes are as in `TraceColumns`."""
 
     calls: tuple[Ints, ...]
     elements: tuple[tuple[Ints, ...], ...]
     counts: Index
     lengths: Index
     offsets: Index
+    # the new number of each value, and of what comes after the last one; None where none moves
     new: NDArray[np.integer] | None
 
 
 @dataclass(frozen=True, slots=True)
 class CalledCell:
-    """A cell that walks call, as integers.
+    """A cell that walks call, as integers."""
 
-    Attributes:
-        operands: for each operand, which outputs may be read there, counted through those of all cells.
-        lists: the same for each list and member of its elements.
-        places: of each output its place among those that the model has, -1 of one that is left out.
-        arguments: which arguments the model has, operands and then lists; None where it has not the cell.
-    """
-
+    # for each operand, which outputs may be read there, counted through those of all cells
     operands: Sequence[Sequence[int]]
-    lists: Sequence[Sequence[Sequence[int]]]
+    lists: Sequence[Sequence[Sequence[int]]]  # the same for each list and member of its elements
+    # of each output its place among those that the model has, -1 of one that is left out
     places: Sequence[int]
+    # which arguments the model has, operands and then lists; None where it has not the cell
     arguments: Sequence[int] | None
 
 
 class Noting:
-    """What is known of a walk, and a model's cells in order.
+    """What is known of a walk that calls these cells, and a model's own in order, by number.
 
-    Args:
-        called: the cells that the walk calls.
-        kept: those of the model, by number.
-        results: the outputs that may be part of a result.
+    Results are the outputs that may be part of a result.
     """
 
     def __init__(self, called: Sequence[CalledCell], kept: Sequence[int], results: Sequence[int]) -> None:
@@ -122,21 +112,14 @@ class Noting:
 
     def columns(
         self,
-        check: Callable[..., bool],
-        start: int,
-        ends: Sequence[int],
-        seen: Iterable[int],
+        check: Callable[..., bool],  # the compiled function
+        start: int,  # the first number of the run
+        ends: Sequence[int],  # after each example, the next number
+        seen: Iterable[int],  # the values in results
+        # of each cell that the walk calls, the rows of its calls, and its lists
         noted: Sequence[Sequence[list[int]]],
     ) -> Integers | None:
-        """Return what was noted as columns; None where a wire is new, or a value is not the example's own.
-
-        Args:
-            check: the compiled function.
-            start: the first number of the run.
-            ends: after each example, the next number.
-            seen: the values in results.
-            noted: of each cell that the walk calls, the rows of its calls, and its lists.
-        """
+        """Return what was noted as columns; None where a wire is new, or a value is not the example's own."""
         examples, cells = len(ends), len(self.kept)
         sizes, numbers = list[int](), [*seen]
         head = [examples, start, len(numbers), start, *ends]

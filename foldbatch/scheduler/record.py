@@ -33,7 +33,7 @@ class TraceColumns:
     lengths: Index
     offsets: Index  # ``[examples + 1] int64``: the first value number of each example, and the end
     results: Sequence[Any]  # per example, its `Trace.result`; there value numbers count from 0
-    # per cell ``[n] int32``, see `foldbatch.scheduler.levels`; empty where they are found when somebody asks
+    # per cell ``[n] int32``, see `foldbatch.scheduler.policies`; empty where they are found when asked for
     levels: tuple[Ints, ...] = ()
 
     @property

@@ -113,15 +113,10 @@ class Rooms:
         shape: its items are the levels, with the calls and elements that there is room for; ``listed`` and
             ``rest`` are rooms, too.
         cells: the cells.
-
-    Attributes:
-        shape: see there.
-        sizes: per cell, the ranks of all its levels.
-        full: the schedule of a batch that takes all room, but for the contents of index arrays.
     """
 
     def __init__(self, shape: Shape, cells: Sequence[CellSignature]) -> None:
-        self.shape = shape
+        self.shape = shape  # see there
         self._cells = cells
         sizes = [0] * len(cells)
         lengths = [[0] * len(cell.sequences) for cell in cells]
@@ -135,7 +130,7 @@ class Rooms:
                 marks[k].append((sizes[k], tuple(lengths[k])))
                 sizes[k] += calls
                 lengths[k] = [before + more for before, more in zip(lengths[k], elements, strict=True)]
-        self.sizes = tuple(sizes)
+        self.sizes = tuple(sizes)  # per cell, the ranks of all its levels
         self._lengths = lengths
         heights = [0] * len(shape.rest)
         self._runs: dict[Reader, int] = {}
@@ -178,6 +173,7 @@ class Rooms:
             span = tables[k].operands[number]
             stored[span.arena] += span.size
         zeros = [np.arange(rows - less) for rows, less in zip(heights, stored, strict=True)]
+        # the schedule of a batch that takes all room, but for the contents of index arrays
         self.full = Schedule(tuple(tables), tuple(steps), tuple(heights), tuple(zeros), _NONE)
 
     def _bounds(self, k: int, s: int, marks: Sequence[tuple[int, tuple[int, ...]]]) -> Index:

@@ -21,27 +21,16 @@ ALL = ("before", "step", "after")  # the stages of a cell, in the order in which
 
 
 class RowSpan(NamedTuple):
-    """Where an operand's rows lie in its arena, in rank order, `width` rows a call (or element).
+    """Where an operand's rows lie in its arena, in rank order, `width` rows a call (or element)."""
 
-    Attributes:
-        arena: the arena's number.
-        width: rows read side by side by each call.
-        sequence: None, or the sequence argument whose elements are read, one row each.
-        size: rows read in all.
-        start: the first row, when they are consecutive; else None, and `rows` holds them all.
-        rows: ``[calls * width] int64``, or None.
-        repeats: whether a row is read more than once, so that cotangents must be summed.
-        first: whether cotangents may be stored, because no other reader has stored any before.
-    """
-
-    arena: int
-    width: int
-    sequence: int | None
-    size: int
-    start: int | None
-    rows: Index | None
-    repeats: bool = False
-    first: bool = False
+    arena: int  # the arena's number
+    width: int  # rows read side by side by each call
+    sequence: int | None  # None, or the sequence argument whose elements are read, one row each
+    size: int  # rows read in all
+    start: int | None  # the first row, when they are consecutive; else None, and `rows` holds them all
+    rows: Index | None  # ``[calls * width] int64``, or None
+    repeats: bool = False  # whether a row is read more than once, so that cotangents must be summed
+    first: bool = False  # whether cotangents may be stored, because no other reader has stored any before
 
     def extent(self, table: CellTable, start: int, stop: int) -> tuple[int, int]:
         """Return the first and last position that ranks start to stop read: into `rows`, or the arena."""
@@ -93,19 +82,12 @@ class Step(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """A schedule in one array, as launches are made of it.
+    """A schedule in one array, as launches are made of it."""
 
-    Attributes:
-        memory: ``[*] int64``: the array; its head says where all lies in it.
-        told: the head.
-        orders: per cell, `CellTable.order`.
-        feeds: per cell and feed, the data in these orders.
-    """
-
-    memory: Index
-    told: Sequence[int]
-    orders: tuple[Index, ...]
-    feeds: tuple[tuple[NDArray[Any], ...], ...]
+    memory: Index  # ``[*] int64``: the array; its head says where all lies in it
+    told: Sequence[int]  # the head
+    orders: tuple[Index, ...]  # per cell, `CellTable.order`
+    feeds: tuple[tuple[NDArray[Any], ...], ...]  # per cell and feed, the data in these orders
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ import numpy as np
 
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, consecutive, sort
 from foldbatch.scheduler.layout import Layout, RowNumbering, values_read
-from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.merge import Merged
-from foldbatch.scheduler.policies import Policy, RunOrder, is_recursion
+from foldbatch.scheduler.policies import Policy, RunOrder, is_recursion, levels
 from foldbatch.scheduler.schedule import ALL, CellTable, Index, RowSpan, Schedule, Step
 from foldbatch.scheduler.sharing import Share, Sharing, leaves
 from foldbatch.scheduler.trace import CellSignature, Trace, lengths_of

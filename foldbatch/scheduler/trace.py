@@ -230,12 +230,7 @@ def unpack(
 ) -> Trace:
     """Return a packed trace; its arrays are views, made when they are asked for.
 
-    Args:
-        form: its form.
-        packed: ``[*] int32``: the integers, with their head.
-        loose: per cell, the feeds that are not packed.
-        labels: as in `Trace`.
-        result: as in `Trace`.
+    `packed` has a head; `loose` are, per cell, the feeds that are not packed.
     """
     trace = Trace.__new__(Trace)
     _set(trace, "form", form)

@@ -32,41 +32,26 @@ def weigh(order: Integers, ends: Integers, readers: Integers, weights: Figures) 
 
 
 def drain(
-    places: Integers,
-    ends: Integers,
-    readers: Integers,
-    weights: Sequence[float],
+    places: Integers,  # the cell of each call
+    ends: Integers,  # where each call's readers begin in `readers`, and the end
+    readers: Integers,  # the calls that read a call's results, once for every read
+    weights: Sequence[float],  # of the calls
+    # of the cells: their scores. Where there is none, a cell's score is what its ready calls weigh, times
+    # their share of what all its calls weigh that are left
     preference: Sequence[float],
-    waits: Written,
-    ready: Figures,
-    left: Figures,
-    scores: Figures,
-    first: Written,
-    following: Written,
-    taken: Written,
-    groups: Written,
-    turns: Written,
+    waits: Written,  # how many results each call still waits for
+    ready: Figures,  # zeros, one a cell: what its ready calls weigh
+    left: Figures,  # zeros, one a cell: what its calls weigh that have not run
+    scores: Figures,  # -1, one a cell: its score; -1 where no call is ready
+    first: Written,  # -1, one a cell: a ready call
+    following: Written,  # one a call: the next ready call of its cell, or -1
+    taken: Written,  # zeros, one a cell: its turns so far
+    groups: Written,  # one a call, to be written: the turn of its cell in which it runs, from 0 on
+    turns: Written,  # one a call, of which the first are written: the cell of each turn
 ) -> int:
     """Run all calls, in every turn all ready ones of the cell of the highest score; return how many turns.
 
     Of equals the earlier cell runs.
-
-    Args:
-        places: the cell of each call.
-        ends: where each call's readers begin in `readers`, and the end.
-        readers: the calls that read a call's results, once for every read.
-        weights: of the calls.
-        preference: of the cells: their scores. Where there is none, a cell's score is what its ready calls
-            weigh, times their share of what all its calls weigh that are left.
-        waits: how many results each call still waits for.
-        ready: zeros, one a cell: what its ready calls weigh.
-        left: zeros, one a cell: what its calls weigh that have not run.
-        scores: -1, one a cell: its score; -1 where no call is ready.
-        first: -1, one a cell: a ready call.
-        following: one a call: the next ready call of its cell, or -1.
-        taken: zeros, one a cell: its turns so far.
-        groups: one a call, to be written: the turn of its cell in which it runs, from 0 on.
-        turns: one a call, of which the first are written: the cell of each turn.
     """
     cells, count, preferred = len(first), 0, len(preference) > 0
     for call in range(len(places)):

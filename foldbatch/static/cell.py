@@ -5,10 +5,6 @@ what is recursive and where gradients flow. It goes graph -> passes -> stages ->
 `Stage`s. The backward graph is derived from the forward graph after all passes, so nodes that the passes
 merged are merged in the gradients too. Engines make kernels of stages. Nothing here knows of examples,
 schedules or engines.
-
-Source: Chen et al. 2016 (Training deep nets with sublinear memory cost), for what is computed again under a
-budget of bytes. Here the choice is made within one call of a cell: computing a value again costs elementwise
-work and saves a row for each call.
 """
 
 from __future__ import annotations
@@ -22,26 +18,12 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.static import passes
 from foldbatch.static.autodiff import trainable, vjp
 from foldbatch.static.cellgraph import AFTER, BEFORE, STAGES, STEP, CellGraph, Ends, index_source
-from foldbatch.static.graph import (
-    SOURCES,
-    Graph,
-    Node,
-    apply,
-    constant,
-    cotangent_node,
-    is_view,
-    reachable,
-    substitute,
-)
+from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, cotangent_node, is_view, reachable
 from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.static.passes.simplify import in_phase
 from foldbatch.static.routines import Stage
 from foldbatch.static.statements import Binding
 from foldbatch.types import TensorType
-
-DEAR = frozenset(
-    {"linear", "linear_by", "matmul", "sum_outer", "sum_outer_by"}
-)  # computing these again costs more than reading the result
 
 What = tuple[str, object]  # of a result: ("value", 0), ("cotangent", 1), ("gradient", parameter), ...
 Key = tuple[int, str]  # of a routine: the direction's number and the stage
@@ -79,26 +61,16 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """A cell, staged.
+    """A cell, staged."""
 
-    Attributes:
-        built: the graph before all passes.
-        ends: which ends are recursive, and where gradients flow.
-        training: its computation while training.
-        inference: its computation in inference, from the same inputs.
-        backward_graph: the graph of the gradients, sums of rows included.
-        parameters: the parameters that it reads.
-        sums: the gradients that are sums of rows.
-        sparse: the parameters with no other gradient here than sums of rows: tables that are looked up.
-    """
-
-    built: CellGraph
-    ends: Ends
-    training: Phase
-    inference: Phase
-    backward_graph: Graph
-    parameters: tuple[Parameter, ...]
-    sums: tuple[RowSums, ...]
+    built: CellGraph  # the graph before all passes
+    ends: Ends  # which ends are recursive, and where gradients flow
+    training: Phase  # its computation while training
+    inference: Phase  # its computation in inference, from the same inputs
+    backward_graph: Graph  # the graph of the gradients, sums of rows included
+    parameters: tuple[Parameter, ...]  # the parameters that it reads
+    sums: tuple[RowSums, ...]  # the gradients that are sums of rows
+    # the parameters with no other gradient here than sums of rows: tables that are looked up
     sparse: frozenset[Parameter]
 
     @property
@@ -173,21 +145,14 @@ class Staged(NamedTuple):
     forward: Side
 
 
-def stage_cell(built: CellGraph, ends: Ends, kept_bytes: int | None = None) -> Cell:
-    """Return a cell staged in both directions.
-
-    Args:
-        built: what the blocks compute.
-        ends: which ends are recursive, and where gradients flow.
-        kept_bytes: bounds what a call keeps for other routines, as far as computing again can; None is no
-            bound.
-    """
+def stage_cell(built: CellGraph, ends: Ends) -> Cell:
+    """Return a cell staged in both directions."""
     train = infer = optimized(built, ends, training=True)
     if any(node.op.name == "when_training" for node in built.nodes):
         infer = optimized(built, ends, training=False)
         if train.graph.results == infer.graph.results:
             infer = train
-    backward = backward_side(train, ends, choose(train, ends, kept_bytes))
+    backward = backward_side(train, ends)
     bounds = train.graph.bounds
     training, buffers = _phase(train.graph, [train.forward, backward], bounds)
     inference, _ = _phase(infer.graph, [infer.forward], bounds)
@@ -219,10 +184,7 @@ def optimized(graph: CellGraph, ends: Ends, *, training: bool) -> Staged:
 def trail(graph: CellGraph, ends: Ends, *, training: bool) -> Iterator[tuple[str, CellGraph]]:
     """Yield a cell's graph after each pass that is run on it, with the pass's name.
 
-    Args:
-        graph: as the blocks built it.
-        ends: which ends are recursive: that decides what runs per level.
-        training: whether the graph is for training, or for inference.
+    Ends that are recursive decide what runs per level.
     """
     graph = transformed(graph, partial(in_phase, training=training))
     yield "in_phase", graph
@@ -287,21 +249,13 @@ def split(
     return {n: BEFORE if n not in late else STEP if n in wanted else AFTER for n in nodes}
 
 
-def backward_side(staged: Staged, ends: Ends, recomputed: Collection[Node] = frozenset()) -> Side:
-    """Return the backward direction: cotangents of operands and feeds, gradients of parameters.
-
-    Args:
-        staged: the cell's graph, optimized, with the other direction.
-        ends: which ends are recursive, and where gradients are wanted.
-        recomputed: nodes that backward computes again, instead of reading what forward has stored.
-    """
+def backward_side(staged: Staged, ends: Ends) -> Side:
+    """Return the backward direction of an optimized cell: cotangents of operands and feeds, gradients."""
     graph, forward = staged
     seeds, results = cotangents(graph, ends)
-    stored = sorted(forward.owned - set(recomputed), key=lambda node: node.number)
+    stored = sorted(forward.owned, key=lambda node: node.number)
     given = tuple(dict.fromkeys((*graph.inputs, *stored, *seeds.values())))
     nodes = [node for _, node in results]
-    if recomputed:
-        nodes = substitute(nodes, {**{x: x for x in given}, **_again(recomputed, given)})
     nodes = list(passes.run(Graph(given, tuple(nodes))).outputs)
     results = [(key, node) for (key, _), node in zip(results, nodes, strict=True)]
     recursive_inputs = frozenset(seeds[i] for i in ends.recursive_outputs if i in seeds)
@@ -337,14 +291,6 @@ def cotangents(graph: CellGraph, ends: Ends) -> tuple[dict[int, Node], list[tupl
         if g is not None:
             results.append((("gradient", weight.attrs["parameter"]), g))
     return seeds, results
-
-
-def _again(recomputed: Collection[Node], given: Collection[Node]) -> dict[Node, Node]:
-    """Return copies of nodes, which compute the same values a second time (NNVM's mirror)."""
-    new: dict[Node, Node] = {x: x for x in given}
-    for node in sorted(recomputed, key=lambda node: node.number):
-        new[node] = apply(node.op.name, *substitute(node.inputs, new), **node.attrs, again=True)
-    return {node: new[node] for node in recomputed}
 
 
 def _rows_apart(
@@ -404,54 +350,13 @@ def postpone(
     return stages
 
 
-def choose(staged: Staged, ends: Ends, budget: int | None) -> frozenset[Node]:
-    """Return the nodes that backward computes again, so that a call keeps no more than `budget` bytes.
-
-    Nodes are tried from the cheapest to the dearest, the largest first, and taken unless the kept bytes
-    grow; matrix products are never computed again. Where that is not enough, the budget is exceeded.
-
-    Args:
-        staged: the cell's graph, optimized.
-        ends: which ends are recursive, and where gradients are wanted.
-        budget: bytes per call (and per element of its sequences); None keeps everything.
-    """
-    chosen: frozenset[Node] = frozenset()
-    if budget is None:
-        return chosen
-    kept = _kept(staged, ends, chosen)
-    tried: set[Node] = set()
-    while _bytes(kept) > budget:
-        forward = staged.forward.owned
-        costs = [n for n in kept if n.axis is not UNBATCHED]  # one value for the whole batch takes no row
-        candidates = [n for n in costs if n in forward and n not in tried and n.op.name not in DEAR]
-        if not candidates:
-            break
-        node = min(candidates, key=lambda n: (not n.op.elementwise, -n.type.nbytes, n.number))
-        tried.add(node)
-        fewer = _kept(staged, ends, chosen | {node})
-        if _bytes(fewer) <= _bytes(kept):  # no gain yet may become one, with another reader of the same node
-            chosen, kept = chosen | {node}, fewer
-    return chosen
-
-
-def _kept(staged: Staged, ends: Ends, recomputed: frozenset[Node]) -> list[Node]:
-    backward = backward_side(staged, ends, recomputed)
-    return [node for node in kept_between([staged.forward, backward]) if node not in backward.left]
-
-
-def _bytes(nodes: list[Node]) -> int:
-    return sum(node.type.nbytes for node in nodes if node.axis is not UNBATCHED)
-
-
 def _phase(
     graph: CellGraph, sides: Sequence[Side], bounds: Mapping[Node, int]
 ) -> tuple[Phase, dict[Node, int]]:
     """Return a phase, and the numbers of its kept buffers.
 
-    Args:
-        graph: the forward graph.
-        sides: its direction, and while training the other one.
-        bounds: by feed, the number that its ids are known to be below.
+    Its sides are the forward direction, and while training the other one. `bounds` has, by feed, the number
+    that its ids are known to be below.
     """
     kept = {node: i for i, node in enumerate(kept_between(sides))}
     stages = _stages(graph, sides, kept, _checked(graph, bounds))
@@ -480,7 +385,8 @@ def kept_between(sides: Sequence[Side]) -> dict[Node, Key]:
         kept |= {node: owner[node] for node in (gradient.values, gradient.ids) if node in owner}
     keys = [(i, stage) for i in range(len(sides)) for stage in STAGES]
     for key in reversed(keys):  # a kept node may read nodes of earlier routines, which are kept then
-        results = results_of(sides, key)
+        side = sides[key[0]]
+        results = [node for _, node in side.results if side.stage_of(node) == key[1]]
         kept_here = [node for node, owned_by in kept.items() if owned_by == key]
         for node in outside([*results, *kept_here], key, owner, given):
             kept.setdefault(node, owner[node])
@@ -488,22 +394,12 @@ def kept_between(sides: Sequence[Side]) -> dict[Node, Key]:
 
 
 def owners(sides: Sequence[Side]) -> dict[Node, Key]:
-    """Return the routine that computes each node.
-
-    A node that both directions hold belongs to forward. Backward may make such a node when it computes
-    something again: a pass simplifies the copy, and what comes of it is a node of forward.
-    """
+    """Return the routine that computes each node; one that both directions hold belongs to forward."""
     owner: dict[Node, Key] = {}
     for i, side in enumerate(sides):
         for node in side.owned:
             owner.setdefault(node, (i, side.stage[node]))
     return owner
-
-
-def results_of(sides: Sequence[Side], key: Key) -> list[Node]:
-    """Return the results of a routine."""
-    side = sides[key[0]]
-    return [node for _, node in side.results if side.stage_of(node) == key[1]]
 
 
 def outside(

@@ -52,28 +52,24 @@ def groups(
     whole_of: Mapping[Node, Node],
     takes: Callable[[Node], bool],
 ) -> list[Unit]:
-    """Return the units of a kernel, in an order in which they can run.
+    """Return the units of a kernel, in an order in which they can run, given nodes with operands first.
 
-    Views that are only read inside groups are left out.
-
-    Args:
-        nodes: the nodes that the kernel computes, operands first.
-        results: the nodes read after the kernel ends, or by other kernels.
-        whole_of: by node that is computed as part of a concatenation, the concatenation.
-        takes: whether a loop may compute a node.
+    Views that are only read inside groups are left out. Results are read after the kernel ends, or by other
+    kernels; `whole_of` tells of which concatenation a node is computed as a part; `takes`, whether a loop may
+    compute a node.
     """
     grouping = _Grouping(nodes, whole_of, takes)
     grouping.grow()
-    members = {g: part for g, part in grouping.members.items() if len(part) > 1 or _is_long_sum(part[0])}
+    # a sum of several terms is worth a loop of its own: else each of them is read and written again
+    members = {
+        g: part
+        for g, part in grouping.members.items()
+        if len(part) > 1 or (part[0].op.name == "add" and len(part[0].inputs) > 2)
+    }
     group_of = {node: g for g, part in members.items() for node in part}
     read = _read_outside(nodes, results, whole_of, group_of)
     made = {g: _group(part, read, whole_of) for g, part in members.items()}
     return _ordered([n for n in nodes if not is_view(n) or n in read], made, group_of)
-
-
-def _is_long_sum(node: Node) -> bool:
-    """Whether a node is worth a loop of its own: else each of its terms is read and written again."""
-    return node.op.name == "add" and len(node.inputs) > 2
 
 
 class _Grouping:

@@ -55,21 +55,15 @@ class Buffers:
 
 
 def plan(
-    units: Sequence[Unit],
-    kept: Collection[Node],
-    results: Collection[Node],
+    units: Sequence[Unit],  # the nodes of the kernel, and groups that run in one loop, operands first
+    kept: Collection[Node],  # nodes with buffers of their own
+    results: Collection[Node],  # nodes read after the kernel ends
+    # by op name, the operands whose buffer the op may write its result to
     overwrites: Mapping[str, Collection[int]],
+    # the result of `sections_of` for the nodes, if the caller has it
     sections: Mapping[Node, BufferSection] | None = None,
 ) -> Buffers:
-    """Return where each node of a kernel lives.
-
-    Args:
-        units: the nodes of the kernel, and groups that run in one loop, operands first.
-        kept: nodes with buffers of their own.
-        results: nodes read after the kernel ends.
-        overwrites: by op name, the operands whose buffer the op may write its result to.
-        sections: the result of `sections_of` for the nodes, if the caller has it.
-    """
+    """Return where each node of a kernel lives."""
     nodes = [node for unit in units for node in (_with_views(unit) if isinstance(unit, Group) else (unit,))]
     if sections is None:
         sections = sections_of(nodes, {*kept, *results})

@@ -24,10 +24,6 @@ def print_graph(graph: Graph, names: Mapping[Node, str] | None = None) -> str:
     With `names` there are lines for ops only, in the order in which kernels compute them, as the names of
     parameters and constants speak for themselves.
 
-    Args:
-        graph: the graph.
-        names: the names of all its nodes.
-
     >>> from foldbatch.static import ops
     >>> from foldbatch.static.graph import input_node
     >>> from foldbatch.types import TensorType
@@ -132,9 +128,7 @@ _RESULTS = {"value": "output {}", "cotangent": "cotangent of x{}", "feed": "grad
 def print_routine(routine: Routine, parameters: Names | None = None) -> str:
     """Return a routine as text: its name and slots, then the lines of `print_statements`.
 
-    Args:
-        routine: what is printed.
-        parameters: the names of parameters; by default, their own.
+    Parameters have their own names, or these.
 
     >>> from foldbatch.static import ops
     >>> from foldbatch.static.cell import stage_cell

@@ -38,22 +38,18 @@ ON_SEQUENCES = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """The abilities of an engine's kernels, as plain data.
+    """The abilities of an engine's kernels, as plain data."""
 
-    Attributes:
-        fused: the functions that a fused loop may call; so it holds the elementwise ops whose bodies call no
-            others. None, where there are no fused loops.
-        dtypes: the dtypes that such a loop may read and write.
-        overwrites: by op, the operands whose buffer the result may overwrite.
-        rows_apart: whether rows run side by side, so that what a loop passes from one sweep to the next needs
-            memory for every row.
-        precision: how matrices of float32 are multiplied: ``fp32`` or ``bf16``, of factors that are rounded.
-    """
-
+    # the functions that a fused loop may call; so it holds the elementwise ops whose bodies call no others.
+    # None, where there are no fused loops
     fused: frozenset[str] | None = None
-    dtypes: frozenset[str] = frozenset()
+    dtypes: frozenset[str] = frozenset()  # the dtypes that such a loop may read and write
+    # by op, the operands whose buffer the result may overwrite
     overwrites: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    # whether rows run side by side, so that what a loop passes from one sweep to the next needs memory for
+    # every row
     rows_apart: bool = False
+    # how matrices of float32 are multiplied: ``fp32`` or ``bf16``, of factors that are rounded
     precision: str = "fp32"
 
     def takes(self, node: Node) -> bool:

@@ -182,20 +182,12 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Routine:
-    """The statements of a stage of a cell.
+    """The statements of a stage of a cell."""
 
-    Attributes:
-        name: its direction and stage, such as ``forward_step``.
-        slots: the arrays that it works on.
-        statements: its statements, in order.
-        results: the places that are delivered at the end of each level.
-        segments: for each ragged axis of its rows, the number of the `segments` slot.
-        precision: see `routines.Target`.
-    """
-
-    name: str
-    slots: tuple[Slot, ...]
-    statements: tuple[Statement, ...]
-    results: tuple[Result, ...]
+    name: str  # its direction and stage, such as ``forward_step``
+    slots: tuple[Slot, ...]  # the arrays that it works on
+    statements: tuple[Statement, ...]  # its statements, in order
+    results: tuple[Result, ...]  # the places that are delivered at the end of each level
+    # for each ragged axis of its rows, the number of the `segments` slot
     segments: Mapping[Axis, int] = field(default_factory=dict)
-    precision: str = "fp32"
+    precision: str = "fp32"  # see `routines.Target`

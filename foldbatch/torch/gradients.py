@@ -109,16 +109,12 @@ class TensorRead:
 
 
 class TensorReads:
-    """Notes what is read; `look` is given to `Tracer.trace_all`.
-
-    Attributes:
-        found: what was read of tensors that require gradients.
-        refused: why a tensor that was read cannot be: then what was traced is not to be used.
-    """
+    """Notes what is read; `look` is given to `Tracer.trace_all`."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
-        self.found: list[TensorRead] = []
+        self.found: list[TensorRead] = []  # what was read of tensors that require gradients
+        # why a tensor that was read cannot be: then what was traced is not to be used
         self.refused: BackendError | None = None
 
     def look(self, model: Model, data: Sequence[Sequence[list[Any]]]) -> None:

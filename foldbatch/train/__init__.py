@@ -1,8 +1,5 @@
 """Training: batches, optimizers, and gradients on their way to them."""
 
-from typing import TYPE_CHECKING, Any
-from warnings import warn
-
 from foldbatch.train import schedules
 from foldbatch.train.callbacks import (
     AverageWeights,
@@ -11,18 +8,10 @@ from foldbatch.train.callbacks import (
     LambdaCallback,
     NaNGuard,
     ReduceLROnPlateau,
-    ReduceOnPlateau,
     Schedule,
     TimeLimit,
 )
-from foldbatch.train.logs import (
-    CSVLog,
-    JSONLinesLog,
-    ParameterStatistics,
-    Plots,
-    Progress,
-    TensorBoardLog,
-)
+from foldbatch.train.logs import CSVLog, JSONLinesLog, ParameterStatistics, Plots, Progress, TensorBoardLog
 from foldbatch.train.metrics import (
     F1,
     Accuracy,
@@ -39,7 +28,6 @@ from foldbatch.train.metrics import (
 from foldbatch.train.optimizer import Optimizer, clip_by_global_norm, scale
 from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
 from foldbatch.train.parallel import DataParallel, prefetched
-from foldbatch.train.prepared import load_prepared, save_prepared
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
 from foldbatch.train.trainer import Callback, Checkpoints, Trainer
 
@@ -73,7 +61,6 @@ __all__ = [
     "Progress",
     "RMSprop",
     "ReduceLROnPlateau",
-    "ReduceOnPlateau",
     "Sampler",
     "Schedule",
     "TensorBoardLog",
@@ -84,11 +71,9 @@ __all__ = [
     "clip_by_global_norm",
     "draw_errors",
     "heights",
-    "load_prepared",
     "plot_confusion",
     "plot_history",
     "prefetched",
-    "save_prepared",
     "scale",
     "schedules",
     "shuffled",
@@ -100,13 +85,3 @@ __all__ = [
 def __dir__() -> list[str]:
     """Return the public names only: importing makes a name of each module, too."""
     return __all__
-
-
-if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
-
-    def __getattr__(name: str) -> Any:
-        """Find what has another name now."""
-        if name != "prepare":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        warn("foldbatch.train.prepare is save_prepared now", DeprecationWarning, stacklevel=2)
-        return save_prepared

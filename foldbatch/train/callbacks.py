@@ -2,7 +2,6 @@
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn
@@ -14,7 +13,6 @@ from foldbatch.engines.nonfinite import first_not_finite
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import BackendError, ParameterError, TrainingError, UnknownNameError, with_nearest
 from foldbatch.params.parameters import Array, Gradient, Remote, SparseRows
-from foldbatch.system.renamed import renamed
 from foldbatch.train.checks import NUMBERED, is_above, noting
 from foldbatch.train.metrics import Mode, check_mode, figure_of, is_better, mode_of
 from foldbatch.train.optimizer import clip_by_global_norm
@@ -107,7 +105,6 @@ class EarlyStopping(Monitored):
 
     in_state = "best", "best_epoch", "_waited"
 
-    @renamed(figure="monitor")
     def __init__(
         self,
         monitor: str,
@@ -234,7 +231,6 @@ class ReduceLROnPlateau(Monitored):
     steers = True
     in_state = "best", "_waited", "_resting"
 
-    @renamed(figure="monitor")
     def __init__(
         self,
         monitor: str,
@@ -265,14 +261,6 @@ class ReduceLROnPlateau(Monitored):
         if self._waited > self.patience:
             optimizer.lr = min(optimizer.lr, max(optimizer.lr * self.factor, self.min_lr))
             self._resting, self._waited = self.cooldown, 0
-
-
-class ReduceOnPlateau(ReduceLROnPlateau):
-    """The former name of `ReduceLROnPlateau`, for one release."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        warnings.warn("ReduceOnPlateau is called ReduceLROnPlateau", DeprecationWarning, stacklevel=2)
-        super().__init__(*arguments, **settings)
 
 
 LEAST = 1e-12  # a learning rate must be above 0
@@ -386,7 +374,6 @@ class AverageWeights(Callback):
 
     in_state = ("_count",)
 
-    @renamed(dev="validation")
     def __init__(
         self,
         decay: float | None = None,

@@ -2,7 +2,6 @@
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -46,10 +45,6 @@ def figure_of(where: str, figures: Mapping[str, Any], name: str) -> float:
     0.5
     """
     flat = flattened(figures)
-    now = f"validation_{name.removeprefix('dev_')}"
-    if name.startswith("dev_") and name not in flat and now in flat:
-        warnings.warn(f"{where}: the figure {name} is called {now} now", DeprecationWarning, stacklevel=2)
-        name = now
     if not isinstance(flat.get(name), int | float):
         fix = "figures that begin with validation_ need fit(examples, validation)"
         raise UnknownNameError(where, f"a figure of {', '.join(flat)}", with_nearest(name, flat), fix)
@@ -273,7 +268,6 @@ class Metric(Protocol):
 
     def compute(self, values: Array, labels: Labels) -> Any:
         """Return the figure of all values ``[m, ...]`` and their labels: a number, or plain data."""
-        ...
 
 
 class Base:

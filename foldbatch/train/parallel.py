@@ -29,10 +29,9 @@ from foldbatch.communicators.communicator import Bytes, told
 from foldbatch.engines.planned import Planned
 from foldbatch.engines.sums import total
 from foldbatch.errors import DecidingError, ProcessError, TrainingError, counted
-from foldbatch.model.traces import holds_objects
 from foldbatch.params.parameters import Array, Gradient, SparseRows
 from foldbatch.program.program import Program
-from foldbatch.program.traced import Prepared, listed
+from foldbatch.program.traced import Prepared, holds_objects, listed
 from foldbatch.scheduler.trace import Trace
 from foldbatch.train.checks import noting, several
 from foldbatch.train.metrics import Metric, Tally
@@ -406,14 +405,13 @@ class DataParallel:
         costs = [self._cost(example) for example in examples]
         return stretches(costs, self.communicator.size)[self.communicator.rank]
 
-    def prepare(self, examples: Iterable[Any], *, processes: int | None = None) -> list[Prepared]:
+    def prepare(self, examples: Iterable[Any]) -> list[Prepared]:
         """Trace examples as `Program.prepare` does: each rank traces a part, and all ranks get all traces.
 
         All ranks need all of them, because every epoch deals its batches anew.
 
         Args:
             examples: the same on all ranks.
-            processes: does nothing any more.
 
         Raises:
             TrainingError: when ranks have other examples.
@@ -422,7 +420,7 @@ class DataParallel:
         """
         examples, program = listed(examples), self.program
         if self.is_alone:
-            return program.prepare(examples, processes=processes)
+            return program.prepare(examples)
         with together(self.communicator):
             check_alike(self.communicator, {}, {"examples": digests(examples)})
             if program.lowered.grows:  # by all of them
@@ -430,13 +428,13 @@ class DataParallel:
             places = self.stretch(examples)
             with self.numbering(places):
                 part = [examples[place] for place in places]
-                own = program.prepare(part, processes=processes, progress=False)
+                own = program.prepare(part, progress=False)
             traces = [example.trace for example in own]
             # objects must stay the same objects, so examples that hold some are traced on every rank
             sent = None if any(holds_objects(program.model, trace) for trace in traces) else traces
             received: list[list[Trace] | None] = share(self.communicator, sent)
             if None in received:
-                return program.prepare(examples, processes=processes, progress=self.is_first)
+                return program.prepare(examples, progress=self.is_first)
         received[self.communicator.rank] = traces
         return [Prepared(trace, program.fingerprint) for trace in chain.from_iterable(filter(None, received))]
 

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from foldbatch.engines.keys import call_keys
 from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
 from foldbatch.program.traced import Prepared
-from foldbatch.system.renamed import renamed
 from foldbatch.system.showing import Described
 from foldbatch.trees import Tree
 from foldbatch.types import describe_value
@@ -161,7 +160,6 @@ Measure: TypeAlias = Literal["height", "size"]
 MEASURES: dict[str, Callable[[Sequence[Any]], Index]] = {"height": heights, "size": sizes}
 
 
-@renamed(batch="batch_size")
 def shuffled(examples: Sequence[Any], batch_size: int, seed: int = 0) -> Sampler:
     """Return a sampler of batches of `batch_size` examples, whatever they are; the last one may be smaller.
 
@@ -175,7 +173,6 @@ def shuffled(examples: Sequence[Any], batch_size: int, seed: int = 0) -> Sampler
     return Sampler(np.ones(_count("shuffled", examples), np.int64), batch_size, seed=seed)
 
 
-@renamed(batch="batch_size")
 def bucketed(examples: Sequence[Any], batch_size: int, seed: int = 0, by: Measure = "height") -> Sampler:
     """Return a sampler of batches of `batch_size` examples that are alike.
 

@@ -21,7 +21,6 @@ from foldbatch.program.program import Program
 from foldbatch.program.saving import KIND
 from foldbatch.system import files
 from foldbatch.system.files import locked, remove_partial
-from foldbatch.system.renamed import renamed
 from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
 from foldbatch.train.metrics import Metric, Mode, check_mode, figure_of, is_better, mode_of
@@ -47,7 +46,6 @@ MODEL = "model"  # the note that says which model a file has
 ENDING = ".safetensors"
 # what makes a callback for a trainer that is given others, or None
 USUAL: list[Callable[[Sequence[Callback]], Callback | None]] = []
-FORMER = "ReduceOnPlateau", "ReduceLROnPlateau"  # former checkpoints have the former name
 
 
 class Callback(Described):
@@ -145,7 +143,6 @@ class Checkpoints(Callback):
 
     in_state = "best_figure", "best_epoch"
 
-    @renamed(best="monitor")
     def __init__(
         self,
         folder: str | os.PathLike[str],
@@ -303,7 +300,6 @@ class Trainer:
     (2.0, 20)
     """
 
-    @renamed(batch="batch_size")
     def __init__(
         self,
         program: Program | DataParallel,
@@ -357,7 +353,6 @@ class Trainer:
     def __repr__(self) -> str:
         return f"Trainer({self.program!r}, {self.optimizer!r}, {counted(self.epoch, 'epoch')} done)"
 
-    @renamed(dev="validation")
     def fit(
         self,
         examples: Iterable[Any],
@@ -549,10 +544,9 @@ class Trainer:
         self.position = resuming.Position(**state["position"])
         self.history, self.stopped = state["history"], state["stopped"]
         self.figures = self.history[-1] if self.history else {}
-        states = {name.replace(*FORMER): kept for name, kept in state["callbacks"].items()}
         for name, callback in self._named():
-            if name in states:
-                callback.load_state(states[name])
+            if name in state["callbacks"]:
+                callback.load_state(state["callbacks"][name])
 
     def _configuration(self) -> dict[str, Any]:
         order = self.sampler.state()
@@ -568,7 +562,7 @@ class Trainer:
         """Yield callbacks with the names of their classes, numbered from the second of a class on."""
         counts: Counter[str] = Counter()
         for callback in self.callbacks:
-            kind = type(callback).__name__.replace(*FORMER)
+            kind = type(callback).__name__
             yield f"{kind}_{counts[kind]}" if counts[kind] else kind, callback
             counts[kind] += 1
 

@@ -140,10 +140,9 @@ def test_examples_without_a_label_are_counted(tmp_path, capsys):
         "1",
         "--no-gain",
     ]
-    assert main([*given, "--folder", str(tmp_path / "a"), "--train.batch", "4"]) == 0
+    assert main([*given, "--folder", str(tmp_path / "a"), "--train.batch_size", "4"]) == 0
     out, err = capsys.readouterr()
     assert "data.train: expected a label of each example, found 3 of 9 without" in err
-    assert "the option train.batch is called train.batch_size now" in err
     assert "of all 6 are right" not in out  # nothing was tested
     assert main([*given, "--folder", str(tmp_path / "b"), "--strict"]) == 2
     assert not (tmp_path / "b").exists()

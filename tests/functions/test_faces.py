@@ -11,7 +11,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import cli
 from foldbatch.communicators import in_threads
-from foldbatch.errors import BlockTypeError, ExampleError, TrainingError, UnknownNameError, WalkError
+from foldbatch.errors import BlockTypeError, TrainingError, UnknownNameError, WalkError
 from foldbatch.program.predicting import unlabelled
 from foldbatch.train import Accuracy, Adam, AverageWeights, Checkpoints, DataParallel, Trainer
 from foldbatch.train.resuming import tables
@@ -120,20 +120,16 @@ def without_labels() -> list[Any]:
     return [unlabelled(tree, "nodes") for tree in trees()]
 
 
-def test_examples_ahead_of_their_turn_run_alike(program: fb.Program, tmp_path: Any) -> None:
+def test_examples_ahead_of_their_turn_run_alike(program: fb.Program) -> None:
     examples = trees()
     loss = program.value_and_grad(examples)[0]
     prepared = pickle.loads(pickle.dumps(program.prepare(examples)))
     assert program.value_and_grad(program.plan(examples))[0] == loss
     assert program.value_and_grad(prepared)[0] == loss
     assert [program.value_and_grad(batch)[0] for batch in fb.train.prefetched(program, [examples])] == [loss]
-    fb.train.save_prepared(program, examples, tmp_path / "examples")
-    assert program.value_and_grad(fb.train.load_prepared(program, tmp_path / "examples"))[0] == loss
     other = fb.compile(program.lowered.origin, "numpy")
-    with pytest.raises(ExampleError, match=r"call program.warm\(examples\) before"):
-        fb.train.load_prepared(other, tmp_path / "examples")
     other.warm(examples)
-    assert other.value_and_grad(fb.train.load_prepared(other, tmp_path / "examples"))[0] == loss
+    assert other.value_and_grad(prepared)[0] == loss
 
 
 def test_a_tree_that_brings_a_new_cell_is_planned_for_the_model_that_has_it(program: fb.Program) -> None:

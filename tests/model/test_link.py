@@ -104,11 +104,6 @@ def chain(*, back: bool) -> list[Draft]:
     return [leaf, node, loss]
 
 
-def test_a_bound_on_what_is_kept_is_the_models():
-    assert one_by_one(chain(back=True), kept_bytes=0).kept_bytes == 0
-    assert one_by_one(chain(back=True)).kept_bytes is None
-
-
 def test_calls_known_by_integers_may_be_shared():
     """Leaves that look something up; not what has a loss, or reads floats, or does nothing."""
     word = input_node(TensorType((), "int32"))

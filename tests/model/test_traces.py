@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import ExampleError
-from foldbatch.model.traces import check_trace
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared
 from foldbatch.scheduler.trace import Trace, unpack
 from tests.knobs import knobs
+from tests.model.fitting import check_trace
 from tests.programs import BlockProgram, programs
 
 

@@ -3,6 +3,7 @@
 The number of a program decides everything: the blocks, the examples, and which ways of running it are tried.
 """
 
+import pickle
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -13,14 +14,13 @@ from typing import Any
 import numpy as np
 
 import foldbatch as fb
-from foldbatch.errors import ExampleTypeError
-from foldbatch.model.traces import check_trace
 from foldbatch.program.program import Program
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.sharing import SHARES
 from tests.backends import running
 from tests.derivative_checks import assert_hvp, assert_input_gradients, assert_jvp, assert_vjp
+from tests.model.fitting import check_trace
 from tests.program.test_variants import assert_the_same_without_asides
 from tests.programs import BlockProgram, drawn
 from tests.programs.comparing import (
@@ -36,7 +36,6 @@ from tests.programs.comparing import (
 from tests.walks import WalkProgram, drawn_of_both, drawn_walk
 
 AnyProgram = BlockProgram | WalkProgram
-KEPT_BYTES = (None, 0, 8, 40)
 SIZES = (15, 15, 30)  # the most blocks, where many programs are to be checked
 STEP = 5  # of training: what dropout draws
 
@@ -61,11 +60,9 @@ def check(number: int, engine: str, door: str = "blocks", *, many: bool = True) 
     program = DOORS[door](
         rng.randrange(2**32), 10**6, size=rng.choice([15, 30, 45] if many else SIZES), dropout=dropout
     )
-    kept_bytes, debug = rng.choice(KEPT_BYTES), rng.random() < 0.7
+    debug = rng.random() < 0.7
     with running(engine, number) as backend:
-        compiled = fb.compile(
-            program.block, backend, threads=1, debug=debug, options={"kept_bytes": kept_bytes}
-        )
+        compiled = fb.compile(program.block, backend, threads=1, debug=debug)
         if isinstance(program, WalkProgram):
             check_learning(compiled, program, rng)
         check_ways(compiled, program, rng, many)
@@ -114,7 +111,7 @@ def ways(compiled: Program, rng: Random, many: bool) -> Iterator[Program]:
 
 
 def check_ways(compiled: Program, program: AnyProgram, rng: Random, many: bool) -> None:
-    """Check values, metrics, losses and gradients in several ways, of examples, plans and prepared files."""
+    """Check values, metrics, losses and gradients in several ways, of examples, plans and prepared ones."""
     meanings = [program.meant(example) for example in program.examples]
     first: tuple[dict[Any, Any], dict[Any, Any]] | None = None
     for engine in ways(compiled, rng, many):
@@ -122,7 +119,7 @@ def check_ways(compiled: Program, program: AnyProgram, rng: Random, many: bool) 
             check_trace(engine.model, engine.lowered.policy, trace)
         if not engine.options.debug:
             leave_other_values(engine, program.examples)
-        given = rng.choice([given_examples, given_plan, given_file])(engine, program)
+        given = rng.choice([given_examples, given_plan, given_prepared])(engine, program)
         metrics = assert_meant(engine, given, meanings)
         loss, named = gradients_of(engine, given, STEP)
         gradients = {engine.params.parameters[name]: gradient for name, gradient in named.items()}
@@ -143,14 +140,8 @@ def given_plan(engine: Program, program: AnyProgram) -> Any:
     return engine.plan(program.examples)
 
 
-def given_file(engine: Program, program: AnyProgram) -> Any:
-    """Return the examples from a file; where their objects are not plain, the examples."""
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            fb.train.save_prepared(engine, program.examples, Path(folder, "examples"))
-        except ExampleTypeError:
-            return program.examples
-        return fb.train.load_prepared(engine, Path(folder, "examples"))
+def given_prepared(engine: Program, program: AnyProgram) -> Any:
+    return pickle.loads(pickle.dumps(engine.prepare(program.examples)))
 
 
 def check_draws(compiled: Program, program: AnyProgram, rng: Random, many: bool) -> None:
@@ -231,10 +222,7 @@ def check_learning(compiled: Program, program: WalkProgram, rng: Random) -> None
 
     After it the program has learnt all that its examples show.
     """
-    options = {"kept_bytes": compiled.model.kept_bytes}
-    other = fb.compile(
-        program.block, compiled.options.backend, threads=1, debug=compiled.options.debug, options=options
-    )
+    other = fb.compile(program.block, compiled.options.backend, threads=1, debug=compiled.options.debug)
     other.warm(rng.sample(program.examples, len(program.examples)))
     for example in rng.sample(program.examples, len(program.examples)):
         compiled.value_and_grad([example])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic, Costs
 from foldbatch.scheduler.layout import LAYOUTS, Layout, by_consumer
-from foldbatch.scheduler.levels import levels, longest_chains, lower_bound
-from foldbatch.scheduler.policies import ALONE, POLICIES, Policy, auto, by_component
+from foldbatch.scheduler.levels import longest_chains, lower_bound
+from foldbatch.scheduler.policies import ALONE, POLICIES, Policy, auto, by_component, levels
 from foldbatch.scheduler.schedule import verify
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Operand, Trace
@@ -120,10 +120,12 @@ def test_the_bound_is_the_sum_of_the_longest_chains(setting: Setting) -> None:
     """Cell by cell, counted over all paths, through whatever cells they lead."""
     trace, cells = setting.merged.trace, setting.signatures
     chains = [
-        longest_chains(cells, trace.calls, trace.elements, trace.values, [j == k for j in range(len(cells))])
+        longest_chains(cells, trace.calls, trace.elements, trace.values, range(len(cells)), [k])
         for k in range(len(cells))
     ]
-    assert _bound(setting) == sum(max(chain, default=0) for chain in chains)
+    assert _bound(setting) == sum(
+        max((n for own in part.values() for n in own), default=0) for part in chains
+    )
 
 
 @given(settings_of(pairs=False))
@@ -215,14 +217,20 @@ def test_longest_chains_are_the_longest_paths(setting: Setting) -> None:
         reads = _reads(trace, setting.signatures)
         order = sorted(reads, key=lambda call: trace.calls[call[0]][call[1], 0])
         for counted in range(len(setting.signatures)):
-            counts = [k == counted for k in range(len(setting.signatures))]
             longest: dict[Call, int] = {}
             for call in order:
                 longest[call] = max((longest[other] for other in reads[call]), default=0) + (
                     call[0] == counted
                 )
-            found = longest_chains(setting.signatures, trace.calls, trace.elements, trace.values, counts)
-            assert found == [longest[call] for call in order]
+            found = longest_chains(
+                setting.signatures,
+                trace.calls,
+                trace.elements,
+                trace.values,
+                range(len(trace.calls)),
+                [counted],
+            )
+            assert all(found[k][i] == longest[k, i] for k, i in order)
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)

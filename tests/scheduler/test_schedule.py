@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.scheduler import heights as module
+from foldbatch.scheduler import levels as module
 from foldbatch.scheduler.layout import LAYOUTS, Layout
-from foldbatch.scheduler.levels import levels
 from foldbatch.scheduler.merge import Merged, merge
-from foldbatch.scheduler.policies import POLICIES
+from foldbatch.scheduler.policies import POLICIES, levels
 from foldbatch.scheduler.schedule import Schedule, Step, verify
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Trace, unpack

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+import foldbatch as fb
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.cell import stage_cell
@@ -42,3 +43,16 @@ def test_an_index_that_only_inference_uses_is_checked_in_its_kernel(
     cell = stage_cell(CellGraph("cell", (x,), (word,), (y,)), Ends())
     assert _ops(cell.inference.forward.values()).count("check_range") == checks
     assert "check_range" not in _ops(cell.training.forward.values())
+
+
+def test_what_both_directions_need_of_parameters_alone_is_computed_before_either_reads_it() -> None:
+    """The sum of `p`, which forward needs for its mean."""
+    p = fb.Parameter([3], init=[1.0, 2.0, 3.0], name="p")
+    mixed = fb.Function(lambda x: ops.sum(p * ops.mean(x) + ops.mean(p)))
+    model = fb.Vector(2) >> fb.Linear(2, init="ones") >> mixed >> fb.Loss()
+    program = fb.compile(model, "numpy", debug=True)
+    for scale in (1.0, 10.0):
+        program.params["p"] = [scale, 2 * scale, 3 * scale]
+        loss, gradients = program.value_and_grad([[1.0, 2.0], [3.0, 4.0]])
+        assert loss == pytest.approx(72 * scale)
+        assert gradients["p"] == pytest.approx([12.0, 12.0, 12.0])

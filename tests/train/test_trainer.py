@@ -243,19 +243,6 @@ def test_the_host_never_waits_for_the_last_two_steps_of_a_device(is_captured, mo
     assert first["loss"] == pytest.approx(plain.fit(examples, epochs=1)[0]["loss"], rel=1e-5)
 
 
-def test_former_names_of_arguments_and_figures_work_and_warn():
-    """For one release."""
-    stop = fb.train.EarlyStopping("dev_loss")
-    with pytest.warns(DeprecationWarning, match="batch is called batch_size"):
-        made = fb.train.Trainer(fb.compile(model()), fb.SGD(0.1), batch=2, callbacks=[stop])
-    with pytest.warns(DeprecationWarning) as told:
-        made.fit(EXAMPLES[:2], dev=EXAMPLES[2:4], epochs=1)
-    assert [str(each.message).split(": ")[1] for each in told] == [
-        "the argument dev is called validation now",
-        "the figure dev_loss is called validation_loss now",
-    ]
-
-
 def test_examples_to_fit_have_a_length_and_the_first_one_is_tried():
     program = fb.compile(fb.Vector(2) >> fb.Linear(1), "numpy")
     assert fitting_examples(program, "dev", iter([[1, 2], "wrong"])) == [[1, 2], "wrong"]

@@ -209,13 +209,7 @@ def projected(
 ) -> Node:
     """Return ``x @ weight + bias``; the bias alone where there is no input (void).
 
-    Args:
-        layer: whose parameters `weight` and `bias` are.
-        x: a vector, or None.
-        init: the weight's initialiser.
-        type_: of the result.
-        bias: the bias's initialiser.
-        leading: how many of the result's elements are wanted; all by default.
+    Of the result, which is of `type_`, the first `leading` elements are wanted; all by default.
     """
     (width,) = type_.shape
     b = parameter_node(layer.parameter("bias", type_, bias))[:leading]

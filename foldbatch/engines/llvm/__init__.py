@@ -60,11 +60,7 @@ def _make(bound: Bound) -> Kernels:
 
 
 def check_precision(precision: str) -> None:
-    """Refuse a precision that this processor has no instruction for.
-
-    Raises:
-        BackendError: when that is so.
-    """
+    """Refuse a precision that this processor has no instruction for."""
     from foldbatch.engines.llvm.machine import processor  # noqa: PLC0415 - it needs llvmlite
 
     name, features = processor()

@@ -77,16 +77,12 @@ Pointers = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class InstructionCut:
-    """How an instruction can be cut into parts that yield the same side by side, in any order.
+    """How an instruction can be cut into parts that yield the same side by side, in any order."""
 
-    Attributes:
-        work: multiplications a row, about; so it is known when cutting pays.
-        parts: of each part the pointers and whole numbers, in place of those of the whole.
-        rows: without `parts`, a part is some rows: for each pointer, bytes from a row to the next.
-    """
-
-    work: int
+    work: int  # multiplications a row, about; so it is known when cutting pays
+    # of each part the pointers and whole numbers, in place of those of the whole
     parts: Sequence[tuple[Pointers, Sequence[int]]] = ()
+    # without `parts`, a part is some rows: for each pointer, bytes from a row to the next
     rows: Sequence[int] = ()
 
 
@@ -95,17 +91,11 @@ NO_CUT = InstructionCut(0)
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """A kernel's code, in the form above.
+    """A kernel's code, in the form above."""
 
-    Attributes:
-        numbers: ``[*] int64``.
-        functions: those whose addresses are in it.
-        room: the greatest of the numbers of cells, axes, and arguments of all parts of an instruction.
-    """
-
-    numbers: NDArray[np.int64]
-    functions: tuple[Native, ...]
-    room: int
+    numbers: NDArray[np.int64]  # ``[*] int64``
+    functions: tuple[Native, ...]  # those whose addresses are in it
+    room: int  # the greatest of the numbers of cells, axes, and arguments of all parts of an instruction
 
 
 @dataclass(slots=True)
@@ -199,14 +189,10 @@ LOOP = 12  # multiplications that take as long as a number of a fused loop, abou
 def by_columns(
     pointers: Pointers, statics: Sequence[int], at: int, steps: Mapping[int, int], inner: int
 ) -> InstructionCut:
-    """Return the cut of a product.
+    """Return the cut of a product, given the pointers and whole numbers of the whole.
 
-    Args:
-        pointers: of the whole product.
-        statics: its whole numbers.
-        at: which of these is its number of columns.
-        steps: by number, the pointers that move from column to column, by so many bytes.
-        inner: multiplications for each column and row that the product is told of.
+    Number `at` of these is its number of columns. `steps` tells by how many bytes pointers move from column
+    to column; `inner`, the multiplications for each column and row.
     """
     columns = statics[at]
     if columns < NARROW:

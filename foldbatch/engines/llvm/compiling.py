@@ -26,14 +26,7 @@ import numpy as np
 
 from foldbatch.engines.llvm import objects
 from foldbatch.errors import BackendError, install
-from foldbatch.system.cache import (
-    cache_directory,
-    read_sealed,
-    sealed,
-    tidy_once,
-    used,
-    write_bytes,
-)
+from foldbatch.system.cache import cache_directory, read_sealed, sealed, tidy_once, used, write_bytes
 from foldbatch.system.processes import start_in_each_process
 
 FORM = "3"  # of the compiled code, where that is not seen in the texts below
@@ -83,13 +76,8 @@ def compiled_function(
 ) -> Callable[..., int]:
     """Return a Python function of the language of `translation`, compiled: Python calls it with arrays.
 
-    Args:
-        function: of arrays and whole numbers; it returns a number, a truth, or nothing, which becomes 0.
-        signature: the kinds of its arguments, see `translation.translate_function`.
-        modules: whose texts decide what it is, those of what it calls and of their constants included.
-
-    Raises:
-        BackendError: when llvmlite is not installed.
+    It returns a number, a truth, or nothing, which becomes 0; its signature is as of
+    `translation.translate_function`. The texts of `modules` decide what it is.
     """
     llvm()
     from foldbatch.engines.llvm import translation, words  # noqa: PLC0415 - they need llvmlite
@@ -148,15 +136,10 @@ def digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A compiled function that is called by its address, with `words.call`; see `native`.
+    """A compiled function that is called by its address, with `words.call`; see `native`."""
 
-    Attributes:
-        address: where it is.
-        count: how many pointers it takes.
-    """
-
-    address: int
-    count: int
+    address: int  # where it is
+    count: int  # how many pointers it takes
 
 
 class _Loaded:
@@ -187,14 +170,8 @@ def native(
     and so on point to: ``# f4 i8``; `n` is a number of rows, `s` points to whole numbers. None of the memory
     overlaps. The function takes two pointers: to `n` and the addresses of x0, x1 and so on, and `s`.
 
-    Args:
-        text: of the function.
-        more: returns what the text calls besides `vector_functions.SCOPE`, by name.
-        source: the text of what `more` returns.
-        rounded: whether every product is rounded before something is added to it.
-
-    Raises:
-        BackendError: when llvmlite is not installed.
+    What the text calls besides `vector_functions.SCOPE` is returned by `more`, whose text is `source`. Where
+    `rounded`, every product is rounded before something is added to it.
     """
     llvm()
     from foldbatch.engines.llvm import translation, vector_functions  # noqa: PLC0415 - they need llvmlite
@@ -210,12 +187,7 @@ def native(
 
 
 def link(known: str, translate: Callable[[str], str]) -> None:
-    """Bring a module to memory whose functions texts call by their names.
-
-    Args:
-        known: all that decides it.
-        translate: returns LLVM's text of a module with a function of a name, and others.
-    """
+    """Bring a module to memory whose functions texts call by their names; `known` is all that decides it."""
     llvm()
     _made("library", known, translate)
 
@@ -223,10 +195,7 @@ def link(known: str, translate: Callable[[str], str]) -> None:
 def _made(kind: str, known: str, translate: Callable[[str], str]) -> int:
     """Return the address of a function, from memory, from the cache on disk, or compiled.
 
-    Args:
-        kind: what its name begins with.
-        known: all that decides it, besides the processor and what every text may call.
-        translate: returns LLVM's text of a function of a name.
+    `known` decides it, besides the processor and what every text may call.
     """
     from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
 

@@ -135,15 +135,7 @@ def append(
     table: Place,
     ids: Place,
 ) -> None:
-    """Append the function of a text.
-
-    Args:
-        coder: the code.
-        text: `linear_text` or `sums_text`.
-        rows: ``x: [N, *, k]``, and ``y: [N, *, m]`` or ``g``.
-        table: ``[n, k, m]``.
-        ids: ``[N]``.
-    """
+    """Append such a text's function, of ``[N, *, k]`` and ``[N, *, m]``, ``[n, k, m]`` and ids ``[N]``."""
     x, y = rows
     plain = text is sums_text and (x.strides[-1] != 1 or y.strides[-1] != 1)
     cut = None if plain else tiles.blocks()

@@ -46,13 +46,7 @@ def encode(
 ) -> KernelCode:
     """Return a routine's code. What it needs of compiled functions is there afterwards.
 
-    Args:
-        routine: what is to be done.
-        first: appends what each level does before all else.
-        last: appends what each level does after all else.
-
-    Raises:
-        BackendError: when llvmlite is not installed.
+    `first` and `last` append what each level does before and after all else.
     """
     coder = Coder(routine)
     first(coder)

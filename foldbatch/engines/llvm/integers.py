@@ -31,11 +31,7 @@ COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 
 @cache
 def compiled() -> Arithmetic:
-    """Return the compiled arithmetic: made once a process, read from the cache on disk where there is one.
-
-    Raises:
-        BackendError: when llvmlite is not installed.
-    """
+    """Return the compiled arithmetic: made once a process, read from the cache on disk where there is one."""
     loops = {**vars(turns), **vars(integer_loops), **vars(round_loops)}
     modules = turns, noting, integer_loops, round_loops
     own = {name: compiled_function(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}

@@ -66,37 +66,25 @@ def compiled() -> Callable[..., int]:
 
 
 class Jobs:
-    """Jobs that are put together one by one, and then run.
-
-    Attributes:
-        answer: ``[1] int64``: what checks write a 1 to where they find a fault.
-    """
+    """Jobs that are put together one by one, and then run."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._arrays: list[Array] = []  # which live until the jobs have run
         self._count, self._work, self._room, self._checks = 0, 0, 0, 0
-        self.answer = np.zeros(1, np.int64)
+        self.answer = np.zeros(1, np.int64)  # ``[1] int64``: what checks write a 1 to where they find a fault
 
     def add(
         self,
+        # what is called with a number of units, the addresses of arrays, and a whole number
         function: Native,
-        units: int,
-        arrays: Sequence[Array],
-        steps: Sequence[int],
-        work: int,
-        static: int = 0,
+        units: int,  # how many units there are, one after the other
+        arrays: Sequence[Array],  # see there
+        steps: Sequence[int],  # the bytes from one unit to the next in each array
+        work: int,  # how many numbers the job changes, or a quarter of those that it only reads
+        static: int = 0,  # the whole number
     ) -> None:
-        """Add a job.
-
-        Args:
-            function: what is called with a number of units, the addresses of arrays, and a whole number.
-            units: how many units there are, one after the other.
-            arrays: see there.
-            steps: the bytes from one unit to the next in each array.
-            work: how many numbers the job changes, or a quarter of those that it only reads.
-            static: the whole number.
-        """
+        """Add a job."""
         parts = max(1, min(work // EACH, units, MOST)) if work > EACH else 1
         head = function.address, len(arrays), units, parts, work, static
         self._numbers += (*head, *map(id, arrays), *steps)

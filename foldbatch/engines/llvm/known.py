@@ -27,13 +27,7 @@ from math import prod
 import numpy as np
 
 from foldbatch.engines.bindings import Bound, KernelKey, bind_routines
-from foldbatch.engines.launch import (
-    BASE,
-    FIELDS,
-    FIRST,
-    STORES,
-    WIDTH,
-)
+from foldbatch.engines.launch import BASE, FIELDS, FIRST, STORES, WIDTH
 from foldbatch.engines.llvm import known_code
 from foldbatch.engines.llvm.coder import KernelCode
 from foldbatch.engines.llvm.instructions import encode
@@ -60,17 +54,11 @@ Results = Sequence[tuple[What, Node]]  # of a stage or a direction: what each is
 
 @dataclass(frozen=True, slots=True)
 class KnownProduct:
-    """The rows of an operand, side by side, times a weight.
+    """The rows of an operand, side by side, times a weight."""
 
-    Attributes:
-        operand: the operand's number.
-        rows: the node that has them side by side, ``[N, width * k]``.
-        node: the product, ``[N, n]``.
-    """
-
-    operand: int
-    rows: Node
-    node: Node
+    operand: int  # the operand's number
+    rows: Node  # the node that has them side by side, ``[N, width * k]``
+    node: Node  # the product, ``[N, n]``
 
     @property
     def parameter(self) -> Parameter:
@@ -79,11 +67,7 @@ class KnownProduct:
         return parameter
 
     def derivative(self, results: Results) -> Derivative | None:
-        """Return how the operand's and the weight's gradients follow from the product; None if not simply.
-
-        Args:
-            results: of the backward direction.
-        """
+        """Return how the operand's and the weight's gradients follow from the product; None if not simply."""
         wanted = ("cotangent", self.operand), ("gradient", self.parameter)
         nodes = [node for what in wanted for other, node in results if other == what]
         if len(nodes) != len(wanted):
@@ -110,19 +94,12 @@ class KnownProduct:
 
 @dataclass(frozen=True, slots=True)
 class Derivative:
-    """The gradients that follow from a product.
+    """The gradients that follow from a product."""
 
-    Attributes:
-        what: the result of the backward direction that is the operand's cotangent.
-        gradient: the result that is the weight's gradient.
-        cotangent: the product's cotangent, of which both are made.
-        rest: what else is added to the operand's cotangent, or None.
-    """
-
-    what: What
-    gradient: What
-    cotangent: Node
-    rest: Node | None
+    what: What  # the result of the backward direction that is the operand's cotangent
+    gradient: What  # the result that is the weight's gradient
+    cotangent: Node  # the product's cotangent, of which both are made
+    rest: Node | None  # what else is added to the operand's cotangent, or None
 
     def without(self, results: Results) -> tuple[tuple[What, Node], ...]:
         """Return what is left of a stage's results without what is made of the product's cotangent."""
@@ -133,12 +110,7 @@ class Derivative:
 
 
 def find_product(graph: CellGraph, ends: Ends) -> KnownProduct | None:
-    """Return the product of a recursive operand's rows, side by side, by a weight, if there is one.
-
-    Args:
-        graph: what a cell computes forward, after all passes.
-        ends: which operands are recursive.
-    """
+    """Return the product of a recursive operand's rows, side by side, by a weight, if the graph has one."""
     readers: dict[Node, list[Node]] = {}
     for node in reachable(graph.results, graph.inputs):
         for x in node.inputs if node not in graph.inputs else ():
@@ -160,21 +132,15 @@ def find_product(graph: CellGraph, ends: Ends) -> KnownProduct | None:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A product of a cell of which batches may know rows.
+    """A product of a cell of which batches may know rows."""
 
-    Attributes:
-        cell: the cell's number.
-        product: the product.
-        derivative: what is made of it backward; None where that is left to the cell's kernels.
-        form: its sizes.
-        stages: the cell's stages without the product, by direction and stage: of a backward stage of which
-            nothing is left, None.
-    """
-
-    cell: int
+    cell: int  # the cell's number
     product: KnownProduct
+    # what is made of it backward; None where that is left to the cell's kernels
     derivative: Derivative | None
-    form: ProductForm
+    form: ProductForm  # its sizes
+    # the cell's stages without the product, by direction and stage: of a backward stage of which nothing is
+    # left, None
     stages: Mapping[tuple[str, str], Stage | None]
 
 

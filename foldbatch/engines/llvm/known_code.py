@@ -114,22 +114,14 @@ def loop(n, place, arena, where, fields, s):
 
 @dataclass(frozen=True, slots=True)
 class ProductForm:
-    """The form of a product.
+    """The form of a product."""
 
-    Attributes:
-        width: rows of the arena that a call multiplies, side by side.
-        height: numbers of such a row.
-        size: numbers of the product of a call.
-        dtype: of all of them.
-        precision: how they are multiplied.
-        axes: for each column, what tells its rows in a level from those in others.
-    """
-
-    width: int
-    height: int
-    size: int
-    dtype: str
-    precision: str = "fp32"
+    width: int  # rows of the arena that a call multiplies, side by side
+    height: int  # numbers of such a row
+    size: int  # numbers of the product of a call
+    dtype: str  # of all of them
+    precision: str = "fp32"  # how they are multiplied
+    # for each column, what tells its rows in a level from those in others
     axes: tuple[Axis, ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -32,24 +32,18 @@ class Split(NamedTuple):
     """The rows that an operand reads, as they are multiplied: column by column.
 
     An operand has `width` columns: call i reads ``entries[i * width]`` to ``entries[(i + 1) * width - 1]``.
-
-    Attributes:
-        rows: ``[*] int64``: the arena's rows that are multiplied: column after column; of each column first
-            those that levels multiply, in the order of the calls, then the distinct known ones.
-        ranks: ``[*] int64``: for each of these the rank of the call, or calls + number of the known row.
-        counts: ``[width, calls + 2] int64``: where in `rows` those of each rank on begin, of a column; the
-            last but one is where its known rows begin, the last is where they end.
-        place: ``[calls * width] int64``: for each entry the number of its known row, or -1.
-        users: ``[*] int64``: the ranks that read each known row, one row's after the other's.
-        starts: ``[m + 1] int64``: where those of each of the m known rows begin.
     """
 
+    # ``[*] int64``: the arena's rows that are multiplied: column after column; of each column first those
+    # that levels multiply, in the order of the calls, then the distinct known ones
     rows: Index
-    ranks: Index
+    ranks: Index  # ``[*] int64``: for each of these the rank of the call, or calls + number of the known row
+    # ``[width, calls + 2] int64``: where in `rows` those of each rank on begin, of a column; the last but
+    # one is where its known rows begin, the last is where they end
     counts: Index
-    place: Index
-    users: Index
-    starts: Index
+    place: Index  # ``[calls * width] int64``: for each entry the number of its known row, or -1
+    users: Index  # ``[*] int64``: the ranks that read each known row, one row's after the other's
+    starts: Index  # ``[m + 1] int64``: where those of each of the m known rows begin
 
     @property
     def size(self) -> int:
@@ -155,48 +149,29 @@ Instead = Mapping[int, Sequence[tuple[int, tuple[int, int] | None]]]  # see `_re
 
 
 class Backward(NamedTuple):
-    """The kernels of a product backward, by number.
+    """The kernels of a product backward, by number."""
 
-    Attributes:
-        step: the cell's step.
-        after: its stage after the step.
-        gradient: of that stage, the number of the binding that is the weight's gradient.
-        kernels: `prepared`, `backward_step`, `summed`, `returned` and `gradient`.
-        rest: the stage after without the weight's gradient; None if nothing is left of it.
-        adds: whether the step yields cotangents of the operand too, to which the product's are added.
-    """
-
-    step: int
-    after: int
-    gradient: int
-    kernels: tuple[int, ...]
-    rest: int | None
-    adds: bool
+    step: int  # the cell's step
+    after: int  # its stage after the step
+    gradient: int  # of that stage, the number of the binding that is the weight's gradient
+    kernels: tuple[int, ...]  # `prepared`, `backward_step`, `summed`, `returned` and `gradient`
+    rest: int | None  # the stage after without the weight's gradient; None if nothing is left of it
+    adds: bool  # whether the step yields cotangents of the operand too, to which the product's are added
 
 
 @dataclass(frozen=True, slots=True)
 class ProductPlan:
-    """What batches are to launch for a product: numbers of kernels.
+    """What batches are to launch for a product: numbers of kernels."""
 
-    Attributes:
-        cell: the cell's number.
-        operand: the number of the operand that is multiplied.
-        step: the cell's forward step.
-        known_rows: the kernel of this name.
-        forward_step: the kernel of this name.
-        backward: those of the other direction; None where it is left to the cell's own.
-        bases: ``[bindings, FIELDS]``: the fields of the product's bindings; those that batches change later.
-        starts: where the product's bindings begin, of kernels that have other ones.
-    """
-
-    cell: int
-    operand: int
-    step: int
-    known_rows: int
-    forward_step: int
-    backward: Backward | None
+    cell: int  # the cell's number
+    operand: int  # the number of the operand that is multiplied
+    step: int  # the cell's forward step
+    known_rows: int  # the kernel of this name
+    forward_step: int  # the kernel of this name
+    backward: Backward | None  # those of the other direction; None where it is left to the cell's own
+    # ``[bindings, FIELDS]``: the fields of the product's bindings; those that batches change later
     bases: Ints
-    starts: Mapping[int, int]
+    starts: Mapping[int, int]  # where the product's bindings begin, of kernels that have other ones
 
 
 def adapt(bound: Bound, plans: Sequence[ProductPlan], schedule: Schedule, tables: Directions) -> Directions:
@@ -304,11 +279,8 @@ def _row(bound: Bound, plan: ProductPlan, numbers: Ints, fields: Ints, launch: L
 def _replaced(table: LaunchTable, instead: Instead, row_of: Callable[[Launch], Ints]) -> LaunchTable:
     """Return a table with other launches in the place of some kernels' only ones.
 
-    Args:
-        table: the table.
-        instead: by kernel, what is launched instead: other kernels, and the calls of the one level of each;
-            or None, where its levels are those of the kernel that it replaces.
-        row_of: returns the row of a launch.
+    They are kernels, and the calls of the one level of each; or None for the levels of the kernel that they
+    replace. `row_of` returns the row of a launch.
     """
     places = {int(np.flatnonzero(table.launches[:, 0] == kernel)[0]): kernel for kernel in instead}
     bounds, rows, done = [*table.bounds], list[Ints](), 0

@@ -80,11 +80,8 @@ def along_lines(body: str, kinds: Mapping[str, str]) -> str:
     """Return the text of a function along lines of an axis.
 
     Its whole numbers `s` are the extents of two axes and of the line; then for each place its strides along
-    rows, both axes, and the line, which is 1 for a place that has no such axis.
-
-    Args:
-        body: of the op.
-        kinds: of the numbers of its places: ``x``, ``y`` and ``label``, as far as the body names them.
+    rows, both axes, and the line, which is 1 for a place that has no such axis. `kinds` are those of the
+    places ``x``, ``y`` and ``label``, as far as the body names them.
     """
     lines = [
         f"# {' '.join(kinds.values())}",
@@ -142,14 +139,7 @@ TOGETHER = {REPEATED: _EACH, GREATEST: _GREATEST, TOTAL: _SUM}
 
 
 def along_segments(body: str, x: str, y: str, plus: str = "+") -> str:
-    """Return the text of a function along the elements of each call's sequence.
-
-    Args:
-        body: of the op.
-        x: the kind of the operand's numbers.
-        y: of the result's numbers.
-        plus: the operator of a sum.
-    """
+    """Return the text of a function along the elements of each call's sequence, from kind `x` to kind `y`."""
     rows = TOGETHER.get(body)
     head = _SEGMENTS.format(x=x, y=y, p=4 if rows else 2, q=7 if rows else 5)
     if rows is None:

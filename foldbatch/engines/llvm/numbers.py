@@ -35,15 +35,10 @@ EXACT = (
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What an expression is.
+    """What an expression is."""
 
-    Attributes:
-        kind: one of `TYPES`; of a pointer, ``*`` and the kind of what it points to.
-        at: the value in LLVM.
-    """
-
-    kind: str
-    at: Any
+    kind: str  # one of `TYPES`; of a pointer, ``*`` and the kind of what it points to
+    at: Any  # the value in LLVM
 
 
 Operand = Typed | bool | int | float  # a plain number has no kind yet
@@ -51,12 +46,9 @@ Operand = Typed | bool | int | float  # a plain number has no kind yet
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What a text may call, as instructions.
+    """What a text may call, as instructions."""
 
-    Attributes:
-        write: from a builder of LLVM and the arguments to the result, if there is one.
-    """
-
+    # from a builder of LLVM and the arguments to the result, if there is one
     write: Callable[..., Typed | None]
 
 

@@ -7,13 +7,7 @@ from math import prod
 
 import numpy as np
 
-from foldbatch.engines.llvm import (
-    grouped_products,
-    line_texts,
-    products,
-    row_texts,
-    sum_texts,
-)
+from foldbatch.engines.llvm import grouped_products, line_texts, products, row_texts, sum_texts
 from foldbatch.engines.llvm.coder import ERRORS, Coder, by_columns
 from foldbatch.engines.llvm.compiling import Native, native
 from foldbatch.engines.llvm.loop_texts import KINDS, MEMORY
@@ -79,23 +73,15 @@ def _sum_batch(coder: Coder, statement: Statement) -> None:
 
 
 def _add_up(
-    coder: Coder,
-    statement: Statement,
+    coder: Coder,  # the code
+    statement: Statement,  # what is done
+    # the axes that are not summed: extents, and strides of the operand and the sums
     kept: Sequence[tuple[int, tuple[int, ...]]],
-    column: tuple[int, tuple[int, ...]],
-    along: Stretch | None,
-    number: int = 0,
+    column: tuple[int, tuple[int, ...]],  # the innermost of them
+    along: Stretch | None,  # the axes that are summed, or a part of them; None where all rows are
+    number: int = 0,  # of the part; those after the first one add to what is there
 ) -> None:
-    """Append `sum_texts.sums`.
-
-    Args:
-        coder: the code.
-        statement: what is done.
-        kept: the axes that are not summed: extents, and strides of the operand and the sums.
-        column: the innermost of them.
-        along: the axes that are summed, or a part of them; None where all rows are.
-        number: of the part; those after the first one add to what is there.
-    """
+    """Append `sum_texts.sums`."""
     (read,), write = statement.reads, statement.result
     dtype = coder.dtype(write)
     text = sum_texts.sums(MEMORY[dtype], plus="|" if dtype == "bool" else "+")

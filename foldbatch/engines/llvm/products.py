@@ -69,13 +69,9 @@ def cut_of(kind: str, precision: str) -> Blocks | None:
 
 
 def compiled(text: Text, kind: str, cut: Blocks | None, own: Stacks = ()) -> Native:
-    """Return the function of a product's text, whose tiles are then in memory.
+    """Return the function of a product's text, whose tiles are then in memory; no cut is plain loops.
 
-    Args:
-        text: the product, for an element type and a processor.
-        kind: of its elements.
-        cut: how it is cut; None for plain loops.
-        own: what the text calls besides: memory for whole numbers, see `vector_functions.stack`.
+    `own` is what the text calls besides: memory for whole numbers, see `vector_functions.stack`.
     """
     if cut is None:
         return native(text(kind, None))

@@ -19,9 +19,9 @@ from foldbatch.engines.facts import fact_names
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm import table_loops as loops
 from foldbatch.engines.llvm.compiling import compiled_function
-from foldbatch.scheduler import heights
 from foldbatch.scheduler.arithmetic import Arithmetic
 from foldbatch.scheduler.layout import Layout, by_consumer, priority
+from foldbatch.scheduler.levels import levels_in
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import Policy, components, is_recursion
 from foldbatch.scheduler.schedule import ALL, CellTable, Flat, Index, RowSpan, Schedule, Step, late_schedule
@@ -194,11 +194,11 @@ def levels(
     elements: Sequence[Sequence[Ints]],
     values: int,
 ) -> list[Ints]:
-    """Return the levels of calls; see `foldbatch.scheduler.heights.levels`."""
+    """Return the levels of calls; see `levels_in`."""
     counts, (fixed, batch) = [*map(len, calls)], _leveled(cells, scopes)
     rows, memory = _room(fixed, values, calls, elements, [np.zeros(sum(counts), np.int32)])
     if not functions["levels"](fixed.numbers, batch, rows, memory):
-        return heights.levels(cells, scopes, calls, elements, values)
+        return levels_in(cells, scopes, calls, elements, values)
     ends = accumulate(counts, initial=len(rows) - sum(counts))
     return [rows[first:last] for first, last in pairwise(ends)]
 

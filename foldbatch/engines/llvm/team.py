@@ -200,12 +200,8 @@ def _serve(take_parts: Any, words: Any, gate: Any) -> None:
 
 def _yields() -> int:
     """Return the address of the system's function that lets other threads run."""
-    library, name = (ctypes.CDLL(None), "sched_yield") if sys.platform != "win32" else _windows()
-    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-
-
-def _windows() -> tuple[Any, str]:
-    return ctypes.CDLL("kernel32"), "SwitchToThread"
+    library, name = ("kernel32", "SwitchToThread") if sys.platform == "win32" else (None, "sched_yield")
+    return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value or 0
 
 
 @cache

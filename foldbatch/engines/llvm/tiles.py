@@ -33,24 +33,17 @@ BITS = {"f4": 32, "f8": 64}
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How a product is cut for a processor.
+    """How a product is cut for a processor."""
 
-    Attributes:
-        bits: of a vector register.
-        rows, vectors: of a tile; with what they are made of, they fill the registers.
-        few: vectors of a tile of 1, 2, ... rows: the wider it is, the longer the second factor is read in
-            one stretch, which decides where so little is computed.
-        dot_rows, dot_columns: of a tile of dots.
-        each: numbers of a factor in a word: 2 in bfloat16, else 1.
-    """
-
-    bits: int
-    rows: int
+    bits: int  # of a vector register
+    rows: int  # `rows`, `vectors`: of a tile; with what they are made of, they fill the registers
     vectors: int
+    # vectors of a tile of 1, 2, ... rows: the wider it is, the longer the second factor is read in one
+    # stretch, which decides where so little is computed
     few: tuple[int, ...]
-    dot_rows: int
+    dot_rows: int  # `dot_rows`, `dot_columns`: of a tile of dots
     dot_columns: int
-    each: int = 1
+    each: int = 1  # numbers of a factor in a word: 2 in bfloat16, else 1
 
 
 WIDE = Blocks(512, 8, 3, (12, 8, 6, 5), 4, 6)  # 32 registers

@@ -52,23 +52,14 @@ def zero(dtype: str) -> str:
 
 
 def _visit(
-    kinds: Sequence[str],
-    written: str,
-    value: str,
-    truths: Sequence[bool],
-    before: Sequence[str] = (),
-    inside: Sequence[str] = (),
+    kinds: Sequence[str],  # of the numbers of the operands
+    written: str,  # of those of the result
+    value: str,  # the expression of a result of t0, t1
+    truths: Sequence[bool],  # whether operands are bools, which are bytes in memory
+    before: Sequence[str] = (),  # lines that come first
+    inside: Sequence[str] = (),  # lines that come before the value
 ) -> str:
-    """Return the text of a function of some operands that it reads and one place that it writes.
-
-    Args:
-        kinds: of the numbers of the operands.
-        written: of those of the result.
-        value: the expression of a result of t0, t1 ...
-        truths: whether operands are bools, which are bytes in memory.
-        before: lines that come first.
-        inside: lines that come before the value.
-    """
+    """Return the text of a function of some operands that it reads and one place that it writes."""
     places = len(kinds) + 1
     names = [f"x{i}" for i in range(len(kinds))] + ["y"]
     at = [1 + AXES + (AXES + 1) * i for i in range(places)]  # where a place's strides begin

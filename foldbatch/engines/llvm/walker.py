@@ -61,14 +61,7 @@ FEW = 4  # such instructions of a batch that are worth waking the helper
 def begin_at(cell: Any, fields: Any, index: Any, addresses: Any, errors: Any, origin: Any, step: Any) -> None:
     """Write a cell's address for row 0 of its axis in the batch, and how far it moves with each row.
 
-    Args:
-        cell: pointer to a cell.
-        fields: pointer to what the launch tells of its binding.
-        index: address of the launch table's index.
-        addresses: pointer to the addresses of buffers.
-        errors: address of where errors are told.
-        origin: pointer to the address.
-        step: pointer to how far it moves.
+    `fields` are what the launch tells of its binding; all are pointers or addresses.
     """
     kind, size, width = cell[1], cell[3], max(fields[WIDTH], 1)
     apart = (kind == BY_LAUNCH and fields[FIRST] < 0) or (kind == STORED and fields[STORES] == 0)
@@ -123,31 +116,18 @@ def lay_out(here: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin
 
 
 def _walk(
-    codes: Any,
-    starts: Any,
-    launches: Any,
-    levels: Any,
-    index: Any,
-    addresses: Any,
-    work_at: Any,
-    room: Any,
-    errors: Any,
-    words: Any,
+    codes: Any,  # the address of those of all kernels, one after the other
+    starts: Any,  # where each begins
+    launches: Any,  # the launch table's rows
+    levels: Any,  # first call and the one after the last, of each
+    index: Any,  # the index arrays
+    addresses: Any,  # of buffers
+    work_at: Any,  # the address of memory for six times `room` numbers; no kernel has more cells or arguments
+    room: Any,  # see there
+    errors: Any,  # the address of memory for `coder.FOUND` numbers, the first of which is 0
+    words: Any,  # what is shared with a helper, see `team`; 0 where there is none
 ) -> int:
-    """Run launches; return how many instructions were worth sharing.
-
-    Args:
-        codes: the address of those of all kernels, one after the other.
-        starts: where each begins.
-        launches: the launch table's rows.
-        levels: first call and the one after the last, of each.
-        index: the index arrays.
-        addresses: of buffers.
-        work_at: the address of memory for six times `room` numbers; no kernel has more cells or arguments.
-        room: see there.
-        errors: the address of memory for `coder.FOUND` numbers, the first of which is 0.
-        words: what is shared with a helper, see `team`; 0 where there is none.
-    """
+    """Run launches; return how many instructions were worth sharing."""
     index_at, found = address(index), at(errors)
     origins, steps, cells = at(work_at), at(work_at + 8 * room), at(work_at + 16 * room)
     arguments, lowers, rows = at(work_at + 24 * room), at(work_at + 32 * room), at(work_at + 40 * room)
@@ -208,11 +188,7 @@ def compiled() -> Callable[..., int]:
 
 
 class Walker:
-    """Runs launch tables of some kernels; several threads may, each with a memory of its own.
-
-    Args:
-        codes: of the kernels, by their numbers in launch tables.
-    """
+    """Runs launch tables of some kernels, by number; several threads may, each with a memory of its own."""
 
     def __init__(self, codes: Sequence[KernelCode]) -> None:
         self._codes = tuple(codes)  # which hold on to the functions
@@ -225,13 +201,9 @@ class Walker:
         self._walk = compiled()
 
     def run(self, table: LaunchTable, addresses: Ints, helper: Team | None = None) -> None:
-        """Run a table.
+        """Run a table on buffers, each at least as high as ``table.heights`` says.
 
-        Args:
-            table: what to run.
-            addresses: ``[buffers] int64``: where buffers begin, each at least as high as ``table.heights``
-                says.
-            helper: which takes parts of large instructions, if it is idle.
+        An idle helper takes parts of large instructions.
 
         Raises:
             OutOfRangeError: when an id is out of range; nothing has run after that.

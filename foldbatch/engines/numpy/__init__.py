@@ -23,11 +23,7 @@ from foldbatch.static.routines import Target
 
 
 def run(table: LaunchTable, kernels: Sequence[Function], buffers: Sequence[Array]) -> None:
-    """Run the launches of a table, in order.
-
-    Raises:
-        OutOfRangeError: with the number of the launch in which an id was out of range.
-    """
+    """Run the launches of a table, in order."""
     bounds, index = table.bounds, table.index
     for launch, row in enumerate(table.launches.tolist()):
         kernel, first, stop = row[:HEAD]

@@ -49,13 +49,7 @@ def view(array: Array, shape: tuple[int, ...], strides: tuple[int, ...], offset:
 
 
 def expression(place: Place, slot: Slot, name: str, rows: str) -> str:
-    """Return the expression of a place in the array ``[rows, *shape]`` of its slot, or ``[*shape]``.
-
-    Args:
-        place: the elements.
-        slot: what they are elements of.
-        name: of the slot's array.
-        rows: the expression of the number of rows.
+    """Return the expression of a place in the array `name` of its slot: ``[rows, *shape]``, or ``[*shape]``.
 
     >>> from foldbatch.static.op import CALL
     >>> from foldbatch.static.statements import Binding

@@ -25,12 +25,7 @@ STAGED = (
 
 
 def run(graph: Graph, *, check: bool = True) -> Graph:
-    """Return the graph after all passes.
-
-    Args:
-        graph: what to transform; its inputs stay, its outputs keep their types and axes.
-        check: whether to verify the graph after each pass.
-    """
+    """Return the graph after all passes; inputs stay, outputs keep types and axes."""
     for name, transform in PIPELINE:
         graph = transform(graph)
         if check:

@@ -58,7 +58,9 @@ def merge_matmuls(graph: Graph, stage_of: StageOf) -> Graph:
     groups: dict[tuple[Node, str, bool], list[Node]] = defaultdict(list)
     for node in graph.nodes:
         if node.op.name == "linear" and node.inputs[1].axis is UNBATCHED and node.axis is not UNBATCHED:
-            groups[node.inputs[0], stage_of(node), _is_trained(node.inputs[1])].append(node)
+            weights = [x for x in reachable(node.inputs[1:2]) if x.op is PARAMETER]
+            trained = any(x.attrs["parameter"].trainable for x in weights)
+            groups[node.inputs[0], stage_of(node), trained].append(node)
     group_of = {node: tuple(members) for members in groups.values() if len(members) > 1 for node in members}
     if not group_of:
         return graph
@@ -69,10 +71,6 @@ def merge_matmuls(graph: Graph, stage_of: StageOf) -> Graph:
         return _part(operands[0], group_of[node], node)
 
     return rewrite_knowing(graph, merged)
-
-
-def _is_trained(weight: Node) -> bool:
-    return any(x.op is PARAMETER and x.attrs["parameter"].trainable for x in reachable([weight]))
 
 
 def _part(x: Node, members: Sequence[Node], node: Node) -> Node:

@@ -18,12 +18,11 @@ from foldbatch.model.model import Model
 from foldbatch.scheduler.merge import Merged
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.trace import Index, Trace
-from foldbatch.types import BroadcastType, SequenceType, TensorType, TupleType, Type, VoidType, has_objects
+from foldbatch.types import BroadcastType, SequenceType, TensorType, TupleType, Type, VoidType
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
 NONE = -1  # where there is no value
-ATOMS = (str, bytes, int, float, np.generic, type(None))
 FIX = "let the front end that made the trace write it for this model"
 
 
@@ -184,7 +183,7 @@ def _check_reads(model: Model, trace: Trace, k: int, calls: _CellCalls, values: 
 def _check_levels(
     policy: Policy, model: Model, trace: Trace, k: int, calls: _CellCalls, values: _Values
 ) -> None:
-    """Check that each call's level is what `foldbatch.scheduler.levels.levels` computes.
+    """Check that each call's level is what `foldbatch.scheduler.policies.levels` computes.
 
     A call reads values of earlier calls alone, so it is enough to look at the levels of what it reads.
     """
@@ -281,14 +280,6 @@ def _tensors(type_: Type, held: Any, where: str) -> Iterator[tuple[TensorType, A
                 single = len(list(terminals(element))) == 1  # then an element is held as it is
                 for one in part:
                     yield from _tensors(element, (one,) if single else one, where)
-
-
-def holds_objects(model: Model, trace: Trace) -> bool:
-    """Whether a trace may hold parts of its example: in its result, or as labels of metrics."""
-    if has_objects(model.result):
-        return True
-    kinds = {type(label) for columns in trace.labels for labels in columns for label in labels}
-    return not all(issubclass(kind, ATOMS) for kind in kinds)
 
 
 def _ends(merged: Merged) -> Index:
