@@ -278,8 +278,8 @@ class ArrayRun:
 
     def _bring_value(self, number: int, parameter: Parameter) -> None:
         value = parameter.value
-        known = self.memory.arrays[number]
-        if known is None or known.base is not value:
+        if self.memory.sources[number] is not value:
+            self.memory.sources[number] = value
             self.memory.bring(number, _stacked(value))
 
     def _arena(self, kind: str, arena: int) -> Array:
