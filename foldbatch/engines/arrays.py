@@ -260,7 +260,7 @@ class ArrayRun:
     def take(self, arena: int, numbers: Index) -> Array:
         """Return copies of values that lie in an arena, by their numbers; see `Run.take`."""
         rows = self.ready.batch.schedule.row_of.take(numbers)
-        taken: Array = self._arena("values", arena).take(rows, axis=0)
+        taken: Array = self.memory.arrays[self.bound.buffers["values", arena]].take(rows, axis=0)
         return taken
 
     @property
