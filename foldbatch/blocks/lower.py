@@ -147,7 +147,7 @@ class Lowered:
                 records = self.columns.records(examples, self.tracer.max_calls)
                 if records is not None:
                     return [trace for record in records for trace in self.tracer.traces_of(record)]
-        if isinstance(examples, Records):
+        if type(examples) is Records:
             examples = examples.objects()
         return self.tracer.trace_all(examples, numbers, look)
 

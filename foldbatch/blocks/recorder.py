@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
+from operator import floordiv
 from typing import Any
 
 import numpy as np
@@ -24,19 +25,6 @@ MANY = 1_000_000  # value numbers, after which a record is full
 
 class TooManyCallsError(Exception):
     """An example makes more calls than it may."""
-
-
-def call_numbers(calls: int, width: int) -> Iterator[int]:
-    """Return the numbers of an example's calls, `width` values each, and one number more.
-
-    Raises:
-        TooManyCallsError: when another number is asked for.
-
-    >>> list(zip(range(3), call_numbers(2, 10)))
-    [(0, 0), (1, 10), (2, 20)]
-    """
-    stop = min(calls * width + 1, 2**31 - width)
-    return chain(range(0, stop, width), _too_many())
 
 
 def _too_many() -> Iterator[int]:
@@ -62,8 +50,10 @@ class Recorder:
         self._collections, self._memos = collections, memos
         # what the globals that belong to an example are between runs
         self.nothing = dict.fromkeys(("call", "numbers", *collections, *memos))
-        self._max_calls, self._bounds = max_calls, bounds
-        self._width = max([1, *(len(cell.outputs) for cell in model.signatures)])
+        self._bounds = bounds
+        width = max([1, *(len(cell.outputs) for cell in model.signatures)])
+        # those of an example's calls, `width` values each, and one number more
+        self._numbers = range(0, min(max_calls * width + 1, 2**31 - width), width)
         self._row_widths = [1 + cell.arguments + len(cell.sequences) for cell in model.signatures]
         self._arguments = [cell.arguments for cell in model.signatures]
         self._rows: list[list[int]] = [[] for _ in model.cells]
@@ -71,10 +61,10 @@ class Recorder:
         self._feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in model.feeds]
         self._labels: list[list[list[Any]]] = [[[] for _ in labels] for labels in model.labels]
         self._counted: list[list[Any]] = [*self._rows, *chain.from_iterable(self._elements)]
-        self._divisors = np.array(self._row_widths + [1] * (len(self._counted) - len(self._rows)), np.int64)
+        self._divisors = self._row_widths + [1] * (len(self._counted) - len(self._rows))
         self._results: list[Any] = []
         self._offsets: list[int] = [0]
-        self._ends: list[list[int]] = []  # after each example, the lengths of those that are `_counted`
+        self._ends: list[list[int]] = []  # after each example, the rows and elements that are `_counted`
         read = [*chain.from_iterable(self._feeds), *chain.from_iterable(self._labels)]
         self._cleared = *self._counted, *read, self._results, self._offsets, self._ends
         self._counter: Iterator[int] = iter(())
@@ -94,7 +84,7 @@ class Recorder:
 
     def begin(self, namespace: dict[str, Any]) -> None:
         """Begin an example: put what is its own among the globals of the program."""
-        self._counter = counter = call_numbers(self._max_calls, self._width)
+        self._counter = counter = chain(self._numbers, _too_many())
         namespace["call"], namespace["numbers"] = counter.__next__, counter
         for name in self._collections:
             namespace[name] = []
@@ -105,7 +95,7 @@ class Recorder:
         """End an example, given its result."""
         self._offsets.append(self._offsets[-1] + next(self._counter))
         self._results.append(result)
-        self._ends.append([*map(len, self._counted)])
+        self._ends.append([*map(floordiv, map(len, self._counted), self._divisors)])
 
     def clear(self) -> None:
         """Forget all that is noted."""
@@ -142,7 +132,7 @@ class Recorder:
 
     def _bounds_of_calls(self, k: int) -> list[int]:
         """Return where the calls of each example begin, and where the last ones end."""
-        return [0, *(ends[k] // self._row_widths[k] for ends in self._ends)]
+        return [0, *(ends[k] for ends in self._ends)]
 
     def _column(self, k: int, i: int, items: list[Any]) -> NDArray[Any]:
         feed = self.model.feeds[k][i]
@@ -175,7 +165,6 @@ class Recorder:
         sizes = np.array(self._ends, np.int64).reshape(len(self._ends), -1)
         if len(sizes) > 1:
             sizes[1:] -= sizes[:-1].copy()
-        sizes //= self._divisors
         labels = tuple([tuple(map(list.copy, columns)) if columns else () for columns in self._labels])
         offsets, cells = np.array(self._offsets, np.int64), len(calls)
         parts = tuple(calls), tuple(elements), tuple(feeds), labels, sizes[:, :cells], sizes[:, cells:]

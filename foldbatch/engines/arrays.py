@@ -237,7 +237,7 @@ class ArrayRun:
     def take(self, arena: int, numbers: Index) -> Array:
         """Return copies of values that lie in an arena, by their numbers; see `Run.take`."""
         rows = self.ready.batch.schedule.row_of.take(numbers)
-        taken: Array = self._arena("values", arena).take(rows, axis=0)
+        taken: Array = self.memory.arrays[self.bound.buffers["values", arena]].take(rows, axis=0)
         return taken
 
     @property
@@ -255,8 +255,8 @@ class ArrayRun:
 
     def _bring_value(self, number: int, parameter: Parameter) -> None:
         value = parameter.value
-        known = self.memory.arrays[number]
-        if known is None or known.base is not value:
+        if self.memory.sources[number] is not value:
+            self.memory.sources[number] = value
             self.memory.bring(number, _stacked(value))
 
     def _arena(self, kind: str, arena: int) -> Array:

@@ -14,6 +14,7 @@ import numpy as np
 
 from foldbatch.engines.launch import Ints
 from foldbatch.params.parameters import Array
+from foldbatch.system.lines import aligned
 from foldbatch.types import TensorType
 
 
@@ -31,6 +32,7 @@ class BatchMemory:
         self._own = np.array([type_ is not None for type_ in types], bool)
         self._capacity = np.where(self._own, 0, np.iinfo(np.int64).max)
         self.arrays: list[Any] = [None] * len(types)  # the buffers
+        self.sources: list[Any] = [None] * len(types)  # of those that are another shape of an array, that array
         self.addresses = np.zeros(len(types), np.int64)  # ``[buffers] int64``: where each begins
         for number, type_ in enumerate(types):
             if type_ is not None:
@@ -54,7 +56,7 @@ class BatchMemory:
             self.addresses[number] = array.__array_interface__["data"][0]
 
     def _allocate(self, number: int, type_: TensorType, height: int) -> None:
-        array: Array = np.empty((height, *type_.shape), type_.dtype)
+        array: Array = aligned((height, *type_.shape), type_.dtype)
         if self._poisoned:
             _poison(array)
         self._capacity[number] = height

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from foldbatch import errors
 from foldbatch.errors import BlockTypeError, GraphError, ParameterError, UnknownNameError
 from foldbatch.operators import Operators, is_symbolic
+from foldbatch.system.lines import aligned
 from foldbatch.types import TensorType, as_type, describe_value
 
 Array = NDArray[Any]
@@ -236,7 +237,8 @@ class Parameter(Operators[Any]):
         array = self.fitting(value, where)
         away = self.away
         if self._value is None:
-            self._value = array
+            self._value = aligned(array.shape, array.dtype)
+            self._value[...] = array
         elif away is None:
             self._value[...] = array
         else:

@@ -111,7 +111,7 @@ class Traces:
         examples = listed(examples)
         traces: list[Any] = [None] * len(examples)
         new, fresh = [], {} if fresh is None else fresh
-        are_records = isinstance(examples, Records)  # no trees, and none is prepared
+        are_records = type(examples) is Records  # no trees, and none is prepared
         for number, example in enumerate(repeat(None, len(examples)) if are_records else examples):
             entry = self._known.get(id(example))  # a tree, from the second epoch on
             if entry is not None and entry.tree() is example:

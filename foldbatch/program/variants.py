@@ -289,7 +289,7 @@ class Variants:
         """Return the variant that runs examples."""
         if isinstance(examples, Planned):
             return self.full
-        kinds = set() if isinstance(examples, Records) else {*map(type, examples)}
+        kinds = set() if type(examples) is Records else {*map(type, examples)}
         if any(issubclass(kind, Prepared) for kind in kinds):
             return self.full
         asides &= self.full.tracer.asides

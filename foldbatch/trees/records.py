@@ -89,6 +89,6 @@ def chosen(examples: Sequence[Any], indices: Sequence[int]) -> Sequence[Any]:
     >>> chosen("abc", [2, 0])
     ['c', 'a']
     """
-    if isinstance(examples, Records):
+    if type(examples) is Records:
         return replace(examples, rows=examples.rows[np.asarray(indices, np.int64)])
     return [examples[i] for i in indices]
