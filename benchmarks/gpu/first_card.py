@@ -1,7 +1,6 @@
 """``python -m benchmarks.gpu.first_card``: the first ten minutes on a card, what is most at risk first.
 
-No card has run the engine yet. Each part prints what it decides and what it found, and the next one comes
-whatever happened. ``--backend cuda-on-cpu --quick`` tries them in seconds without a card.
+Each part prints what it decides and what it found, and the next one comes whatever happened. ``--backend cuda-on-cpu --quick`` tries them in seconds without a card.
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ LAUNCHES, NODES, CAPTURES = 5000, 250, 10
 # Rows, columns, terms and how many: a cell's, a level's, the gradient of a weight, and many small ones.
 PRODUCTS = (1, 5, 150, 1), (37, 750, 300, 1), (300, 750, 4573, 1), (5, 7, 9, 11)
 WRONG = {"fp32": 2e-6, "tf32": 2e-3, "bf16": 2e-2, "fp64": 1e-13}  # of the largest result
+REFUSED = "synchronises the device"  # CUDA ends a capture, and raises an error there: the next ones must do
 MODULE = "KERNEL k{}(i8 a) {{ *(i8*)a = 1; }}"
 
 
@@ -232,7 +232,7 @@ def _captures(run: Run) -> None:
                     with suppress(Exception):
                         driver.end_capture(stream)
         told = f"{len(lost)} captures lost {lost[:1]}; the other thread got {len(beside)} errors {beside[:1]}"
-        state = "failed" if lost or beside else "passed"
+        state = "failed" if (lost or beside) and name != REFUSED else "passed"
         run.record.checks.append(Check(f"capture beside a thread that {name}", state, told))
     _expect(graph is not None, "one graph is captured")
     for _ in range(3):
@@ -253,16 +253,16 @@ def _busy(run: Run, device: Any) -> dict[str, Callable[[], object]]:
         driver.record(event, stream)
         driver.synchronize(event)
 
-    found: dict[str, Callable[[], object]] = {
+    runtime = run.card.cupy.cuda.runtime if run.card.is_gpu and run.card.cupy is not None else None
+    found: dict[str, Callable[[], object]] = {} if runtime is None else {REFUSED: runtime.deviceSynchronize}
+    found |= {
         "does nothing": lambda: time.sleep(0.01),
         "waits for events": waits,
         "loads modules": lambda: driver.load(MODULE.format(next(numbers))),
         "allocates": lambda: driver.allocate(1 << 20),
     }
-    if run.card.is_gpu and run.card.cupy is not None:
-        runtime = run.card.cupy.cuda.runtime
+    if runtime is not None:
         found["allocates without a pool"] = lambda: runtime.free(runtime.malloc(1 << 26))
-        found["synchronises the device"] = runtime.deviceSynchronize
     return found
 
 

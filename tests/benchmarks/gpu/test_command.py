@@ -43,6 +43,7 @@ def test_a_quick_run_checks_and_times_everything(tmp_path, capsys):
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch, within torch.compile
 def test_a_quick_run_on_the_card():
     pytest.importorskip("cupy")
     assert main(["--quick"]) == 0
