@@ -1,6 +1,7 @@
 """``python -m benchmarks.gpu.first_card``: the first ten minutes on a card, what is most at risk first.
 
-Each part prints what it decides and what it found, and the next one comes whatever happened. ``--backend cuda-on-cpu --quick`` tries them in seconds without a card.
+Each part prints what it decides and what it found, and the next one comes whatever happened.
+``--backend cuda-on-cpu --quick`` tries them in seconds without a card.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.cuda.kernel_text import ADDRESSES_AT, CALLS, INDEX_AT, LIVE, STATUS_AT
+from foldbatch.scheduler.arithmetic import group
 
 KINDS = {"float32": "f4", "float64": "f8"}
 FAULTS = 2  # the place in a batch's status of the word of the device's faults
@@ -273,8 +274,12 @@ def plan_of(targets: NDArray[np.int64], terms: NDArray[np.int64] | None = None) 
     >>> plan_of(np.array([7, 2, 7])).tolist()
     [2, 2, 7, 0, 1, 3, 1, 0, 2]
     """
-    order = np.argsort(targets, kind="stable")
-    ranked = targets[order]
-    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
-    parts = [[len(starts)], ranked[starts], starts, [len(order)], order if terms is None else terms[order]]
-    return np.concatenate([np.asarray(part, np.int32) for part in parts])
+    if not len(targets):
+        return np.zeros(2, np.int32)
+    order, bounds = group(targets)
+    distinct = targets[order[bounds[:-1]]]
+    plan = np.empty(1 + len(distinct) + len(bounds) + len(order), np.int32)
+    plan[0], first, then = len(distinct), 1 + len(distinct), 1 + len(distinct) + len(bounds)
+    plan[1:first], plan[first:then] = distinct, bounds
+    plan[then:] = order if terms is None else terms[order]
+    return plan
