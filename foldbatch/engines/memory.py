@@ -32,7 +32,7 @@ class BatchMemory:
         self._own = np.array([type_ is not None for type_ in types], bool)
         self._capacity = np.where(self._own, 0, np.iinfo(np.int64).max)
         self.arrays: list[Any] = [None] * len(types)  # the buffers
-        self.sources: list[Any] = [None] * len(types)  # the array, of its other shapes
+        self.sources: list[Any] = [None] * len(types)  # of those of another shape of an array, that array
         self.addresses = np.zeros(len(types), np.int64)  # ``[buffers] int64``: where each begins
         for number, type_ in enumerate(types):
             if type_ is not None:
