@@ -48,13 +48,13 @@ class Prepared:
         return Prepared, (self.trace, fingerprint(self.owner))
 
 
-@dataclass(slots=True)
-class _TracedTree:
-    """A tree traced before: its trace, and perhaps the plan of a batch of this tree alone."""
+class _TracedTree(weakref.ref[Tree]):
+    """A tree traced before: its id and trace, and perhaps the plan of a batch of this tree alone."""
 
-    tree: weakref.KeyedRef[int, Tree]
+    __slots__ = ("key", "parts", "trace")
+    key: int
     trace: Trace
-    parts: tuple[SubBatch, ...] | None = None
+    parts: tuple[SubBatch, ...] | None
 
     @property
     def nbytes(self) -> int:
@@ -114,7 +114,7 @@ class Traces:
         are_records = type(examples) is Records  # no trees, and none is prepared
         for number, example in enumerate(repeat(None, len(examples)) if are_records else examples):
             entry = self._known.get(id(example))  # a tree, from the second epoch on
-            if entry is not None and entry.tree() is example:
+            if entry is not None and entry() is example:
                 traces[number] = entry.trace
             elif isinstance(example, Prepared):
                 traces[number] = _trace_of(example, number, owner)
@@ -126,10 +126,10 @@ class Traces:
             made = (trace_all or self._tracer.trace_all)(chosen(examples, new), new)
             fresh.clear()
             fresh.update(zip(new, made, strict=True))
-            for number, trace in zip(new, made, strict=True):
+            stay = not are_records and not self._tracer.decides
+            for number, trace in fresh.items():
                 traces[number] = trace
-                example = None if are_records else examples[number]
-                if isinstance(example, Tree) and not self._tracer.decides:
+                if stay and isinstance(example := examples[number], Tree):
                     self._remember(example, trace)
         return traces
 
@@ -138,11 +138,11 @@ class Traces:
         # a tree must not live as long as the program, nor the program as long as a tree
         if not self._may_hold or not holds_objects(self._model, trace):
             key = id(example)
-            if (
-                key in self._known
-            ):  # two threads have traced a tree at once: the plan of the first is given back
-                self._forget(key)
-            self._known[key] = _TracedTree(weakref.KeyedRef(example, self._freed, key), trace)
+            if key in self._known:  # two threads have traced a tree at once
+                self._forget(key)  # the plan of the first is given back
+            entry = _TracedTree(example, self._freed)
+            entry.key, entry.trace, entry.parts = key, trace, None
+            self._known[key] = entry
 
     def _planned(self, key: int, entry: _TracedTree) -> tuple[SubBatch, ...] | None:
         """Return the plan of a batch of one tree; None where there is none, and no room for it."""
@@ -165,7 +165,7 @@ class Traces:
                 self._left += entry.nbytes
 
 
-def _freed(traces: weakref.ref[Traces], tree: weakref.KeyedRef[int, Tree]) -> None:
+def _freed(traces: weakref.ref[Traces], tree: _TracedTree) -> None:
     this = traces()
     if this is not None:
         this._forget(tree.key)
