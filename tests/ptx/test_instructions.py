@@ -61,7 +61,7 @@ REAL += [
     65535.5,
 ]
 REAL = [*REAL, *(-x for x in REAL), math.nan]
-CASES = 2500  # of an instruction, at most
+CASES = 1000  # of an instruction, at most
 REGISTERS = "%a<4>, %p<4>, %b<2>, %q<2>, %at, %to, %x, %y, %n, %i, %j, %k, %e, %w, %p, %c, %d, %b, %t, %g, %q, %w<4>, %r<4>"
 DRAWS = np.random.default_rng(0)
 
