@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,6 +36,11 @@ for library, rooms in AROUND.items():
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave out what an earlier run passed, where the environment names a file of it."""
+    """Let Python keep what it compiles, leave out what a run passed that the environment names.
+
+    Tests start Python a hundred times, in as many processes as there are cores: each would compile all anew.
+    """
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if path := os.environ.get(once.VARIABLE):
         config.pluginmanager.register(once.Passed(Path(path)))

@@ -26,6 +26,7 @@ from foldbatch.program.deciding import RoundEngine
 from foldbatch.types import BackendName
 
 WORDS = 500
+TURNS = 20  # of two programs, a repeat
 ONE_BY_ONE, MASKED = "PyTorch one by one", "PyTorch masked"
 
 
@@ -118,7 +119,7 @@ def unread(examples: Sequence[Any], repeats: int, backend: BackendName) -> float
     able, unable = (fb.compile(walk, backend, threads=1) for _ in range(2))
     unable._deciding = _Unable()  # type: ignore[assignment]
     programs, ratios = [able, unable], list[float]()
-    for turn in range(20 * repeats):
+    for turn in range(TURNS * repeats):
         spent = {}
         for program in programs[:: 1 if turn % 2 else -1]:
             start = time.process_time()

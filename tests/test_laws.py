@@ -26,12 +26,17 @@ from tests.programs.checks import DOORS, check, check_ways
 from tests.programs.comparing import assert_differentiated
 
 PROGRAMS = int(os.environ.get("FOLDBATCH_PROGRAMS") or 34)
+MOST = {"cuda-on-ptx": 50}  # an instruction of a GPU is a hundred of the CPU's
 LOT = 5  # programs a test
+LOTS = [
+    pytest.param(*engine.values, first, marks=engine.marks)
+    for engine in lawful.args[1]
+    for first in range(0, min(PROGRAMS, MOST.get(engine.values[0], PROGRAMS)), LOT)
+]
 
 
-@pytest.mark.parametrize("first", range(0, PROGRAMS, LOT))
 @pytest.mark.parametrize("door", DOORS)
-@lawful
+@pytest.mark.parametrize(("engine", "first"), LOTS)
 def test_batched_is_one_by_one_is_the_oracle(engine: str, door: str, first: int) -> None:
     for number in range(first, min(first + LOT, PROGRAMS)):
         try:

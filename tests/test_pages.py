@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import sys
@@ -30,17 +31,28 @@ NOT_WHOLE = {
     ).split()
 }
 TRUSTED = ("sums", "json:loads", "foldbatch.torch")  # what their models name besides what pages define
+DOES = r"assert |print\(|for .*value_and_grad"
 LACKS = re.compile(
     r"expected (a model that a file can hold whole|what an import path leads to), found [^\n]+; [^\n]+$"
 )
 
 
 class Ran(NamedTuple):
-    """A program that has run as a module, which lies beside `path`; the programs that it made; where modules lie."""
+    """A program that has run as a module, which lies beside `path`; the programs that it made; where modules lie.
+
+    First among the folders is one with what the module defines, and nothing that it does.
+    """
 
     path: Path
     made: list[Any]
     folders: list[str]
+
+
+def definitions(program: str) -> str:
+    """Return a program without loops that train, assertions and what it prints."""
+    module = ast.parse(program)
+    module.body = [each for each in module.body if not re.match(DOES, ast.unparse(each), re.DOTALL)]
+    return ast.unparse(module)
 
 
 @pytest.fixture(scope="module", params=PROGRAMS)
@@ -57,7 +69,11 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         before = len(sys.path)
         with noted(patch) as made:
             importlib.import_module(name)
-        folders = sys.path[: 1 + len(sys.path) - before]  # some make modules
+        folders = sys.path[: len(sys.path) - before]  # some make modules
+        defined = path.with_suffix(".defined")
+        defined.mkdir()
+        (defined / f"{name}.py").write_text(definitions(text), encoding="utf-8")
+        folders.insert(0, str(defined))
         yield Ran(path, [program for program in made if program.batch], folders)
     sys.modules.pop(name)
 

@@ -256,17 +256,5 @@ def _thing(header: dict[str, Any], rng: Random) -> None:
     thing = rng.choice(header["block"]["things"])
     thing["kind"] = rng.choice([*KINDS, *rng.sample(functions(), 5), *rng.sample(list(LISTED), 2)])
     if rng.random() < 0.5:
-        names = [
-            "fn",
-            "block",
-            "blocks",
-            "name",
-            "init",
-            "size",
-            "key_fn",
-            "cases",
-            "type",
-            "words",
-            "elements",
-        ]
+        names = "fn block blocks name init size key_fn cases type words elements".split()
         thing["settings"] = {name: value(rng) for name in rng.sample(names, 2)}

@@ -28,46 +28,11 @@ from tests.attacks.models import LABELS, models
 MEMORY = 6 * 2**30
 SLOW = 20  # seconds
 ARGUMENTS: tuple[Any, ...] = (
-    *(
-        1,
-        0.5,
-        [1.0, 2.0],
-        np.ones(3),
-        "a b",
-        "/etc/passwd",
-        b"import os",
-        "utf-16",
-        "O",
-        None,
-        True,
-        -3,
-        700,
-        (),
-    ),
-    *(
-        {"a": 1},
-        {1, 2},
-        (1, 2, 3),
-        [[1], [2]],
-        range(5),
-        int,
-        str,
-        type,
-        len,
-        "os.system",
-        "rot13",
-        "i4,f8",
-        "{0}",
-    ),
-    *(
-        Path("/etc/passwd"),
-        np.array(["a"]),
-        np.array([1, None]),
-        np.random.default_rng(0),
-        sys,
-        io.StringIO("x"),
-    ),
-    *((object,), {"__reduce__": len}, slice(1, 2), re.compile("a"), iter([1]), fb.trees.python_tree("x = 1")),
+    *(1, 0.5, [1.0, 2.0], np.ones(3), "a b", "/etc/passwd", b"import os", "utf-16", "O", None, True, -3, 700),
+    *((), {"a": 1}, {1, 2}, (1, 2, 3), [[1], [2]], range(5), int, str, type, len, "os.system", "rot13"),
+    *("i4,f8", "{0}", Path("/etc/passwd"), np.array(["a"]), np.array([1, None]), np.random.default_rng(0)),
+    *(sys, io.StringIO("x"), (object,), {"__reduce__": len}, slice(1, 2), re.compile("a"), iter([1])),
+    fb.trees.python_tree("x = 1"),
 )
 QUIET = {"builtins.id", "object.__getattr__", "sys._getframe", "gc.get_objects"}  # look at what is there
 

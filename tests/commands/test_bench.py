@@ -49,13 +49,7 @@ def test_it_prints_and_writes(tmp_path, capsys) -> None:
     """Values as they are."""
     file = tmp_path / "figures.json"
     arguments = [
-        "bench",
-        "model.py:block",
-        "model.py:examples",
-        "--batch-sizes",
-        "2",
-        "4",
-        "--json",
+        *"bench model.py:block model.py:examples --batch-sizes 2 4 --json".split(),
         str(file),
         *QUICK,
     ]
@@ -124,15 +118,7 @@ def test_figures_are_printed_also_where_they_cannot_be_written(monkeypatch, caps
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(command, "write_whole", full)
-    arguments = [
-        "model.py:block",
-        "model.py:examples",
-        "--batch-sizes",
-        "2",
-        "--json",
-        "figures.json",
-        *QUICK,
-    ]
+    arguments = [*"model.py:block model.py:examples --batch-sizes 2 --json figures.json".split(), *QUICK]
     assert cli.main(["bench", *arguments]) == 2
     captured = capsys.readouterr()
     assert "What batching gains in inference" in captured.out

@@ -97,10 +97,7 @@ def test_ctrl_c_keeps_a_checkpoint(treebank, tmp_path, capsys, monkeypatch):
         *TINY,
         "--data.folder",
         str(treebank),
-        "--train.batch_size",
-        "2",
-        "--train.epochs",
-        "2",
+        *"--train.batch_size 2 --train.epochs 2".split(),
     ]
     assert main([*arguments, "--folder", str(tmp_path / "whole")]) == 0
 
@@ -131,14 +128,9 @@ def test_examples_without_a_label_are_counted(tmp_path, capsys):
     data = tmp_path / "train.jsonl"
     data.write_text("".join(f'{{"x": {i}, "label": {["0", "1", "null"][i % 3]}}}\n' for i in range(9)))
     given = [
-        "train",
-        "--data.format",
-        "jsonlines",
-        "--data.train",
+        *"train --data.format jsonlines --data.train".split(),
         str(data),
-        "--train.epochs",
-        "1",
-        "--no-gain",
+        *"--train.epochs 1 --no-gain".split(),
     ]
     assert main([*given, "--folder", str(tmp_path / "a"), "--train.batch_size", "4"]) == 0
     out, err = capsys.readouterr()

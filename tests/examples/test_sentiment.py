@@ -38,18 +38,7 @@ def treebank(tmp_path: Path) -> Path:
 def test_it_learns_four_trees_by_heart(treebank: Path, optimizer: str) -> None:
     """And writes every figure for programs."""
     file = treebank / "figures.json"
-    options = [
-        "--data",
-        str(treebank),
-        "--hidden",
-        "12",
-        "--epochs",
-        "25",
-        "--batch",
-        "2",
-        "--json",
-        str(file),
-    ]
+    options = ["--data", str(treebank), *"--hidden 12 --epochs 25 --batch 2 --json".split(), str(file)]
     assert (
         sentiment().main(
             [*options, "--optimizer", optimizer, "--lr", "0.1" if optimizer != "adam" else "0.02"]
@@ -88,10 +77,7 @@ def test_bad_files_are_one_line(
         str(treebank),
         "--vectors",
         str(treebank / "vectors.txt"),
-        "--hidden",
-        "5",
-        "--epochs",
-        "1",
+        *"--hidden 5 --epochs 1".split(),
     ]
     assert sentiment().main(options) == 2
     printed = capsys.readouterr().err

@@ -309,14 +309,7 @@ def edited(walk: dict[str, Any], draw: random.Random) -> dict[str, Any]:
         case 1:
             holder.pop(key)
         case 2:
-            names = [
-                "walkmodel:read",
-                "os:system",
-                "builtins:exec",
-                "walkmodel:os",
-                "sys:modules",
-                "__class__",
-            ]
+            names = "walkmodel:read os:system builtins:exec walkmodel:os sys:modules __class__".split()
             holder[key] = draw.choice(
                 [draw.choice(names), {"function": draw.choice(names)}, {"variable": [names[0]]}]
             )

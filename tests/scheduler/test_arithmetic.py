@@ -14,10 +14,7 @@ from foldbatch.scheduler.arithmetic import (
     SHORT,
     Arithmetic,
     consecutive,
-    number,
-    number_results,
     ranks,
-    read,
 )
 from foldbatch.scheduler.trace import form, pack
 from tests.engines.llvm.test_integer_loops import PLAIN
@@ -60,50 +57,6 @@ def test_few_large_numbers_are_sorted_without_a_table_of_all(arithmetic: Arithme
         order, bounds = arithmetic.group(keys)
         assert order.tolist() == sorted(range(len(keys)), key=keys.__getitem__)
         assert bounds.tolist() == [0, many, 2 * many, 3 * many, 5 * many]
-
-
-@given(st.lists(st.permutations(range(4)), max_size=6), st.lists(st.integers(0, 3), min_size=1, max_size=4))
-def test_columns_are_read_side_by_side(rows: list[list[int]], columns: list[int]) -> None:
-    """Row by row, in any order of these."""
-    calls = np.array(rows, np.int32).reshape(-1, 4)
-    order = index(range(len(rows))[::-1])
-    found = read(calls, index(columns), order)
-    assert is_index(found)
-    assert found.tolist() == [row[column] for row in rows[::-1] for column in columns]
-
-
-@given(small_ints, st.lists(st.booleans(), min_size=10, max_size=10))
-def test_values_get_rows_in_order_of_first_appearance(values: list[int], known: list[bool]) -> None:
-    """Those that have none yet."""
-    rows = index([100 + i if old else -1 for i, old in enumerate(known)])
-    expected = rows.tolist()
-    used = 7
-    for value in values:
-        if expected[value] < 0:
-            expected[value], used = used, used + 1
-    taken, alone = number(rows, index(values), 7)
-    assert rows.tolist() == expected
-    assert taken == used
-    assert alone is (used - 7 == len(values))
-
-
-@given(
-    st.lists(st.integers(0, 4), max_size=5, unique=True), st.lists(st.booleans(), min_size=10, max_size=10)
-)
-def test_results_get_rows_where_they_have_none(calls: list[int], known: list[bool]) -> None:
-    """Each call makes two values here, and the second is asked for."""
-    rows = index([100 + i if old else -1 for i, old in enumerate(known)])
-    before = rows.copy()
-    bases = np.array([[2 * call, 99] for call in range(5)], np.int32)
-    found, used = number_results(rows, bases, index(calls), 1, 7)
-    assert is_index(found)
-    values = [2 * call + 1 for call in calls]
-    fresh = [value for value in values if not known[value]]
-    assert used == 7 + len(fresh)
-    assert rows[fresh].tolist() == list(range(7, used))
-    assert found.tolist() == rows[values].tolist()
-    others = [value for value in range(10) if value not in fresh]
-    assert rows[others].tolist() == before[others].tolist()
 
 
 @given(st.one_of(small_ints, st.lists(st.integers(0, 3), max_size=3, unique=True)))

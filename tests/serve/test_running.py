@@ -79,14 +79,9 @@ def test_a_server_from_its_start_to_its_end(saved, tmp_path):
 def test_ctrl_c_ends_it_in_a_line(saved, times, said):
     command = [
         sys.executable,
-        "-m",
-        "foldbatch.cli",
-        "serve",
+        *"-m foldbatch.cli serve".split(),
         str(saved),
-        "--port",
-        "0",
-        "--backend",
-        "numpy",
+        *"--port 0 --backend numpy".split(),
     ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(

@@ -71,12 +71,6 @@ def test_a_constant_that_is_an_input_of_the_graph_is_not_folded() -> None:
     assert fold_constants(graph) is graph
 
 
-def test_a_graph_without_constants_stays_the_same_object() -> None:
-    x = input_node(TensorType((3,)))
-    graph = Graph((x,), (ops.tanh(x),))
-    assert fold_constants(graph) is graph
-
-
 @pytest.mark.parametrize("index", [-1, 4])
 def test_an_index_out_of_range_is_left_for_the_kernel_to_refuse(index: int) -> None:
     graph = Graph((), (ops.one_hot(constant([0, index]), 4),))
