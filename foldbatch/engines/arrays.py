@@ -41,6 +41,10 @@ class Kernels:
     walk: Walk  # runs a launch table
     sources: Callable[[], list[str]]  # returns the text of each, in the order of `bound`
     tables: Callable[[Schedule], Directions]  # returns the launch tables of a batch
+    rounds: Callable[..., Any] | None = None  # plans a round at once; see `engines.llvm.rounds`
+
+
+AT_ONCE: Any = None  # a round that was planned at once: it has launches alone, and its values go by rows
 
 
 class ReadyBatch(NamedTuple):
@@ -190,18 +194,18 @@ class ArrayRun:
             return
         memory, brought = self.memory, self.bound.brought
         memory.fit(table.heights)
-        model, orders = self.engine.model, self.ready.batch.schedule.orders
+        model, batch = self.engine.model, self.ready.batch
         for (k, i), number in brought["feed"]:
             memory.bring(number, np.ascontiguousarray(feeds[k][i]))
         for parameter, number in brought["parameter"]:
             self._bring_value(number, parameter)
         for (k, i), number in brought["metric"]:
             type_ = model.cells[k].graph.metrics[i].type
-            self.metrics[k, i] = np.empty((len(orders[k]), *type_.shape), type_.dtype)
+            self.metrics[k, i] = np.empty((len(batch.schedule.orders[k]), *type_.shape), type_.dtype)
             memory.bring(number, self.metrics[k, i])
         self._launch(table)
         for (k, i), number in brought["loss"]:
-            self.losses[k, i] = memory.arrays[number][: len(orders[k])]
+            self.losses[k, i] = memory.arrays[number][: len(batch.schedule.orders[k])]
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
         """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
@@ -236,8 +240,9 @@ class ArrayRun:
 
     def take(self, arena: int, numbers: Index) -> Array:
         """Return copies of values that lie in an arena, by their numbers; see `Run.take`."""
-        rows = self.ready.batch.schedule.row_of.take(numbers)
-        taken: Array = self.memory.arrays[self.bound.buffers["values", arena]].take(rows, axis=0)
+        batch, values = self.ready.batch, self.memory.arrays[self.bound.buffers["values", arena]]
+        rows = numbers if batch is AT_ONCE else batch.schedule.row_of.take(numbers)
+        taken: Array = values.take(rows, axis=0)
         return taken
 
     @property

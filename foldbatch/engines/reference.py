@@ -198,7 +198,7 @@ class ReferenceEngine:
         )
         trace = replace(batch.merged.trace, feeds=ordered)
         reference = Evaluation(self.model.cells, self.model.signatures, trace, training=training)
-        with single_threaded_blas():
+        with single_threaded_blas(), np.errstate(all="ignore"):
             reference.forward()
         return ReferenceRun(reference, tuple(table.order for table in tables))
 

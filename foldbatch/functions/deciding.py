@@ -164,7 +164,8 @@ class UnderWay:
         rows = {}
         for kind in {*map(type, values)}:
             numbers = [value.n for value in values if value.__class__ is kind]
-            rows[kind] = iter(self.store.take(kind, np.array(numbers, np.int64) - self._start))
+            places = self.store.place.take(np.array(numbers, np.int64) - self._start)
+            rows[kind] = iter(self.store.take(kind, places))
         if len(rows) == 1:
             return list(rows[kind])
         return [next(rows[value.__class__]) for value in values]

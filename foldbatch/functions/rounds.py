@@ -5,14 +5,16 @@ all go on. Values of earlier rounds that a round reads come in through *import c
 feed. The integers that the rounds leave are the complete trace of each example, which runs once more, forward
 and backward, as any batch does: no decision is taken twice, and no gradient flows through one.
 
-A round's schedule depends on its integers alone. Rounds of equal integers, as most of a loop's are, share it.
+A round's schedule depends on its integers alone. An engine may plan it at once, by one compiled call; else
+rounds of equal integers, as most of a loop's are, share it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from itertools import accumulate
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +40,8 @@ NUMBER, LENGTH = -1, -2  # what stands in a call's row beside what it reads: num
 class RoundSchedule(Protocol):
     """A round made ready."""
 
-    @property
-    def orders(self) -> Sequence[Index]:
-        """Per cell ``[n] int64``: the place of each rank's call."""
+    def order(self, cell: int, /) -> Index:
+        """Return the place of each rank's call ``[n] int64``."""
 
 
 class Computing(Protocol):
@@ -48,9 +49,8 @@ class Computing(Protocol):
 
     training: bool
 
-    @property
-    def reads(self) -> Callable[..., int] | None:
-        """What finds what calls read: `foldbatch.engines.llvm.round_loops.reads`, or nothing."""
+    def at_once(self, model: Model, flat: Index, told: Sequence[int], *learnt: Index) -> _Found | None:
+        """Return a round planned at once, where that is done; see `engines.llvm.rounds.RoundPlanner.plan`."""
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int
@@ -63,7 +63,7 @@ class Computing(Protocol):
         """Compute a round, and return what copies values out of it, given their arena and numbers.
 
         Args:
-            ready: what `ready` returned.
+            ready: what `ready` returned; after `at_once` rows are given in the place of numbers.
             feeds: per cell and feed, the data by rank.
             example: gives the example of a cell's rank, for errors.
         """
@@ -110,45 +110,42 @@ class _Reader:
     """How calls of a cell as they were noted become calls of the model, which may read less."""
 
     number: int  # of the cell in the model
-    signature: Signature  # the cell
+    signature: Signature
     # of a call's row, and of an element of each list that is read: the slot that reads each number, or what
     # else it is
     slots: list[Index]
-    # of a call's row: its number, its operands and lengths of lists; None where that is all of it
-    columns: list[int] | None
-    lists: list[int]  # the numbers of its lists
-    whole: bool  # whether these are all lists of the cell
+    columns: list[int] | None  # of a row: number, operands, lengths of lists; None where that is all of it
+    lists: list[int]  # their numbers
     feeds: list[int]  # the numbers of its data
-    told: list[int]  # what is told of it to a compiled function
+    told: list[int]  # what compiled functions are told of it
 
 
-@dataclass(eq=False, slots=True)
-class _Table:
-    """A round made ready; what is the same in all rounds of its form. Places are in all that was noted."""
+class _Table(NamedTuple):
+    """A round made ready, as all of its form are; places are those in all that was noted."""
 
-    ready: RoundSchedule  # its schedule
-    # the places of the numbers that are read of earlier rounds: by class, in the order of ranks
-    imported: Index
+    ready: RoundSchedule
+    imported: Index  # the places of numbers that are read of earlier rounds: by class, in the order of ranks
     by: Index  # the places of the calls that read them
-    kinds: bytes  # the numbers of the classes, as bytes
+    kinds: bytes  # the numbers of the classes
     counts: list[int]  # how many there are of each class
-    # per arena the class of its values and its number, their numbers in the model, and in the round
-    made: list[tuple[int, type[Value], int, Index, Index]]
+    made: Index  # the numbers of its values in the model, arena by arena
+    sizes: list[int]  # how many each has
 
 
-_Parts = list[tuple[_Reader, Noted]]  # the cells of a round, and what was noted of each
+# a round made ready, where the values of import cells lie, how many each has, what is kept as `Computing.run`
+# takes it, the numbers of that, unless the store is told already, and how much of it each arena has
+_Found = tuple[RoundSchedule, Index, list[int], Index, Index | None, list[int]]
 
 
-@dataclass(eq=False, slots=True)
-class _Numbers:
-    """The numbers of a round, as its model counts them. Places are those in all that was noted."""
+class _Round(NamedTuple):
+    """What was noted since the last round."""
 
-    # all that was noted: first come numbers of earlier rounds, then those of the round
-    made: NDArray[np.int32]
-    imported: Index  # the places of numbers that are read of earlier rounds, class by class
-    by: Index  # the places of the calls that read them
-    counts: list[int]  # how many there are of each class
-    makers: Index  # of each number of the round the output that makes it, or -1
+    computing: Computing
+    parts: list[tuple[_Reader, Noted]]  # the cells, and what was noted of each
+    flat: Index  # all numbers of these
+    stretches: Stretches
+    store: Store  # the values of earlier rounds
+    numbers: Sequence[int]  # the examples' numbers in the batch
 
 
 class Rounds:
@@ -173,6 +170,7 @@ class Rounds:
         self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: the place of its class in these, or -1
         self._classes: dict[type[Value], int] = {}  # the number of each class of values
         self._kinds_imported: Index = self._kinds  # those of import cells
+        self._importing: list[int] = []  # of import cells, their numbers and those of their classes
         self._arenas: Index = self._kinds  # ``[outputs + 1]``: the arena of each output, -1 if it has none
         self._made: list[tuple[int, type[Value], int]] = []  # arenas of outputs: class, and its number
         self._none: list[tuple[NDArray[Any], ...]] = []
@@ -212,48 +210,79 @@ class Rounds:
         for signature in noted:
             if signature not in self._first:
                 self._admit(signature)
-        table, example, numbered = None, store.example, flat
-        while table is None:
+        found, numbered = None, flat
+        while found is None:  # it has new wires
             model = (self._linked or self._link()).model
             parts = [(self._readers[s], own) for s, own in noted.items() if s in self._readers]
             if not parts:
                 return
             flat = numbered
-            if len(parts) < len(noted) or not all(reader.whole for reader, _ in parts):
+            whole = all(reader.columns is None for reader, _ in parts)
+            if len(parts) < len(noted) or not whole:
                 flat = np.concatenate([array.ravel() for array in _arrays(parts)])
-            key = _key(parts, flat, stretches, training=computing.training)
-            table = self._tables.get(key)
+            given = _Round(computing, parts, flat, stretches, store, numbers)
+            found = (whole and self._at_once(given, model)) or self._alike(given, model)
+        ready, places, counts, kept, kept_numbers, sizes = found
+        feeds, end = [*self._none], 0
+        for (kind, k), count in zip(self._imports.items(), counts, strict=True):
+            if count:
+                start, end = end, end + count
+                feeds[k] = (store.take(kind, places[start:end]),)
+        for reader, own in parts:
+            if reader.feeds:
+                ranks = ready.order(reader.number)
+                columns = self._data(given, reader, own)
+                feeds[reader.number] = tuple([column.take(ranks, axis=0) for column in columns])
+        of_cell = {reader.number: own for reader, own in parts}
+
+        def whose(k: int, rank: int) -> int:
+            return numbers[int(store.example[of_cell[k].rows[ready.order(k)[rank], 0]])]
+
+        take = computing.run(ready, feeds, whose)
+        end = 0
+        for (arena, kind, number), count in zip(self._made, sizes, strict=True):
+            if count:
+                start, end = end, end + count
+                told = None if kept_numbers is None else kept_numbers[start:end]
+                store.add(kind, number, take(arena, kept[start:end]), told)
+
+    def _at_once(self, given: _Round, model: Model) -> _Found | None:
+        """Return a round planned at once; None where that is not done, or something is new or wrong."""
+        computing, parts, flat, stretches, store, _ = given
+        sizes = len(parts), len(self._imports), len(self._made), len(flat), self._lists
+        told = [stretches.first, store.known - stretches.first, len(self._outputs), *sizes, *self._importing]
+        for arena, kind, number in self._made:
+            told += (arena, number, store.used[kind])
+        for reader, own in parts:
+            told += (len(own.rows), *reader.told)
+        learnt = self._patterns, self._wires.ravel(), self._kinds, self._arenas
+        return computing.at_once(model, flat, told, *learnt, store.example, store.kind, store.place)
+
+    def _alike(self, given: _Round, model: Model) -> _Found | None:
+        """Return a round as others of its form; None where it has wires that are new."""
+        computing, parts, flat, stretches, store, _ = given
+        # what makes rounds alike: their integers, but for which values of earlier rounds they read
+        lengths = [own.lengths(s).tobytes() for reader, own in parts for s in reader.lists]
+        cells = [(reader.number, len(own.rows)) for reader, own in parts]
+        own_numbers = np.maximum(flat - stretches.first, -1).tobytes()
+        key = computing.training, *cells, *lengths, stretches.sizes.tobytes(), own_numbers
+        table = self._tables.get(key)
+        if table is None:
+            table = self._table(given, model)
             if table is None:
-                table = self._table(computing, model, parts, flat, stretches, store, numbers)
-                if table is None:
-                    continue  # it has new wires
-                self._tables[key] = table
-                if len(self._tables) > KEPT:
-                    del self._tables[next(iter(self._tables))]
-        imported, end = flat.take(table.imported), 0
+                return None
+            self._tables[key] = table
+            if len(self._tables) > KEPT:
+                del self._tables[next(iter(self._tables))]
+        imported, example = flat.take(table.imported), store.example
         if len(imported) and (
             np.minimum.reduce(imported) < 0
             or example.take(imported).tobytes() != example.take(flat.take(table.by)).tobytes()
             or store.kind.take(imported).tobytes() != table.kinds
         ):
-            self._refuse(parts, stretches.first, store, numbers)
-        orders, feeds = table.ready.orders, [*self._none]
-        for (kind, k), count in zip(self._imports.items(), table.counts, strict=True):
-            if count:
-                start, end = end, end + count
-                feeds[k] = (store.take(kind, imported[start:end]),)
-        for reader, own in parts:
-            if reader.feeds:
-                data = self._data(computing, reader, own, stretches, store, numbers)
-                feeds[reader.number] = tuple([column.take(orders[reader.number], axis=0) for column in data])
-        of_cell = {reader.number: own for reader, own in parts}
-
-        def whose(k: int, rank: int) -> int:
-            return numbers[int(example[of_cell[k].rows[orders[k][rank], 0]])]
-
-        take = computing.run(table.ready, feeds, whose)
-        for arena, kind, number, values, places in table.made:
-            store.add(kind, number, take(arena, values), places + stretches.first)
+            self._refuse(given)
+        numbers = table.made + (stretches.first - len(imported))
+        return table.ready, store.place.take(imported), table.counts, table.made, numbers, table.sizes
 
     def _admit(self, signature: Signature) -> None:
         """Learn of a cell."""
@@ -274,12 +303,14 @@ class Rounds:
         linked = self._linked = link_learnt(self._learnt, frozenset(), self._known)
         numbers = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
         self._imports = {kind: numbers.pop(earlier(kind))[0] for kind in self._imports}
-        self._patterns = np.zeros(0, np.int64)
+        self._patterns, model = np.zeros(0, np.int64), linked.model
+        widths = [len(cell.sequences) for cell in model.signatures]
+        *self._sections, self._lists = accumulate(widths, initial=len(widths))
         self._readers = {
             signature: self._reader(k, signature, kept) for signature, (k, kept) in numbers.items()
         }
-        model = linked.model
         self._kinds_imported = np.array([*map(self._number, self._imports)], np.int64)
+        self._importing = [n for kind, k in self._imports.items() for n in (k, self._number(kind))]
         self._arenas = np.full(len(self._outputs) + 1, -1)
         for signature, reader in self._readers.items():
             begin, arenas = self._first[signature], model.signatures[reader.number].outputs
@@ -304,85 +335,52 @@ class Rounds:
         members = [
             [self._slots[signature, m, s] for m in range(len(signature.sequences[s][2]))] for s in lists
         ]
-        columns, outputs = [0, *(1 + i for i in kept.arguments)], len(signature.outputs)
-        told = [len(rows), outputs, self._first[signature], len(self._patterns), len(lists)]
-        for s, own in zip(lists, members, strict=True):
-            told += (1 + operands + s, len(own))
-        for own in (rows, *members):
-            self._patterns = np.append(self._patterns, np.array(own, np.int64))
-        return _Reader(
-            number,
-            signature,
-            [np.array(own, np.int64) for own in (rows, *members)],
-            None if len(columns) == signature.arguments else columns,
-            lists,
-            len(lists) == sequences,
-            [*kept.feeds],
-            told,
-        )
+        columns = None if len(kept.arguments) + 1 == len(rows) else [0, *(1 + i for i in kept.arguments)]
+        outputs, begin = len(signature.outputs), len(self._patterns)
+        told = [len(rows), outputs, self._first[signature], begin, number, len(lists)]
+        for section, (s, own) in enumerate(zip(lists, members, strict=True), self._sections[number]):
+            told += (1 + operands + s, len(own), section)
+        patterns = [np.array(own, np.int64) for own in (rows, *members)]
+        self._patterns = np.concatenate([self._patterns, *patterns])
+        return _Reader(number, signature, patterns, columns, lists, [*kept.feeds], told)
 
-    def _table(
-        self,
-        computing: Computing,
-        model: Model,
-        parts: _Parts,
-        flat: Index,
-        stretches: Stretches,
-        store: Store,
-        numbers: Sequence[int],
-    ) -> _Table | None:
+    def _table(self, given: _Round, model: Model) -> _Table | None:
         """Schedule a round; None where it has wires that are new, so that the model must be linked again."""
-        found = self._counted(computing.reads, parts, flat, stretches.first, store)
-        if found is None:  # there is something to learn, or to refuse
-            found = self._looked_at(parts, flat, stretches.first, store, numbers)
+        found = self._looked_at(given)
         if found is None:
             return None
-        count = len(found.imported)
-        total = count + store.known - stretches.first
-        ready = self._scheduled(computing, model, parts, found.made, found.counts, total)
-        by_rank, end = list[Index](), 0
-        for k, own_count in zip(self._imports.values(), found.counts, strict=True):
-            if own_count:
-                by_rank.append(end + ready.orders[k])
-                end += own_count
-        imported, by = found.imported, found.by
-        if by_rank:
-            order = by_rank[0] if len(by_rank) == 1 else np.concatenate(by_rank)
-            imported, by = imported.take(order), by.take(order)
-        made, arenas = list[tuple[int, type[Value], int, Index, Index]](), self._arenas.take(found.makers)
-        for arena, kind, number in self._made:
-            at = (arenas == arena).nonzero()[0]
-            if len(at):
-                made.append((arena, kind, number, at + count, at))
-        kinds = self._kinds_imported.repeat(found.counts).tobytes()
-        return _Table(ready, imported, by, kinds, found.counts, made)
+        numbers, imported, by, counts, makers = found
+        calls, elements, end = [*self._no_calls], [*self._no_elements], 0
+        for k, own_count in zip(self._imports.values(), counts, strict=True):
+            start, end = end, end + own_count
+            calls[k] = np.arange(start, end, dtype=np.int32)[:, None]
+        end, count = 0, len(imported)
+        for reader, noted in given.parts:
+            cut: list[NDArray[np.int32]] = []
+            for array in _arrays([(reader, noted)]):
+                start, end = end, end + array.size
+                cut.append(numbers[start:end].reshape(array.shape))
+            rows, *lists = cut
+            calls[reader.number] = rows if reader.columns is None else rows.take(reader.columns, axis=1)
+            elements[reader.number] = tuple(lists)
+        total = count + given.store.known - given.stretches.first
+        ready = given.computing.ready(model, calls, elements, total)
+        begins = zip(self._imports.values(), accumulate(counts, initial=0), strict=False)
+        order = np.concatenate([by[:0], *[begin + ready.order(k) for k, begin in begins]])
+        imported, by = imported.take(order), by.take(order)
+        arenas = self._arenas.take(makers)
+        made = [(arenas == arena).nonzero()[0] + count for arena, _, _ in self._made]
+        kinds, sizes = self._kinds_imported.repeat(counts).tobytes(), [*map(len, made)]
+        return _Table(ready, imported, by, kinds, counts, np.concatenate(made or [by[:0]]), sizes)
 
-    def _counted(
-        self, reads: Callable[..., int] | None, parts: _Parts, flat: Index, first: int, store: Store
-    ) -> _Numbers | None:
-        """Return the numbers of a round if nothing in it is new, and a compiled function finds them."""
-        if reads is None:
-            return None
-        length, total, imports = len(flat), store.known - first, len(self._imports)
-        told = [first, total, len(self._outputs), len(parts), imports]
-        for reader, own in parts:
-            told.append(len(own.rows))
-            told += reader.told
-        memory, made = np.empty(imports + 5 * length + total, np.int64), np.empty(length, np.int32)
-        memory[:imports] = 0
-        fixed = self._patterns, self._wires.ravel(), self._kinds
-        count = reads(flat, np.array(told, np.int64), *fixed, store.example, memory, made)
-        if count < 0:
-            return None
-        calls, makers = imports + length, imports + 2 * length
-        places = memory[imports : imports + count], memory[calls : calls + count]
-        return _Numbers(made, *places, memory[:imports].tolist(), memory[makers : makers + total])
+    def _looked_at(self, given: _Round) -> tuple[NDArray[np.int32], Index, Index, list[int], Index] | None:
+        """Return the numbers of a round, as its model counts; None where wires are new, which are learnt.
 
-    def _looked_at(
-        self, parts: _Parts, flat: Index, first: int, store: Store, numbers: Sequence[int]
-    ) -> _Numbers | None:
-        """Return the numbers of a round, whatever is in it; None where wires are new, which are learnt."""
-        total = store.known - first
+        First come numbers of earlier rounds, class by class. Then are told where these stand, where the calls
+        do that read them, how many there are of each class, and which output makes each number, or -1.
+        """
+        _, parts, flat, stretches, store, _ = given
+        first, total = stretches.first, store.known - stretches.first
         slot, caller, end = np.empty_like(flat), np.empty_like(flat), 0
         maker = np.full(total, -1)
         for reader, own in parts:
@@ -404,7 +402,7 @@ class Rounds:
             or np.maximum.reduce(read - calling) >= 0
             or store.example.take(read).tobytes() != store.example.take(calling).tobytes()
         ):
-            self._refuse(parts, first, store, numbers)
+            self._refuse(given)
         inside, outside = within.nonzero()[0], (~within).nonzero()[0]
         wired = at.take(inside), maker.take(read.take(inside) - first)
         kinds = self._kinds.take(at.take(outside))
@@ -421,7 +419,7 @@ class Rounds:
             lengths = (slot == LENGTH).nonzero()[0]
             made[lengths] = flat[lengths]
         counts = np.bincount(kinds, minlength=len(self._imports)).tolist()
-        return _Numbers(made.astype(np.int32), imported, by_call.take(outside), counts, maker)
+        return made.astype(np.int32), imported, by_call.take(outside), counts, maker
 
     def _number(self, kind: type[Value]) -> int:
         """Return the number of a class of values."""
@@ -444,58 +442,16 @@ class Rounds:
             self._kinds[number] = [*self._imports].index(kind)
         self._linked = None
 
-    def _refuse(self, parts: _Parts, first: int, store: Store, numbers: Sequence[int]) -> NoReturn:
+    def _refuse(self, given: _Round) -> NoReturn:
         """Refuse calls that read a value of another example or run, or an earlier one of another type."""
-        reads, classes = reads_of([own for _, own in parts]), [*self._classes]
-        refuse_leaks(reads, store.example, numbers)
-        for place in np.flatnonzero(reads.numbers < first).tolist():
+        reads, classes = reads_of([own for _, own in given.parts]), [*self._classes]
+        refuse_leaks(reads, given.store.example, given.numbers)
+        for place in np.flatnonzero(reads.numbers < given.stretches.first).tolist():
             slot, type_ = reads.slots[reads.slot[place]]
-            refuse_other_type(slot[0], type_, classes[store.kind[reads.numbers[place]]].type)
+            refuse_other_type(slot[0], type_, classes[given.store.kind[reads.numbers[place]]].type)
         raise AssertionError("a call reads what it must not")
 
-    def _scheduled(
-        self,
-        computing: Computing,
-        model: Model,
-        parts: _Parts,
-        numbers: NDArray[np.int32],
-        counts: Sequence[int],
-        total: int,
-    ) -> RoundSchedule:
-        """Return a round's schedule.
-
-        Args:
-            computing: what computes.
-            model: the model.
-            parts: the cells.
-            numbers: all that was noted, as the model numbers values.
-            counts: how many values come from earlier rounds, of each class: they have the first numbers.
-            total: how many values there are.
-        """
-        calls, elements, end = [*self._no_calls], [*self._no_elements], 0
-        for k, own in zip(self._imports.values(), counts, strict=True):
-            start, end = end, end + own
-            calls[k] = np.arange(start, end, dtype=np.int32)[:, None]
-        end = 0
-        for reader, noted in parts:
-            found: list[NDArray[np.int32]] = []
-            for array in _arrays([(reader, noted)]):
-                start, end = end, end + array.size
-                found.append(numbers[start:end].reshape(array.shape))
-            rows, *lists = found
-            calls[reader.number] = rows if reader.columns is None else rows.take(reader.columns, axis=1)
-            elements[reader.number] = tuple(lists)
-        return computing.ready(model, calls, elements, total)
-
-    def _data(
-        self,
-        computing: Computing,
-        reader: _Reader,
-        own: Noted,
-        stretches: Stretches,
-        store: Store,
-        numbers: Sequence[int],
-    ) -> list[NDArray[Any]]:
+    def _data(self, given: _Round, reader: _Reader, own: Noted) -> list[NDArray[Any]]:
         """Return the data of a cell's calls, in their order."""
         columns, bounds = [], self._bounds[reader.number]
         for place, i in enumerate(reader.feeds):
@@ -503,22 +459,14 @@ class Rounds:
             if path:
                 columns.append(column(own.feeds[i], feed.type, bounds[place], feed.declared))
             else:
-                examples = np.asarray(numbers, np.int64).take(store.example.take(own.bases))
-                columns.append(computing.keys(examples, stretches.in_examples(own.bases)))
+                examples = np.asarray(given.numbers, np.int64).take(given.store.example.take(own.bases))
+                columns.append(given.computing.keys(examples, given.stretches.in_examples(own.bases)))
         return columns
 
 
-def _arrays(parts: _Parts) -> list[Index]:
+def _arrays(parts: Sequence[tuple[_Reader, Noted]]) -> list[Index]:
     """Return what was noted in a round as far as the model reads it: rows, and elements of lists."""
     return [array for reader, own in parts for array in (own.rows, *[own.elements[s] for s in reader.lists])]
-
-
-def _key(parts: _Parts, flat: Index, stretches: Stretches, *, training: bool) -> tuple[Any, ...]:
-    """Return what makes rounds alike: their integers, but for which values of earlier rounds they read."""
-    lengths = [own.lengths(s).tobytes() for reader, own in parts for s in reader.lists]
-    cells = [(reader.number, len(own.rows)) for reader, own in parts]
-    own = np.maximum(flat - stretches.first, -1)
-    return training, *cells, *lengths, stretches.sizes.tobytes(), own.tobytes()
 
 
 def _type(slot: Slot) -> TensorType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,12 @@ class Store:
         self.place: Index = np.zeros(1024, np.int64)  # ``[numbers] int64``: its row in the array of its type
         self.known = 0  # how many numbers have been told of
         self._arrays: dict[type[Value], NDArray[Any]] = {}
-        self._used: dict[type[Value], int] = {}
+        self.used: defaultdict[type[Value], int] = defaultdict(int)  # how many values of each class there are
 
     def clear(self) -> None:
         """Forget the values of the batch before."""
         self.known = 0
-        self._used.clear()
+        self.used.clear()
 
     def number(self, examples: Index, sizes: Index) -> None:
         """Tell whose the next numbers are: so many ``[n]`` of each example ``[n]``, one after the other."""
@@ -40,9 +41,12 @@ class Store:
         self.example[self.known : last] = owners
         self.known = last
 
-    def add(self, kind: type[Value], class_: int, values: NDArray[Any], numbers: Index) -> None:
-        """Keep values ``[n, *shape]`` of a class, which has a number, of these numbers ``[n]``."""
-        used = self._used.get(kind, 0)
+    def add(self, kind: type[Value], class_: int, values: NDArray[Any], numbers: Index | None) -> None:
+        """Keep values ``[n, *shape]`` of a class, which has a number, of these numbers ``[n]``.
+
+        None: `kind` and `place` tell of them already.
+        """
+        used = self.used[kind]
         end = used + len(values)
         held = self._arrays.get(kind)
         if held is None or end > len(held):
@@ -51,18 +55,19 @@ class Store:
                 room[:used] = held[:used]
             held = self._arrays[kind] = room
         held[used:end] = values
-        self._used[kind] = end
-        self.place[numbers] = np.arange(used, end)
-        self.kind[numbers] = class_
+        self.used[kind] = end
+        if numbers is not None:
+            self.place[numbers] = np.arange(used, end)
+            self.kind[numbers] = class_
 
     @property
     def nbytes(self) -> int:
         """Bytes of the values."""
-        return sum(used * kind.type.nbytes for kind, used in self._used.items())
+        return sum(used * kind.type.nbytes for kind, used in self.used.items())
 
-    def take(self, kind: type[Value], numbers: Index) -> NDArray[Any]:
-        """Return values by their numbers ``[n]``: ``[n, *shape]``."""
-        return self._arrays[kind].take(self.place.take(numbers), axis=0)
+    def take(self, kind: type[Value], places: Index) -> NDArray[Any]:
+        """Return values by their places ``[n]``: ``[n, *shape]``."""
+        return self._arrays[kind].take(places, axis=0)
 
     def row(self, kind: type[Value], number: int) -> Any:
         """Return one value, which must not be changed."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.engines.arrays import AT_ONCE, ArrayEngine, ReadyBatch
 from foldbatch.engines.batch import ScheduledBatch
+from foldbatch.engines.bindings import Directions
 from foldbatch.engines.engine import Engine, EngineSettings, choose_engine, load_engine
 from foldbatch.engines.keys import call_keys, example_numbers
 from foldbatch.engines.ranges import OutOfRangeError
@@ -35,11 +36,10 @@ from foldbatch.scheduler.trace import Form, Ints, batch_trace, form
 from foldbatch.static.graph import Graph
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyRound:
-    """A round made ready; `orders` are those of `foldbatch.functions.rounds.RoundSchedule`."""
+class ReadyRound(NamedTuple):
+    """A round made ready: `foldbatch.functions.rounds.RoundSchedule`."""
 
-    orders: list[Index]
+    order: Callable[[int], Index]
     ready: Any
 
 
@@ -124,11 +124,18 @@ class RoundEngine:
         self._deciding, self._step, self._numbers = deciding, step, numbers
         self.training = training
 
-    @property
-    def reads(self) -> Callable[..., int] | None:
-        """What finds what calls read; see `foldbatch.functions.rounds.Computing.reads`."""
-        engine = self._deciding._engine
-        return None if engine is None else engine.arithmetic.reads
+    def at_once(self, model: Model, *given: Any) -> Any:
+        """Return a round planned at once; see `foldbatch.functions.rounds.Computing.at_once`."""
+        own, engine = self._deciding, self._deciding.engine(model)
+        if own.options.debug or not isinstance(engine, ArrayEngine):
+            return None
+        kernels = engine.training if self.training and own.phased else engine.inference
+        found = kernels.rounds and kernels.rounds(own.policy, own.layout, *given)
+        if found is None:
+            return None
+        order, table, places, counts, rows, sizes = found
+        ready = ReadyBatch(kernels, AT_ONCE, Directions(table, None, {}, table.heights))
+        return ReadyRound(order, ready), places, counts, rows, None, sizes
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int
@@ -146,7 +153,7 @@ class RoundEngine:
             verify(schedule, tuple([cell.outputs for cell in cells]))
         batch = ScheduledBatch(merged, schedule, (), (), {})
         ready = engine.ready(batch, training=self.training and own.phased)
-        return ReadyRound([*schedule.orders], ready)
+        return ReadyRound(schedule.orders.__getitem__, ready)
 
     def run(
         self, ready: ReadyRound, feeds: Sequence[Sequence[Array]], example: Callable[[int, int], int]
@@ -157,8 +164,7 @@ class RoundEngine:
         assert engine is not None, "a round is made ready before it runs"
         assert model is not None, "with its model"
         try:
-            with np.errstate(all="ignore"):
-                run = engine.forward(ready.ready, feeds, own.memory)
+            run = engine.forward(ready.ready, feeds, own.memory)
         except OutOfRangeError as error:
             where = f"{model.cells[error.cell].name} at example {example(error.cell, error.rank)}"
             fix = "correct what computes the id"

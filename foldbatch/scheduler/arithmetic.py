@@ -275,7 +275,6 @@ class Arithmetic:
     built: Callable[..., Any] | None = None
     # checks what walks have noted and makes columns of it, where that is not done in NumPy
     noted: Callable[..., Any] | None = None
-    reads: Callable[..., int] | None = None  # finds what the calls of a round read, likewise
 
 
 NUMPY = Arithmetic(

@@ -1,5 +1,6 @@
 """The law of rounds: a batch of walks that read numbers is each of them alone, decisions, values and gradients."""
 
+import dataclasses
 import gc
 import os
 import traceback
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.engines import numpy as numpy_engine
 from foldbatch.engines.arrays import ArrayRun
 from foldbatch.engines.llvm import round_loops
+from foldbatch.engines.llvm.rounds import RoundPlanner
 from foldbatch.functions import deciding, suspended
 from foldbatch.functions.eager import run
 from foldbatch.functions.rounds import Rounds
@@ -27,15 +30,45 @@ CLOSE = 1e-3  # a decision closer than this may fall otherwise in float32
 
 @pytest.fixture(autouse=True)
 def mirrored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let loops find what rounds read, which is what NumPy finds there."""
-    counted = Rounds._counted
+    """Let rounds be planned at once, on NumPy's engine by the loops as they are in Python, and as others are."""
+    at_once, made = Rounds._at_once, numpy_engine._make
 
-    def both(self: Rounds, reads: Any, *given: Any) -> Any:
-        found = counted(self, reads or round_loops.reads, *given)
-        assert found is None or repr(found) == repr(self._looked_at(*given, ()))
+    def both(self: Rounds, given: Any, model: Any) -> Any:
+        found = at_once(self, given, model)
+        if found is not None and given.stretches.first < 2_000:
+            try:
+                alike = self._alike(given, model)
+            except fb.errors.WalkError as error:
+                raise AssertionError("it was planned at once") from error
+            assert alike is not None
+            assert_alike(self, model, given.store, found, alike)
         return found
 
-    monkeypatch.setattr(Rounds, "_counted", both)
+    def planning(bound: Any) -> Any:
+        plan = RoundPlanner(bound, lambda: round_loops.planned).plan
+        return dataclasses.replace(made(bound), rounds=plan)
+
+    monkeypatch.setattr(Rounds, "_at_once", both)
+    monkeypatch.setattr(numpy_engine, "_make", planning)
+
+
+def assert_alike(rounds: Any, model: Any, store: Any, found: Any, right: Any) -> None:
+    """Check that a round that was planned at once is what it is when planned as any batch."""
+    (own, *lie, rows, none, sizes), (other, *right_lie, values, numbers, right_sizes) = found, right
+    places, right_places = lie[0][: sum(lie[1])], right_lie[0]
+    assert (places.tolist(), lie[1], sizes, none) == (right_places.tolist(), right_lie[1], right_sizes, None)
+    assert own.ready.kernels is other.ready.kernels
+    for k in range(len(model.cells)):
+        assert own.order(k).tolist() == other.order(k).tolist()
+    assert rows[: sum(sizes)].tolist() == other.ready.batch.schedule.row_of.take(values).tolist()
+    assert len({kind for _, kind, _ in rounds._made}) == len(rounds._made)  # all outputs are results
+    begins = [store.used[kind] for _, kind, _ in rounds._made]
+    right_places = [begin + i for begin, size in zip(begins, sizes, strict=True) for i in range(size)]
+    assert store.place.take(numbers).tolist() == right_places
+    table, right_table = own.ready.tables.forward, other.ready.tables.forward
+    for name in ("launches", "bounds", "heights"):
+        assert getattr(table, name).tolist() == getattr(right_table, name).tolist(), name
+    assert table.index[: len(right_table.index)].tolist() == right_table.index.tolist()
 
 
 def assert_close(found: Any, right: Any) -> None:

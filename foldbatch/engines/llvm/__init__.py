@@ -14,6 +14,7 @@ from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm.integers import compiled as arithmetic
 from foldbatch.engines.llvm.loop_texts import TARGET, listing
+from foldbatch.engines.llvm.rounds import RoundPlanner
 from foldbatch.engines.llvm.tables import compiled, launching
 from foldbatch.engines.llvm.updates import Compiled, sum_copies
 from foldbatch.engines.memory import BatchMemory
@@ -56,7 +57,8 @@ def _make(bound: Bound) -> Kernels:
     def tables(schedule: Schedule) -> Directions:
         return adapt(schedule, launched(schedule))
 
-    return Kernels(bound, walk, lambda: list(map(listing, titles, bound.routines)), tables)
+    rounds = RoundPlanner(bound).plan
+    return Kernels(bound, walk, lambda: list(map(listing, titles, bound.routines)), tables, rounds)
 
 
 def check_precision(precision: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.llvm import integer_loops, round_loops, table_loops, tables
+from foldbatch.engines.llvm import integer_loops, table_loops, tables
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.scheduler import arithmetic, noting, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
@@ -24,7 +24,6 @@ SIGNATURES = {
     "weigh": "i8[] i8[] i8[] f8[]",
     "drain": "i8[] i8[] i8[] f8[] f8[] i8[] f8[] f8[] f8[] i8[] i8[] i4[] i4[] i8[]",
     "noted": "i8[] i8[] i4[] i4[] i8[]",
-    "reads": "i8[] i8[] i8[] i8[] i8[] i8[] i8[] i4[]",
 }
 COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 
@@ -32,8 +31,8 @@ COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 @cache
 def compiled() -> Arithmetic:
     """Return the compiled arithmetic: made once a process, read from the cache on disk where there is one."""
-    loops = {**vars(turns), **vars(integer_loops), **vars(round_loops)}
-    modules = turns, noting, integer_loops, round_loops
+    loops = {**vars(turns), **vars(integer_loops)}
+    modules = turns, noting, integer_loops
     own = {name: compiled_function(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
     return arithmetic_of({**own, **tables.compiled()})
 
@@ -60,4 +59,4 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
 
     drain = partial(arithmetic.drain, weigh=functions["weigh"], run=functions["drain"], form=np.ndarray.copy)
     built, leveled = partial(tables.built, functions), partial(tables.levels, functions)
-    return Arithmetic(join, group, drain, leveled, COSTS, built, functions["noted"], functions["reads"])
+    return Arithmetic(join, group, drain, leveled, COSTS, built, functions["noted"])

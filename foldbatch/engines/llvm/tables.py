@@ -126,7 +126,7 @@ def _fixed(
 
 
 @lru_cache(256)
-def _known(
+def plan_numbers(
     cells: tuple[CellSignature, ...], arenas: int, layout: Layout, share: Share, integers: Flags
 ) -> tuple[_Fixed, Index | None]:
     """Return what is fixed where one call plans a batch, and what it is told of it, None where it cannot.
@@ -158,7 +158,7 @@ def built(
     trace, form, batch = merged.trace, merged.trace.form, None
     integers: Flags = ((),) * len(cells) if form is None else form.integers
     if policy.alone is not None:
-        fixed, batch = _known(cells, arenas, layout, share, integers)
+        fixed, batch = plan_numbers(cells, arenas, layout, share, integers)
     if batch is not None:
         data = [x for own, flags in zip(trace.feeds, integers, strict=True) for x in compress(own, flags)]
         more = [np.empty(trace.size, np.int32), *data]
@@ -314,8 +314,8 @@ def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[
     return tuple(tables)
 
 
-def launching(functions: Functions, bound: Bound) -> Callable[[Schedule], Directions]:
-    """Return what `bindings.launch_tables` is for some routines."""
+def launch_numbers(bound: Bound) -> tuple[Index, int, int]:
+    """Return what `table_loops.launch` is told of routines, their memory, and the length of a launch."""
     parameters = {parameter: number for number, parameter in enumerate(bound.summed)}
     gradients = [parameters[parameter] for own in bound.gradients for parameter in own]
     stages = np.concatenate([bound.stages["forward"], bound.stages["backward"]], axis=None)
@@ -326,7 +326,12 @@ def launching(functions: Functions, bound: Bound) -> Callable[[Schedule], Direct
     numbers, buffers = len(bound.fixed), len(bound.types)
     counts = len(stages) // (2 * loops.STAGES), len(parameters), bound.uses.shape[1], buffers, numbers, width
     fixed = np.concatenate([np.array([*counts, bound.training, *starts], np.int64), *tables])
-    kept = loops.TOLD_OF_LAUNCHES + numbers + 2 * len(parameters) + buffers
+    return fixed, loops.TOLD_OF_LAUNCHES + numbers + 2 * len(parameters) + buffers, width
+
+
+def launching(functions: Functions, bound: Bound) -> Callable[[Schedule], Directions]:
+    """Return what `bindings.launch_tables` is for some routines."""
+    fixed, kept, width = launch_numbers(bound)
 
     def launched(schedule: Schedule) -> Directions:
         flat = schedule.flat
@@ -344,7 +349,7 @@ def launching(functions: Functions, bound: Bound) -> Callable[[Schedule], Direct
         forward = LaunchTable(rows[:ahead], memory[bounds:mirror].reshape(-1, 2), index, needed)
         if bound.training:
             backward = LaunchTable(rows[ahead:], memory[mirror:].reshape(-1, 2), index, needed)
-        levels_of = zip(parameters, memory[yields:heights].tolist(), strict=True) if parameters else ()
+        levels_of = zip(bound.summed, memory[yields:heights].tolist(), strict=True) if bound.summed else ()
         return Directions(forward, backward, dict(levels_of), memory[facts:yields])
 
     return launched

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from foldbatch.engines.arrays import ArrayEngine, Kernels
 from foldbatch.engines.bindings import Bound, launch_tables
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
@@ -51,7 +53,7 @@ def _make(bound: Bound) -> Kernels:
     functions = [kernel.function for kernel in kernels]
 
     def walk(table: LaunchTable, memory: BatchMemory) -> None:
-        with single_threaded_blas():  # parts of a batch run side by side
+        with single_threaded_blas(), np.errstate(all="ignore"):  # parts of a batch run side by side
             run(table, functions, memory.arrays)
 
     sources = [f"# {kernel.name}\n{kernel.source}" for kernel in kernels]
