@@ -11,12 +11,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-import foldbatch as fb
-from benchmarks.workload import tree_lstm
-from benchmarks.zoo_models import MODELS
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.fixed_kernels import TEXT
-from foldbatch.trees import Vocabulary
 from tests.backends import TESTED
 from tests.engines.cuda import test_parts as parts
 from tests.engines.cuda import walking
@@ -31,28 +27,16 @@ from tests.engines.cuda.test_parts import (  # noqa: F401 - the same tests
     test_sums_over_no_rows_are_zero,
 )
 from tests.engines.numpy import launching
-from tests.knobs import knobs
 from tests.ptx import NAME, driver
 from tests.ptx.decode import decoded, taken_apart
 from tests.ptx.driver import ARCHITECTURE, ARCHITECTURES, PtxDriver, loaded, ptx_of
 from tests.ptx.machine import PtxFaultError
 from tests.ptx.needed import needs_ptx
 from tests.static import run_kernel
+from tests.test_laws import trained
 
 pytestmark = [needs_ptx, pytest.mark.slow]
 MANY = TESTED == NAME
-WORDS = Vocabulary(["not", "very", "good"])
-TREES = [
-    fb.trees.parse_brackets(text, labels=int)
-    for text in (
-        "(1 (2 not) (3 (2 very) (4 good)))",
-        "(4 good)",
-        "(3 (2 (2 very) (2 (1 not) (2 very))) (0 (4 good) (1 not)))",
-    )
-]
-BLOCKS = {"SST Tree-LSTM": (lambda: tree_lstm(8, WORDS), lambda tree: tree)} | {
-    name: (lambda model=model: model.block(5, WORDS), model.example) for name, model in MODELS.items()
-}
 
 
 @cache
@@ -77,38 +61,17 @@ def on(architecture: str, seed: int = 0) -> Any:
     return mock.patch.object(driver, "device", device)
 
 
-def trained(
-    block: fb.Block, backend: str, examples: list[Any], **options: Any
-) -> tuple[list[Any], dict[str, Any]]:
-    """Return losses and gradients of two steps of training, and results; and the parameters after them."""
-    program, optimizer = fb.compile(block, backend, seed=3, threads=1, **knobs(options)), fb.Adam(lr=0.01)
-    found: list[Any] = []
-    for batch in (examples, examples[1:]):
-        loss, gradients = program.value_and_grad(batch)
-        found += [
-            float(loss),
-            *(np.array(g.dense() if isinstance(g, fb.params.SparseRows) else g) for g in gradients.values()),
-        ]
-        optimizer.update(program.params, gradients)
-    found += [np.array(result) for result in program.run(examples)]
-    return found, {name: np.array(value) for name, value in program.params.items()}
-
-
 def test_the_order_of_blocks_and_warps_changes_no_bit() -> None:
-    block, example = BLOCKS["tree over BiLSTM"]
-    examples = [example(tree) for tree in TREES]
     results = []
     for seed in range(3):
         with on(ARCHITECTURE, seed):
-            results.append(trained(block(), NAME, examples))
+            results.append(trained("tree over BiLSTM", NAME))
     np.testing.assert_equal(results[1], results[0])
     np.testing.assert_equal(results[2], results[0])
 
 
 @pytest.mark.parametrize("name", ["SST Tree-LSTM", "BiLSTM tagger"])
 def test_without_barriers_kernels_of_the_engine_race(name: str) -> None:
-    block, example = BLOCKS[name]
-
     def without(source: str, architecture: str = ARCHITECTURE) -> Any:
         return loaded(source.replace("BARRIER();", ""), architecture)
 
@@ -117,7 +80,7 @@ def test_without_barriers_kernels_of_the_engine_race(name: str) -> None:
         on(ARCHITECTURE),
         pytest.raises(PtxFaultError, match="race"),
     ):
-        trained(block(), NAME, [example(tree) for tree in TREES])
+        trained(name, NAME)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -21,6 +21,8 @@ from tests.engines.cuda.walking import FUSED, MANY, TARGETS, by_cuda, prepare, u
 from tests.engines.numpy import test_spelling as spelled
 from tests.engines.numpy.test_spelling import (  # noqa: F401 - the same tests
     test_labels_or_logits_may_be_the_same_for_all_rows,
+    test_many_axes_that_do_not_follow_each_other,
+    test_products_over_axes_that_do_not_follow_each_other,
     test_segments_may_be_empty,
     test_sigmoid_and_softmax_do_not_overflow,
 )
@@ -134,29 +136,6 @@ def test_operands_along_different_axes_meet(name: str) -> None:
             rows = random_rows(np.random.default_rng(1), graph, 4)
             found, expected = run_graph(graph, rows)[0], interpret(graph, rows)[0]
             np.testing.assert_allclose(found, expected, rtol=1e-13, err_msg=str(ends))
-
-
-def test_many_axes_that_do_not_follow_each_other() -> None:
-    x = input_node(TensorType((2, 3, 2, 3, 2), "float64"))
-    y = ops.transpose(x, (4, 2, 0, 3, 1))
-    outputs = ops.exp(y), ops.sum(y, (0, 2, 4)), ops.softmax(y, 1), ops.logsumexp(y, 4)
-    graph = Graph((x,), (*outputs, apply("sum_batch", y)))
-    rows = random_rows(np.random.default_rng(0), graph, 2)
-    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_products_over_axes_that_do_not_follow_each_other() -> None:
-    """As a library multiplies them."""
-    large = input_node(TensorType((2, 3, 70), "float64")), input_node(TensorType((3, 2, 20), "float64"))
-    weight = constant(np.random.default_rng(1).normal(size=(70, 20)))
-    x, g = large
-    turned = ops.transpose(x, (1, 0, 2))
-    outer = apply("sum_outer", turned, g), apply("sum_outer", x[:, 1:], x[:, :2])
-    graph = Graph((x, g), (turned @ weight, x[:, 1:] @ weight, *outer, x[:, 0] @ ops.transpose(x)[:, :, 1]))
-    rows = random_rows(np.random.default_rng(0), graph, 4)
-    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_products_of_nothing_are_zero() -> None:

@@ -6,19 +6,19 @@ import pytest
 from foldbatch.engines.llvm import tiles
 from foldbatch.engines.llvm.loop_texts import TARGET
 from foldbatch.engines.llvm.op_code import ENCODERS
-from foldbatch.static import ops
-from foldbatch.static.graph import VIEWS, Graph, apply, constant, input_node
+from foldbatch.static.graph import VIEWS, Graph, input_node
 from foldbatch.static.op import OPS
 from foldbatch.static.routines import Target
-from foldbatch.types import TensorType
 from tests.engines.llvm.walking import by_llvm  # noqa: F401 - a fixture
 from tests.engines.numpy.test_spelling import (  # noqa: F401 - the same tests
     test_a_kernel_checks_computed_indices,
     test_an_op_on_all_rows_is_the_op_on_each,
     test_an_op_that_takes_integers_computes_them_exactly,
     test_labels_or_logits_may_be_the_same_for_all_rows,
+    test_many_axes_that_do_not_follow_each_other,
     test_operands_along_different_axes_meet,
     test_products_of_nothing_are_zero,
+    test_products_over_axes_that_do_not_follow_each_other,
     test_segments_may_be_empty,
     test_sigmoid_and_softmax_do_not_overflow,
 )
@@ -40,30 +40,6 @@ def test_operands_may_lie_anyhow(name: str, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(run_kernel, "TARGET", target)
         for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_many_axes_that_do_not_follow_each_other() -> None:
-    """More than compiled functions have loops for."""
-    shape = (2, 3, 2, 3, 2)
-    x = input_node(TensorType(shape, "float64"))
-    y = ops.transpose(x, (4, 2, 0, 3, 1))
-    graph = Graph(
-        (x,),
-        (ops.exp(y), ops.sum(y, (0, 2, 4)), ops.softmax(y, 1), ops.logsumexp(y, 4), apply("sum_batch", y)),
-    )
-    rows = random_rows(np.random.default_rng(0), graph, 2)
-    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_products_over_axes_that_do_not_follow_each_other() -> None:
-    x, g = input_node(TensorType((2, 3, 4), "float64")), input_node(TensorType((3, 2, 5), "float64"))
-    w = constant(np.random.default_rng(1).normal(size=(4, 2)))
-    turned = ops.transpose(x, (1, 0, 2))
-    graph = Graph((x, g), (turned @ w, apply("sum_outer", turned, g), apply("sum_outer", x[:, 1:], x[:, :2])))
-    rows = random_rows(np.random.default_rng(0), graph, 4)
-    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["linear_by", "sum_outer_by", "matmul"])

@@ -188,3 +188,26 @@ def test_sigmoid_and_softmax_do_not_overflow() -> None:
     assert sigmoid.tolist() == softmax.tolist() == [[0, 1]]
     assert logsumexp.tolist() == [1e4]
     assert softplus.tolist() == [[0, 1e4]]
+
+
+def test_many_axes_that_do_not_follow_each_other() -> None:
+    x = input_node(TensorType((2, 3, 2, 3, 2), "float64"))
+    y = ops.transpose(x, (4, 2, 0, 3, 1))
+    outputs = ops.exp(y), ops.sum(y, (0, 2, 4)), ops.softmax(y, 1), ops.logsumexp(y, 4)
+    graph = Graph((x,), (*outputs, apply("sum_batch", y)))
+    rows = random_rows(np.random.default_rng(0), graph, 2)
+    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_products_over_axes_that_do_not_follow_each_other() -> None:
+    """As a library multiplies them."""
+    large = input_node(TensorType((2, 3, 70), "float64")), input_node(TensorType((3, 2, 20), "float64"))
+    weight = constant(np.random.default_rng(1).normal(size=(70, 20)))
+    x, g = large
+    turned = ops.transpose(x, (1, 0, 2))
+    outer = apply("sum_outer", turned, g), apply("sum_outer", x[:, 1:], x[:, :2])
+    graph = Graph((x, g), (turned @ weight, x[:, 1:] @ weight, *outer, x[:, 0] @ ops.transpose(x)[:, :, 1]))
+    rows = random_rows(np.random.default_rng(0), graph, 4)
+    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
