@@ -14,7 +14,7 @@ import numpy as np
 
 from foldbatch.engines.launch import Ints
 from foldbatch.params.parameters import Array
-from foldbatch.system.lines import aligned
+from foldbatch.system.lines import address_of, aligned
 from foldbatch.types import TensorType
 
 
@@ -53,7 +53,7 @@ class BatchMemory:
         """Let an array that a batch brings be a buffer: ``[height, *shape]``, without gaps."""
         if self.arrays[number] is not array:
             self.arrays[number] = array
-            self.addresses[number] = array.__array_interface__["data"][0]
+            self.addresses[number] = address_of(array)
 
     def _allocate(self, number: int, type_: TensorType, height: int) -> None:
         array: Array = aligned((height, *type_.shape), type_.dtype)

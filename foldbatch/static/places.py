@@ -15,6 +15,7 @@ import numpy as np
 from foldbatch.params.parameters import Array
 from foldbatch.static.graph import Node, is_view
 from foldbatch.static.op import Axis
+from foldbatch.system.lines import address_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def access(node: Node) -> Access:
             root, start = view, _bytes(view)
             view_of_seen = start
         seen = view_of_seen
-    offset = _address(seen) - _address(start) if node.type.size else 0
+    offset = address_of(seen) - address_of(start) if node.type.size else 0
     return Access(root, root.type.size if root.axis.rank else 0, offset, seen.strides)
 
 
@@ -130,7 +131,3 @@ def broadcast(access_of_operand: Access, shape: Sequence[int], wanted: Sequence[
 
 def _bytes(node: Node) -> Array:
     return np.empty(node.shape, np.int8)
-
-
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])

@@ -19,6 +19,7 @@ from foldbatch.engines.llvm.team import Team, share
 from foldbatch.engines.llvm.vector_functions import moved
 from foldbatch.engines.llvm.words import at, call, i8, u8
 from foldbatch.params.parameters import Array
+from foldbatch.system.lines import address_of
 
 HEAD, STATIC = 6, 5  # numbers of a job before its places; which of them its function is told
 EACH, MOST = 16_384, 64  # the work of a part, as of `Jobs.add`, and parts of a job
@@ -116,9 +117,3 @@ class Jobs:
             if words and helper is not None:
                 helper.leave()
         return not self.answer[0]
-
-
-def address_of(array: Array) -> int:
-    """Return where an array's numbers begin."""
-    address: int = array.__array_interface__["data"][0]
-    return address

@@ -52,6 +52,7 @@ from foldbatch.engines.llvm.team import Team, share
 from foldbatch.engines.llvm.vector_functions import moved
 from foldbatch.engines.llvm.words import address, at, call, i8, u8
 from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.system.lines import address_of
 
 CODE = coder.HEAD
 WORTH = 60_000  # multiplications from which an instruction is worth sharing with a helper
@@ -196,7 +197,7 @@ class Walker:
         self._numbers = np.concatenate([code.numbers for code in codes]) if codes else np.zeros(1, np.int64)
         self._starts = np.cumsum([0, *sizes])[:-1] if codes else np.zeros(1, np.int64)
         self._room = max([1, *(code.room for code in codes)])
-        self._places = _address(self._numbers), self._starts
+        self._places = address_of(self._numbers), self._starts
         self._large = FEW  # instructions worth sharing, of the batch before: the next one is like it
         self._walk = compiled()
 
@@ -210,7 +211,7 @@ class Walker:
         """
         memory = np.empty(FOUND + 6 * self._room, np.int64)
         memory[0] = 0
-        errors = _address(memory)
+        errors = address_of(memory)
         words = helper.take() if helper is not None and self._large >= FEW else 0
         self._large = self._walk(
             *self._places,
@@ -228,8 +229,3 @@ class Walker:
         if memory[0]:
             _, row, found, size, number, start = memory[:FOUND].tolist()
             raise OutOfRangeError(start + row, found, size, number)
-
-
-def _address(array: Ints) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
