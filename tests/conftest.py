@@ -6,6 +6,8 @@ That is ``shared/data`` beside the repository.
 import gc
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_collection() -> None:
+    """Import tests from the last to the first in each second process: so two compile half of them each."""
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579":
+        for path in sorted(ROOT.glob("tests/**/test_*.py"), reverse=True):
+            with suppress(Exception, pytest.skip.Exception):  # it is told when the test is collected
+                import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:

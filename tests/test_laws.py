@@ -25,7 +25,7 @@ from tests.programs import BlockProgram
 from tests.programs.checks import DOORS, check, check_ways
 from tests.programs.comparing import assert_differentiated
 
-PROGRAMS = int(os.environ.get("FOLDBATCH_PROGRAMS") or 34)
+PROGRAMS = int(os.environ.get("FOLDBATCH_PROGRAMS") or 25)
 MOST = {"cuda-on-ptx": 50}  # an instruction of a GPU is a hundred of the CPU's
 LOT = 5  # programs a test
 LOTS = [
