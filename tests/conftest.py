@@ -29,9 +29,9 @@ settings.register_profile(
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
-def pytest_collection() -> None:
-    """Import tests from the last to the first in each second process: so two compile half of them each."""
-    if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579":
+def pytest_collection(session: pytest.Session) -> None:
+    """Import tests from the last on in each second process, if all are run: so two compile half of them each."""
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579" and "tests" in session.config.args:
         for path in sorted(ROOT.glob("tests/**/test_*.py"), reverse=True):
             with suppress(Exception, pytest.skip.Exception):  # it is told when the test is collected
                 import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
