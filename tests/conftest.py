@@ -6,8 +6,6 @@ That is ``shared/data`` beside the repository.
 import gc
 import os
 from collections.abc import Callable
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -27,14 +25,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("ci" if os.environ.get("CI") else "local")
-
-
-def pytest_collection(session: pytest.Session) -> None:
-    """Import tests from the last on in each second process, if all are run: so two compile half of them each."""
-    if os.environ.get("PYTEST_XDIST_WORKER", "gw0")[-1] in "13579" and "tests" in session.config.args:
-        for path in sorted(ROOT.glob("tests/**/test_*.py"), reverse=True):
-            with suppress(Exception, pytest.skip.Exception):  # it is told when the test is collected
-                import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:
