@@ -26,12 +26,11 @@ from tests.programs.checks import DOORS, check, check_ways
 from tests.programs.comparing import assert_differentiated
 
 PROGRAMS = int(os.environ.get("FOLDBATCH_PROGRAMS") or 25)
-MOST = {"cuda-on-ptx": 50}  # an instruction of a GPU is a hundred of the CPU's
 LOT = 5  # programs a test
 LOTS = [
     pytest.param(*engine.values, first, marks=engine.marks)
     for engine in lawful.args[1]
-    for first in range(0, min(PROGRAMS, MOST.get(engine.values[0], PROGRAMS)), LOT)
+    for first in range(0, PROGRAMS, LOT)
 ]
 
 
