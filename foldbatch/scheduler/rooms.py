@@ -7,11 +7,12 @@ all that differs are the true counts and the index arrays, and every level lies 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foldbatch.scheduler.layout import priority
 from foldbatch.scheduler.schedule import CellTable, Index, RowSpan, Schedule, Step
@@ -99,11 +100,18 @@ def shape_of(schedule: Schedule, cells: Sequence[CellSignature]) -> Shape:
 class Placed:
     """A batch numbered anew."""
 
-    schedule: Schedule  # with gaps: index arrays are as long as there is room, steps are those of the rooms
-    ranks: tuple[Index, ...]  # per cell ``[n] int64``: the new rank of each rank
-    # per cell and sequence ``[elements] int64``: the new place of each element
-    elements: tuple[tuple[Index, ...], ...]
-    rows: tuple[Index, ...]  # per arena ``[rows] int64``: the new row of each row
+    # per cell ``[n] int64``: the new rank of each rank; then of each sequence the new place of each element
+    axes: tuple[tuple[Index, ...], ...]
+    rows: tuple[NDArray[np.int32], ...]  # per arena ``[rows]``: the new row of each row
+    zero_rows: tuple[NDArray[np.int32], ...]  # per arena, the rows that no operand of the rooms stores
+    # ``[*] int64``: calls and elements of each level, then of each cell, see `Rooms.counted`
+    counts: Index
+    places: Index  # ``[*] int64``: all axes, each with its free places behind, see `Rooms.starts`
+
+    @property
+    def ranks(self) -> tuple[Index, ...]:
+        """Per cell ``[n] int64``: the new rank of each rank."""
+        return tuple([own[0] for own in self.axes])
 
 
 class Rooms:
@@ -113,25 +121,32 @@ class Rooms:
         shape: its items are the levels, with the calls and elements that there is room for; ``listed`` and
             ``rest`` are rooms, too.
         cells: the cells.
+
+    Attributes:
+        shape: see there.
+        sizes: per cell, the ranks of all its levels.
+        full: the schedule of a batch that takes all room, but for the contents of index arrays.
+        starts: per cell, where in `Placed.places` its ranks and the elements of each sequence begin; the end.
+        counted: per slot, where its calls and the elements of each sequence stand in `Placed.counts`.
+        totals: per cell, the same of all its calls.
     """
 
     def __init__(self, shape: Shape, cells: Sequence[CellSignature]) -> None:
-        self.shape = shape  # see there
+        self.shape = shape
         self._cells = cells
         sizes = [0] * len(cells)
         lengths = [[0] * len(cell.sequences) for cell in cells]
         starts: list[int] = []
-        self._firsts: list[tuple[int, ...]] = []  # of each slot, the first element of each sequence
-        marks: list[list[tuple[int, tuple[int, ...]]]] = [[] for _ in cells]
-        for k, stages, calls, elements in shape.items:
+        levels: list[list[tuple[int, tuple[int, ...], tuple[int, ...]]]] = [[] for _ in cells]
+        for number, (k, stages, calls, elements) in enumerate(shape.items):
             starts.append(sizes[k] if is_level(stages) else 0)
-            self._firsts.append(tuple(lengths[k]))
             if is_level(stages):
-                marks[k].append((sizes[k], tuple(lengths[k])))
+                levels[k].append((number, (sizes[k], *lengths[k]), (calls, *elements)))
                 sizes[k] += calls
                 lengths[k] = [before + more for before, more in zip(lengths[k], elements, strict=True)]
-        self.sizes = tuple(sizes)  # per cell, the ranks of all its levels
+        self.sizes = tuple(sizes)
         self._lengths = lengths
+        self._number(levels)
         heights = [0] * len(shape.rest)
         self._runs: dict[Reader, int] = {}
         tables = []
@@ -157,7 +172,7 @@ class Rooms:
                     np.arange(sizes[k]),
                     tuple(spans),
                     tuple([np.zeros(listed, np.int64) for _ in cell.outputs]),
-                    tuple([self._bounds(k, s, marks[k]) for s in range(len(cell.sequences))]),
+                    tuple([self._bounds(k, s, levels[k]) for s in range(len(cell.sequences))]),
                     _NONE,
                     np.zeros(sizes[k] + 1, np.int64) if k in shape.copies else None,
                 )
@@ -173,133 +188,167 @@ class Rooms:
             span = tables[k].operands[number]
             stored[span.arena] += span.size
         zeros = [np.arange(rows - less) for rows, less in zip(heights, stored, strict=True)]
-        # the schedule of a batch that takes all room, but for the contents of index arrays
         self.full = Schedule(tuple(tables), tuple(steps), tuple(heights), tuple(zeros), _NONE)
 
-    def _bounds(self, k: int, s: int, marks: Sequence[tuple[int, tuple[int, ...]]]) -> Index:
+    def _number(self, levels: Sequence[Sequence[tuple[int, tuple[int, ...], tuple[int, ...]]]]) -> None:
+        """Number the levels along each axis of each cell, given their slots, where they begin, and rooms."""
+        begins: list[int] = []
+        rooms, order, starts = [], [], [0]
+        counted: list[list[int]] = [[] for _ in self.shape.items]
+        self._levels: list[list[slice]] = []  # per cell and axis, its levels
+        total = sum(len(own) * (1 + len(each)) for own, each in zip(levels, self._lengths, strict=True))
+        for own, size, each in zip(levels, self.sizes, self._lengths, strict=True):
+            self._levels.append([])
+            for axis, room in enumerate((size, *each)):
+                first = len(begins)
+                for slot, firsts, most in own:
+                    counted[slot].append(len(begins))
+                    begins.append(firsts[axis])
+                    rooms.append(most[axis])
+                self._levels[-1].append(slice(first, len(begins)))
+                order += [*range(first, len(begins)), *range(total + first, total + len(begins))]
+                starts.append(starts[-1] + room)
+        axes = iter(range(len(starts)))
+        cut = [[next(axes) for _ in own] for own in self._levels]
+        self.starts = [[starts[axis] for axis in own] + [starts[own[-1] + 1]] for own in cut]
+        self.totals = [[total + axis for axis in own] for own in cut]
+        self.counted = [
+            tuple(counted[slot] if is_level(item.stages) else self.totals[item.cell])
+            for slot, item in enumerate(self.shape.items)
+        ]
+        self._begins, self._room, self._order = (np.array(each, np.int64) for each in (begins, rooms, order))
+        self._all = np.arange(starts[-1])
+
+    def _bounds(
+        self, k: int, s: int, levels: Sequence[tuple[int, tuple[int, ...], tuple[int, ...]]]
+    ) -> Index:
         """Return segments by which each level's elements begin at their place: ``[ranks + 1]``."""
         made = np.full(self.sizes[k] + 1, self._lengths[k][s], np.int64)
-        for start, firsts in reversed(marks):
-            made[start] = firsts[s]
+        for _, firsts, _ in reversed(levels):
+            made[firsts[0]] = firsts[1 + s]
         return made
 
-    def place(self, schedule: Schedule, slots: Sequence[int]) -> Placed:
-        """Return a batch numbered anew; `slots` are those of its steps, in rising order."""
-        steps = [Step(k, stages, start, start) for k, stages, start, _ in self.full.steps]
-        levels: list[list[tuple[int, int, int]]] = [[] for _ in self._cells]  # start, stop and slot
-        for (k, stages, start, stop), slot in zip(schedule.steps, slots, strict=True):
-            begin = self.full.steps[slot].start
-            steps[slot] = Step(k, stages, begin, begin + stop - start)
-            if is_level(stages):
-                levels[k].append((start, stop, slot))
-        numbered = [self._numbered(k, table, levels[k]) for k, table in enumerate(schedule.cells)]
-        ranks = tuple([ranks for ranks, _, _ in numbered])
-        elements = tuple([elements for _, elements, _ in numbered])
-        rows = self._rows(schedule, ranks, elements)
-        tables = [self._table(k, table, rows, *numbered[k]) for k, table in enumerate(schedule.cells)]
-        zeros = self._zero_rows(schedule, rows)
-        made = replace(self.full, cells=tuple(tables), steps=tuple(steps), zero_rows=zeros)
-        return Placed(made, ranks, elements, rows)
+    def place(
+        self,
+        schedule: Schedule,
+        items: Sequence[Item],
+        slots: Sequence[int],
+        index: NDArray[np.int32],
+        at: Mapping[tuple[Hashable, ...], int],
+    ) -> Placed:
+        """Return a batch numbered anew, and write its index arrays.
 
-    def _numbered(
-        self, k: int, table: CellTable, levels: Sequence[tuple[int, int, int]]
-    ) -> tuple[Index, tuple[Index, ...], list[Index]]:
-        """Return the new ranks of a cell; per sequence its elements' places, and where each call's begin."""
-        if not levels:
-            return _NONE, tuple([_NONE for _ in table.segments]), [_NONE for _ in table.segments]
-        starts, stops, slots = np.array(levels, np.int64).T
-        counts = stops - starts
-        begins = np.array([self.full.steps[slot].start for slot in slots.tolist()], np.int64)
-        ranks = np.arange(len(table.order)) + np.repeat(begins - starts, counts)
-        elements, firsts = [], []
-        for s, old in enumerate(table.segments):
-            own = np.array([self._firsts[slot][s] for slot in slots.tolist()], np.int64)
-            shifts = np.repeat(own - old[starts], counts)
-            firsts.append(old[:-1] + shifts)
-            elements.append(np.arange(int(old[-1])) + np.repeat(shifts, np.diff(old)))
-        return ranks, tuple(elements), firsts
+        Args:
+            schedule: of the batch.
+            items: of its shape.
+            slots: of its steps, in rising order.
+            index: the index arrays of `full`, in which this one's are written.
+            at: where each lies in it, by its name: see `foldbatch.engines.facts`.
+        """
+        where = [n for slot in slots if is_level(self.shape.items[slot].stages) for n in self.counted[slot]]
+        counts = np.zeros(len(self._begins), np.int64)
+        counts[where] = [n for item in items if is_level(item.stages) for n in (item.calls, *item.elements)]
+        # of each axis the places that are taken, and then those that are free
+        sizes = np.concatenate([counts, self._room - counts]).take(self._order)
+        begins = np.concatenate([self._begins, self._begins + counts]).take(self._order)
+        places = self._all + np.repeat(begins - np.cumsum(sizes) + sizes, sizes)
+        lengths = [
+            (len(table.order), *[int(part[-1]) for part in table.segments]) for table in schedule.cells
+        ]
+        axes = tuple(
+            tuple([places[start : start + n] for start, n in zip(own, each, strict=False)])
+            for own, each in zip(self.starts, lengths, strict=True)
+        )
+        rows = self._rows(schedule, axes)
+        for k, table in enumerate(schedule.cells):
+            if lengths[k][0]:
+                self._write(k, table, axes[k], rows, counts, index, at)
+        told = np.concatenate([counts, [n for own in lengths for n in own]])
+        return Placed(axes, rows, self._zero_rows(schedule, rows), told, places)
 
-    def _spots(self, k: int, span: RowSpan, ranks: Index, elements: Sequence[Index]) -> Index:
-        """Return where in the rows of an operand those that a batch reads stand now."""
-        if span.sequence is not None:
-            return elements[span.sequence]
-        if span.width == 1:
-            return ranks
-        spots: Index = (ranks[:, None] * span.width + np.arange(span.width)).ravel()
-        return spots
-
-    def _rows(
-        self, schedule: Schedule, ranks: Sequence[Index], elements: Sequence[Sequence[Index]]
-    ) -> tuple[Index, ...]:
+    def _rows(self, schedule: Schedule, axes: Sequence[Sequence[Index]]) -> tuple[NDArray[np.int32], ...]:
         """Return the new row of each row, per arena."""
-        made = [np.full(rows, -1, np.int64) for rows in schedule.arena_rows]
+        made = [np.full(rows, -1, np.int32) for rows in schedule.arena_rows]
+        left = list(schedule.arena_rows)
         for (k, number), start in self._runs.items():
             span = schedule.cells[k].operands[number]
             if span.size:
                 assert span.start is not None
-                spots = self._spots(k, span, ranks[k], elements[k])
-                made[span.arena][span.start : span.start + span.size] = start + spots
-        for rows, end in zip(made, self._ends, strict=True):
-            rest = np.flatnonzero(rows < 0)
-            rows[rest] = end + np.arange(len(rest))
+                made[span.arena][span.start : span.start + span.size] = start + _spots(span, axes[k])
+                left[span.arena] -= span.size
+        for rows, end, more in zip(made, self._ends, left, strict=True):
+            if more:
+                rows[rows < 0] = np.arange(end, end + more)
         return tuple(made)
 
-    def _table(
+    def _write(
         self,
         k: int,
         table: CellTable,
-        rows: Sequence[Index],
-        ranks: Index,
-        elements: Sequence[Index],
-        firsts: Sequence[Index],
-    ) -> CellTable:
-        full, count = self.full.cells[k], len(table.order)
-        spans = []
-        for span, old in zip(full.operands, table.operands, strict=True):
-            if span.rows is None:
-                spans.append(span)
-                continue
-            read = (
-                old.rows if old.rows is not None else np.arange(old.start or 0, (old.start or 0) + old.size)
-            )
-            spans.append(
-                span._replace(
-                    rows=_put(span.size, self._spots(k, span, ranks, elements), rows[span.arena][read])
-                )
-            )
-        copies, spots = None, ranks
+        axes: Sequence[Index],
+        rows: Sequence[NDArray[np.int32]],
+        counts: Index,
+        index: NDArray[np.int32],
+        at: Mapping[tuple[Hashable, ...], int],
+    ) -> None:
+        """Write the index arrays of a cell."""
+        full, (ranks, *_) = self.full.cells[k], axes
+        for number, (span, old) in enumerate(zip(full.operands, table.operands, strict=True)):
+            if span.rows is not None:
+                own, start = rows[span.arena], old.start or 0
+                read = own[start : start + old.size] if old.rows is None else own.take(old.rows)
+                index[at["rows", k, number] :][_spots(span, axes)] = read
+        spots: Any = ranks
         if full.copies is not None:
-            own = np.arange(count + 1) if table.copies is None else table.copies
-            copies = _put(len(full.copies), ranks + 1, own[1:])
-            copies[ranks] = own[:-1]
-            spots = np.arange(int(own[-1]))
-        outputs = [
-            _put(len(room), spots, rows[arena][old])
-            for arena, room, old in zip(self._cells[k].outputs, full.outputs, table.outputs, strict=True)
-        ]
-        segments = []
-        for bounds, room, first in zip(table.segments, full.segments, firsts, strict=True):
-            made = room.copy()  # a level that stays empty begins at its place, too: its room is set to zero
-            made[ranks + 1] = first + np.diff(bounds)
-            made[ranks] = first
-            segments.append(made)
-        return replace(
-            full, operands=tuple(spans), outputs=tuple(outputs), segments=tuple(segments), copies=copies
-        )
+            copies = np.arange(len(ranks) + 1) if table.copies is None else table.copies
+            _bound(index[at["copies", k] :], ranks, copies[:-1], copies[1:])
+            spots = slice(int(copies[-1]))
+        for number, (arena, old_rows) in enumerate(zip(self._cells[k].outputs, table.outputs, strict=True)):
+            index[at["output", k, number] :][spots] = rows[arena].take(old_rows)
+        calls, *elements = [counts[own] for own in self._levels[k]]
+        for s, (bounds, sizes) in enumerate(zip(table.segments, elements, strict=True)):
+            shifts = self._begins[self._levels[k][1 + s]] - np.cumsum(sizes) + sizes
+            firsts = bounds[:-1] + np.repeat(shifts, calls)
+            # a level that stays empty begins at its place, too: its room is set to zero
+            _bound(index[at["segments", k, s] :], ranks, firsts, firsts + np.diff(bounds))
 
-    def _zero_rows(self, schedule: Schedule, rows: Sequence[Index]) -> tuple[Index, ...]:
+    def _zero_rows(
+        self, schedule: Schedule, rows: Sequence[NDArray[np.int32]]
+    ) -> tuple[NDArray[np.int32], ...]:
         """Return, per arena, the rows there are whose cotangents no operand of the rooms stores."""
-        left = [np.ones(len(own), bool) for own in rows]
+        stored: list[list[int]] = [[] for _ in rows]
         for k, number in self.shape.first:
             span = schedule.cells[k].operands[number]
             if span.size:
                 assert span.start is not None
-                left[span.arena][span.start : span.start + span.size] = False
-        return tuple([own[mask] for own, mask in zip(rows, left, strict=True)])
+                stored[span.arena] += (span.start, span.start + span.size)
+        cuts = [[0, *sorted(ends), len(own)] for ends, own in zip(stored, rows, strict=True)]
+        return tuple(
+            np.concatenate([own[a:b] for a, b in zip(cut[::2], cut[1::2], strict=True)])
+            for cut, own in zip(cuts, rows, strict=True)
+        )
 
 
-def _put(size: int, spots: Index, values: Index) -> Index:
-    """Return so many numbers: values at their spots, and zeros elsewhere."""
-    made = np.zeros(size, np.int64)
-    made[spots] = values
-    return made
+def beside(spots: Index, width: int) -> Index:
+    """Return the places of rows side by side, so many for each spot.
+
+    >>> beside(np.array([0, 3]), 2)
+    array([0, 1, 6, 7])
+    """
+    if width == 1:
+        return spots
+    made = np.empty((len(spots), width), np.int64)
+    for column in range(width):  # quicker than sums of short rows
+        np.add(spots * width, column, out=made[:, column])
+    return made.reshape(-1)
+
+
+def _spots(span: RowSpan, axes: Sequence[Index]) -> Index:
+    """Return where in the rows of an operand those that a batch reads stand now."""
+    return beside(axes[0], span.width) if span.sequence is None else axes[1 + span.sequence]
+
+
+def _bound(target: NDArray[np.int32], ranks: Index, firsts: Index, lasts: Index) -> None:
+    """Write where what belongs to each rank begins, and ends."""
+    target[ranks + 1] = lasts
+    target[ranks] = firsts

@@ -14,7 +14,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, inf, log
 from typing import NamedTuple, TypeVar
 
@@ -24,9 +24,8 @@ from foldbatch.engines.bindings import Bound, Directions, launch_tables
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Graph
 from foldbatch.engines.cuda.kernels import Kernel
-from foldbatch.engines.cuda.packing import PackedBatch, Spaced, pack
+from foldbatch.engines.cuda.packing import PackedBatch, RoomTable
 from foldbatch.engines.cuda.steps import LaunchStep, steps_of
-from foldbatch.engines.facts import facts_of
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Captures
 from foldbatch.scheduler.rooms import Item, Placed, Rooms, Shape, is_level, shape_of
@@ -256,6 +255,7 @@ class Room:
 
     tables: Directions  # the launch tables of a batch that takes all room
     steps: tuple[Sequence[LaunchStep], Sequence[LaunchStep]]  # of both directions, for so many rows
+    table: RoomTable  # packs batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,46 +322,18 @@ class Captured:
                 return None
             self.hits += 1
             room = self._made.get(found.rooms) or self._room(found.rooms)
-        placed = found.rooms.place(schedule, found.slots)
-        return InClass(found.rooms, room, placed, self._packed(found.rooms, room.tables, placed, ids))
+        return InClass(found.rooms, room, *room.table.filled(schedule, shape.items, found.slots, ids))
 
     def _room(self, rooms: Rooms) -> Room:
         """Return a class made ready, by a batch that takes all room."""
-        full = rooms.full
-        tables = launch_tables(self._bound, full)
-        ranks = tuple([table.order for table in full.cells])
-        elements = tuple(
-            [tuple([np.arange(int(part[-1])) for part in table.segments]) for table in full.cells]
-        )
-        placed = Placed(full, ranks, elements, ())
-        packed = self._packed(rooms, tables, placed, {})
+        tables = launch_tables(self._bound, rooms.full)
+        table = RoomTable(self._bound, self._kernels, tables, rooms)
         both = [
             () if direction is None else tuple(steps_of(self._kernels, direction, spaced=True))
-            for direction in (packed.forward, packed.backward)
+            for direction in (table.packed.forward, table.packed.backward)
         ]
-        room = self._made[rooms] = Room(tables, (both[0], both[1]))
+        room = self._made[rooms] = Room(tables, (both[0], both[1]), table)
         return room
-
-    def _packed(
-        self, rooms: Rooms, full: Directions, placed: Placed, ids: dict[tuple[int, int], Ints]
-    ) -> PackedBatch:
-        """Return the table of a batch of a class."""
-        model, schedule = self._bound.model, placed.schedule
-        bounds = np.array([(start, stop) for _, _, start, stop in schedule.steps], np.int64).reshape(-1, 2)
-        nothing = {k: (0, *[0] * len(table.segments)) for k, table in enumerate(schedule.cells)}
-        _, index = facts_of(schedule, nothing)
-        forward, backward = replace(full.forward, bounds=bounds, index=index), full.backward
-        if backward is not None:
-            backward = replace(backward, bounds=np.ascontiguousarray(bounds[::-1]), index=index)
-        tables = full._replace(forward=forward, backward=backward)
-        if self._bound.training:
-            for k, cell in enumerate(model.cells):
-                for i, sums in enumerate(cell.sums):
-                    if rooms.sizes[k]:
-                        shape = model.feeds[k][sums.ids.key].type.shape
-                        ids = {(k, i): np.zeros((len(placed.ranks[k]), *shape), np.int64), **ids}
-        ids = dict(sorted(ids.items()))
-        return pack(self._bound, self._kernels, tables, schedule, ids, Spaced(rooms.full, full, placed))
 
     def _miss(self, reason: str) -> None:
         self.misses[reason] += 1

@@ -11,6 +11,7 @@ addresses.
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -265,7 +266,7 @@ TEXT = "\n".join(
 )
 
 
-def plan_of(targets: NDArray[np.int64], terms: NDArray[np.int64] | None = None) -> NDArray[np.int32]:
+def plan_of(targets: NDArray[Any], terms: NDArray[np.int64] | None = None) -> NDArray[np.int32]:
     """Return the plan that adds term i to row ``targets[i]``, terms of one row in their order: ``[n] int32``.
 
     A plan is one run of whole numbers: how many *targets* there are, the targets, where the terms of each

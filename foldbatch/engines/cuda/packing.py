@@ -10,8 +10,8 @@ are set to zero. Of a batch with rooms, every part has its place whatever the ba
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,19 +31,13 @@ from foldbatch.engines.cuda.kernel_text import (
     STATUS_AT,
 )
 from foldbatch.engines.cuda.kernels import Kernel
+from foldbatch.engines.facts import fact_names
 from foldbatch.engines.launch import FIELDS, FIRST, HEAD, INDEX, WIDTH, Ints, LaunchTable
-from foldbatch.scheduler.rooms import Placed, is_level, wholes_of
+from foldbatch.scheduler.rooms import Item, Placed, Rooms, beside, is_level, wholes_of
 from foldbatch.scheduler.schedule import Schedule
 
 SUMMED = 2  # addresses of a sum of rows
-
-
-class Spaced(NamedTuple):
-    """Where a batch has its places with room: the class's full schedule and tables, and the batch in them."""
-
-    full: Schedule
-    tables: Directions
-    placed: Placed
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +64,8 @@ class PackedBatch:
     # are at most
     zeros: Mapping[int, tuple[int, int]]
     wholes: Mapping[int, int]  # by cell with losses, where the record of a level of all its calls lies
+    # by cell whose calls are gone through together, with rooms, where its axes lie, see `Placed.places`
+    maps: Mapping[int, int]
 
     @property
     def ints(self) -> NDArray[np.int32]:
@@ -109,166 +105,190 @@ def pack(
     tables: Directions,
     schedule: Schedule,
     ids: Mapping[tuple[int, int], Ints],
-    spaced: Spaced | None = None,
+    rooms: Rooms | None = None,
 ) -> PackedBatch:
     """Return the packed table of a batch.
 
     Args:
         bound: the routines.
         kernels: of the routines.
-        tables: the launch tables; with rooms, the class's with the bounds and the index of the batch.
-        schedule: the control tables; with rooms, those of the placed batch.
+        tables: the launch tables.
+        schedule: the control tables.
         ids: by cell and number of its sums, the rows of the table that are added to.
-        spaced: the rooms.
+        rooms: a class whose `full` the schedule is; then zeros stand where batches differ, see `RoomTable`.
     """
-    forward = tables.forward
     wide, runs = _IntegerRuns("int64"), _IntegerRuns("int32")
     head = np.zeros(HEADER + len(bound.types) + SUMMED * len(ids), np.int64)
     wide.add(head)
-    runs.add(forward.index, 1)  # so that no other place is 0, which stands for none
-    maps = {} if spaced is None else _maps(bound, spaced, runs)
-    records = _levels(schedule, spaced, maps)
+    runs.add(tables.forward.index, 1)  # so that no other place is 0, which stands for none
+    maps: dict[int, int] = {}
+    if rooms is not None:
+        for k in sorted(wholes_of(schedule) | {k for (k, _), _ in bound.brought["loss"]}):
+            maps[k] = runs.add(_NONE, rooms.starts[k][-1] - rooms.starts[k][0])
+    records = _levels(schedule, rooms, maps)
     directions: list[Direction | None] = []
-    for table, own in ((forward, records), (tables.backward, records[::-1])):
+    for table, own in ((tables.forward, records), (tables.backward, records[::-1])):
         if table is None:
             directions.append(None)
             continue
         launches = wide.add(table.launches.reshape(-1))
         begin, each = wide.add(own.reshape(-1)), own.shape[1]
-        full = None
-        if spaced is not None:
-            full = spaced.tables.forward if table is forward else spaced.tables.backward
-        plans = _plans(bound, kernels, table, full, spaced, runs)
+        plans = {}
+        for key, at, width, count, _ in _planned(kernels, table):
+            place, targets = _plan(runs, table.index[at : at + count * width], rooms)
+            plans[key] = place, len(targets)
         levels = tuple(range(begin, begin + each * len(own), each))
-        directions.append(Direction(full or table, launches, levels, plans))
-    sums = {}
-    for key, rows in ids.items():
-        flat, room, terms = rows.reshape(-1), 0, None
-        if spaced is not None:
-            each = math.prod(rows.shape[1:])  # ids of a call
-            terms = (spaced.placed.ranks[key[0]][:, None] * each + np.arange(each)).ravel()
-            room = 2 + 3 * each * len(spaced.full.cells[key[0]].order)
-        plan = plan_of(flat, terms)
-        sums[key] = runs.add(plan, room), plan[1 : 1 + plan[0]].astype(np.int64)
+        directions.append(Direction(table, launches, levels, plans))
+    sums = {key: _plan(runs, rows.reshape(-1), rooms) for key, rows in ids.items()}
     zeros = {}
     for arena, rows in enumerate(schedule.zero_rows if tables.backward is not None else ()):
-        room = len(rows) if spaced is None else len(spaced.full.zero_rows[arena])
-        if room and bound.model.arenas[arena].is_float:
-            listed = np.concatenate([np.array([len(rows)], np.int64), rows])
-            zeros[arena] = runs.add(listed, 1 + room), room
+        if len(rows) and bound.model.arenas[arena].is_float:
+            listed = np.concatenate([[len(rows)], rows]) if rooms is None else _NONE
+            zeros[arena] = runs.add(listed, 1 + len(rows)), len(rows)
     wholes = {}
     for (k, _), _ in bound.brought["loss"]:
         if k not in wholes:
-            calls = len(schedule.cells[k].order) if spaced is None else len(spaced.placed.ranks[k])
-            room = len(schedule.cells[k].order)
-            wholes[k] = wide.add(np.array([0, calls, maps.get(k, [0])[0], room]))
+            calls = len(schedule.cells[k].order)
+            wholes[k] = wide.add(np.array([0, calls, maps.get(k, 0), calls]))
     first, second = directions
     assert first is not None
     head[INDEX_AT], head[ADDRESSES_AT] = 2 * wide.end, HEADER
     runs.add(np.zeros(runs.end % 2))
     numbers = np.concatenate([*wide.parts, np.concatenate(runs.parts).view(np.int64)])
-    return PackedBatch(numbers, first, second, sums, zeros, wholes)
+    return PackedBatch(numbers, first, second, sums, zeros, wholes, maps)
 
 
-def _maps(bound: Bound, spaced: Spaced, runs: _IntegerRuns) -> dict[int, list[int]]:
-    """Return, per cell, where it is told which ranks are calls, and which elements there are."""
-    summed = {k for (k, _), _ in bound.brought["loss"]}
-    maps: dict[int, list[int]] = {}
-    for k in sorted(wholes_of(spaced.full) | summed):
-        table = spaced.full.cells[k]
-        lists = [(spaced.placed.ranks[k], len(table.order))]
-        lists += [
-            (own, int(segments[-1]))
-            for own, segments in zip(spaced.placed.elements[k], table.segments, strict=True)
-        ]
-        maps[k] = []
-        for own, room in lists:
-            free = np.ones(room, bool)
-            free[own] = False
-            maps[k].append(runs.add(np.concatenate([own, np.flatnonzero(free)])))
-    return maps
+class RoomTable:
+    """The packed tables of a class's batches: a batch writes its numbers at their places in a copy of one.
+
+    Args:
+        bound: the routines.
+        kernels: of the routines.
+        tables: the launch tables of a batch that takes all room.
+        rooms: the class.
+
+    Attributes:
+        packed: the table that is copied, see `pack`.
+    """
+
+    def __init__(self, bound: Bound, kernels: Sequence[Kernel], tables: Directions, rooms: Rooms) -> None:
+        model, steps = bound.model, rooms.full.steps
+        names = fact_names(model.signatures, len(model.arenas))
+        self._index = dict(zip(names, tables.numbers.tolist(), strict=False))
+        self._rooms = rooms
+        ids = {
+            (k, i): np.zeros((rooms.sizes[k], *model.feeds[k][int(sums.ids.key)].type.shape), np.int64)
+            for k, cell in enumerate(model.cells)
+            for i, sums in enumerate(cell.sums)
+            if bound.training and rooms.sizes[k]
+        }
+        self.packed = packed = pack(bound, kernels, tables, rooms.full, ids, rooms)
+        # where calls and elements are told, and which these are; what is added by plans, and where these lie
+        told = [(place + CALLS, rooms.totals[k][0]) for k, place in packed.wholes.items()]
+        self._plans: list[tuple[int, Planned, int | None, int]] = []
+        for direction, turn in ((packed.forward, 1), (packed.backward, -1)):
+            if direction is not None:
+                for place, which in zip(direction.levels, rooms.counted[::turn], strict=True):
+                    told += zip((place + CALLS, *_sequences(len(which) - 1, place)), which, strict=True)
+                for planned in _planned(kernels, direction.table):
+                    slot = planned.key[1] if turn == 1 else len(steps) - 1 - planned.key[1]
+                    level = rooms.counted[slot][planned.axis] if is_level(steps[slot].stages) else None
+                    place, _ = direction.plans[planned.key]
+                    self._plans.append((place, planned, level, steps[slot].cell))
+        self._told = np.array(told, np.int64).reshape(-1, 2).T.copy()
+
+    def filled(
+        self,
+        schedule: Schedule,
+        items: Sequence[Item],
+        slots: Sequence[int],
+        ids: Mapping[tuple[int, int], Ints],
+    ) -> tuple[Placed, PackedBatch]:
+        """Return a batch numbered anew, and its table; see `Rooms.place`, for ids `pack`."""
+        numbers = self.packed.numbers.copy()
+        ints, sums = numbers.view(np.int32)[int(numbers[INDEX_AT]) :], {}
+        placed = self._rooms.place(schedule, items, slots, ints, self._index)
+        numbers[self._told[0]] = placed.counts.take(self._told[1])
+        for k, place in self.packed.maps.items():
+            start, *_, end = self._rooms.starts[k]
+            ints[place : place + end - start] = placed.places[start:end]
+        for place, (_, at, width, _, axis), level, k in self._plans:
+            if level is None:
+                spots = beside(placed.axes[k][axis], width)
+                plan = plan_of(ints[at:].take(spots), spots)
+            else:
+                plan = plan_of(ints[at : at + width * int(placed.counts[level])])
+            ints[place : place + len(plan)] = plan
+        for key, (place, none) in self.packed.sums.items():
+            rows = ids.get(key, none[:0])
+            plan = plan_of(rows.reshape(-1), beside(placed.axes[key[0]][0], math.prod(rows.shape[1:])))
+            ints[place : place + len(plan)] = plan
+            sums[key] = place, plan[1 : 1 + plan[0]].astype(np.int64)
+        for arena, (place, _) in self.packed.zeros.items():
+            listed = placed.zero_rows[arena]
+            ints[place] = len(listed)
+            ints[place + 1 : place + 1 + len(listed)] = listed
+        return placed, replace(self.packed, numbers=numbers, sums=sums)
 
 
-def _levels(schedule: Schedule, spaced: Spaced | None, maps: Mapping[int, Sequence[int]]) -> Ints:
+def _plan(runs: _IntegerRuns, targets: Ints, rooms: Rooms | None) -> tuple[int, Ints]:
+    """Append a plan, or with rooms zeros; return where it is, and its targets, or all there may be."""
+    if rooms is not None:
+        return runs.add(_NONE, 2 + 3 * len(targets)), targets
+    plan = plan_of(targets)
+    return runs.add(plan), plan[1 : 1 + plan[0]].astype(np.int64)
+
+
+def _levels(schedule: Schedule, rooms: Rooms | None, maps: Mapping[int, int]) -> Ints:
     """Return a record of each step, see `texts.kernel_text`: ``[steps, numbers]``."""
     sequences = max((len(table.segments) for table in schedule.cells), default=0)
     records = np.zeros((len(schedule.steps), LEVEL + ELEMENTS * sequences), np.int64)
-    _measured(records, schedule, CALLS, 0)
-    _measured(records, schedule if spaced is None else spaced.full, ROOM, 2)
-    if spaced is not None:
-        for row, (k, stages, _, _) in zip(records, schedule.steps, strict=True):
-            if not is_level(stages):
-                counts = [spaced.placed.ranks[k], *spaced.placed.elements[k]]
-                for at, own, place in zip((CALLS, *_sequences(sequences)), counts, maps[k], strict=False):
-                    row[at] = len(own)
-                    row[LIVE if at == CALLS else at + 1] = place
-    return records
-
-
-def _sequences(count: int) -> range:
-    """Return where in a record the elements of each sequence are counted."""
-    return range(LEVEL, LEVEL + ELEMENTS * count, ELEMENTS)
-
-
-def _measured(records: Ints, schedule: Schedule, calls: int, more: int) -> None:
-    """Write where levels begin, how many calls they have, and elements, each at its place in the records."""
     if not schedule.steps:
-        return
+        return records
     cells, _, starts, stops = zip(*schedule.steps, strict=True)
     which, first, last = np.array([cells, starts, stops], np.int64)
-    records[:, 0], records[:, calls] = first, last - first
+    records[:, 0], records[:, CALLS], records[:, ROOM] = first, last - first, last - first
     for k, table in enumerate(schedule.cells):
         if table.segments:
             own = np.flatnonzero(which == k)
             for at, segments in zip(_sequences(len(table.segments)), table.segments, strict=True):
-                records[own, at + more] = segments[last[own]] - segments[first[own]]
+                records[own, at] = records[own, at + 2] = segments[last[own]] - segments[first[own]]
+    for row, (k, stages, _, _) in zip(records, schedule.steps if rooms is not None else (), strict=False):
+        if rooms is not None and not is_level(stages):
+            places = [maps[k] + start - rooms.starts[k][0] for start in rooms.starts[k][:-1]]
+            row[[LIVE, *(at + 1 for at in _sequences(len(places) - 1))]] = places
+    return records
 
 
-def _plans(
-    bound: Bound,
-    kernels: Sequence[Kernel],
-    table: LaunchTable,
-    full: LaunchTable | None,
-    spaced: Spaced | None,
-    runs: _IntegerRuns,
-) -> dict[tuple[int, int, int], tuple[int, int]]:
-    """Append plans of what launches add to rows that do not follow each other; return where they are."""
-    found = {}
-    wholes = set() if spaced is None else wholes_of(spaced.full)
+def _sequences(count: int, start: int = 0) -> range:
+    """Return where in a record, which begins at a place, the elements of each sequence are counted."""
+    return range(start + LEVEL, start + LEVEL + ELEMENTS * count, ELEMENTS)
+
+
+class Planned(NamedTuple):
+    """What a level adds to rows that do not follow each other, by a plan."""
+
+    key: tuple[int, int, int]  # launch, level and binding
+    at: int  # where in the index these rows are told
+    width: int  # rows side by side
+    rows: int  # how many of these there are
+    axis: int  # along which they run: 0 for calls, 1 and more for elements of each sequence
+
+
+def _planned(kernels: Sequence[Kernel], table: LaunchTable) -> Iterator[Planned]:
+    """Yield what launches add by plans."""
     for number, row in enumerate(table.launches.tolist()):
-        kernel = kernels[row[0]]
-        routine = kernel.routine
-        for task in kernel.tasks:
+        routine = kernels[row[0]].routine
+        for task in kernels[row[0]].tasks:
             start = HEAD + FIELDS * task.planned
             if task.planned < 0 or row[start + FIRST] >= 0:
                 continue
             at, width = row[start + INDEX], row[start + WIDTH]
             slot = routine.segments.get(task.axis)
-            live = None
-            if spaced is not None and kernel.setting.whole and bound.keys[row[0]].cell in wholes:
-                cell = bound.keys[row[0]].cell
-                which = 0 if slot is None else 1 + int(routine.slots[slot].binding.key)
-                live = [spaced.placed.ranks[cell], *spaced.placed.elements[cell]][which]
+            axis = 0 if slot is None else 1 + int(routine.slots[slot].binding.key)
             for level in range(row[1], row[2]):
-                low, high = _reach(table, row, slot, level)
-                count, room = 0, 0
-                if full is not None:
-                    begin, end = _reach(full, row, slot, level)
-                    count = (end - begin) * width
-                    room = 2 + 3 * count
-                if live is None:
-                    plan = plan_of(table.index[at + low * width : at + high * width])
-                else:
-                    spots = (live[:, None] * width + np.arange(width)).ravel()
-                    plan = plan_of(table.index[at + spots], spots)
-                found[number, level, task.planned] = runs.add(plan, room), count or int(plan[0])
-    return found
-
-
-def _reach(table: LaunchTable, row: Sequence[int], slot: int | None, level: int) -> tuple[int, int]:
-    """Return the first row of a level and the one after the last; with a slot of segments, the elements."""
-    low, high = table.bounds[level].tolist()
-    if slot is None:
-        return low, high
-    segments = row[HEAD + FIELDS * slot + INDEX]
-    return int(table.index[segments + low]), int(table.index[segments + high])
+                low, high = table.bounds[level].tolist()
+                if slot is not None:
+                    segments = row[HEAD + FIELDS * slot + INDEX]
+                    low, high = table.index[[segments + low, segments + high]].tolist()
+                yield Planned((number, level, task.planned), at + low * width, width, high - low, axis)

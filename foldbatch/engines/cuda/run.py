@@ -508,7 +508,8 @@ class CudaRun:
     def _lie(self, arena: int, numbers: Ints) -> Ints:
         """Return the rows of values that lie in an arena, by their numbers in the batch."""
         rows = self.ready.batch.schedule.row_of.take(numbers)
-        return rows if self.ready.placed is None else self.ready.placed.placed.rows[arena].take(rows)
+        placed = self.ready.placed
+        return rows if placed is None else placed.placed.rows[arena].take(rows).astype(np.int64)
 
     def _arena(self, kind: str, arena: int) -> int:
         """Return the address of the values or cotangents of an arena."""
