@@ -146,6 +146,8 @@ class Rooms:
                 lengths[k] = [before + more for before, more in zip(lengths[k], elements, strict=True)]
         self.sizes = tuple(sizes)
         self._lengths = lengths
+        self.starts: list[list[int]] = []
+        self.totals: list[range] = []
         self._number(levels)
         heights = [0] * len(shape.rest)
         self._runs: dict[Reader, int] = {}
@@ -172,7 +174,7 @@ class Rooms:
                     np.arange(sizes[k]),
                     tuple(spans),
                     tuple([np.zeros(listed, np.int64) for _ in cell.outputs]),
-                    tuple([self._bounds(k, s, levels[k]) for s in range(len(cell.sequences))]),
+                    tuple([self._bounds(k, s) for s in range(len(cell.sequences))]),
                     _NONE,
                     np.zeros(sizes[k] + 1, np.int64) if k in shape.copies else None,
                 )
@@ -193,39 +195,37 @@ class Rooms:
     def _number(self, levels: Sequence[Sequence[tuple[int, tuple[int, ...], tuple[int, ...]]]]) -> None:
         """Number the levels along each axis of each cell, given their slots, where they begin, and rooms."""
         begins: list[int] = []
-        rooms, order, starts = [], [], [0]
-        counted: list[list[int]] = [[] for _ in self.shape.items]
+        rooms, order, end = [], [], 0
+        self.counted: list[list[int]] = [[] for _ in self.shape.items]
         self._levels: list[list[slice]] = []  # per cell and axis, its levels
-        total = sum(len(own) * (1 + len(each)) for own, each in zip(levels, self._lengths, strict=True))
-        for own, size, each in zip(levels, self.sizes, self._lengths, strict=True):
+        total = axes = sum(
+            len(own) * (1 + len(each)) for own, each in zip(levels, self._lengths, strict=True)
+        )
+        for k, own in enumerate(levels):
+            self.starts.append([end])
             self._levels.append([])
-            for axis, room in enumerate((size, *each)):
+            for axis, room in enumerate((self.sizes[k], *self._lengths[k])):
                 first = len(begins)
                 for slot, firsts, most in own:
-                    counted[slot].append(len(begins))
+                    self.counted[slot].append(len(begins))
                     begins.append(firsts[axis])
                     rooms.append(most[axis])
-                self._levels[-1].append(slice(first, len(begins)))
+                self._levels[k].append(slice(first, len(begins)))
                 order += [*range(first, len(begins)), *range(total + first, total + len(begins))]
-                starts.append(starts[-1] + room)
-        axes = iter(range(len(starts)))
-        cut = [[next(axes) for _ in own] for own in self._levels]
-        self.starts = [[starts[axis] for axis in own] + [starts[own[-1] + 1]] for own in cut]
-        self.totals = [[total + axis for axis in own] for own in cut]
-        self.counted = [
-            tuple(counted[slot] if is_level(item.stages) else self.totals[item.cell])
-            for slot, item in enumerate(self.shape.items)
-        ]
+                end += room
+                self.starts[k].append(end)
+            self.totals.append(range(axes, axes + len(self._levels[k])))
+            axes += len(self._levels[k])
+        for counted, item in zip(self.counted, self.shape.items, strict=True):
+            counted += () if is_level(item.stages) else self.totals[item.cell]
         self._begins, self._room, self._order = (np.array(each, np.int64) for each in (begins, rooms, order))
-        self._all = np.arange(starts[-1])
+        self._all = np.arange(end)
 
-    def _bounds(
-        self, k: int, s: int, levels: Sequence[tuple[int, tuple[int, ...], tuple[int, ...]]]
-    ) -> Index:
+    def _bounds(self, k: int, s: int) -> Index:
         """Return segments by which each level's elements begin at their place: ``[ranks + 1]``."""
+        ranks, elements = (self._begins[self._levels[k][axis]] for axis in (0, 1 + s))
         made = np.full(self.sizes[k] + 1, self._lengths[k][s], np.int64)
-        for _, firsts, _ in reversed(levels):
-            made[firsts[0]] = firsts[1 + s]
+        made[ranks[::-1]] = elements[::-1]  # where levels have no room for calls, the first one's
         return made
 
     def place(
@@ -251,10 +251,9 @@ class Rooms:
         # of each axis the places that are taken, and then those that are free
         sizes = np.concatenate([counts, self._room - counts]).take(self._order)
         begins = np.concatenate([self._begins, self._begins + counts]).take(self._order)
-        places = self._all + np.repeat(begins - np.cumsum(sizes) + sizes, sizes)
-        lengths = [
-            (len(table.order), *[int(part[-1]) for part in table.segments]) for table in schedule.cells
-        ]
+        places = np.repeat(begins - np.cumsum(sizes) + sizes, sizes)
+        places += self._all
+        lengths = [(len(each.order), *[int(part[-1]) for part in each.segments]) for each in schedule.cells]
         axes = tuple(
             tuple([places[start : start + n] for start, n in zip(own, each, strict=False)])
             for own, each in zip(self.starts, lengths, strict=True)

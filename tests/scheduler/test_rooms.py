@@ -1,13 +1,16 @@
 """Rooms: every batch of a class has its levels at the same ranks and rows, and reads what it read before."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.scheduler.rooms import Item, Rooms, Shape, is_level, shape_of
-from foldbatch.scheduler.schedule import Schedule
+from foldbatch.engines.facts import fact_names, facts_of
+from foldbatch.scheduler.rooms import Item, Placed, Rooms, Shape, is_level, shape_of
+from foldbatch.scheduler.schedule import CellTable, Schedule
+from foldbatch.scheduler.trace import CellSignature
 from tests.engines.cuda import trees
 
 BATCHES = [trees.TREES, trees.TREES[:1], trees.TREES[1:], [trees.TREES[0]] * 5]
@@ -37,15 +40,42 @@ def _roomy(shape: Shape, shapes: Sequence[Shape]) -> Shape:
     )
 
 
-def _reads(schedule: Schedule, cell: int, number: int, ranks: np.ndarray) -> np.ndarray:
+def _reads(table: CellTable, number: int, ranks: np.ndarray) -> np.ndarray:
     """Return the rows that an operand reads for some ranks."""
-    table, span = schedule.cells[cell], schedule.cells[cell].operands[number]
+    span = table.operands[number]
     if span.sequence is not None:
         bounds = table.segments[span.sequence]
         spots = np.concatenate([np.arange(bounds[r], bounds[r + 1]) for r in ranks] or [np.zeros(0, int)])
     else:
         spots = (ranks[:, None] * span.width + np.arange(span.width)).ravel()
     return span.start + spots if span.rows is None else span.rows[spots]
+
+
+def _placed(
+    rooms: Rooms, schedule: Schedule, cells: Sequence[CellSignature], slots: Sequence[int]
+) -> tuple[Placed, list[CellTable]]:
+    """Return a batch numbered anew, and its tables: looks at the index."""
+    widest = {k: (0, *[0] * len(table.segments)) for k, table in enumerate(schedule.cells)}
+    facts, index = facts_of(rooms.full, widest)
+    at = dict(zip(fact_names(cells, len(rooms.full.arena_rows)), facts, strict=True))
+    placed = rooms.place(schedule, shape_of(schedule, cells).items, slots, index, at)
+
+    def own(name: str, *numbers: int, like: np.ndarray) -> np.ndarray:
+        return index[at[name, *numbers] :][: len(like)]
+
+    tables = [
+        replace(
+            full,
+            operands=tuple(
+                span if span.rows is None else span._replace(rows=own("rows", k, i, like=span.rows))
+                for i, span in enumerate(full.operands)
+            ),
+            outputs=tuple(own("output", k, j, like=rows) for j, rows in enumerate(full.outputs)),
+            segments=tuple(own("segments", k, s, like=part) for s, part in enumerate(full.segments)),
+        )
+        for k, full in enumerate(rooms.full.cells)
+    ]
+    return placed, tables
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -63,25 +93,32 @@ def test_a_batch_reads_and_writes_what_it_did_at_places_of_the_class(model: str)
             at = kinds.index((step.cell, step.stages), at)
             slots.append(at)
             at += 1
-        placed = rooms.place(schedule, slots)
-        assert [step[:3] for step in placed.schedule.steps] == [step[:3] for step in rooms.full.steps]
-        for rows, own in zip(placed.rows, placed.schedule.arena_rows, strict=True):
+        placed, tables = _placed(rooms, schedule, cells, slots)
+        for rows, own in zip(placed.rows, rooms.full.arena_rows, strict=True):
             assert len(np.unique(rows)) == len(rows)
             assert rows.max(initial=-1) < own
+        taken = dict(zip(slots, schedule.steps, strict=True))
+        for slot, step in enumerate(rooms.full.steps):
+            _, _, start, stop = taken.get(slot, step._replace(start=0, stop=0))
+            sizes = [part[stop] - part[start] for part in schedule.cells[step.cell].segments]
+            assert placed.counts[rooms.counted[slot]].tolist() == [stop - start, *sizes]
         for k, table in enumerate(schedule.cells):
             ranks = np.arange(len(table.order))
+            places = placed.places[rooms.starts[k][0] : rooms.starts[k][1]]
+            assert sorted(places) == list(range(rooms.sizes[k]))
             for number, span in enumerate(table.operands):
-                before = placed.rows[span.arena][_reads(schedule, k, number, ranks)]
-                np.testing.assert_array_equal(_reads(placed.schedule, k, number, placed.ranks[k]), before)
+                before = placed.rows[span.arena][_reads(table, number, ranks)]
+                np.testing.assert_array_equal(_reads(tables[k], number, placed.ranks[k]), before)
             for output, arena in enumerate(cells[k].outputs):
-                found = placed.schedule.cells[k].outputs[output]
-                shared = placed.schedule.cells[k].copies is not None
-                spots = np.arange(len(table.outputs[output])) if shared else placed.ranks[k]
+                found = tables[k].outputs[output]
+                spots = (
+                    np.arange(len(table.outputs[output])) if tables[k].copies is not None else placed.ranks[k]
+                )
                 np.testing.assert_array_equal(found[spots], placed.rows[arena][table.outputs[output]])
-        for k, _, start, _ in placed.schedule.steps:  # taken or not, as graphs hold its address
-            own = zip(placed.schedule.cells[k].segments, rooms.full.cells[k].segments, strict=True)
+        for k, _, start, _ in rooms.full.steps:  # taken or not, as graphs hold its address
+            own = zip(tables[k].segments, rooms.full.cells[k].segments, strict=True)
             assert all(segments[start] == room[start] for segments, room in own)
-        for arena, rows in enumerate(placed.schedule.zero_rows):
+        for arena, rows in enumerate(placed.zero_rows):
             assert set(placed.rows[arena][schedule.zero_rows[arena]]) <= set(rows)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, inf, log
+from operator import le
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -114,9 +115,9 @@ def _once(kinds: Sequence[tuple[int, tuple[str, ...]]]) -> bool:
 
 def _fits(slot: Item, item: Item) -> bool:
     return (
-        _kind(slot) == _kind(item)
+        slot[:2] == item[:2]
         and item.calls + bool(item.elements) <= slot.calls
-        and all(few <= room for few, room in zip(item.elements, slot.elements, strict=True))
+        and all(map(le, item.elements, slot.elements))
     )
 
 

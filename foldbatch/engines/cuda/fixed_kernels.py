@@ -275,10 +275,12 @@ def plan_of(targets: NDArray[Any], terms: NDArray[np.int64] | None = None) -> ND
     >>> plan_of(np.array([7, 2, 7])).tolist()
     [2, 2, 7, 0, 1, 3, 1, 0, 2]
     """
-    if not len(targets):
-        return np.zeros(2, np.int32)
-    order, bounds = group(targets)
-    distinct = targets[order[bounds[:-1]]]
+    if (targets[1:] > targets[:-1]).all():  # as rows mostly are
+        bounds = np.arange(len(targets) + 1)
+        order, distinct = bounds[:-1], targets
+    else:
+        order, bounds = group(targets)
+        distinct = targets[order[bounds[:-1]]]
     plan = np.empty(1 + len(distinct) + len(bounds) + len(order), np.int32)
     plan[0], first, then = len(distinct), 1 + len(distinct), 1 + len(distinct) + len(bounds)
     plan[1:first], plan[first:then] = distinct, bounds
