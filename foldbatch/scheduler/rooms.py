@@ -19,6 +19,7 @@ from foldbatch.scheduler.schedule import CellTable, Index, RowSpan, Schedule, St
 from foldbatch.scheduler.trace import CellSignature
 
 Reader = tuple[int, int]  # a cell, and the number of one of its operands
+_Level = tuple[int, tuple[int, ...], tuple[int, ...]]  # a slot; begins and rooms of its calls and elements
 _NONE = np.zeros(0, np.int64)
 
 
@@ -134,21 +135,17 @@ class Rooms:
     def __init__(self, shape: Shape, cells: Sequence[CellSignature]) -> None:
         self.shape = shape
         self._cells = cells
-        sizes = [0] * len(cells)
-        lengths = [[0] * len(cell.sequences) for cell in cells]
-        starts: list[int] = []
-        levels: list[list[tuple[int, tuple[int, ...], tuple[int, ...]]]] = [[] for _ in cells]
-        for number, (k, stages, calls, elements) in enumerate(shape.items):
-            starts.append(sizes[k] if is_level(stages) else 0)
+        # per cell, how many calls and elements of each sequence there is room for
+        rooms = [(0,) * (1 + len(cell.sequences)) for cell in cells]
+        levels: list[list[_Level]] = [[] for _ in cells]
+        starts = [0] * len(shape.items)
+        for slot, (k, stages, calls, elements) in enumerate(shape.items):
             if is_level(stages):
-                levels[k].append((number, (sizes[k], *lengths[k]), (calls, *elements)))
-                sizes[k] += calls
-                lengths[k] = [before + more for before, more in zip(lengths[k], elements, strict=True)]
-        self.sizes = tuple(sizes)
-        self._lengths = lengths
-        self.starts: list[list[int]] = []
-        self.totals: list[range] = []
-        self._number(levels)
+                starts[slot] = rooms[k][0]
+                levels[k].append((slot, rooms[k], (calls, *elements)))
+                rooms[k] = tuple(a + b for a, b in zip(rooms[k], (calls, *elements), strict=True))
+        self.sizes = tuple(own[0] for own in rooms)
+        self._number(levels, rooms)
         heights = [0] * len(shape.rest)
         self._runs: dict[Reader, int] = {}
         tables = []
@@ -156,7 +153,7 @@ class Rooms:
             spans = []
             for number, operand in enumerate(cell.operands):
                 width, key = len(operand.columns) or 1, (k, number)
-                size = sizes[k] * width if operand.sequence is None else lengths[k][operand.sequence]
+                size = rooms[k][0] * width if operand.sequence is None else rooms[k][1 + operand.sequence]
                 start = rows = None
                 if key in shape.slices:
                     start = self._runs[key] = heights[operand.arena]
@@ -168,21 +165,21 @@ class Rooms:
                         operand.arena, width, operand.sequence, size, start, rows, first=key in shape.first
                     )
                 )
-            listed = shape.listed[k] if k in shape.copies else sizes[k]
+            listed = shape.listed[k] if k in shape.copies else rooms[k][0]
             tables.append(
                 CellTable(
-                    np.arange(sizes[k]),
+                    np.arange(rooms[k][0]),
                     tuple(spans),
                     tuple([np.zeros(listed, np.int64) for _ in cell.outputs]),
-                    tuple([self._bounds(k, s) for s in range(len(cell.sequences))]),
+                    tuple([self._bounds(k, s, size) for s, size in enumerate(rooms[k][1:])]),
                     _NONE,
-                    np.zeros(sizes[k] + 1, np.int64) if k in shape.copies else None,
+                    np.zeros(rooms[k][0] + 1, np.int64) if k in shape.copies else None,
                 )
             )
         self._ends = heights.copy()  # where the rows begin that are in no run
         heights = [rows + more for rows, more in zip(heights, shape.rest, strict=True)]
         steps = [
-            Step(k, stages, start, start + calls if is_level(stages) else sizes[k])
+            Step(k, stages, start, start + calls if is_level(stages) else rooms[k][0])
             for (k, stages, calls, _), start in zip(shape.items, starts, strict=True)
         ]
         stored = [0] * len(heights)
@@ -192,40 +189,40 @@ class Rooms:
         zeros = [np.arange(rows - less) for rows, less in zip(heights, stored, strict=True)]
         self.full = Schedule(tuple(tables), tuple(steps), tuple(heights), tuple(zeros), _NONE)
 
-    def _number(self, levels: Sequence[Sequence[tuple[int, tuple[int, ...], tuple[int, ...]]]]) -> None:
-        """Number the levels along each axis of each cell, given their slots, where they begin, and rooms."""
+    def _number(self, levels: Sequence[Sequence[_Level]], rooms: Sequence[Sequence[int]]) -> None:
+        """Number the levels along each axis of each cell."""
         begins: list[int] = []
-        rooms, order, end = [], [], 0
+        most, order, end = [], [], 0
+        self.starts: list[list[int]] = []
+        self.totals: list[range] = []
         self.counted: list[list[int]] = [[] for _ in self.shape.items]
         self._levels: list[list[slice]] = []  # per cell and axis, its levels
-        total = axes = sum(
-            len(own) * (1 + len(each)) for own, each in zip(levels, self._lengths, strict=True)
-        )
-        for k, own in enumerate(levels):
+        total = axes = sum(1 + len(item.elements) for item in self.shape.items if is_level(item.stages))
+        for own, sizes in zip(levels, rooms, strict=True):
             self.starts.append([end])
             self._levels.append([])
-            for axis, room in enumerate((self.sizes[k], *self._lengths[k])):
+            for axis, size in enumerate(sizes):
                 first = len(begins)
-                for slot, firsts, most in own:
+                for slot, firsts, room in own:
                     self.counted[slot].append(len(begins))
                     begins.append(firsts[axis])
-                    rooms.append(most[axis])
-                self._levels[k].append(slice(first, len(begins)))
+                    most.append(room[axis])
+                self._levels[-1].append(slice(first, len(begins)))
                 order += [*range(first, len(begins)), *range(total + first, total + len(begins))]
-                end += room
-                self.starts[k].append(end)
-            self.totals.append(range(axes, axes + len(self._levels[k])))
-            axes += len(self._levels[k])
-        for counted, item in zip(self.counted, self.shape.items, strict=True):
-            counted += () if is_level(item.stages) else self.totals[item.cell]
-        self._begins, self._room, self._order = (np.array(each, np.int64) for each in (begins, rooms, order))
+                end += size
+                self.starts[-1].append(end)
+            self.totals.append(range(axes, axes + len(sizes)))
+            axes += len(sizes)
+        for slot, item in enumerate(self.shape.items):
+            self.counted[slot] += () if is_level(item.stages) else self.totals[item.cell]
+        self._begins, self._room, self._order = (np.array(each, np.int64) for each in (begins, most, order))
         self._all = np.arange(end)
 
-    def _bounds(self, k: int, s: int) -> Index:
+    def _bounds(self, k: int, s: int, elements: int) -> Index:
         """Return segments by which each level's elements begin at their place: ``[ranks + 1]``."""
-        ranks, elements = (self._begins[self._levels[k][axis]] for axis in (0, 1 + s))
-        made = np.full(self.sizes[k] + 1, self._lengths[k][s], np.int64)
-        made[ranks[::-1]] = elements[::-1]  # where levels have no room for calls, the first one's
+        ranks, places = (self._begins[self._levels[k][axis]] for axis in (0, 1 + s))
+        made = np.full(self.sizes[k] + 1, elements, np.int64)
+        made[ranks[::-1]] = places[::-1]  # of levels without room for calls, the first one's stays
         return made
 
     def place(
@@ -233,8 +230,7 @@ class Rooms:
         schedule: Schedule,
         items: Sequence[Item],
         slots: Sequence[int],
-        index: NDArray[np.int32],
-        at: Mapping[tuple[Hashable, ...], int],
+        index: Mapping[tuple[Hashable, ...], NDArray[Any]],
     ) -> Placed:
         """Return a batch numbered anew, and write its index arrays.
 
@@ -242,8 +238,8 @@ class Rooms:
             schedule: of the batch.
             items: of its shape.
             slots: of its steps, in rising order.
-            index: the index arrays of `full`, in which this one's are written.
-            at: where each lies in it, by its name: see `foldbatch.engines.facts`.
+            index: copies of the index arrays of `full`, in which this one's are written; by their names, see
+                `foldbatch.engines.facts`. They may be longer.
         """
         where = [n for slot in slots if is_level(self.shape.items[slot].stages) for n in self.counted[slot]]
         counts = np.zeros(len(self._begins), np.int64)
@@ -261,7 +257,7 @@ class Rooms:
         rows = self._rows(schedule, axes)
         for k, table in enumerate(schedule.cells):
             if lengths[k][0]:
-                self._write(k, table, axes[k], rows, counts, index, at)
+                self._write(k, table, axes[k], rows, counts, index)
         told = np.concatenate([counts, [n for own in lengths for n in own]])
         return Placed(axes, rows, self._zero_rows(schedule, rows), told, places)
 
@@ -287,8 +283,7 @@ class Rooms:
         axes: Sequence[Index],
         rows: Sequence[NDArray[np.int32]],
         counts: Index,
-        index: NDArray[np.int32],
-        at: Mapping[tuple[Hashable, ...], int],
+        index: Mapping[tuple[Hashable, ...], NDArray[Any]],
     ) -> None:
         """Write the index arrays of a cell."""
         full, (ranks, *_) = self.full.cells[k], axes
@@ -296,20 +291,20 @@ class Rooms:
             if span.rows is not None:
                 own, start = rows[span.arena], old.start or 0
                 read = own[start : start + old.size] if old.rows is None else own.take(old.rows)
-                index[at["rows", k, number] :][_spots(span, axes)] = read
+                index["rows", k, number][_spots(span, axes)] = read
         spots: Any = ranks
         if full.copies is not None:
             copies = np.arange(len(ranks) + 1) if table.copies is None else table.copies
-            _bound(index[at["copies", k] :], ranks, copies[:-1], copies[1:])
+            _bound(index["copies", k], ranks, copies[:-1], copies[1:])
             spots = slice(int(copies[-1]))
         for number, (arena, old_rows) in enumerate(zip(self._cells[k].outputs, table.outputs, strict=True)):
-            index[at["output", k, number] :][spots] = rows[arena].take(old_rows)
+            index["output", k, number][spots] = rows[arena].take(old_rows)
         calls, *elements = [counts[own] for own in self._levels[k]]
         for s, (bounds, sizes) in enumerate(zip(table.segments, elements, strict=True)):
             shifts = self._begins[self._levels[k][1 + s]] - np.cumsum(sizes) + sizes
             firsts = bounds[:-1] + np.repeat(shifts, calls)
             # a level that stays empty begins at its place, too: its room is set to zero
-            _bound(index[at["segments", k, s] :], ranks, firsts, firsts + np.diff(bounds))
+            _bound(index["segments", k, s], ranks, firsts, firsts + np.diff(bounds))
 
     def _zero_rows(
         self, schedule: Schedule, rows: Sequence[NDArray[np.int32]]
@@ -347,7 +342,7 @@ def _spots(span: RowSpan, axes: Sequence[Index]) -> Index:
     return beside(axes[0], span.width) if span.sequence is None else axes[1 + span.sequence]
 
 
-def _bound(target: NDArray[np.int32], ranks: Index, firsts: Index, lasts: Index) -> None:
+def _bound(target: NDArray[Any], ranks: Index, firsts: Index, lasts: Index) -> None:
     """Write where what belongs to each rank begins, and ends."""
     target[ranks + 1] = lasts
     target[ranks] = firsts

@@ -1,13 +1,12 @@
 """Rooms: every batch of a class has its levels at the same ranks and rows, and reads what it read before."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines.facts import fact_names, facts_of
 from foldbatch.scheduler.rooms import Item, Placed, Rooms, Shape, is_level, shape_of
 from foldbatch.scheduler.schedule import CellTable, Schedule
 from foldbatch.scheduler.trace import CellSignature
@@ -54,28 +53,21 @@ def _reads(table: CellTable, number: int, ranks: np.ndarray) -> np.ndarray:
 def _placed(
     rooms: Rooms, schedule: Schedule, cells: Sequence[CellSignature], slots: Sequence[int]
 ) -> tuple[Placed, list[CellTable]]:
-    """Return a batch numbered anew, and its tables: looks at the index."""
-    widest = {k: (0, *[0] * len(table.segments)) for k, table in enumerate(schedule.cells)}
-    facts, index = facts_of(rooms.full, widest)
-    at = dict(zip(fact_names(cells, len(rooms.full.arena_rows)), facts, strict=True))
-    placed = rooms.place(schedule, shape_of(schedule, cells).items, slots, index, at)
-
-    def own(name: str, *numbers: int, like: np.ndarray) -> np.ndarray:
-        return index[at[name, *numbers] :][: len(like)]
-
-    tables = [
-        replace(
-            full,
-            operands=tuple(
-                span if span.rows is None else span._replace(rows=own("rows", k, i, like=span.rows))
-                for i, span in enumerate(full.operands)
-            ),
-            outputs=tuple(own("output", k, j, like=rows) for j, rows in enumerate(full.outputs)),
-            segments=tuple(own("segments", k, s, like=part) for s, part in enumerate(full.segments)),
-        )
-        for k, full in enumerate(rooms.full.cells)
-    ]
-    return placed, tables
+    """Return a batch numbered anew, and its tables."""
+    index: dict[tuple[Hashable, ...], np.ndarray] = {}
+    tables = []
+    for k, table in enumerate(rooms.full.cells):
+        index |= {
+            ("rows", k, i): span.rows.copy() for i, span in enumerate(table.operands) if span.rows is not None
+        }
+        index |= {("output", k, j): rows.copy() for j, rows in enumerate(table.outputs)}
+        index |= {("segments", k, s): bounds.copy() for s, bounds in enumerate(table.segments)}
+        index |= {} if table.copies is None else {("copies", k): table.copies.copy()}
+        spans = [span._replace(rows=index.get(("rows", k, i))) for i, span in enumerate(table.operands)]
+        outputs = [index["output", k, j] for j in range(len(table.outputs))]
+        segments = [index["segments", k, s] for s in range(len(table.segments))]
+        tables.append(replace(table, operands=tuple(spans), outputs=tuple(outputs), segments=tuple(segments)))
+    return rooms.place(schedule, shape_of(schedule, cells).items, slots, index), tables
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -55,7 +55,7 @@ class Direction:
 class PackedBatch:
     """A batch's packed table, but for the addresses."""
 
-    numbers: Ints  # ``[*] int64``; its last ones are two numbers of 32 bits each, see `ints`
+    numbers: Ints  # ``[*] int64``; its last ones are two numbers of 32 bits each
     forward: Direction  # where that direction lies
     backward: Direction | None  # the other one, while training
     # by cell and number of its sums of rows, where the plan lies, and its targets
@@ -66,11 +66,6 @@ class PackedBatch:
     wholes: Mapping[int, int]  # by cell with losses, where the record of a level of all its calls lies
     # by cell whose calls are gone through together, with rooms, where its axes lie, see `Placed.places`
     maps: Mapping[int, int]
-
-    @property
-    def ints(self) -> NDArray[np.int32]:
-        """The numbers of 32 bits: places of index arrays, plans and lists are places here."""
-        return self.numbers.view(np.int32)[int(self.numbers[INDEX_AT]) :]
 
     def filled(self, target: Ints, addresses: Ints, sums: Sequence[int], status: int) -> None:
         """Write the table, with addresses of buffers and of sums: ``target: [len(numbers)]``."""
@@ -174,7 +169,8 @@ class RoomTable:
     def __init__(self, bound: Bound, kernels: Sequence[Kernel], tables: Directions, rooms: Rooms) -> None:
         model, steps = bound.model, rooms.full.steps
         names = fact_names(model.signatures, len(model.arenas))
-        self._index = dict(zip(names, tables.numbers.tolist(), strict=False))
+        facts = zip(names, tables.numbers.tolist(), strict=False)
+        self._index = {name: at for name, at in facts if name[0] in ("rows", "output", "segments", "copies")}
         self._rooms = rooms
         ids = {
             (k, i): np.zeros((rooms.sizes[k], *model.feeds[k][int(sums.ids.key)].type.shape), np.int64)
@@ -207,7 +203,8 @@ class RoomTable:
         """Return a batch numbered anew, and its table; see `Rooms.place`, for ids `pack`."""
         numbers = self.packed.numbers.copy()
         ints, sums = numbers.view(np.int32)[int(numbers[INDEX_AT]) :], {}
-        placed = self._rooms.place(schedule, items, slots, ints, self._index)
+        index = {name: ints[at:] for name, at in self._index.items()}
+        placed = self._rooms.place(schedule, items, slots, index)
         numbers[self._told[0]] = placed.counts.take(self._told[1])
         for k, place in self.packed.maps.items():
             start, *_, end = self._rooms.starts[k]
