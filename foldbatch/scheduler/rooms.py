@@ -74,7 +74,7 @@ def shape_of(schedule: Schedule, cells: Sequence[CellSignature]) -> Shape:
         own = schedule.cells[k].segments if is_level(stages) else ()
         elements = tuple([int(part[stop]) - int(part[start]) for part in own])
         items.append(Item(k, stages, stop - start if is_level(stages) else 0, elements))
-    slices, runs = set(), []
+    slices, runs, rest = set(), [], list(schedule.arena_rows)
     taken: list[list[tuple[int, int]]] = [[] for _ in schedule.arena_rows]
     for k in priority(tuple(cells)):
         for number, span in enumerate(schedule.cells[k].operands):
@@ -83,13 +83,10 @@ def shape_of(schedule: Schedule, cells: Sequence[CellSignature]) -> Shape:
             start, stop = span.start, span.start + span.size
             if all(stop <= other or start >= end for other, end in taken[span.arena]) or not span.size:
                 slices.add((k, number))
+                rest[span.arena] -= span.size
                 if span.size:
                     taken[span.arena].append((start, stop))
                     runs.append(((k, number), span.arena, span.size))
-    rest = [
-        rows - sum(stop - start for start, stop in own)
-        for rows, own in zip(schedule.arena_rows, taken, strict=True)
-    ]
     first = [(k, i) for k, i in slices if schedule.cells[k].operands[i].first]
     copies = [k for k, table in enumerate(schedule.cells) if table.copies is not None]
     listed = [len(table.order) if table.copies is None else int(table.copies[-1]) for table in schedule.cells]
@@ -182,12 +179,11 @@ class Rooms:
             Step(k, stages, start, start + calls if is_level(stages) else rooms[k][0])
             for (k, stages, calls, _), start in zip(shape.items, starts, strict=True)
         ]
-        stored = [0] * len(heights)
+        zeros = heights.copy()
         for k, number in shape.first:
             span = tables[k].operands[number]
-            stored[span.arena] += span.size
-        zeros = [np.arange(rows - less) for rows, less in zip(heights, stored, strict=True)]
-        self.full = Schedule(tuple(tables), tuple(steps), tuple(heights), tuple(zeros), _NONE)
+            zeros[span.arena] -= span.size
+        self.full = Schedule(tuple(tables), tuple(steps), tuple(heights), tuple(map(np.arange, zeros)), _NONE)
 
     def _number(self, levels: Sequence[Sequence[_Level]], rooms: Sequence[Sequence[int]]) -> None:
         """Number the levels along each axis of each cell."""

@@ -26,7 +26,7 @@ from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Graph
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.packing import PackedBatch, RoomTable
-from foldbatch.engines.cuda.steps import LaunchStep, steps_of
+from foldbatch.engines.cuda.steps import LaunchStep, steps_of_both
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Captures
 from foldbatch.scheduler.rooms import Item, Placed, Rooms, Shape, is_level, shape_of
@@ -329,11 +329,8 @@ class Captured:
         """Return a class made ready, by a batch that takes all room."""
         tables = launch_tables(self._bound, rooms.full)
         table = RoomTable(self._bound, self._kernels, tables, rooms)
-        both = [
-            () if direction is None else tuple(steps_of(self._kernels, direction, spaced=True))
-            for direction in (table.packed.forward, table.packed.backward)
-        ]
-        room = self._made[rooms] = Room(tables, (both[0], both[1]), table)
+        steps = steps_of_both(self._kernels, table.packed, spaced=True)
+        room = self._made[rooms] = Room(tables, steps, table)
         return room
 
     def _miss(self, reason: str) -> None:

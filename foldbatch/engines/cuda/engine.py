@@ -21,7 +21,7 @@ from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.memory import DeviceMemory, Staging
 from foldbatch.engines.cuda.packing import SUMMED, PackedBatch, pack
 from foldbatch.engines.cuda.run import CudaRun, Flag, PhaseKernels, Ready
-from foldbatch.engines.cuda.steps import LaunchStep, StepWalker, steps_of
+from foldbatch.engines.cuda.steps import LaunchStep, StepWalker, steps_of_both
 from foldbatch.engines.cuda.updates import updates
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Launched
@@ -297,11 +297,7 @@ class CudaEngine:
         else:
             tables = launch_tables(bound, batch.schedule)
             packed = pack(bound, phase.kernels, tables, batch.schedule, ids)
-            forward, backward = (
-                () if direction is None else tuple(steps_of(phase.kernels, direction, spaced=False))
-                for direction in (packed.forward, packed.backward)
-            )
-            steps = forward, backward
+            steps = steps_of_both(phase.kernels, packed, spaced=False)
         rows = {key: self._rows_of(key, placed, packed) for key in packed.sums}
         heights = np.maximum.reduce([t.heights for t in tables[:2] if t is not None])
         learned = 0 if captured is None else captured.learned

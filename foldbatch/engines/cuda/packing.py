@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,16 +181,15 @@ class RoomTable:
         self.packed = packed = pack(bound, kernels, tables, rooms.full, ids, rooms)
         # where calls and elements are told, and which these are; what is added by plans, and where these lie
         told = [(place + CALLS, rooms.totals[k][0]) for k, place in packed.wholes.items()]
-        self._plans: list[tuple[int, Planned, int | None, int]] = []
+        self._plans: list[tuple[int, int, int, int | None, int, int]] = []
         for direction, turn in ((packed.forward, 1), (packed.backward, -1)):
             if direction is not None:
                 for place, which in zip(direction.levels, rooms.counted[::turn], strict=True):
                     told += zip((place + CALLS, *_sequences(len(which) - 1, place)), which, strict=True)
-                for planned in _planned(kernels, direction.table):
-                    slot = planned.key[1] if turn == 1 else len(steps) - 1 - planned.key[1]
-                    level = rooms.counted[slot][planned.axis] if is_level(steps[slot].stages) else None
-                    place, _ = direction.plans[planned.key]
-                    self._plans.append((place, planned, level, steps[slot].cell))
+                for key, at, width, _, axis in _planned(kernels, direction.table):
+                    k, stages, *_ = steps[::turn][key[1]]
+                    level = rooms.counted[::turn][key[1]][axis] if is_level(stages) else None
+                    self._plans.append((direction.plans[key][0], at, width, level, k, axis))
         self._told = np.array(told, np.int64).reshape(-1, 2).T.copy()
 
     def filled(
@@ -209,7 +208,7 @@ class RoomTable:
         for k, place in self.packed.maps.items():
             start, *_, end = self._rooms.starts[k]
             ints[place : place + end - start] = placed.places[start:end]
-        for place, (_, at, width, _, axis), level, k in self._plans:
+        for place, at, width, level, k, axis in self._plans:
             if level is None:
                 spots = beside(placed.axes[k][axis], width)
                 plan = plan_of(ints[at:].take(spots), spots)
@@ -250,7 +249,7 @@ def _levels(schedule: Schedule, rooms: Rooms | None, maps: Mapping[int, int]) ->
             own = np.flatnonzero(which == k)
             for at, segments in zip(_sequences(len(table.segments)), table.segments, strict=True):
                 records[own, at] = records[own, at + 2] = segments[last[own]] - segments[first[own]]
-    for row, (k, stages, _, _) in zip(records, schedule.steps if rooms is not None else (), strict=False):
+    for row, (k, stages, _, _) in zip(records, schedule.steps, strict=True):
         if rooms is not None and not is_level(stages):
             places = [maps[k] + start - rooms.starts[k][0] for start in rooms.starts[k][:-1]]
             row[[LIVE, *(at + 1 for at in _sequences(len(places) - 1))]] = places
@@ -262,18 +261,14 @@ def _sequences(count: int, start: int = 0) -> range:
     return range(start + LEVEL, start + LEVEL + ELEMENTS * count, ELEMENTS)
 
 
-class Planned(NamedTuple):
-    """What a level adds to rows that do not follow each other, by a plan."""
+def _planned(
+    kernels: Sequence[Kernel], table: LaunchTable
+) -> Iterator[tuple[tuple[int, int, int], int, int, int, int]]:
+    """Yield what is added to rows that do not follow each other, by launch, level and binding.
 
-    key: tuple[int, int, int]  # launch, level and binding
-    at: int  # where in the index these rows are told
-    width: int  # rows side by side
-    rows: int  # how many of these there are
-    axis: int  # along which they run: 0 for calls, 1 and more for elements of each sequence
-
-
-def _planned(kernels: Sequence[Kernel], table: LaunchTable) -> Iterator[Planned]:
-    """Yield what launches add by plans."""
+    Then where in the index these rows are told, how many side by side, how often, and along which axis: 0 for
+    calls, 1 and more for the elements of each sequence.
+    """
     for number, row in enumerate(table.launches.tolist()):
         routine = kernels[row[0]].routine
         for task in kernels[row[0]].tasks:
@@ -288,4 +283,4 @@ def _planned(kernels: Sequence[Kernel], table: LaunchTable) -> Iterator[Planned]
                 if slot is not None:
                     segments = row[HEAD + FIELDS * slot + INDEX]
                     low, high = table.index[[segments + low, segments + high]].tolist()
-                yield Planned((number, level, task.planned), at + low * width, width, high - low, axis)
+                yield (number, level, task.planned), at + low * width, width, high - low, axis

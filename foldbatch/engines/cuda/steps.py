@@ -15,7 +15,7 @@ from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Function, MatrixProduct
 from foldbatch.engines.cuda.kernels import Kernel, LevelTask
 from foldbatch.engines.cuda.matrices import Matrix
-from foldbatch.engines.cuda.packing import Direction
+from foldbatch.engines.cuda.packing import Direction, PackedBatch
 from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, SPARE, STORES, LaunchTable
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 
@@ -94,6 +94,15 @@ def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -
                 x, y = task.threads
                 blocks = -(-task.columns // x) if task.columns else -(-count // y)
                 yield LaunchStep(task, row, max(1, min(BLOCKS, blocks)), arguments)
+
+
+def steps_of_both(
+    kernels: Sequence[Kernel], packed: PackedBatch, *, spaced: bool
+) -> tuple[Sequence[LaunchStep], Sequence[LaunchStep]]:
+    """Return the steps forward and backward of a packed table; see `steps_of`."""
+    back = packed.backward
+    backward = () if back is None else tuple(steps_of(kernels, back, spaced=spaced))
+    return tuple(steps_of(kernels, packed.forward, spaced=spaced)), backward
 
 
 def field(row: Sequence[int], binding: int, number: int) -> int:
