@@ -19,6 +19,8 @@ from foldbatch.scheduler.schedule import CellTable, Index, RowSpan, Schedule, St
 from foldbatch.scheduler.trace import CellSignature
 
 Reader = tuple[int, int]  # a cell, and the number of one of its operands
+Rows = NDArray[np.int32]
+IndexArrays = Mapping[tuple[Hashable, ...], NDArray[Any]]
 _Level = tuple[int, tuple[int, ...], tuple[int, ...]]  # a slot; begins and rooms of its calls and elements
 _NONE = np.zeros(0, np.int64)
 
@@ -100,8 +102,8 @@ class Placed:
 
     # per cell ``[n] int64``: the new rank of each rank; then of each sequence the new place of each element
     axes: tuple[tuple[Index, ...], ...]
-    rows: tuple[NDArray[np.int32], ...]  # per arena ``[rows]``: the new row of each row
-    zero_rows: tuple[NDArray[np.int32], ...]  # per arena, the rows that no operand of the rooms stores
+    rows: Sequence[Rows]  # per arena ``[rows]``: the new row of each row
+    zero_rows: Sequence[Rows]  # per arena, the rows that no operand of the rooms stores
     # ``[*] int64``: calls and elements of each level, then of each cell, see `Rooms.counted`
     counts: Index
     places: Index  # ``[*] int64``: all axes, each with its free places behind, see `Rooms.starts`
@@ -221,25 +223,19 @@ class Rooms:
         made[ranks[::-1]] = places[::-1]  # of levels without room for calls, the first one's stays
         return made
 
-    def place(
-        self,
-        schedule: Schedule,
-        items: Sequence[Item],
-        slots: Sequence[int],
-        index: Mapping[tuple[Hashable, ...], NDArray[Any]],
-    ) -> Placed:
+    def place(self, schedule: Schedule, taken: Mapping[int, Item], index: IndexArrays) -> Placed:
         """Return a batch numbered anew, and write its index arrays.
 
         Args:
             schedule: of the batch.
-            items: of its shape.
-            slots: of its steps, in rising order.
+            taken: the items of its shape by slot, in order.
             index: copies of the index arrays of `full`, in which this one's are written; by their names, see
                 `foldbatch.engines.facts`. They may be longer.
         """
-        where = [n for slot in slots if is_level(self.shape.items[slot].stages) for n in self.counted[slot]]
+        levels = {slot: (item.calls, *item.elements) for slot, item in taken.items() if is_level(item.stages)}
         counts = np.zeros(len(self._begins), np.int64)
-        counts[where] = [n for item in items if is_level(item.stages) for n in (item.calls, *item.elements)]
+        where = [n for slot in levels for n in self.counted[slot]]
+        counts[where] = [n for own in levels.values() for n in own]
         # of each axis the places that are taken, and then those that are free
         sizes = np.concatenate([counts, self._room - counts]).take(self._order)
         begins = np.concatenate([self._begins, self._begins + counts]).take(self._order)
@@ -250,36 +246,40 @@ class Rooms:
             tuple([places[start : start + n] for start, n in zip(own, each, strict=False)])
             for own, each in zip(self.starts, lengths, strict=True)
         )
-        rows = self._rows(schedule, axes)
+        rows, zero_rows = self._rows(schedule, axes)
         for k, table in enumerate(schedule.cells):
             if lengths[k][0]:
                 self._write(k, table, axes[k], rows, counts, index)
         told = np.concatenate([counts, [n for own in lengths for n in own]])
-        return Placed(axes, rows, self._zero_rows(schedule, rows), told, places)
+        return Placed(axes, rows, zero_rows, told, places)
 
-    def _rows(self, schedule: Schedule, axes: Sequence[Sequence[Index]]) -> tuple[NDArray[np.int32], ...]:
-        """Return the new row of each row, per arena."""
+    def _rows(self, schedule: Schedule, axes: Sequence[Sequence[Index]]) -> tuple[list[Rows], list[Rows]]:
+        """Return the new row of each row, per arena; and those that no operand of the rooms stores."""
         made = [np.full(rows, -1, np.int32) for rows in schedule.arena_rows]
-        left = list(schedule.arena_rows)
+        left, cuts = list(schedule.arena_rows), [[0, rows] for rows in schedule.arena_rows]
         for (k, number), start in self._runs.items():
             span = schedule.cells[k].operands[number]
             if span.size:
                 assert span.start is not None
-                made[span.arena][span.start : span.start + span.size] = start + _spots(span, axes[k])
+                stop = span.start + span.size
+                made[span.arena][span.start : stop] = start + _spots(span, axes[k])
                 left[span.arena] -= span.size
-        for rows, end, more in zip(made, self._ends, left, strict=True):
+                cuts[span.arena] += (span.start, stop) if (k, number) in self.shape.first else ()
+        zeros = []
+        for rows, end, more, cut in zip(made, self._ends, left, map(sorted, cuts), strict=True):
             if more:
                 rows[rows < 0] = np.arange(end, end + more)
-        return tuple(made)
+            zeros.append(np.concatenate([rows[a:b] for a, b in zip(cut[::2], cut[1::2], strict=True)]))
+        return made, zeros
 
     def _write(
         self,
         k: int,
         table: CellTable,
         axes: Sequence[Index],
-        rows: Sequence[NDArray[np.int32]],
+        rows: Sequence[Rows],
         counts: Index,
-        index: Mapping[tuple[Hashable, ...], NDArray[Any]],
+        index: IndexArrays,
     ) -> None:
         """Write the index arrays of a cell."""
         full, (ranks, *_) = self.full.cells[k], axes
@@ -301,22 +301,6 @@ class Rooms:
             firsts = bounds[:-1] + np.repeat(shifts, calls)
             # a level that stays empty begins at its place, too: its room is set to zero
             _bound(index["segments", k, s], ranks, firsts, firsts + np.diff(bounds))
-
-    def _zero_rows(
-        self, schedule: Schedule, rows: Sequence[NDArray[np.int32]]
-    ) -> tuple[NDArray[np.int32], ...]:
-        """Return, per arena, the rows there are whose cotangents no operand of the rooms stores."""
-        stored: list[list[int]] = [[] for _ in rows]
-        for k, number in self.shape.first:
-            span = schedule.cells[k].operands[number]
-            if span.size:
-                assert span.start is not None
-                stored[span.arena] += (span.start, span.start + span.size)
-        cuts = [[0, *sorted(ends), len(own)] for ends, own in zip(stored, rows, strict=True)]
-        return tuple(
-            np.concatenate([own[a:b] for a, b in zip(cut[::2], cut[1::2], strict=True)])
-            for cut, own in zip(cuts, rows, strict=True)
-        )
 
 
 def beside(spots: Index, width: int) -> Index:

@@ -67,7 +67,8 @@ def _placed(
         outputs = [index["output", k, j] for j in range(len(table.outputs))]
         segments = [index["segments", k, s] for s in range(len(table.segments))]
         tables.append(replace(table, operands=tuple(spans), outputs=tuple(outputs), segments=tuple(segments)))
-    return rooms.place(schedule, shape_of(schedule, cells).items, slots, index), tables
+    taken = dict(zip(slots, shape_of(schedule, cells).items, strict=True))
+    return rooms.place(schedule, taken, index), tables
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -323,15 +323,15 @@ class Captured:
                 return None
             self.hits += 1
             room = self._made.get(found.rooms) or self._room(found.rooms)
-        return InClass(found.rooms, room, *room.table.filled(schedule, shape.items, found.slots, ids))
+        taken = dict(zip(found.slots, shape.items, strict=True))
+        return InClass(found.rooms, room, *room.table.filled(schedule, taken, ids))
 
     def _room(self, rooms: Rooms) -> Room:
         """Return a class made ready, by a batch that takes all room."""
         tables = launch_tables(self._bound, rooms.full)
         table = RoomTable(self._bound, self._kernels, tables, rooms)
-        steps = steps_of_both(self._kernels, table.packed, spaced=True)
-        room = self._made[rooms] = Room(tables, steps, table)
-        return room
+        self._made[rooms] = Room(tables, steps_of_both(self._kernels, table.packed, spaced=True), table)
+        return self._made[rooms]
 
     def _miss(self, reason: str) -> None:
         self.misses[reason] += 1

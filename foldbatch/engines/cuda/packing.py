@@ -37,6 +37,7 @@ from foldbatch.scheduler.rooms import Item, Placed, Rooms, beside, is_level, who
 from foldbatch.scheduler.schedule import Schedule
 
 SUMMED = 2  # addresses of a sum of rows
+Ids = Mapping[tuple[int, int], Ints]
 _NONE = np.zeros(0, np.int64)
 
 
@@ -99,7 +100,7 @@ def pack(
     kernels: Sequence[Kernel],
     tables: Directions,
     schedule: Schedule,
-    ids: Mapping[tuple[int, int], Ints],
+    ids: Ids,
     rooms: Rooms | None = None,
 ) -> PackedBatch:
     """Return the packed table of a batch.
@@ -120,8 +121,7 @@ def pack(
     if rooms is not None:
         for k in sorted(wholes_of(schedule) | {k for (k, _), _ in bound.brought["loss"]}):
             maps[k] = runs.add(_NONE, rooms.starts[k][-1] - rooms.starts[k][0])
-    records = _levels(schedule, rooms, maps)
-    directions: list[Direction | None] = []
+    records, directions = _levels(schedule, rooms, maps), list[Direction | None]()
     for table, own in ((tables.forward, records), (tables.backward, records[::-1])):
         if table is None:
             directions.append(None)
@@ -140,11 +140,10 @@ def pack(
         if len(rows) and bound.model.arenas[arena].is_float:
             listed = np.concatenate([[len(rows)], rows]) if rooms is None else _NONE
             zeros[arena] = runs.add(listed, 1 + len(rows)), len(rows)
-    wholes = {}
+    wholes: dict[int, int] = {}
     for (k, _), _ in bound.brought["loss"]:
-        if k not in wholes:
-            calls = len(schedule.cells[k].order)
-            wholes[k] = wide.add(np.array([0, calls, maps.get(k, 0), calls]))
+        calls = len(schedule.cells[k].order)
+        wholes[k] = wholes.get(k) or wide.add(np.array([0, calls, maps.get(k, 0), calls]))
     first, second = directions
     assert first is not None
     head[INDEX_AT], head[ADDRESSES_AT] = 2 * wide.end, HEADER
@@ -192,18 +191,12 @@ class RoomTable:
                     self._plans.append((direction.plans[key][0], at, width, level, k, axis))
         self._told = np.array(told, np.int64).reshape(-1, 2).T.copy()
 
-    def filled(
-        self,
-        schedule: Schedule,
-        items: Sequence[Item],
-        slots: Sequence[int],
-        ids: Mapping[tuple[int, int], Ints],
-    ) -> tuple[Placed, PackedBatch]:
+    def filled(self, schedule: Schedule, taken: Mapping[int, Item], ids: Ids) -> tuple[Placed, PackedBatch]:
         """Return a batch numbered anew, and its table; see `Rooms.place`, for ids `pack`."""
         numbers = self.packed.numbers.copy()
         ints, sums = numbers.view(np.int32)[int(numbers[INDEX_AT]) :], {}
         index = {name: ints[at:] for name, at in self._index.items()}
-        placed = self._rooms.place(schedule, items, slots, index)
+        placed = self._rooms.place(schedule, taken, index)
         numbers[self._told[0]] = placed.counts.take(self._told[1])
         for k, place in self.packed.maps.items():
             start, *_, end = self._rooms.starts[k]

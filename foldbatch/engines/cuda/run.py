@@ -213,11 +213,7 @@ class CudaRun:
         self._captured = captured if ready.placed is not None else None
         self._launches = 0
         self._block: StagedBlock | None = None
-        self._table, self._after, self._end = (
-            0,
-            0,
-            0,
-        )  # addresses of the table and of what follows it, and bytes
+        self._table = self._after = self._end = 0  # addresses of the table and of what follows it; bytes
         self._feeds: Sequence[Sequence[Array]] = ()
         self._made: dict[str, dict[Any, DeviceArray]] = {"metric": {}, "gradient": {}, "input": {}}
         self._sums: list[DeviceArray] = []  # values and places of the gradients of tables
