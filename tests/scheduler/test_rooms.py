@@ -1,15 +1,14 @@
 """Rooms: every batch of a class has its levels at the same ranks and rows, and reads what it read before."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.scheduler.rooms import Item, Placed, Rooms, Shape, is_level, shape_of
-from foldbatch.scheduler.schedule import CellTable, Schedule
-from foldbatch.scheduler.trace import CellSignature
+from foldbatch.scheduler.rooms import Item, Rooms, Shape, is_level, shape_of
+from foldbatch.scheduler.schedule import Schedule
 from tests.engines.cuda import trees
 
 BATCHES = [trees.TREES, trees.TREES[:1], trees.TREES[1:], [trees.TREES[0]] * 5]
@@ -39,9 +38,9 @@ def _roomy(shape: Shape, shapes: Sequence[Shape]) -> Shape:
     )
 
 
-def _reads(table: CellTable, number: int, ranks: np.ndarray) -> np.ndarray:
+def _reads(schedule: Schedule, cell: int, number: int, ranks: np.ndarray) -> np.ndarray:
     """Return the rows that an operand reads for some ranks."""
-    span = table.operands[number]
+    table, span = schedule.cells[cell], schedule.cells[cell].operands[number]
     if span.sequence is not None:
         bounds = table.segments[span.sequence]
         spots = np.concatenate([np.arange(bounds[r], bounds[r + 1]) for r in ranks] or [np.zeros(0, int)])
@@ -50,25 +49,15 @@ def _reads(table: CellTable, number: int, ranks: np.ndarray) -> np.ndarray:
     return span.start + spots if span.rows is None else span.rows[spots]
 
 
-def _placed(
-    rooms: Rooms, schedule: Schedule, cells: Sequence[CellSignature], slots: Sequence[int]
-) -> tuple[Placed, list[CellTable]]:
-    """Return a batch numbered anew, and its tables."""
-    index: dict[tuple[Hashable, ...], np.ndarray] = {}
-    tables = []
-    for k, table in enumerate(rooms.full.cells):
-        index |= {
-            ("rows", k, i): span.rows.copy() for i, span in enumerate(table.operands) if span.rows is not None
-        }
-        index |= {("output", k, j): rows.copy() for j, rows in enumerate(table.outputs)}
-        index |= {("segments", k, s): bounds.copy() for s, bounds in enumerate(table.segments)}
-        index |= {} if table.copies is None else {("copies", k): table.copies.copy()}
-        spans = [span._replace(rows=index.get(("rows", k, i))) for i, span in enumerate(table.operands)]
-        outputs = [index["output", k, j] for j in range(len(table.outputs))]
-        segments = [index["segments", k, s] for s in range(len(table.segments))]
-        tables.append(replace(table, operands=tuple(spans), outputs=tuple(outputs), segments=tuple(segments)))
-    taken = dict(zip(slots, shape_of(schedule, cells).items, strict=True))
-    return rooms.place(schedule, taken, index), tables
+def _index(full: Schedule) -> dict[tuple[Hashable, ...], Any]:
+    """Return the index arrays of a schedule by their names."""
+    index: dict[tuple[Hashable, ...], Any] = {}
+    for k, table in enumerate(full.cells):
+        index |= {("rows", k, i): span.rows for i, span in enumerate(table.operands)}
+        index |= {("output", k, j): rows for j, rows in enumerate(table.outputs)}
+        index |= {("segments", k, s): bounds for s, bounds in enumerate(table.segments)}
+        index["copies", k] = table.copies
+    return index
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -78,38 +67,36 @@ def test_a_batch_reads_and_writes_what_it_did_at_places_of_the_class(model: str)
     cells = program.model.signatures
     schedules = [fb.program.schedule(program, batch).schedule for batch in batches]
     shapes = [shape_of(schedule, cells) for schedule in schedules]
-    rooms = Rooms(_roomy(max(shapes, key=lambda shape: len(shape.items)), shapes), cells)
-    for schedule in schedules:
+    room = _roomy(max(shapes, key=lambda shape: len(shape.items)), shapes)
+    for schedule, shape in zip(schedules, shapes, strict=True):
+        rooms, full = Rooms(room, cells), Rooms(room, cells).full
         kinds = [(step.cell, step.stages) for step in rooms.full.steps]
         slots, at = [], 0
         for step in schedule.steps:
             at = kinds.index((step.cell, step.stages), at)
             slots.append(at)
             at += 1
-        placed, tables = _placed(rooms, schedule, cells, slots)
-        for rows, own in zip(placed.rows, rooms.full.arena_rows, strict=True):
-            assert len(np.unique(rows)) == len(rows)
-            assert rows.max(initial=-1) < own
+        placed = rooms.place(schedule, dict(zip(slots, shape.items, strict=True)), _index(full))
         taken = dict(zip(slots, schedule.steps, strict=True))
-        for slot, step in enumerate(rooms.full.steps):
+        for slot, step in enumerate(full.steps):
             _, _, start, stop = taken.get(slot, step._replace(start=0, stop=0))
             sizes = [part[stop] - part[start] for part in schedule.cells[step.cell].segments]
             assert placed.counts[rooms.counted[slot]].tolist() == [stop - start, *sizes]
+        for rows, own in zip(placed.rows, full.arena_rows, strict=True):
+            assert len(np.unique(rows)) == len(rows)
+            assert rows.max(initial=-1) < own
         for k, table in enumerate(schedule.cells):
-            ranks = np.arange(len(table.order))
-            places = placed.places[rooms.starts[k][0] : rooms.starts[k][1]]
+            ranks, places = np.arange(len(table.order)), placed.places[slice(*rooms.starts[k][:2])]
             assert sorted(places) == list(range(rooms.sizes[k]))
             for number, span in enumerate(table.operands):
-                before = placed.rows[span.arena][_reads(table, number, ranks)]
-                np.testing.assert_array_equal(_reads(tables[k], number, placed.ranks[k]), before)
+                before = placed.rows[span.arena][_reads(schedule, k, number, ranks)]
+                np.testing.assert_array_equal(_reads(full, k, number, placed.ranks[k]), before)
             for output, arena in enumerate(cells[k].outputs):
-                found = tables[k].outputs[output]
-                spots = (
-                    np.arange(len(table.outputs[output])) if tables[k].copies is not None else placed.ranks[k]
-                )
+                found, shared = full.cells[k].outputs[output], full.cells[k].copies is not None
+                spots = np.arange(len(table.outputs[output])) if shared else placed.ranks[k]
                 np.testing.assert_array_equal(found[spots], placed.rows[arena][table.outputs[output]])
-        for k, _, start, _ in rooms.full.steps:  # taken or not, as graphs hold its address
-            own = zip(tables[k].segments, rooms.full.cells[k].segments, strict=True)
+        for k, _, start, _ in full.steps:  # taken or not, as graphs hold its address
+            own = zip(full.cells[k].segments, rooms.full.cells[k].segments, strict=True)
             assert all(segments[start] == room[start] for segments, room in own)
         for arena, rows in enumerate(placed.zero_rows):
             assert set(placed.rows[arena][schedule.zero_rows[arena]]) <= set(rows)
