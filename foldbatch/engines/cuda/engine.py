@@ -299,7 +299,7 @@ class CudaEngine:
             packed = pack(bound, phase.kernels, tables, batch.schedule, ids)
             steps = steps_of_both(phase.kernels, packed, spaced=False)
         rows = {key: self._rows_of(key, placed, packed) for key in packed.sums}
-        heights = np.maximum.reduce([t.heights for t in tables[:2] if t is not None])
+        heights = tables.forward.heights  # those of the other direction, too
         learned = 0 if captured is None else captured.learned
         ready = Ready(
             phase, batch, tables, packed, steps, placed, looks, (), (), rows, heights, phase.fixed, learned

@@ -275,12 +275,9 @@ def plan_of(targets: NDArray[Any], terms: NDArray[np.int64] | None = None) -> ND
     >>> plan_of(np.array([7, 2, 7])).tolist()
     [2, 2, 7, 0, 1, 3, 1, 0, 2]
     """
-    if (targets[1:] > targets[:-1]).all():  # as rows mostly are
-        bounds = np.arange(len(targets) + 1)
-        order, distinct = bounds[:-1], targets
-    else:
-        order, bounds = group(targets)
-        distinct = targets[order[bounds[:-1]]]
+    rising, count = (targets[1:] > targets[:-1]).all(), len(targets)  # as rows mostly are
+    order, bounds = (np.arange(count), np.arange(count + 1)) if rising else group(targets)
+    distinct = targets if rising else targets[order[bounds[:-1]]]
     plan = np.empty(1 + len(distinct) + len(bounds) + len(order), np.int32)
     plan[0], first, then = len(distinct), 1 + len(distinct), 1 + len(distinct) + len(bounds)
     plan[1:first], plan[first:then] = distinct, bounds
