@@ -250,8 +250,8 @@ class Rooms:
         for k, table in enumerate(schedule.cells):
             if lengths[k][0]:
                 self._write(k, table, axes[k], rows, counts, index)
-        told = [counts, [n for own in lengths for n in own]]
-        return Placed(axes, rows, zero_rows, np.concatenate(told), places)
+        counts = np.concatenate([counts, [n for own in lengths for n in own]])
+        return Placed(axes, rows, zero_rows, counts, places)
 
     def _rows(self, schedule: Schedule, axes: Sequence[Sequence[Index]]) -> tuple[list[Rows], list[Rows]]:
         """Return the new row of each row, per arena; and those that no operand of the rooms stores."""

@@ -178,7 +178,7 @@ class RoomTable:
             if bound.training and rooms.sizes[k]
         }
         self.packed = packed = pack(bound, kernels, tables, rooms.full, ids, rooms)
-        # where calls and elements are told, and which these are; what is added by plans, and where these lie
+        # where calls and elements are told, and which these are; then plans: see `_planned`
         told = [(place + CALLS, rooms.totals[k][0]) for k, place in packed.wholes.items()]
         self._plans: list[tuple[int, int, int, int | None, int, int]] = []
         for direction, turn in ((packed.forward, 1), (packed.backward, -1)):
