@@ -31,7 +31,7 @@ NOT_WHOLE = {
     ).split()
 }
 TRUSTED = ("sums", "json:loads", "foldbatch.torch")  # what their models name besides what pages define
-DOES = r"assert |print\(|for .*value_and_grad"
+DOES = r"assert |print\(|for .*(value_and_grad|assert )|[a-z_]+\.params\b"
 LACKS = re.compile(
     r"expected (a model that a file can hold whole|what an import path leads to), found [^\n]+; [^\n]+$"
 )
