@@ -10,7 +10,7 @@ from importlib import import_module
 from io import TextIOWrapper
 
 from foldbatch import __version__
-from foldbatch.errors import FoldbatchError
+from foldbatch.errors import FoldbatchError, of_walk
 
 Command = Callable[[Sequence[str]], int]
 
@@ -101,6 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = error.strerror or str(error)
         expected, fix = "a file that can be read or written", "check its path and permissions"
         print(f"error: {where}: expected {expected}, found {found}; {fix}", file=sys.stderr)
+        return 2
+    except Exception as error:  # of the user's own function
+        if (told := of_walk(error)) is None:
+            raise
+        print(f"error: {told}", file=sys.stderr)
         return 2
     return status
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
+from re import sub
 from traceback import format_exception, walk_tb
 from types import CodeType, TracebackType
 
@@ -192,6 +193,34 @@ def counted(number: int, noun: str) -> str:
     ('1 step', '2,000 calls')
     """
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+WALKED = "foldbatch: in the walk of example "  # how the note of an exception of a walk begins
+
+
+def of_walk(error: Exception) -> FoldbatchError | None:
+    """Return an exception that a walk raised in the form of ours; None where no walk did."""
+    number = next(
+        (n.removeprefix(WALKED) for n in getattr(error, "__notes__", ()) if n.startswith(WALKED)), None
+    )
+    if number is None or isinstance(error, FoldbatchError):
+        return None
+    line = "".join(lines_outside(error)).removeprefix("foldbatch: at ")
+    found = f"{type(error).__name__}: {error}"
+    return ExampleError(f"walk at example {number}", "a walk that succeeds", found, f"look at {line}")
+
+
+def counted_anew(error: Exception, first: int) -> None:
+    """Let an error, and its notes, count examples from another number."""
+
+    def shifted(text: str) -> str:
+        return sub(r"\bexample (\d+)", lambda found: f"example {int(found[1]) + first}", text, count=1)
+
+    if isinstance(error, FoldbatchError):
+        error.where = shifted(error.where)
+        error.args = error.where, *error.args[1:]
+    notes = getattr(error, "__notes__", [])
+    notes[:] = [shifted(note) if note.startswith(WALKED) else note for note in notes]
 
 
 def lines_outside(error: BaseException) -> list[str]:

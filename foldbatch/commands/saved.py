@@ -129,7 +129,7 @@ def _looked_at(
             fix = "look at the names, or leave --strict out"
             raise ReadError(name, "fields that training had", found, fix)
         if found:
-            counts.update(odd=1, empty=not known)
+            counts.update(odd=1, empty=int(not known))
             fields |= dict.fromkeys(unknown)
         yield label, record
 

@@ -11,7 +11,7 @@ from warnings import warn
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside, install
+from foldbatch.errors import WALKED, ManyRoundsWarning, WalkError, frames_inside, install
 from foldbatch.functions.cells import GLOBALS, Signature
 from foldbatch.functions.noted import ATOMS, Noted, joined_result, leak, noted_in, numbers_of
 from foldbatch.functions.notes import Notes, begin, may_go_deeper, noting, session
@@ -225,7 +225,7 @@ class UnderWay:
             fiber.join.failed = True
             self._ready.append((fiber.join.fiber, _Thrown(error)))
             return
-        error.add_note(f"foldbatch: in the walk of example {fiber.walked.number}")
+        error.add_note(f"{WALKED}{fiber.walked.number}")
         if not self._keep_going:
             raise error
         fiber.walked.error = error

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.blocks.writer import shown
-from foldbatch.errors import PACKAGE, ExampleError, WalkError
+from foldbatch.errors import PACKAGE, WALKED, ExampleError, WalkError
 from foldbatch.functions.cells import GIVEN, GLOBALS, CellFunction, Signature, Slow
 from foldbatch.functions.values import Reading, Value
 from foldbatch.model.columns import BadDataError, column
@@ -238,7 +238,7 @@ def note(
                 except Exception as error:
                     if may_go_deeper(error):
                         raise
-                    error.add_note(f"foldbatch: in the walk of example {number}")
+                    error.add_note(f"{WALKED}{number}")
                     raise
                 if isinstance(result, CoroutineType):
                     result.close()

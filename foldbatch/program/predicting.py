@@ -1,14 +1,14 @@
 """Predictions as plain data: class and probabilities, or the number, that a model tells of an example."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.results import Results
-from foldbatch.errors import ExampleTypeError, ModelError
+from foldbatch.errors import ExampleTypeError, ModelError, counted_anew
 from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
 
@@ -72,17 +72,15 @@ def predictions(
         )
         raise ExampleTypeError("nodes", "a model that is trained on every node", found, fix)
     if kind is None and classes is None and len(programs) == 1:
-        rest = iter(structures)
-        while batch := list(islice(rest, BATCH)):
-            yield from ({"result": plain(result)} for result in programs[0].run(batch))
+        for first, batch in _batches(structures):
+            yield from ({"result": plain(result)} for result in _run(programs, batch, first)[0])
         return
     if kind not in TASKS or not isinstance(classes, list | tuple):
         fix = "save it with notes={'classes': ['neg', 'pos']}, or call run"
         raise ModelError("predict", "notes of the classes", describe_value(dict(notes)), fix)
-    rest = iter(structures)
-    while batch := list(islice(rest, BATCH)):
+    for first, batch in _batches(structures):
         examples = [unlabelled(structure, kind) for structure in batch]
-        results = [program.run(examples, metrics=nodes) for program in programs]
+        results = _run(programs, examples, first, metrics=nodes)
         _check_shapes(results, (len(classes),) if classes else ())
         wholes = _mean([np.array(list(result)) for result in results])
         of_nodes = _mean([result.metrics["node"].values for result in results]) if nodes else None
@@ -92,6 +90,22 @@ def predictions(
                 own = results[0].metrics["node"].examples == number
                 told["nodes"] = _nodes(examples[number], of_nodes[own], classes)
             yield told
+
+
+def _batches(structures: Iterable[Any]) -> Iterator[tuple[int, list[Any]]]:
+    rest = iter(structures)
+    for first in count(0, BATCH):
+        if not (batch := list(islice(rest, BATCH))):
+            return
+        yield first, batch
+
+
+def _run(programs: Sequence[Predicting], examples: list[Any], first: int, **asked: bool) -> list[Results]:
+    try:
+        return [program.run(examples, **asked) for program in programs]
+    except Exception as error:
+        counted_anew(error, first)
+        raise
 
 
 def plain(result: Any) -> Any:

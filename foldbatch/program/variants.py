@@ -226,6 +226,8 @@ class Variant:
         self._make = make
         self.ready = make(tracer)
         self.growing = 0  # for how many batches the model has grown, one after the other
+        self._examples = self._brought = 0  # in these, but for the first: examples, and parameters brought
+        self._told = False
 
     def work(
         self, examples: Iterable[Any] | Planned, decide: Decide | None = None
@@ -234,40 +236,54 @@ class Variant:
         if not isinstance(examples, Planned):
             batch = listed(examples)
             trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide)
-            return self._fitting(lambda ready, fresh: ready.traces.work(batch, ready, trace_all, fresh))
+            count = len(batch)
+            return self._fitting(lambda ready, new: ready.traces.work(batch, ready, trace_all, new), count)
         owner = examples.owner
         if isinstance(owner, ReadyModel) and owner.tracer is self.tracer:  # planned before the model grew
             return owner, examples.parts
-        return self._fitting(lambda ready, fresh: ready.traces.work(examples, ready))
+        return self._fitting(lambda ready, fresh: ready.traces.work(examples, ready), len(examples))
 
     def all(
         self, examples: Iterable[Any] | Planned, trace_all: TraceAll | None = None
     ) -> tuple[ReadyModel, list[Trace]]:
         """Return the traces of examples, and what runs them; errors are those of `work`."""
         batch = examples if isinstance(examples, Planned) else listed(examples)
-        return self._fitting(lambda ready, fresh: ready.traces.all(batch, ready, trace_all, fresh))
+        count = len(batch)
+        return self._fitting(lambda ready, new: ready.traces.all(batch, ready, trace_all, new), count)
 
-    def _fitting(self, trace: Callable[[ReadyModel, dict[int, Trace]], T]) -> tuple[ReadyModel, T]:
+    def _fitting(
+        self, trace: Callable[[ReadyModel, dict[int, Trace]], T], count: int
+    ) -> tuple[ReadyModel, T]:
         """Trace, and after the model has grown trace anew what was known from before, and does not fit it."""
         fresh: dict[int, Trace] = {}  # what has just been traced: a walk may read an example only once
         with self.tracer.lock():
+            before = len(self.ready.model.parameters)
             for tries in range(TRIES):
                 if self.tracer.model is not self.ready.model:
                     self.ready = self._make(self.tracer)
                 ready = self.ready
                 traced = trace(ready, fresh)
                 if self.tracer.model is ready.model:
-                    self._count(grown=tries > 0)
+                    self._count(count, before and len(ready.model.parameters) - before, grown=tries > 0)
                     return ready, traced
         found = f"new ones each of the {TRIES} times that it ran on a batch"
         fix = "make layers, cells and their keyword-only arguments once, not in the walk"
         raise WalkError("walk", "calls of the same cells for the same examples", found, fix)
 
-    def _count(self, *, grown: bool) -> None:
-        """Warn, once, of a walk that does not settle."""
-        self.growing = self.growing + 1 if grown else 0
-        if self.growing == TRIES:
+    def _count(self, examples: int, brought: int, *, grown: bool) -> None:
+        """Warn, once, of a walk that does not settle: a layer for each example is told early."""
+        if not grown:
+            self.growing = self._examples = self._brought = 0
+            return
+        self.growing += 1
+        if brought:
+            self._examples, self._brought = self._examples + examples, self._brought + brought
+        each = not self._told and self._brought >= self._examples > 1
+        if each or self.growing == TRIES:
+            self._told = True
             found = f"new ones in each of {TRIES} batches, for which the model is made anew"
+            if each:
+                found = f"{self._brought} new parameters for {self._examples} examples"
             fix = "make layers, cells and their keyword-only arguments once, not in the walk"
             warning = NewCellsWarning("walk", "calls of cells that are known after some batches", found, fix)
             warn(warning, stacklevel=frames_inside())

@@ -11,7 +11,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import cli
 from foldbatch.communicators import in_threads
-from foldbatch.errors import BlockTypeError, TrainingError, UnknownNameError, WalkError
+from foldbatch.errors import BlockTypeError, ExampleError, TrainingError, UnknownNameError, WalkError
 from foldbatch.program.predicting import unlabelled
 from foldbatch.train import Accuracy, Adam, AverageWeights, Checkpoints, DataParallel, Trainer
 from foldbatch.train.resuming import tables
@@ -268,6 +268,31 @@ def test_commands_take_the_file_of_a_walk(tmp_path: Any, monkeypatch: Any, capsy
     pytest.importorskip("onnxruntime", reason="needs ONNX: pip install -e '.[onnx]'")
     assert cli.main(["export", "model", "model.onnx", "--check", "data.txt", *trusting]) == 0
     assert "largest difference on 4 examples" in capsys.readouterr().out
+
+
+def test_predict_says_which_example_a_walk_cannot_read(tmp_path: Any, monkeypatch: Any, capsys: Any) -> None:
+    text = "import foldbatch as fb\n\n\ndef walk(x):\n    return fb.tensor(float(x['a']))\n"
+    (tmp_path / "readswalk.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import readswalk  # noqa: PLC0415
+
+    program = fb.compile(readswalk.walk, "numpy")
+    program.warm([{"a": 1}])
+    program.save("model.safetensors")
+    good = '{"a":1}\n' * 300
+    for line, found in (('{"b":1}', "KeyError: 'a'"), ('{"a":"x"}', "ValueError: could not convert")):
+        (tmp_path / "data.jsonl").write_text(good + line + "\n")
+        assert cli.main(["predict", "model.safetensors", "data.jsonl", "--trust", "readswalk"]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"error: walk at example 300: expected a walk that succeeds, found {found}")
+        assert told.endswith(f"; look at {tmp_path / 'readswalk.py'}:5, in walk\n")
+    with pytest.raises(KeyError) as caught:
+        program.predict([{"a": 1}] * 300 + [{}])
+    assert "in the walk of example 300" in caught.value.__notes__[0]
+    block = fb.compile(fb.GetItem("a") >> fb.Scalar(), "numpy")
+    with pytest.raises(ExampleError, match="at example 300: expected an item 'a'"):
+        block.predict([{"a": 1}] * 300 + [{}])
 
 
 def test_pytorch_trains_a_walk() -> None:

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import warnings
 from typing import Any
 from unittest import mock
 
@@ -168,6 +169,28 @@ def test_a_walk_that_brings_a_new_cell_in_each_batch_is_told() -> None:
         assert program.run([1.0]) == [1.0]
     with pytest.warns(NewCellsWarning, match="expected calls of cells that are known after some batches"):
         program.run([1.0])
+
+
+def test_layers_that_a_walk_makes_for_each_example_are_told_at_the_second_batch() -> None:
+    program = fb.compile(lambda x: fb.Linear(2)(fb.tensor(x)), "numpy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program.run([[1.0, 2.0]] * 3)
+    with pytest.warns(NewCellsWarning, match="found 6 new parameters for 3 examples; make layers") as told:
+        for _ in range(3):
+            program.run([[1.0, 2.0]] * 3)
+    assert len(told) == 1
+    modules: dict[str, Any] = {}  # that are made when they are first met are no mistake
+
+    def walk(name: str) -> Any:
+        return modules.setdefault(name, fb.Linear(2, name=name))(fb.tensor([1.0]))
+
+    named = fb.compile(walk, "numpy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for batch in ("aab", "abbac", "abcdab", "aaaa"):
+            named.run(list(batch))
+    assert len(named.params) == 8
 
 
 def test_a_walk_reads_an_example_once() -> None:
