@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from re import sub
 from traceback import format_exception, walk_tb
@@ -200,22 +201,17 @@ WALKED = "foldbatch: in the walk of example "  # how the note of an exception of
 
 def of_walk(error: Exception) -> FoldbatchError | None:
     """Return an exception that a walk raised in the form of ours; None where no walk did."""
-    number = next(
-        (n.removeprefix(WALKED) for n in getattr(error, "__notes__", ()) if n.startswith(WALKED)), None
-    )
-    if number is None or isinstance(error, FoldbatchError):
-        return None
-    line = "".join(lines_outside(error)).removeprefix("foldbatch: at ")
-    found = f"{type(error).__name__}: {error}"
-    return ExampleError(f"walk at example {number}", "a walk that succeeds", found, f"look at {line}")
+    for note in getattr(error, "__notes__", ()):
+        if note.startswith(WALKED) and not isinstance(error, FoldbatchError):
+            where, found = f"walk at example {note.removeprefix(WALKED)}", f"{type(error).__name__}: {error}"
+            fix = "".join(lines_outside(error)).replace("foldbatch:", "look", 1)
+            return ExampleError(where, "a walk that succeeds", found, fix)
+    return None
 
 
 def counted_anew(error: Exception, first: int) -> None:
     """Let an error, and its notes, count examples from another number."""
-
-    def shifted(text: str) -> str:
-        return sub(r"\bexample (\d+)", lambda found: f"example {int(found[1]) + first}", text, count=1)
-
+    shifted = partial(sub, r"(?<=\bexample )\d+", lambda found: str(int(found[0]) + first), count=1)
     if isinstance(error, FoldbatchError):
         error.where = shifted(error.where)
         error.args = error.where, *error.args[1:]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
+from foldbatch.errors import WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.model.drafts import Draft, components
 from foldbatch.params.parameters import Parameter
@@ -48,8 +50,13 @@ class Learnt:
         )
 
     def admit(self, signatures: Sequence[Signature]) -> None:
-        """Take over cells, and the parameters that they read, in the order in which these were made."""
+        """Take over cells, and parameters in the order in which these were made; refuse unlike metrics."""
         self.cells |= dict.fromkeys(signatures)
+        shapes: dict[str, tuple[int, ...]] = {}
+        for name, node in chain.from_iterable(signature.draft.metrics for signature in self.cells):
+            if shapes.setdefault(name, node.type.shape) != node.type.shape:
+                expected, fix = f"shape {shapes[name]}, as elsewhere under this name", "use another name"
+                raise WalkError(f"fb.metric {name!r}", expected, f"shape {node.type.shape}", fix)
         parameters = [self.own.get(p, p) for signature in signatures for p in signature.parameters()]
         self.parameters |= dict.fromkeys(sorted(parameters, key=lambda parameter: parameter.order))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
+from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -369,7 +370,8 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
                 items.append(parts[0] if len(parts) == 1 else tuple(parts))
             held.append(_Several(items))
             return SequenceType(VOID if element is None else element)
-    if isinstance(x, dict) or (is_dataclass(x) and not isinstance(x, type)):
+    of_values = isinstance(x, set | frozenset) and any(isinstance(item, Value) for item in x)
+    if isinstance(x, dict | GeneratorType) or of_values or (is_dataclass(x) and not isinstance(x, type)):
         fix = "return a tuple of them"
         raise WalkError(f"walk at example {example}", "values, tuples and lists", describe_value(x), fix)
     held.append(x)

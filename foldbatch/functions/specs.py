@@ -204,6 +204,10 @@ def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
         return DataSpec(hint)
     match x:
         case Value():
+            if isinstance(hint, TensorType) and x.type != hint:
+                raise WalkError(
+                    where, f"{hint}, as annotated", str(x.type), "mend the annotation, or the value"
+                )
             return ValueSpec(x.type)
         case None:
             return StaticSpec(None)
@@ -252,7 +256,9 @@ def _list_of(items: list[Any], where: str, hint: Any) -> ListSpec:
             raise WalkError(
                 f"{where}[{number}]", f"{described(first)}, as the first one", described(spec), fix
             )
-    return ListSpec(first, hinted=hint is not None and first == _hinted(hint))
+    if hint is not None and first != (said := _hinted(hint)):
+        raise WalkError(f"{where}[0]", f"{described(said)}, as annotated", described(first), "mend either")
+    return ListSpec(first, hinted=hint is not None)
 
 
 def _hinted(hint: Any) -> Spec:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from foldbatch.errors import WalkError
-from foldbatch.operators import Deferred
+from foldbatch.operators import FUNCTIONS, Deferred
 from foldbatch.types import TensorType
 
 WHOLE: Final = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"])
@@ -56,6 +56,15 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
         if self.type.dtype not in WHOLE:
             raise WalkError("index", "a value of integers", f"a {self.type}", "use int(value)")
         return int(self._number("index"))
+
+    def __eq__(self, other: object) -> Any:
+        """Compare elements, as other operators do; `is` tells whether both are one value."""
+        return False if other is None else FUNCTIONS["equal"](self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return True if other is None else FUNCTIONS["not_equal"](self, other)
+
+    __hash__ = object.__hash__
 
     def __contains__(self, item: object) -> bool:
         return item in self.numpy()

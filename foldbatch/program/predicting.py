@@ -1,7 +1,7 @@
 """Predictions as plain data: class and probabilities, or the number, that a model tells of an example."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count, islice
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -72,15 +72,15 @@ def predictions(
         )
         raise ExampleTypeError("nodes", "a model that is trained on every node", found, fix)
     if kind is None and classes is None and len(programs) == 1:
-        for first, batch in _batches(structures):
-            yield from ({"result": plain(result)} for result in _run(programs, batch, first)[0])
+        for number, batch in _batches(structures):
+            yield from ({"result": plain(result)} for result in _run(programs, batch, number)[0])
         return
     if kind not in TASKS or not isinstance(classes, list | tuple):
         fix = "save it with notes={'classes': ['neg', 'pos']}, or call run"
         raise ModelError("predict", "notes of the classes", describe_value(dict(notes)), fix)
-    for first, batch in _batches(structures):
+    for place, batch in _batches(structures):
         examples = [unlabelled(structure, kind) for structure in batch]
-        results = _run(programs, examples, first, metrics=nodes)
+        results = _run(programs, examples, place, metrics=nodes)
         _check_shapes(results, (len(classes),) if classes else ())
         wholes = _mean([np.array(list(result)) for result in results])
         of_nodes = _mean([result.metrics["node"].values for result in results]) if nodes else None
@@ -94,17 +94,14 @@ def predictions(
 
 def _batches(structures: Iterable[Any]) -> Iterator[tuple[int, list[Any]]]:
     rest = iter(structures)
-    for first in count(0, BATCH):
-        if not (batch := list(islice(rest, BATCH))):
-            return
-        yield first, batch
+    return enumerate(iter(lambda: list(islice(rest, BATCH)), []))
 
 
-def _run(programs: Sequence[Predicting], examples: list[Any], first: int, **asked: bool) -> list[Results]:
+def _run(programs: Sequence[Predicting], examples: list[Any], number: int, **asked: bool) -> list[Results]:
     try:
         return [program.run(examples, **asked) for program in programs]
     except Exception as error:
-        counted_anew(error, first)
+        counted_anew(error, number * BATCH)
         raise
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 from warnings import warn
@@ -194,6 +194,8 @@ def captures(engine: Engine) -> Captures | None:
 
 TRIES = 20  # batches one after the other, or runs of one batch, in which a model may grow
 
+FEW = 8  # examples, each of which brought a parameter, that are told of
+
 T = TypeVar("T")
 
 
@@ -226,8 +228,7 @@ class Variant:
         self._make = make
         self.ready = make(tracer)
         self.growing = 0  # for how many batches the model has grown, one after the other
-        self._examples = self._brought = 0  # in these, but for the first: examples, and parameters brought
-        self._told = False
+        self._examples = self._brought = self._told = 0  # in these: examples, and parameters brought
 
     def work(
         self, examples: Iterable[Any] | Planned, decide: Decide | None = None
@@ -236,24 +237,20 @@ class Variant:
         if not isinstance(examples, Planned):
             batch = listed(examples)
             trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide)
-            count = len(batch)
-            return self._fitting(lambda ready, new: ready.traces.work(batch, ready, trace_all, new), count)
+            return self._fitting(lambda ready, new: ready.traces.work(batch, ready, trace_all, new), batch)
         owner = examples.owner
         if isinstance(owner, ReadyModel) and owner.tracer is self.tracer:  # planned before the model grew
             return owner, examples.parts
-        return self._fitting(lambda ready, fresh: ready.traces.work(examples, ready), len(examples))
+        return self._fitting(lambda ready, fresh: ready.traces.work(examples, ready), examples)
 
     def all(
         self, examples: Iterable[Any] | Planned, trace_all: TraceAll | None = None
     ) -> tuple[ReadyModel, list[Trace]]:
         """Return the traces of examples, and what runs them; errors are those of `work`."""
         batch = examples if isinstance(examples, Planned) else listed(examples)
-        count = len(batch)
-        return self._fitting(lambda ready, new: ready.traces.all(batch, ready, trace_all, new), count)
+        return self._fitting(lambda ready, new: ready.traces.all(batch, ready, trace_all, new), batch)
 
-    def _fitting(
-        self, trace: Callable[[ReadyModel, dict[int, Trace]], T], count: int
-    ) -> tuple[ReadyModel, T]:
+    def _fitting(self, trace: Callable[..., T], batch: Sized) -> tuple[ReadyModel, T]:
         """Trace, and after the model has grown trace anew what was known from before, and does not fit it."""
         fresh: dict[int, Trace] = {}  # what has just been traced: a walk may read an example only once
         with self.tracer.lock():
@@ -264,7 +261,7 @@ class Variant:
                 ready = self.ready
                 traced = trace(ready, fresh)
                 if self.tracer.model is ready.model:
-                    self._count(count, before and len(ready.model.parameters) - before, grown=tries > 0)
+                    self._count(len(batch), before and len(ready.model.parameters) - before, grown=tries > 0)
                     return ready, traced
         found = f"new ones each of the {TRIES} times that it ran on a batch"
         fix = "make layers, cells and their keyword-only arguments once, not in the walk"
@@ -278,12 +275,11 @@ class Variant:
         self.growing += 1
         if brought:
             self._examples, self._brought = self._examples + examples, self._brought + brought
-        each = not self._told and self._brought >= self._examples > 1
+        each = not self._told and self._brought >= self._examples >= FEW
         if each or self.growing == TRIES:
-            self._told = True
-            found = f"new ones in each of {TRIES} batches, for which the model is made anew"
-            if each:
-                found = f"{self._brought} new parameters for {self._examples} examples"
+            self._told = 1
+            many = f"new ones in each of {TRIES} batches, for which the model is made anew"
+            found = f"{self._brought} new parameters for {self._examples} examples" if each else many
             fix = "make layers, cells and their keyword-only arguments once, not in the walk"
             warning = NewCellsWarning("walk", "calls of cells that are known after some batches", found, fix)
             warn(warning, stacklevel=frames_inside())

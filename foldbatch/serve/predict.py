@@ -17,7 +17,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from foldbatch.errors import ExampleError, ExampleTypeError, FoldbatchError, ReadError
+from foldbatch.errors import ExampleError, ExampleTypeError, FoldbatchError, ReadError, counted_anew
 from foldbatch.recipes.configuration import Configuration, check_arity
 from foldbatch.serve.service import Batching, DeadlineError, Limits, QueueFullError, Request, Service, log
 from foldbatch.trees.formats import FORMATS, structures_of
@@ -90,11 +90,9 @@ def numbered(error: FoldbatchError, number: int) -> FoldbatchError:
     >>> print(numbered(ExampleError("model at example 0 ['a']", "a number", "None"), 3))
     model at example 3 ['a']: expected a number, found None
     """
-    if "example 0" in error.where:
-        where = error.where.replace("example 0", f"example {number}", 1)
-    else:
-        where = f"{error.where} at example {number}"
-    return ExampleError(where, error.expected, error.found, error.fix)
+    where = error.where if "example 0" in error.where else f"{error.where} at example 0"
+    counted_anew(told := ExampleError(where, error.expected, error.found, error.fix), number)
+    return told
 
 
 def _ask(body: bytes) -> Ask:

@@ -488,7 +488,7 @@ class Optimizer(Described):
         if not isinstance(params, Mapping):
             expected = "arrays by parameter name"
             raise TrainingError("parameters", expected, describe_value(params), "give program.params")
-        if not isinstance(grads, Mapping):
+        if isinstance(grads, ParameterStore) or not isinstance(grads, Mapping):  # perhaps both are swapped
             fix = "take the second item of value_and_grad(examples), or step(examples).gradients"
             raise TrainingError("gradients", "arrays by parameter name", describe_value(grads), fix)
         self._check_factors(params)

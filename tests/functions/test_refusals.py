@@ -175,10 +175,10 @@ def test_layers_that_a_walk_makes_for_each_example_are_told_at_the_second_batch(
     program = fb.compile(lambda x: fb.Linear(2)(fb.tensor(x)), "numpy")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        program.run([[1.0, 2.0]] * 3)
-    with pytest.warns(NewCellsWarning, match="found 6 new parameters for 3 examples; make layers") as told:
+        program.run([[1.0, 2.0]] * 8)
+    with pytest.warns(NewCellsWarning, match="found 16 new parameters for 8 examples; make layers") as told:
         for _ in range(3):
-            program.run([[1.0, 2.0]] * 3)
+            program.run([[1.0, 2.0]] * 8)
     assert len(told) == 1
     modules: dict[str, Any] = {}  # that are made when they are first met are no mistake
 
@@ -191,6 +191,48 @@ def test_layers_that_a_walk_makes_for_each_example_are_told_at_the_second_batch(
         for batch in ("aab", "abbac", "abcdab", "aaaa"):
             named.run(list(batch))
     assert len(named.params) == 8
+
+
+def test_values_are_compared_by_their_elements() -> None:
+    def walk(x: list[float]) -> Any:
+        a, b = fb.tensor(x), fb.tensor([1.0, 2.0])
+        return a == b, a != b, a in (a, b), len({a, b})
+
+    program = fb.compile(walk, "numpy")
+    for run in (lambda: program.run([[1.0, 3.0]])[0], lambda: program.debug([1.0, 3.0]).result):
+        equal, other, same, two = run()
+        assert (equal.tolist(), other.tolist(), same, two) == ([True, False], [False, True], True, 2)
+    asks = fb.compile(lambda x: "same" if fb.tensor(x) == fb.tensor(2.0) else "other", "numpy")
+    assert asks.run([1.0, 2.0]) == ["other", "same"]
+
+
+def test_metrics_of_a_name_have_one_shape() -> None:
+    program = fb.compile(lambda x: fb.metric("m", fb.tensor(x)), "numpy")
+    expected = r"fb.metric 'm': expected shape \(1,\), as elsewhere under this name, found shape \(2,\); use"
+    with pytest.raises(WalkError, match=expected):
+        program.run([[1.0], [1.0, 2.0]], metrics=True)
+
+
+def test_values_are_returned_in_tuples_and_lists_alone() -> None:
+    for wrong in (lambda x: {fb.tensor(x)}, lambda x: (fb.tensor(x) for _ in "ab")):
+        with pytest.raises(WalkError, match="walk at example 0: expected values, tuples and lists, found"):
+            fb.compile(wrong, "numpy").run([1.0])
+    assert fb.compile(lambda x: {x}, "numpy").run([1.0]) == [{1.0}]
+
+
+def test_values_are_what_a_cell_is_annotated_with() -> None:
+    @fb.cell
+    def total(xs: list["float32[3]"]):  # noqa: F821
+        return fb.ops.segment_sum(xs)
+
+    @fb.cell
+    def twice(x: "float32[3]"):  # noqa: F821
+        return x * 2
+
+    for called, where in ((lambda x: total([x]), r"total\(xs\)\[0\]"), (twice, r"twice\(x\)")):
+        expected = where + r": expected float32\[3\], as annotated, found float32\[2\]; mend"
+        with pytest.raises(WalkError, match=expected):
+            fb.compile(lambda x, called=called: called(fb.tensor(x)), "numpy").run([[1.0, 2.0]])
 
 
 def test_a_walk_reads_an_example_once() -> None:
