@@ -10,7 +10,7 @@ from importlib import import_module
 from io import TextIOWrapper
 
 from foldbatch import __version__
-from foldbatch.errors import FoldbatchError, of_walk
+from foldbatch.errors import told_of
 
 Command = Callable[[Sequence[str]], int]
 
@@ -93,17 +93,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _drop_output()
         return 141
-    except FoldbatchError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
     except OSError as error:
         where = error.filename or "output"
         found = error.strerror or str(error)
         expected, fix = "a file that can be read or written", "check its path and permissions"
         print(f"error: {where}: expected {expected}, found {found}; {fix}", file=sys.stderr)
         return 2
-    except Exception as error:  # of the user's own function
-        if (told := of_walk(error)) is None:
+    except Exception as error:
+        if (told := told_of(error)) is None:
             raise
         print(f"error: {told}", file=sys.stderr)
         return 2

@@ -199,14 +199,18 @@ def counted(number: int, noun: str) -> str:
 WALKED = "foldbatch: in the walk of example "  # how the note of an exception of a walk begins
 
 
-def of_walk(error: Exception) -> FoldbatchError | None:
-    """Return an exception that a walk raised in the form of ours; None where no walk did."""
-    for note in getattr(error, "__notes__", ()):
-        if note.startswith(WALKED) and not isinstance(error, FoldbatchError):
-            where, found = f"walk at example {note.removeprefix(WALKED)}", f"{type(error).__name__}: {error}"
-            fix = "".join(lines_outside(error)).replace("foldbatch:", "look", 1)
-            return ExampleError(where, "a walk that succeeds", found, fix)
-    return None
+def told_of(error: Exception) -> FoldbatchError | None:
+    """Return one of our errors, or what a walk raised in their form, with its example; None for others."""
+    number = next((n[len(WALKED) :] for n in getattr(error, "__notes__", ()) if n.startswith(WALKED)), None)
+    if isinstance(error, FoldbatchError):
+        if number is None or "at example" in error.where:
+            return error
+        return ExampleError(f"{error.where} at example {number}", error.expected, error.found, error.fix)
+    if number is None:
+        return None
+    fix = "".join(lines_outside(error)).replace("foldbatch:", "look", 1)
+    found = f"{type(error).__name__}: {error}"
+    return ExampleError(f"walk at example {number}", "a walk that succeeds", found, fix)
 
 
 def counted_anew(error: Exception, first: int) -> None:
