@@ -202,15 +202,13 @@ WALKED = "foldbatch: in the walk of example "  # how the note of an exception of
 def told_of(error: Exception) -> FoldbatchError | None:
     """Return one of our errors, or what a walk raised in their form, with its example; None for others."""
     number = next((n[len(WALKED) :] for n in getattr(error, "__notes__", ()) if n.startswith(WALKED)), None)
-    if isinstance(error, FoldbatchError):
-        if number is None or "at example" in error.where:
-            return error
-        return ExampleError(f"{error.where} at example {number}", error.expected, error.found, error.fix)
-    if number is None:
-        return None
-    fix = "".join(lines_outside(error)).replace("foldbatch:", "look", 1)
-    found = f"{type(error).__name__}: {error}"
-    return ExampleError(f"walk at example {number}", "a walk that succeeds", found, fix)
+    ours = error if isinstance(error, FoldbatchError) else None
+    if number is None or (ours and "at example" in ours.where):
+        return ours
+    if ours is None:
+        fix = "".join(lines_outside(error)).replace("foldbatch:", "look", 1)
+        ours = FoldbatchError("walk", "a walk that succeeds", f"{type(error).__name__}: {error}", fix)
+    return ExampleError(f"{ours.where} at example {number}", ours.expected, ours.found, ours.fix)
 
 
 def counted_anew(error: Exception, first: int) -> None:

@@ -54,9 +54,9 @@ class Learnt:
         self.cells |= dict.fromkeys(signatures)
         shapes: dict[str, tuple[int, ...]] = {}
         for name, node in chain.from_iterable(signature.draft.metrics for signature in self.cells):
-            if shapes.setdefault(name, node.type.shape) != node.type.shape:
-                expected, fix = f"shape {shapes[name]}, as elsewhere under this name", "use another name"
-                raise WalkError(f"fb.metric {name!r}", expected, f"shape {node.type.shape}", fix)
+            if shapes.setdefault(name, found := node.type.shape) != found:
+                expected = f"shape {shapes[name]}, as elsewhere under this name"
+                raise WalkError(f"fb.metric {name!r}", expected, f"shape {found}", "use another name")
         parameters = [self.own.get(p, p) for signature in signatures for p in signature.parameters()]
         self.parameters |= dict.fromkeys(sorted(parameters, key=lambda parameter: parameter.order))
 

@@ -71,14 +71,16 @@ def predictions(
             "leave --nodes out, or train with task.kind nodes",
         )
         raise ExampleTypeError("nodes", "a model that is trained on every node", found, fix)
+    rest = iter(structures)
+    batches = enumerate(iter(lambda: list(islice(rest, BATCH)), []))
     if kind is None and classes is None and len(programs) == 1:
-        for number, batch in _batches(structures):
+        for number, batch in batches:
             yield from ({"result": plain(result)} for result in _run(programs, batch, number)[0])
         return
     if kind not in TASKS or not isinstance(classes, list | tuple):
         fix = "save it with notes={'classes': ['neg', 'pos']}, or call run"
         raise ModelError("predict", "notes of the classes", describe_value(dict(notes)), fix)
-    for place, batch in _batches(structures):
+    for place, batch in batches:
         examples = [unlabelled(structure, kind) for structure in batch]
         results = _run(programs, examples, place, metrics=nodes)
         _check_shapes(results, (len(classes),) if classes else ())
@@ -90,11 +92,6 @@ def predictions(
                 own = results[0].metrics["node"].examples == number
                 told["nodes"] = _nodes(examples[number], of_nodes[own], classes)
             yield told
-
-
-def _batches(structures: Iterable[Any]) -> Iterator[tuple[int, list[Any]]]:
-    rest = iter(structures)
-    return enumerate(iter(lambda: list(islice(rest, BATCH)), []))
 
 
 def _run(programs: Sequence[Predicting], examples: list[Any], number: int, **asked: bool) -> list[Results]:

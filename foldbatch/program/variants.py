@@ -192,9 +192,8 @@ def captures(engine: Engine) -> Captures | None:
     return None if launcher is None else launcher.captures()
 
 
-TRIES = 20  # batches one after the other, or runs of one batch, in which a model may grow
-
-FEW = 8  # examples, each of which brought a parameter, that are told of
+TRIES, FEW = 20, 8  # batches or runs of one in which a model may grow; examples that each bring a parameter
+ONCE = "make layers, cells and their keyword-only arguments once, not in the walk"
 
 T = TypeVar("T")
 
@@ -264,24 +263,19 @@ class Variant:
                     self._count(len(batch), before and len(ready.model.parameters) - before, grown=tries > 0)
                     return ready, traced
         found = f"new ones each of the {TRIES} times that it ran on a batch"
-        fix = "make layers, cells and their keyword-only arguments once, not in the walk"
-        raise WalkError("walk", "calls of the same cells for the same examples", found, fix)
+        raise WalkError("walk", "calls of the same cells for the same examples", found, ONCE)
 
     def _count(self, examples: int, brought: int, *, grown: bool) -> None:
         """Warn, once, of a walk that does not settle: a layer for each example is told early."""
-        if not grown:
-            self.growing = self._examples = self._brought = 0
-            return
-        self.growing += 1
-        if brought:
-            self._examples, self._brought = self._examples + examples, self._brought + brought
+        self.growing = self.growing + 1 if grown else 0
+        self._examples = self._examples + examples * bool(brought) if grown else 0
+        self._brought = self._brought + brought if grown else 0
         each = not self._told and self._brought >= self._examples >= FEW
         if each or self.growing == TRIES:
             self._told = 1
             many = f"new ones in each of {TRIES} batches, for which the model is made anew"
             found = f"{self._brought} new parameters for {self._examples} examples" if each else many
-            fix = "make layers, cells and their keyword-only arguments once, not in the walk"
-            warning = NewCellsWarning("walk", "calls of cells that are known after some batches", found, fix)
+            warning = NewCellsWarning("walk", "calls of cells that are known after some batches", found, ONCE)
             warn(warning, stacklevel=frames_inside())
 
 

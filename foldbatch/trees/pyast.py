@@ -20,7 +20,6 @@ from typing import Any
 
 from foldbatch.errors import ReadError
 from foldbatch.trees.tree import Label, Tree, flatten, trusted_tree
-from foldbatch.types import describe_value
 
 LONGEST_CONSTANT = 24  # characters; a longer one has no token
 _TOKEN_FIELDS = ("id", "attr", "arg", "name", "module", "rest")  # no type of node has two of them
@@ -58,8 +57,6 @@ def parse_python(source: str | bytes, name: str = "source") -> ast.Module:
         raise ReadError(
             where, "Python source", error.msg, "is it written for another version of Python?"
         ) from None
-    except TypeError:
-        raise ReadError(name, "a text", describe_value(source), "read the file first") from None
     except (RecursionError, MemoryError) as error:
         found = f"deeper nesting ({type(error).__name__})"
         raise ReadError(
