@@ -161,7 +161,7 @@ def lift(op: str, operands: tuple[TensorLike, ...]) -> tuple[Node, ...]:
                 nodes.append(constant(x))
             case _:
                 numbers = isinstance(x, list | tuple) and all(isinstance(item, int | float) for item in x)
-                fix = "make it an array: np.array(x, 'float32')" if numbers else "give numbers or tensors"
+                fix = "make it an array: np.array(x, 'float32')" if numbers else ""
                 fail(op, "a symbolic tensor, a parameter, an array or a number", type(x).__name__, fix)
     return tuple(nodes)
 

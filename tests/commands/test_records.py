@@ -79,6 +79,9 @@ def test_odd_records_are_counted_and_refused_on_demand(orders, capsys):
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 3
     assert "2 records unlike those of training (fields that training had not: aeg, tags[].j)" in shown.err
+    (orders / "one.jsonl").write_text("5\n")
+    assert main(["predict", "run", "one.jsonl"]) == 0
+    assert "1 record unlike those of training; in 1 nothing was known" in capsys.readouterr().err
     served = service.load(orders / "run", "numpy").predict([5, {"aeg": 1}, {"age": 3}], nodes=False)
     assert ["warning" in told for told in served] == [True, True, False]
     assert main(["predict", "run", "new.jsonl", "--strict"]) == 2

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import ExampleError, NewCellsWarning, WalkError
+from foldbatch.errors import ExampleError, NewCellsWarning, TrainingError, WalkError
 from foldbatch.functions import notes
 from foldbatch.program.variants import TRIES
 from foldbatch.serve.service import Continuous
@@ -211,6 +211,14 @@ def test_metrics_of_a_name_have_one_shape() -> None:
     expected = r"fb.metric 'm': expected shape \(1,\), as elsewhere under this name, found shape \(2,\); use"
     with pytest.raises(WalkError, match=expected):
         program.run([[1.0], [1.0, 2.0]], metrics=True)
+
+
+def test_swapped_arguments_of_an_update_are_refused() -> None:
+    linear = fb.Linear(1)
+    program = fb.compile(lambda x: fb.loss(linear(fb.tensor(x))[0]), "numpy")
+    _, gradients = program.value_and_grad([[1.0]])
+    with pytest.raises(TrainingError, match="gradients: expected arrays by parameter name, found"):
+        fb.Adam().update(gradients, program.params)
 
 
 def test_values_are_returned_in_tuples_and_lists_alone() -> None:

@@ -208,8 +208,7 @@ def getitem(x: Node, key: Any) -> Node:
                 shape.append(x.shape[axis])
             case int() | np.integer() if not isinstance(k, bool):
                 if not -extent <= k < extent:
-                    expected = f"an index from {-extent} to {extent - 1} on axis {axis}"
-                    fail("getitem", expected, str(k), "slices may go beyond the end")
+                    fail("getitem", f"an index from {-extent} to {extent - 1} on axis {axis}", str(k))
                 x = _section(x, axis, int(k) % extent, int(k) % extent + 1)
             case _:
                 fix = "computed ids stand alone, as in x[ids]; choose elements by a condition with ops.where"
