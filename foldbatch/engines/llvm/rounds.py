@@ -39,9 +39,11 @@ class RoundPlanner:
     def plan(self, policy: Policy, layout: Layout, flat: Index, told: Sequence[int], *learnt: Index) -> Any:
         """Return what runs a round until the next one is planned; None where it is large, new or wrong.
 
-        That are what gives the calls of a cell by rank, launches, where the values of import cells lie, how
-        many each has, the rows that are kept, and how many of each arena. Given are policy and layout of the
-        program, all that was noted, what is told of it, and what `round_loops.planned` knows.
+        It returns a function of a cell's number, which gives its calls by rank; the launches; where values of
+        import cells lie, and how many each has; the rows that are kept, and how many of each arena.
+
+        It is given the program's policy and layout, all that was noted, what is told of it, and what
+        `round_loops.planned` knows.
         """
         length, total, imports, arenas = told[NOTED], told[NUMBERS], told[IMPORTS], told[ARENAS]
         arrays = self._arrays or self._room(layout, imports + told[SECTIONS] + arenas + 1)
