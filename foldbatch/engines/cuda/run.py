@@ -486,6 +486,7 @@ class CudaRun:
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         """Return copies of values, by their numbers in the batch."""
+        self._status.look()  # also where none is asked for
         arenas = partial(arenas_of, self.ready.batch, self.model.signatures)
         return fetched(numbers, self.model.results, arenas, self.take)
 
