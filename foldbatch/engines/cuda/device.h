@@ -31,7 +31,7 @@ typedef unsigned char b1;
 #define BLOCK ((i8)blockIdx.x)
 #define BLOCKS ((i8)gridDim.x)
 #define ALIGNED(bytes) __align__(bytes)
-#define UNROLL _Pragma("unroll 8")  // loads of several rounds are under way at once
+#define UNROLL _Pragma("unroll 4")  // loads of several rounds are under way at once
 #define CLAIMED(word, name) claimed((u8*)(word), name)
 #define MOST(word, value) (void)atomicMax((u8*)(word), value)
 DEVICE bool claimed(u8* word, u8 name) {

@@ -173,6 +173,7 @@ DEVICE void planned_{k}(const {k}* terms, const i4* p, i8 width, {k}* target, i8
   {each} {{
     const i8 q = e / width, column = e % width;
     f8 total = 0;
+    UNROLL
     for (i8 j = starts[q]; j < starts[q + 1]; j++) total += (f8)terms[order[j] * width + column];
     {k}* to = target + (add ? rows[q] : q) * width + column;
     *to = add ? *to + ({k})total : ({k})total;

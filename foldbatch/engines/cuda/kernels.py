@@ -345,7 +345,7 @@ WHOLE: dict[str, Callable[..., list[str]]] = {
 
 LARGE = 4096  # elements without rows that more than one block should compute
 BLOCK = 256  # threads of a block
-WIDE = 128  # threads that share a row, at most
+WIDE = 128  # threads that share a row that is cleared, or added by a plan, at most
 SUMMED = (8, 128)  # threads of a block that adds up rows: columns (32 bytes of a row), and rows at a time
 
 
@@ -493,7 +493,7 @@ class _KernelWriter:
             *(["  BARRIER();"] if any(SHARED in part.writes for part in parts) else []),
             "}",
         ]
-        x = min(WIDE, _power_of_two(max(part.elements for part in parts)))
+        x = min(BLOCK, _power_of_two(max(part.elements for part in parts)))
         taken = tuple(part.taken for part in parts) if all(part.taken >= 0 for part in parts) else ()
         stored = tuple(part.stored for part in parts) if all(part.stored >= 0 for part in parts) else ()
         self._write(text, loop, LevelTask("", axis, (x, BLOCK // x), taken=taken, stored=stored))

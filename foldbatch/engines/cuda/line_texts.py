@@ -47,10 +47,12 @@ def visit(
     compute: Compute,
     writes: Sequence[Place],
     unless: str = "",
+    stored: Sequence[str] = (),
 ) -> list[str]:
     """Return the lines that compute places of one shape, element by element.
 
-    The last place that is read is not where an expression holds.
+    The last place that is read is not where an expression holds. Each element is written as often as a loop
+    says, which `stored` opens.
     """
     if 0 in shape:
         return []
@@ -70,16 +72,18 @@ def visit(
         more, results = compute([value(u) for value in values], f"_{u}" if vector > 1 else "")
         lines += more
         made.append(results)
+    stores = []
     for i, place in enumerate(writes):
         s = [stride[len(reads) + i] for _, stride in axes]
         at = offset_of(place.offset, list(zip(names, s, strict=True)))
         kind, pointer = text.kind(place.slot), text.here(place.slot)
         if vector == 1:
-            lines.append(f"{pointer}[{at}] = {made[0][i]};")
+            stores.append(f"{pointer}[{at}] = {made[0][i]};")
         else:
             lines.append(f"{kind}x{vector} z{i};")
             lines += [f"z{i}.v[{u}] = {made[u][i]};" for u in range(vector)]
-            lines.append(f"*({kind}x{vector}*)({pointer} + {at}) = z{i};")
+            stores.append(f"*({kind}x{vector}*)({pointer} + {at}) = z{i};")
+    lines += [*stored, *indented(stores), "}"] if stored else stores
     return each(prod(extent for extent, _ in axes), lines)
 
 

@@ -295,6 +295,7 @@ def add_planned_lines(text: KernelText, number: int, place: Place, width: int) -
         "for (i8 q = BLOCK * LANES_Y + LANE_Y; q < count; q += BLOCKS * LANES_Y)",
         f"  for (i8 e = LANE_X; e < {grain}; e += LANES_X) {{",
         f"    {total_of(kind)} total = 0;",
+        "    UNROLL",
         "    for (i8 j = starts[q]; j < starts[q + 1]; j++) {",
         f"      const i8 f = {element};",
         *indented(lines, 3),
@@ -321,6 +322,7 @@ def take_lines(text: KernelText, number: int) -> list[str]:
     else:
         total = [
             "f8 total = 0;",
+            "UNROLL",
             f"for (i8 j = copies[0]; j < copies[1]; j++) total += (f8)arena[(i8)at[j] * {size} + e];",
             f"p{number}[e] = ({kind})total;",
         ]
@@ -346,12 +348,14 @@ def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
     text.once(f"const i4* {own} = {copies} < 0 ? 0 : ints + {copies} + {lower};")
     text.once(f"const i4* to{number} = ints + {field_of(number, INDEX)} + ({own} ? 0 : {lower});")
     text.once(f"{kind}* arena{number} = {buffer_of(kind, field_of(number, BASE))};")
-    return [
-        f"const i8 first = {own} ? {own}[r] : r, last = {own} ? {own}[r + 1] : r + 1;",
+    stored = [
+        "UNROLL",  # a word has hundreds of readers: none waits for what was stored for another
         "for (i8 j = first; j < last; j++) {",
         f"  {kind}* d = arena{number} + (i8)to{number}[j] * {size};",
-        *indented(visit(text, place.shape, [place], lambda x, _: ([], list(x)), [target])),
-        "}",
+    ]
+    return [
+        f"const i8 first = {own} ? {own}[r] : r, last = {own} ? {own}[r + 1] : r + 1;",
+        *visit(text, place.shape, [place], lambda x, _: ([], list(x)), [target], stored=stored),
     ]
 
 
