@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import BackendError, BlockValueError, NumberedNamesWarning, TrainingError, install
 from foldbatch.program.compiling import compile
 from foldbatch.program.predicting import probabilities
@@ -30,6 +31,7 @@ from foldbatch.zoo.words import Words, words_of
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 except ImportError as error:
@@ -57,7 +59,7 @@ class StructureEstimator(BaseEstimator):
         dropout: the share of a state that is dropped while training, before it is read.
         minimum: words that are met less often are unknown words.
         random_state: the seed of the first parameters and of the order of the examples. The same number gives
-            the same model.
+            the same model; a ``RandomState`` draws one, and so does None, as of scikit-learn.
         backend: as of `foldbatch.compile`.
     """
 
@@ -73,7 +75,7 @@ class StructureEstimator(BaseEstimator):
         batch_size: int = 32,
         dropout: float = 0.0,
         minimum: int = 1,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
         backend: BackendName = "auto",
     ) -> None:
         self.model = model
@@ -113,6 +115,8 @@ class StructureEstimator(BaseEstimator):
     def _fit(self, structures: Sequence[Any], labels: Sequence[Any]) -> None:
         self.__dict__.pop("_program", None)
         self._settings = self.get_params()
+        if not is_int(self.random_state):
+            self._settings["random_state"] = int(check_random_state(self.random_state).randint(2**31))
         if self.model not in MODELS:
             expected = f"a model of {', '.join(MODELS)}"
             raise BlockValueError("model", expected, describe_value(self.model), "choose one of them")
@@ -123,7 +127,7 @@ class StructureEstimator(BaseEstimator):
             self.vocabulary_ = Vocabulary.count(_words(self.model, structures), self.minimum)
             self.kinds_ = _kinds(self.model, structures)
         program = self._compiled()
-        trainer = Trainer(program, optimizer, batch_size=self.batch_size, seed=self.random_state)
+        trainer = Trainer(program, optimizer, batch_size=self.batch_size, seed=self._settings["random_state"])
         trainer.fit(list(zip(structures, labels, strict=True)), epochs=self.epochs)
         self.parameters_ = {name: np.array(value) for name, value in program.params.items()}
         self._program = program
@@ -214,9 +218,11 @@ class StructureRegressor(RegressorMixin, StructureEstimator):
         """Train on structures and their numbers."""
         structures = _structures(self, X, y)
         numbers = column_or_1d(y, warn=True).astype("float64")
-        if not np.isfinite(numbers).all():
-            raise TrainingError("y", "finite numbers", "NaN or infinity", "leave those examples out")
-        self.center_, self.scale_ = float(numbers.mean()), float(numbers.std()) or 1.0
+        with np.errstate(all="ignore"):
+            self.center_, self.scale_ = float(numbers.mean()), float(numbers.std()) or 1.0
+        if not np.isfinite(self.scale_):
+            found = "NaN, infinity, or numbers whose squares are infinite"
+            raise TrainingError("y", "finite numbers", found, "leave those examples out, or scale y")
         self._fit(structures, ((numbers - self.center_) / self.scale_).tolist())
         return self
 

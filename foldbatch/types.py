@@ -52,7 +52,7 @@ class TensorType:
         if type(self.dtype) is str and self.dtype in DTYPES:
             return  # as nearly always
         try:
-            dtype = np.dtype(self.dtype).name
+            dtype = np.dtype(self.dtype or "None").name  # NumPy reads None as float64
         except TypeError:
             dtype = str(self.dtype)
         if dtype not in DTYPES:
@@ -182,10 +182,10 @@ def as_type(spec: object, where: str = "type") -> Type:
             return OBJECT
         case bool():
             pass
-        case int():
-            return _tensor((spec,), DEFAULT_DTYPE, where)
-        case str():
-            return _tensor((), spec, where)
+        case int() | np.integer():
+            return _tensor((int(spec),), DEFAULT_DTYPE, where)
+        case str() | np.dtype():
+            return _tensor((), str(spec), where)
         case tuple():
             return TupleType(tuple(as_type(item, where) for item in spec))
         case list():

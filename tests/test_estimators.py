@@ -104,9 +104,12 @@ def test_a_node_of_a_tree_is_a_structure_of_its_own():
 
 @both
 def test_a_fit_is_the_same_every_time_and_forgets_the_one_before(kind, y):
-    once, twice = kind(**SMALL), kind(**SMALL)
+    once, twice = (kind(**SMALL, random_state=np.random.RandomState(3)) for _ in range(2))
+    other = kind(**SMALL, random_state=np.random.RandomState(4)).fit(TREES, y)
     once.fit(TREES, y)
-    twice.fit(TREES[:4], y[:4]).fit(TREES, y)
+    twice.fit(TREES[:4], y[:4])
+    twice.set_params(random_state=np.random.RandomState(3)).fit(TREES, y)
+    assert (other.predict(TREES) != once.predict(TREES)).any() or kind is StructureClassifier
     for name, array in once.parameters_.items():
         np.testing.assert_array_equal(array, twice.parameters_[name])
 
@@ -144,6 +147,7 @@ def test_before_it_is_fitted_it_predicts_nothing(kind, y):
             "model: expected a model of .*child_sum, .*'forest'",
         ),
         (lambda: StructureRegressor().fit(TREES[:1], [np.nan]), "y: expected finite numbers"),
+        (lambda: StructureRegressor().fit(TREES[:2], [1e300, 0]), "y: expected finite numbers"),
         (lambda: StructureRegressor(lr=0).fit(TREES, LENGTHS), "AdamW lr: expected a number above 0"),
     ],
 )

@@ -1,6 +1,7 @@
 """Types: short-hands, equality, text."""
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +31,8 @@ class Unsized:
 
 SHORT_HANDS = [
     (5, TensorType((5,)), "float32[5]"),
+    (np.int64(5), TensorType((5,)), "float32[5]"),
+    (np.dtype("int32"), TensorType((), "int32"), "int32"),
     ([2, 3], TensorType((2, 3)), "float32[2,3]"),
     ([], TensorType(()), "float32"),
     ([2, "int32"], TensorType((2,), "int32"), "int32[2]"),
@@ -62,8 +65,8 @@ def test_short_hands_stand_for_types() -> None:
         assert str(as_type(spec)) == text
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int8", "complex64", "text", "nonsense"])
-def test_only_five_dtypes_are_known(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["float16", "int8", "complex64", "text", "nonsense", None])
+def test_only_five_dtypes_are_known(dtype: Any) -> None:
     """NumPy's names and types of the five will do."""
     with pytest.raises(BlockTypeError, match="a dtype of float32, float64"):
         TensorType((), dtype)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from foldbatch.blocks.block import Block, as_block, build, named
 from foldbatch.blocks.builder import Builder, refuse_ragged
 from foldbatch.blocks.drafts import MetricVisit, Object, Sequence, UnknownTypeError, Value, leaves, type_of
@@ -37,7 +39,11 @@ class Loss(Block[TensorType, VoidType]):
     def __init__(self, name: str = "loss", weight: float = 1.0) -> None:
         self.name = named(name, "Loss")
         given: object = weight
-        if not isinstance(given, int | float) or isinstance(given, bool) or not math.isfinite(given):
+        if (
+            not isinstance(given, int | float | np.number)
+            or isinstance(given, bool)
+            or not math.isfinite(given)
+        ):
             fix = "1 counts the loss as it is, 0.5 half of it"
             raise BlockValueError("Loss weight", "a finite number", describe_value(weight), fix)
         self.weight = float(weight)

@@ -274,6 +274,7 @@ ROWS = 24  # steps of a cell whose sizes are listed
 PLANNING = "merge", "tables", "ready"  # the phases from traces to a batch that can run
 TIMES = {
     "tracing the examples": ("trace",),
+    "deciding, in rounds": ("rounds",),
     "planning the steps": PLANNING,
     "forward": ("forward",),
     "backward": ("backward",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import CancelledError
 from functools import partial
 from types import CoroutineType
 from typing import Any, Final
@@ -145,6 +146,10 @@ class UnderWay:
             new.append(walked)
             self._ready.append((Fiber(walked, self._tracer.walk, (example,)), None))
         return new
+
+    def leave(self, walked: Walked) -> None:
+        """Let an example go on no more: nobody waits for its result."""
+        self._failures, walked.error = True, CancelledError()
 
     def go(self) -> bool:
         """Let all examples run until each waits, and compute a round; return whether some go on."""

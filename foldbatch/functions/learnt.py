@@ -125,6 +125,8 @@ def remarks(learnt: Learnt, calls: Mapping[Signature, int]) -> Iterator[str]:
     times = "once" if learnt.version == 1 else f"{learnt.version} times"
     known = f"{len(learnt.cells)} cells and {wires} wires are known"
     yield f"linked {times}, as batches brought new cells or wires; {known}"
+    if learnt.decides:
+        yield "calls that only decide run in rounds; the counts are of what results, losses and metrics need"
     for group in together(learnt, calls)[:GROUPS]:
         names = _listed([signature.name for signature in group])
         each = f"{calls[group[0]]:,} calls each"

@@ -62,7 +62,7 @@ class WrittenWire(msgspec.Struct, forbid_unknown_fields=True):
     outputs: list[tuple[int, int]]
 
 
-class WrittenWalk(msgspec.Struct, forbid_unknown_fields=True):
+class WrittenWalk(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """A walk as plain data."""
 
     walk: Any  # where the function is, as data
@@ -72,6 +72,7 @@ class WrittenWalk(msgspec.Struct, forbid_unknown_fields=True):
     result: Any  # the structure of results, as data
     # the names of all, in the order of the program, and whether they are trained
     parameters: list[tuple[str, bool]]
+    decides: bool = False  # whether it has asked for a number
 
 
 # -- writing
@@ -136,7 +137,7 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     wires = [WrittenWire(number[s], i, at, outputs(read)) for (s, i, at), read in learnt.wires.items()]
     result = None if learnt.result is None else to_data(learnt.result, sink)
     trained = [(name, parameter.trainable) for name, parameter in parameters.items()]
-    plain = WrittenWalk(found, cells, wires, outputs(learnt.results), result, trained)
+    plain = WrittenWalk(found, cells, wires, outputs(learnt.results), result, trained, learnt.decides)
     return Written(plain, sink.arrays)
 
 
@@ -303,6 +304,7 @@ def from_written(
     if parameters.keys() != dict(plain.parameters).keys():
         raise refused("parameters that no cell reads")
     learnt.version = 1 if learnt.cells or learnt.result is not None else 0
+    learnt.decides = plain.decides
     learnt.parameters = dict.fromkeys(parameters[name] for name, _ in plain.parameters)
     return walk, learnt, {name: parameters[name] for name, _ in plain.parameters}
 

@@ -517,7 +517,7 @@ class Program(Printed):
             start = time.perf_counter()
             ready, traces = self._traced(given)
             seconds.append(time.perf_counter() - start)
-        phases = {"trace": median(seconds[1:] or seconds)}
+        phases = {"rounds" if self.lowered.decides else "trace": median(seconds[1:] or seconds)}
         report = ready.runner.report(traces, phases, compare=compare)
         remarks = tuple(self.lowered.remarks([cell.calls for cell in report.cells]))
         source = self.lowered.source

@@ -4,6 +4,7 @@ A fault in one example of a body is told of it alone.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from foldbatch.errors import ExampleError, ExampleTypeError, FoldbatchError, ReadError, counted_anew
+from foldbatch.errors import ExampleError, ExampleTypeError, FoldbatchError, ReadError
 from foldbatch.recipes.configuration import Configuration, check_arity
 from foldbatch.serve.service import Batching, DeadlineError, Limits, QueueFullError, Request, Service, log
 from foldbatch.trees.formats import FORMATS, structures_of
@@ -85,14 +86,14 @@ def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limi
 
 
 def numbered(error: FoldbatchError, number: int) -> FoldbatchError:
-    """Return an error of an example that ran alone, with the example's number in its request.
+    """Return an error of an example, with the example's number in its request.
 
     >>> print(numbered(ExampleError("model at example 0 ['a']", "a number", "None"), 3))
     model at example 3 ['a']: expected a number, found None
     """
-    where = error.where if "example 0" in error.where else f"{error.where} at example 0"
-    counted_anew(told := ExampleError(where, error.expected, error.found, error.fix), number)
-    return told
+    where, known = re.subn(r"(?<=\bexample )\d+", str(number), error.where, count=1)
+    where += "" if known else f" at example {number}"
+    return ExampleError(where, error.expected, error.found, error.fix)
 
 
 def _ask(body: bytes) -> Ask:

@@ -37,6 +37,7 @@ from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.types import BackendName
 
 Join: TypeAlias = Callable[[Any], Future[Any]]  # of an example, to its answer when it has left the batch
+LAST: Final = 5.0  # seconds that the end of the server waits for a batch, which nobody waits for
 HELD: Final = 256_000_000  # bytes of values, after which all that is under way ends before more joins
 
 
@@ -72,6 +73,7 @@ class Continuous:
         self.program, self.most = program, most
         self._round_done = round_done
         self._queue: SimpleQueue[tuple[Any, Future[Any]] | None] = SimpleQueue()
+        self._gone: deque[Future[Any]] = deque()  # answers that nobody waits for any more
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="foldbatch rounds", daemon=True)
         self._thread.start()
@@ -79,12 +81,15 @@ class Continuous:
     def ask(self, example: Any) -> Future[Any]:
         """Return the future of an example's result; it raises what the walk raises.
 
+        Where it is cancelled, the walk ends at its next number.
+
         Raises:
             FoldbatchError: when this is closed.
         """
         if self._closed:
             raise FoldbatchError("Continuous.ask", "one that is open", "one that was closed", "make another")
         answer: Future[Any] = Future()
+        answer.add_done_callback(self._ended)
         self._queue.put((example, answer))
         return answer
 
@@ -103,6 +108,10 @@ class Continuous:
         """Close."""
         self.close()
 
+    def _ended(self, answer: Future[Any]) -> None:
+        if answer.cancelled():
+            self._gone.append(answer)
+
     def _work(self) -> None:
         """Run batches until this is closed: each goes on as long as examples come, and values have room."""
         while (first := self._queue.get()) is not None:
@@ -111,7 +120,8 @@ class Continuous:
                 more = session(lambda: self._batch(first, under_way), None, ())
             except Exception as error:  # noqa: BLE001 - it is of all that were under way
                 for answer in under_way.values():
-                    answer.set_exception(error)
+                    if answer.set_running_or_notify_cancel():
+                        answer.set_exception(error)
                 more = True
             if not more:
                 return
@@ -125,6 +135,11 @@ class Continuous:
                 new = batch.join([example for example, _ in come], range(asked, asked + len(come)))
                 asked += len(come)
                 under_way |= zip(new, (answer for _, answer in come), strict=True)
+                if self._gone:
+                    self._gone.clear()
+                    for walked in [walked for walked, answer in under_way.items() if answer.cancelled()]:
+                        batch.leave(walked)
+                        del under_way[walked]
                 ended, batch.over = batch.over, []
                 if not batch.go():
                     ended, batch.over = ended + batch.over, []
@@ -141,7 +156,7 @@ class Continuous:
                         break
                     if entry is None:
                         more = False
-                    else:
+                    elif not entry[1].cancelled():
                         come.append(entry)
         return more
 
@@ -345,7 +360,9 @@ class Service:
 
         def join(structure: Any) -> Future[Any]:
             told: Future[Any] = Future()
-            continuous.ask(structure).add_done_callback(partial(_tell, told))
+            answer = continuous.ask(structure)
+            answer.add_done_callback(partial(_tell, told))
+            told.add_done_callback(lambda told: told.cancelled() and answer.cancel())
             return told
 
         return join
@@ -353,7 +370,8 @@ class Service:
     def close(self) -> None:
         """Let what is under way end; nothing joins it any more."""
         if self._continuous is not None:
-            threading.Thread(target=self._continuous.close, name="foldbatch end of rounds").start()
+            end = self._continuous.close
+            threading.Thread(target=end, name="foldbatch end of rounds", daemon=True).start()
             self._continuous = None
 
     def _signature(self) -> Signature:
@@ -366,6 +384,8 @@ class Service:
 
 
 def _tell(told: Future[Any], answer: Future[Any]) -> None:
+    if not told.set_running_or_notify_cancel():
+        return
     try:
         told.set_result({"result": plain(answer.result())})
     except Exception as error:  # noqa: BLE001 - it is the answer
@@ -514,9 +534,9 @@ class Batching:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the engine's thread after the batch that runs."""
+        """End the engine's thread after the batch that runs; one that does not end is left to its end."""
         self._batches.put(None)
-        self._thread.join()
+        self._thread.join(LAST)
 
     def seconds(self) -> float:
         """Return how long what waits will take, as far as known; 1 before the first batch."""
@@ -545,7 +565,9 @@ class Batching:
             for request, number in self.queue.take(now, room, self._limits.batch_nodes) if room else ():
                 self._under_way += 1
                 ended = partial(self._left, request, number, now)
-                join(request.structures[number]).add_done_callback(partial(self._later, ended))
+                told = join(request.structures[number])
+                told.add_done_callback(partial(self._later, ended))
+                request.done.add_done_callback(lambda _, told=told: told.cancel())
             return
         batch = self.queue.take(self.now(), self._limits.batch, self._limits.batch_nodes)
         if batch:
@@ -583,6 +605,8 @@ class Batching:
     def _left(self, request: Request, number: int, joined: float, answer: Future[Any]) -> None:
         self._under_way -= 1
         self._next()
+        if answer.cancelled():  # nobody waits for the request
+            return
         error = answer.exception()
         _put_down(request, number, answer.result() if error is None else error)
         self._observe(1, request.sizes[number], self.now() - joined)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
-from numbers import Real
+from numbers import Integral, Real
 
 from foldbatch.errors import TrainingError
 
@@ -182,7 +182,7 @@ def _between(first: float, last: float, share: float) -> float:
 
 
 def _at_least_1(where: str, value: object) -> None:
-    if not isinstance(value, int) or value < 1:
+    if not isinstance(value, Integral) or value < 1:
         raise TrainingError(where, "a whole number of 1 or more", repr(value), "it counts steps or epochs")
 
 

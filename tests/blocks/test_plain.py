@@ -87,7 +87,7 @@ BLOCKS: list[fb.Block] = [
     fb.Length("int64"),
     fb.Linear(2, fb.ops.relu, bias=False),
     Doubled(3, times=4),
-    scalar >> fb.Loss("l", weight=0.5),
+    scalar >> fb.Loss("l", weight=np.float32(0.5)),
     fb.Map(fb.Vector(2)) >> fb.Max(),
     fb.Map(fb.Vector(2)) >> fb.Mean(),
     fb.Map(fb.Vector(2)) >> fb.Min(),

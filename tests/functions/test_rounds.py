@@ -442,7 +442,10 @@ def test_derivatives_take_the_path_that_was_decided() -> None:
     pullback = program.vjp(numbers)
     assert dict(pullback.gradients) == gradients
     assert program.jvp(numbers, {"scale": 1.0}) == pytest.approx((loss, float(gradients["scale"])))
-    assert program.describe(numbers, compare=False).steps > 0
+    report = program.describe(numbers, compare=False)
+    assert report.steps > 0 and report.phases["rounds"] > 0
+    assert "deciding, in rounds" in str(report) and "prepare" not in str(report)
+    assert "calls that only decide run in rounds" in str(report)
     assert program.find_nan(numbers) is None
 
 

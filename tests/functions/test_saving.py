@@ -179,6 +179,7 @@ def test_a_loaded_program_is_the_saved_one_and_learns_nothing(model, tmp_path, n
     loaded = fb.load(tmp_path / "file", "numpy", trust=("walkmodel",))
     before = loaded.model
     assert list(loaded.params) == list(program.params)
+    assert loaded.lowered.decides == (name == "deciding")  # before it has run
     assert [p.trainable for p in loaded.params.parameters.values()] == [False] + [True] * (
         len(program.params) - 1
     )

@@ -106,6 +106,20 @@ def test_a_cancelled_request_leaves_the_queue_and_a_running_one_harms_nobody():
     served(scenario)
 
 
+def test_a_batch_without_an_end_does_not_keep_the_server_from_its_own(monkeypatch):
+    async def run():
+        batching = Batching(engine, LIMITS)
+        batching.start()
+        with pytest.raises(DeadlineError):
+            await batching.ask(Request(["a"], [1], batching.now() + 0.01))
+        batching.stop()
+
+    engine = Engine()
+    monkeypatch.setattr("foldbatch.serve.service.LAST", 0.01)
+    asyncio.run(run())
+    assert not engine.batches
+
+
 def test_a_full_queue_refuses_and_says_for_how_long():
     async def scenario(engine, batching, ask):
         assert batching.seconds() == 1.0  # nothing is known yet
@@ -154,6 +168,9 @@ def test_where_examples_join_a_short_one_overtakes_a_long_one_and_few_are_under_
         assert isinstance(error, KeyError) and not asked[0].done()
         under_way["a"].set_result("A")
         assert await asked[0] == ["A", "B"]
+        with pytest.raises(DeadlineError):
+            await batching.ask(Request(["d"], [1], batching.now() + 0.01))
+        await _until(under_way["d"].cancelled)  # nobody waits for it
         batching.stop()
 
     asyncio.run(run())

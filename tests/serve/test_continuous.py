@@ -98,6 +98,28 @@ def test_few_at_once_and_values_without_room_answer_all() -> None:
     assert max(counts) <= 2
 
 
+def endless(number: float) -> Any:
+    x = fb.tensor([number, 1.0])
+    while True:
+        x, total = half(x)
+        if float(total) == -1:
+            return x
+
+
+def test_what_nobody_waits_for_leaves_the_batch() -> None:
+    """While others go on; and what had not joined yet never does."""
+    counts: list[int] = []
+    with Continuous(fb.compile(endless, "numpy"), most=2, round_done=counts.append) as continuous:
+        long, short, never = continuous.ask(0.0), continuous.ask(-2.0), continuous.ask("no number")
+        assert never.cancel()
+        assert short.result(20)[0] == -1.0
+        while not counts or counts[-1] != 1:
+            pass
+        assert long.cancel()
+        assert continuous.ask(-2.0).result(20)[0] == -1.0
+    assert counts[-1] == 0
+
+
 def test_a_program_of_a_block_is_refused() -> None:
     with pytest.raises(fb.errors.BlockTypeError, match="expected a program of a plain function"):
         Continuous(fb.compile(fb.Scalar(), "numpy"))

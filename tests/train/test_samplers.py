@@ -180,7 +180,7 @@ def factors(schedule):
 TORCH = {
     "stepwise": (stepwise(7, 0.3), lambda t, o: t.StepLR(o, 7, 0.3)),
     "exponential": (exponential(0.9), lambda t, o: t.ExponentialLR(o, 0.9)),
-    "warm_up": (warm_up(10, 0.2), lambda t, o: t.LinearLR(o, 0.2, total_iters=10)),
+    "warm_up": (warm_up(np.int64(10), 0.2), lambda t, o: t.LinearLR(o, 0.2, total_iters=10)),
     "cosine": (cosine(N, 0.1), lambda t, o: t.CosineAnnealingLR(o, N, eta_min=0.05)),
     "one_cycle": (one_cycle(N), lambda t, o: t.OneCycleLR(o, 0.5, N, cycle_momentum=False)),
     "chained": (

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from math import sqrt
 from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
+
 from foldbatch.blocks.layers.layer import (
     Activation,
     Layer,
@@ -248,7 +250,7 @@ class Dropout(Layer[TensorType, TensorType]):
     def __init__(self, rate: float) -> None:
         super().__init__()
         given: Any = rate
-        if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given < 1:
+        if not isinstance(given, int | float | np.number) or isinstance(given, bool) or not 0 <= given < 1:
             found, fix = describe_value(rate), "0.5 drops half of the elements"
             raise BlockValueError("Dropout", "a rate from 0 up to 1", found, fix)
         self.rate = float(rate)

@@ -21,7 +21,7 @@ from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, matm
 from foldbatch.static.op import CALL, fail
 from foldbatch.static.ops.random import KEY, SITES
 from foldbatch.static.ops.rows import gather
-from foldbatch.static.ops.shape import as_node, axis_of, expand_dims, pad, reshape, transpose
+from foldbatch.static.ops.shape import as_node, axis_of, expand_dims, pad, reshape, transpose, wholes
 from foldbatch.types import TensorType, describe_value
 
 
@@ -35,7 +35,7 @@ def _as_bool(x: TensorLike, op: str) -> Node:
 def _axes(x: Node, axis: int | Sequence[int] | None, op: str) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(x.ndim))
-    axes = tuple(sorted(axis_of(x, a, op) for a in ([axis] if isinstance(axis, int) else axis)))
+    axes = tuple(sorted(axis_of(x, a, op) for a in (axis if np.iterable(axis) else [axis])))
     if len(set(axes)) < len(axes):
         fail(op, "each axis once", str(axis))
     return axes
@@ -361,6 +361,7 @@ def max(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> No
 def min(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> Node:
     """Return the minimum over an instance axis (all of them by default); the gradient goes to the first."""
     node = as_node(x, "min")
+    axis = axis if axis is None else axis_of(node, axis, "min")
     if node.type.is_float or node.dtype == "bool":
         return negative(max(negative(node), axis, keepdims=keepdims))
     return -1 - max(-1 - node, axis, keepdims=keepdims)  # the least integer has no negative
@@ -420,7 +421,7 @@ def cross_entropy(
         return None
     node = as_node(label, "cross_entropy")
     given: object = smoothing
-    if not isinstance(given, int | float) or not 0 <= given <= 1:
+    if not isinstance(given, int | float | np.number) or not 0 <= given <= 1:
         fail("cross_entropy", "smoothing from 0 to 1", describe_value(smoothing), "0.1 is usual")
     loss = apply("cross_entropy", logits, node)
     scores, each = loss.inputs[0], None
@@ -450,7 +451,8 @@ def dot(a: TensorLike, b: TensorLike) -> Node:
 @public
 def one_hot(ids: TensorLike, size: int, dtype: str = "float32") -> Node:
     """Return vectors of `size` that are 1 at the id; an id out of range is an error."""
-    return apply("one_hot", ids, size=int(size), dtype=TensorType((), dtype).dtype)
+    (size,) = wholes("one_hot", size)
+    return apply("one_hot", ids, size=size, dtype=TensorType((), dtype).dtype)
 
 
 @public
@@ -618,9 +620,10 @@ def topk(x: TensorLike, k: int, axis: int = -1) -> tuple[Node, Node]:
     """
     node, last = _last(as_node(x, "topk"), axis, "topk")
     extent = last.shape[-1]
-    if type(k) is not int or not 1 <= k <= extent:
+    given: object = k
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or not 1 <= given <= extent:
         fail("topk", f"an int from 1 to {extent} as k", describe_value(k), f"the axis has {extent} elements")
-    places = _places(last, descending=True)[..., :k, :]
+    places = _places(last, descending=True)[..., : int(k), :]
     return _back(_picked(places, last), node, axis), _back(argmax(cast(places, "int32"), -1), node, axis)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -235,23 +236,31 @@ def as_node(x: TensorLike, op: str) -> Node:
     return lift(op, (x,))[0]
 
 
-def axis_of(x: Node, axis: int, op: str, *, extra: int = 0) -> int:
+def axis_of(x: Node, axis: object, op: str, *, extra: int = 0) -> int:
     """Return an instance axis of a tensor, counted from 0; `extra` axes are yet to come."""
     rank = x.ndim + extra
     if rank == 0:
         own = x.axis.rank > CALL.rank and f"segment_{op}" in FUNCTIONS
         fix = f"over the elements of a list goes ops.segment_{op}" if own else ""
         fail(op, "a tensor of at least one axis", str(x.type), fix)
-    if not -rank <= axis < rank:
+    if not isinstance(axis, int | np.integer) or not -rank <= axis < rank:
         fail(op, f"an axis from {-rank} to {rank - 1}", str(axis))
-    return axis % rank
+    return int(axis) % rank
+
+
+def wholes(op: str, *numbers: int) -> list[int]:
+    """Return settings of an op that are whole numbers, refusing others."""
+    try:
+        return [operator.index(number) for number in numbers]
+    except TypeError:
+        fail(op, "whole numbers", str(numbers))
 
 
 @numpys
 def reshape(x: TensorLike, shape: int | Sequence[int]) -> Node:
     """Return the elements in another shape; one extent may be -1."""
     node = as_node(x, "reshape")
-    sizes = [int(size) for size in ([shape] if isinstance(shape, int) else shape)]
+    sizes = wholes("reshape", *(shape if np.iterable(shape) else [shape]))
     if any(size < -1 for size in sizes) or sizes.count(-1) > 1:
         fail("reshape", "extents of 0 or more, and -1 at most once", str(sizes))
     if -1 in sizes:
@@ -293,7 +302,7 @@ def squeeze(x: TensorLike, axis: int) -> Node:
 def broadcast_to(x: TensorLike, shape: Sequence[int]) -> Node:
     """Return the tensor repeated along axes of extent 1 to `shape`."""
     node = as_node(x, "broadcast_to")
-    sizes = tuple(int(size) for size in shape)
+    sizes = tuple(wholes("broadcast_to", *shape))
     return node if sizes == node.shape else apply("broadcast_to", node, shape=sizes)
 
 
@@ -301,7 +310,8 @@ def broadcast_to(x: TensorLike, shape: Sequence[int]) -> Node:
 def pad(x: TensorLike, before: int, after: int, axis: int = 0) -> Node:
     """Return `x` with zeros before and after it along an instance axis."""
     node = as_node(x, "pad")
-    return apply("pad", node, axis=axis_of(node, axis, "pad"), before=int(before), after=int(after))
+    before, after = wholes("pad", before, after)
+    return apply("pad", node, axis=axis_of(node, axis, "pad"), before=before, after=after)
 
 
 @numpys

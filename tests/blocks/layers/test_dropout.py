@@ -29,7 +29,7 @@ READ = fb.Vector(SIZE, "float64")
 
 
 def test_inference_passes_everything_on() -> None:
-    yields(fb.Vector(2) >> fb.Dropout(0.5), ([1, 2], [1.0, 2.0]), ([3, -4], [3.0, -4.0]))
+    yields(fb.Vector(2) >> fb.Dropout(np.float32(0.5)), ([1, 2], [1.0, 2.0]), ([3, -4], [3.0, -4.0]))
     yields(fb.Tensor([2, 1]) >> fb.Dropout(0.9), ([[1], [2]], [[1.0], [2.0]]))
     program = fb.compile(READ >> weighted(fb.Dropout(0.5)))
     assert program.run([ONES], losses=True).loss == SIZE

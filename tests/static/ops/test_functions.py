@@ -27,13 +27,32 @@ def test_gelu_is_close_to_the_gaussian_it_approximates() -> None:
     assert run(ops.gelu, np.array([0.0, 30, -30])).tolist() == [0, 30, 0]
 
 
-@pytest.mark.parametrize("axis", [None, 0, 1, 2, -1, -3, (0, 2), (-1, 0), (0, 1, 2), ()])
+@pytest.mark.parametrize("axis", [None, 0, np.int64(1), 2, -1, -3, (0, 2), (-1, 0), (0, 1, 2), ()])
 def test_sums_and_means_take_numpys_axes(axis: Any) -> None:
     for keep in (False, True):
         check(lambda x, k=keep: ops.sum(x, axis, keepdims=k), lambda x, k=keep: x.sum(axis, keepdims=k), CUBE)
         check(
             lambda x, k=keep: ops.mean(x, axis, keepdims=k), lambda x, k=keep: x.mean(axis, keepdims=k), CUBE
         )
+
+
+WRONG: list[Any] = [
+    lambda x: ops.min(x, 0.0),
+    lambda x: ops.reshape(x, (1.5, 3)),
+    lambda x: ops.broadcast_to(x, (2, 3.0)),
+    lambda x: ops.pad(x, 0.5, 0),
+    lambda x: ops.one_hot(x, "2"),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_settings_of_ops_are_whole_numbers_and_numpys_will_do(wrong: Any) -> None:
+    with pytest.raises(
+        GraphError, match="ops.(min|reshape|broadcast_to|pad|one_hot): expected (an axis|whole)"
+    ):
+        wrong(X)
+    check(lambda x: ops.topk(x, np.int64(1))[0], lambda x: x.max(1, keepdims=True), X)
+    check(lambda x: ops.reshape(x, np.array([3, 2])), lambda x: x.reshape(3, 2), X)
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
