@@ -202,8 +202,21 @@ class Signature:
 
     @property
     def guards(self) -> list[str]:
-        """Conditions that arguments of this structure meet, as code; `GIVEN` stands before their names."""
-        return [guard for name, spec in self.specs.items() for guard in spec.guard(GIVEN + name, name_of)]
+        """Conditions that arguments of this structure meet, as code; `GIVEN` stands before their names.
+
+        What a call reads of nests they give a name, see `_operand`: it is looked up once.
+        """
+        found = [guard for name, spec in self.specs.items() for guard in spec.guard(GIVEN + name, name_of)]
+        for i, (path, _) in enumerate(self.operands):
+            if path not in self.specs:
+                own, code = self._operand(i), f"{GIVEN}{path}) is "
+                found = [guard.replace(f"type({code}", f"type({own} := {code}") for guard in found]
+        return found
+
+    def _operand(self, number: int) -> str:
+        """Return how code gets an operand, after the guards."""
+        path = self.operands[number][0]
+        return GIVEN + path if path in self.specs else f"a{number}"
 
     def lines(self, otherwise: str) -> Iterator[str]:
         """Yield the code of a call whose arguments have this structure; `otherwise` for other elements."""
@@ -224,7 +237,7 @@ class Signature:
             yield f"    except Exception: {otherwise}"
         row = [
             "v",
-            *(f"{GIVEN}{path}.n" for path, _ in self.operands),
+            *(f"{self._operand(i)}.n" for i in range(len(self.operands))),
             *(f"len({GIVEN}{path})" for path, _, _ in self.sequences),
         ]
         yield "    v = N"

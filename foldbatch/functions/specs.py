@@ -37,7 +37,7 @@ class ValueSpec:
 
     def guard(self, code: str, name: Name) -> Iterator[str]:
         """Yield conditions that an argument of the structure meets."""
-        yield f"{code}.__class__ is {name(value_class(self.type))}"
+        yield f"type({code}) is {name(value_class(self.type))}"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class DataSpec:
             yield f"not isinstance({code}, {name(Value)})"
             yield f"{code} is not None"
         else:
-            yield f"{code}.__class__ is {name(self.found)}"
+            yield f"type({code}) is {name(self.found)}"
             if self.form is not None:
                 yield f"{name(form_of)}({code}) == {name(self.form)}"
 
@@ -70,7 +70,7 @@ class ListSpec:
 
     def guard(self, code: str, name: Name) -> Iterator[str]:
         """Yield conditions that an argument of the structure meets."""
-        yield f"{code}.__class__ is list"
+        yield f"type({code}) is list"
         if self.element is None:
             yield f"not {code}"
         else:  # the others are looked at when the batch is noted
@@ -100,7 +100,7 @@ class NestSpec:
 
     def guard(self, code: str, name: Name) -> Iterator[str]:
         """Yield conditions that an argument of the structure meets."""
-        yield f"{code}.__class__ is {name(self.kind)}"
+        yield f"type({code}) is {name(self.kind)}"
         if self.kind is tuple:
             yield f"len({code}) == {len(self.items)}"
         elif self.kind is dict:
@@ -136,7 +136,7 @@ class StaticSpec:
         if self.value is None:
             yield f"{code} is None"
             return
-        yield f"{code}.__class__ is {name(type(self.value))}"
+        yield f"type({code}) is {name(type(self.value))}"
         if type(self.value) is tuple:
             yield f"len({code}) == {len(self.value)}"
             for number, item in enumerate(self.value):
