@@ -85,8 +85,9 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_it_is_the_same_in_another_process_or_save_says_what_the_file_lacks_and_in_onnx(
-    ran: Ran, fresh: Fresh
-):  # noqa: F811
+    ran: Ran,
+    fresh: Fresh,  # noqa: F811
+):
     lacks: list[str] = []
     for program in ran.made:
         with warnings.catch_warnings(record=True) as said:

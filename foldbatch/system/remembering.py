@@ -1,4 +1,4 @@
-"""What was made of an object is remembered for as long as the object lives; of a text, until there are many others."""
+"""What was made of an object is remembered while the object lives; of a text, until there are many others."""
 
 from collections.abc import Callable
 from functools import lru_cache, wraps
