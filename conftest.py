@@ -10,13 +10,16 @@ import pytest
 
 import tests.backends  # noqa: F401 - enters the engine that runs the GPU's kernels on the CPU
 from tests import once
+from tests.ptx import needed
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so begins a shell's background job, and tests send it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 collect_ignore_glob = [] if find_spec("llvmlite") else ["foldbatch/engines/llvm/*", "tests/engines/llvm/*"]
-if not find_spec("sklearn"):
-    collect_ignore_glob.append("foldbatch/estimators.py")
+if needed.lacking():  # NVRTC, or a C compiler: CI's second part has both, and a machine with a GPU
+    for part in ("foldbatch/engines/cuda", "benchmarks/gpu"):
+        collect_ignore_glob += [f"{part}/*", f"tests/{part.removeprefix('foldbatch/')}/*"]
+    collect_ignore_glob.append("tests/ptx/*")
 # Rooms around the model, by what they import; their tests say why they are skipped.
 AROUND = {
     "torch": [
@@ -29,6 +32,7 @@ AROUND = {
     "onnx": ["foldbatch/exporting/*"],
     "starlette": ["foldbatch/serve/*"],
     "pyarrow": ["foldbatch/trees/arrow.py"],
+    "sklearn": ["foldbatch/estimators.py", "tests/test_estimators.py"],
 }
 for library, rooms in AROUND.items():
     if not find_spec(library):

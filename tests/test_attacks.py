@@ -46,23 +46,20 @@ def test_edited_files_do_no_harm(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("function", "event"),
-    [("os.system", "os.system"), ("io.open_code", "open"), ("socket.gethostbyname", "import encodings.idna")],
-)
-def test_harm_would_be_noticed(function, event):
+def test_harm_would_be_noticed():
     """Files whose function the reader trusts, though it does harm."""
     code = (
         "import io, os, socket, subprocess\nimport foldbatch as fb\nfrom tests.attacks import watched\n"
-        f"read = {function}\n"
         "def model(f): return fb.InputTransform(f) >> fb.InputTransform(str) >> fb.Length()\n"
-        "watched.models = lambda: {'good': (model(len), ['none', 3]), 'bad': (model(read), ['none'])}\n"
+        "bad = {f: (model(f), ['none']) for f in (os.system, io.open_code, socket.gethostbyname)}\n"
+        "watched.models = lambda: {'good': (model(len), ['none', 3]), **bad}\n"
         "watched.edited = lambda arrays, header, rng: (arrays, header)\n"
-        "print(json.dumps(watched.attack(0, 6, trust=(read,))))"
+        "print(json.dumps(watched.attack(0, 20, trust=tuple(bad))))"
     )
     outcomes, harm = in_child(code)
     assert outcomes["harm"] == len(harm) > 0, outcomes
-    assert any(event in each for each in harm), harm
+    for event in ("os.system", "open", "import encodings.idna"):
+        assert any(event in each for each in harm), (event, harm)
 
 
 def test_what_is_listed_does_no_harm_whatever_it_is_given(tmp_path):
@@ -71,12 +68,13 @@ def test_what_is_listed_does_no_harm_whatever_it_is_given(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(
+    not (find_spec("uvicorn") and find_spec("onnxruntime")),
+    reason="needs all that commands import: pip install -e '.[serve,onnx]'",
+)
 def test_nothing_that_a_command_has_imported_is_reached_but_what_is_listed():
-    modules = [f"foldbatch.commands.{name}" for name in [*PLAIN, "bench"]]
-    if find_spec("uvicorn"):
-        modules += ["foldbatch.commands.serve", "foldbatch.serve.running", "foldbatch.serve.service"]
-    if find_spec("onnxruntime"):
-        modules += ["foldbatch.exporting.exporter"]
+    modules = [f"foldbatch.commands.{name}" for name in [*PLAIN, "bench", "serve"]]
+    modules += ["foldbatch.serve.running", "foldbatch.serve.service", "foldbatch.exporting.exporter"]
     loaded, tried, listed, reached = in_child("from tests.attacks.walk import main; main()", *modules)
     assert reached == []
     assert loaded > 300 and tried > 20_000 and listed > 150

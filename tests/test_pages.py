@@ -1,4 +1,7 @@
-"""Every program of README, docs and tutorials runs, is saved, is the same in another process, and is exported."""
+"""Every program of README, docs and tutorials runs, is saved, is the same in another process, and is exported.
+
+So it runs once, where ONNX is installed, as in CI's second part. Without it README's own program is saved alone.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ NOT_WHOLE = {
         " deciding_6 deciding_7 derivatives functions gpu optimizers parallel parameters torch walks_11"
     ).split()
 }
+ONNX = bool(find_spec("onnxruntime"))
 TRUSTED = ("sums", "json:loads", "foldbatch.torch")  # what their models name besides what pages define
 DOES = r"assert |print\(|for .*(value_and_grad|assert )|[a-z_]+\.params\b"
 LACKS = re.compile(
@@ -58,6 +62,8 @@ def definitions(program: str) -> str:
 @pytest.fixture(scope="module", params=PROGRAMS)
 def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     name, text = request.param, PROGRAMS[request.param]
+    if not ONNX and name != "page_README":
+        pytest.skip("it runs once, where it can be exported, too: pip install -e '.[onnx]'")
     if "import torch" in text:
         pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
     path = tmp_path_factory.mktemp(name) / name
@@ -78,7 +84,10 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     sys.modules.pop(name)
 
 
-def test_it_is_saved_and_the_same_in_another_process_or_save_says_what_the_file_lacks(ran: Ran, fresh: Fresh):  # noqa: F811
+def test_it_is_the_same_in_another_process_or_save_says_what_the_file_lacks_and_in_onnx(
+    ran: Ran,
+    fresh: Fresh,  # noqa: F811
+):
     lacks: list[str] = []
     for program in ran.made:
         with warnings.catch_warnings(record=True) as said:
@@ -98,10 +107,12 @@ def test_it_is_saved_and_the_same_in_another_process_or_save_says_what_the_file_
         LACKS.search(each) and re.search(rf"{ran.path.name}.py:\d|which no variable holds", each)
         for each in lacks
     )
+    if ONNX:
+        check_exports(ran)
 
 
-@pytest.mark.skipif(not find_spec("onnxruntime"), reason="needs ONNX: pip install -e '.[onnx]'")
-def test_it_is_exported_or_refused_in_a_sentence(ran: Ran):
+def check_exports(ran: Ran) -> None:
+    """Check that each is exported, and computes the same there, or is refused in a sentence."""
     from foldbatch.exporting.exporter import Exporter, largest_difference  # noqa: PLC0415
 
     for program in ran.made:

@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from itertools import product
 from typing import Any
 from unittest import mock
 
@@ -11,16 +10,10 @@ import pytest
 import foldbatch as fb
 from foldbatch import blocks
 from foldbatch.blocks.composition import Wire
-from foldbatch.errors import GraphError
-from foldbatch.static.graph import input_node
-from foldbatch.static.op import CALL, UNBATCHED, ragged
-from foldbatch.types import TensorType
 from tests.programs import CHOICES, checks, drawn
 from tests.programs import __main__ as command
-from tests.programs.expressions import STEPS, Expression
 
 TAKEN_APART = fb.Block | fb.ForwardDeclaration | Wire
-SHAPES = ((), (1,), (2,), (3,), (1, 2), (2, 2), (2, 3), (3, 2), (2, 2, 2), (2, 3, 2), (1, 2, 2, 2))
 
 
 def kinds(whole: Any) -> set[str]:
@@ -44,25 +37,6 @@ def test_every_block_stands_in_random_programs():
         if not missing:
             return
     assert missing == set()
-
-
-def test_a_step_is_taken_for_the_types_of_its_operands_alone():
-    """A parameter is unbatched when compiled, but an input in the oracle: both must leave out the same steps."""
-    for number in range(len(STEPS)):
-        elements = ragged()
-        for shapes, sequences in product(product(SHAPES, repeat=2), product([False, True], repeat=2)):
-            found = set()
-            for axes in product(*([elements] if sequence else [UNBATCHED, CALL] for sequence in sequences)):
-                expression = Expression([], [], TensorType((), "float64"), [])
-                a, b = (
-                    input_node(TensorType(shape, "float64"), axis)
-                    for shape, axis in zip(shapes, axes, strict=True)
-                )
-                try:
-                    found.add(STEPS[number](a, b, expression).shape)
-                except GraphError:
-                    found.add(None)
-            assert len(found) == 1, (shapes, sequences, found)
 
 
 def test_a_program_that_fails_is_named_and_the_others_are_checked(capsys):

@@ -109,6 +109,7 @@ def wrong(errors: list[tuple[str, int]]) -> bool:
 
 def test_mypy_accepts_every_program_of_the_documents_and_refuses_what_does_not_fit(programs):
     pytest.importorskip("mypy")
+    pytest.importorskip("basedpyright", reason="both checkers read the pages: pip install -e '.[dev,docs]'")
     skipped = "[mypy-torch.*,sklearn.*]\nfollow_imports = skip\n"  # they take long to read
     (programs / "mypy.ini").write_text(f"[mypy]\nignore_missing_imports = true\n{skipped}", encoding="utf-8")
     options = ["--allow-redefinition", "--disable-error-code=no-redef", "--cache-dir", ".cache", "."]
@@ -119,7 +120,7 @@ def test_mypy_accepts_every_program_of_the_documents_and_refuses_what_does_not_f
 
 
 def test_pyright_accepts_every_program_of_the_documents_and_refuses_what_does_not_fit(programs):
-    pytest.importorskip("basedpyright")
+    pytest.importorskip("basedpyright", reason="both checkers read the pages: pip install -e '.[dev,docs]'")
     rules = ("MissingImports", "MissingModuleSource", "PossiblyUnboundVariable", "Redeclaration")
     off = {f"report{rule}": False for rule in (*rules, "UnusedExpression")}
     config = {"include": ["."], "typeCheckingMode": "standard", "useLibraryCodeForTypes": False, **off}

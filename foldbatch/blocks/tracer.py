@@ -39,6 +39,7 @@ from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.record import Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.system.processes import in_depth, no_garbage, raise_limit
+from foldbatch.system.remembering import code_of
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.tree import kids_of
 from foldbatch.types import describe_value
@@ -79,7 +80,7 @@ class TracingProgram:
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", self.model.bounds)
         object.__setattr__(self, "form", self.model.form)
-        object.__setattr__(self, "code", compile(program(self.functions).source, FILENAME, "exec"))
+        object.__setattr__(self, "code", code_of(program(self.functions).source, FILENAME))
 
     @cached_property
     def text(self) -> ProgramText:
@@ -195,7 +196,7 @@ class TracingProgram:
 
         `adapt` changes the globals of the run.
         """
-        namespace, recorder = self._fresh(compile(self.source, CAREFUL, "exec"), careful=True)
+        namespace, recorder = self._fresh(code_of(self.source, CAREFUL), careful=True)
         adapt(namespace)
         recorder.begin(namespace)
         with no_garbage():
@@ -469,7 +470,7 @@ def numbered(functions: Sequence[Procedure], globals_: Mapping[str, Any]) -> Num
     text, root = by_number(functions, has_table)
     if not text:
         return None
-    code = compile(text, "<foldbatch trees>", "exec")
+    code = code_of(text, "<foldbatch trees>")
     return Numbered(code, root, tables, [] if alone else beside or [])
 
 

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, update_wrapper
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, Final
 
 import numpy as np
@@ -43,6 +43,7 @@ from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node, apply, inpu
 from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.static.ops.random import KEY
 from foldbatch.static.printer import print_graph
+from foldbatch.system.remembering import code_of
 from foldbatch.types import describe_value
 
 # What the code of all cells finds among its globals; `notes` binds lists of a run.
@@ -286,6 +287,7 @@ class CellFunction:
         self.function, self.name = function, name
         self.order = ("", next(numbers)) if order is None else order
         self.signatures: list[Signature] = []  # those that were found
+        self._codes: dict[bool, CodeType] = {}  # of `call`, fast and not, for these
         # of what no function of the user's is decorated for, what it was made of
         self.origin: tuple[Any, ...] | None = None
         self.signature = inspect.signature(function)
@@ -315,6 +317,7 @@ class CellFunction:
         """Keep the first signatures alone."""
         if len(self.signatures) > known:
             del self.signatures[known:]
+            self._codes.clear()
             self.write(fast=not Slow.on)
 
     @property
@@ -323,7 +326,12 @@ class CellFunction:
         return self.origin is None or self.origin[0] == "method"
 
     def write(self, *, fast: bool = True) -> None:
-        """Write the code of `call`; without `fast` every call goes the slow way."""
+        """Give `call` its code; without `fast` every call goes the slow way."""
+        if fast not in self._codes:
+            self._codes[fast] = self._written(fast=fast)
+        self.call.__code__ = self._codes[fast]
+
+    def _written(self, *, fast: bool) -> CodeType:
         places = [GIVEN + n for n in self.parameters if n not in self.static]
         static = [GIVEN + n for n in self.static]
         header = ", ".join([*places, *(["*"] if static else []), *static])
@@ -335,7 +343,7 @@ class CellFunction:
         code = _code(f"def f({header}):\n" + "\n".join(f"    {line}" for line in lines))
         names = [name.removeprefix(GIVEN) for name in code.co_varnames[: len(self.parameters)]]
         names += code.co_varnames[len(names) :]
-        self.call.__code__ = code.replace(co_name=self.name, co_qualname=self.name, co_varnames=tuple(names))
+        return code.replace(co_name=self.name, co_qualname=self.name, co_varnames=tuple(names))
 
     def find(self, arguments: dict[str, Any]) -> Signature:
         """Return the signature of a call, made if it is new.
@@ -362,6 +370,7 @@ class CellFunction:
         made = _made(self, specs)
         made.cell = self
         self.signatures.append(made)
+        self._codes.clear()
         self.write(fast=not Slow.on)
         return made
 
@@ -389,10 +398,11 @@ def go_slow(*, on: bool) -> None:
             one.write(fast=not on)
 
 
-def _code(text: str) -> Any:
+def _code(text: str) -> CodeType:
     scope: dict[str, Any] = {}
-    exec(compile(text, "<foldbatch cell>", "exec"), scope)  # noqa: S102 - the text is our own
-    return scope["f"].__code__
+    exec(code_of(text, "<foldbatch cell>"), scope)  # noqa: S102 - the text is our own
+    made: CodeType = scope["f"].__code__
+    return made
 
 
 def _slow(held: weakref.ref[CellFunction], *args: Any, **options: Any) -> Any:

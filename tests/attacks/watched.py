@@ -22,6 +22,7 @@ from foldbatch.blocks.paths import find, takes
 from foldbatch.errors import FoldbatchError
 from foldbatch.program.saving import KIND
 from foldbatch.system import files
+from foldbatch.system.remembering import code_of
 from tests.attacks.edits import edited, functions, listed
 from tests.attacks.models import LABELS, models
 
@@ -177,6 +178,7 @@ def call_listed(count: int) -> list[str]:
 def _learn(watch: Watch, file: Path, kept: list[Any]) -> None:
     """Let the hook see innocent files, good ones and ones that are refused, once all modules are imported."""
     for watch.deaf in (True, False, False):
+        code_of.cache_clear()  # else nothing that is innocent would be compiled while the hook learns
         for arrays, header, examples in kept:
             files.write(file, KIND, arrays, header)
             _try(watch, file, examples)

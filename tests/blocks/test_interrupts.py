@@ -83,7 +83,7 @@ def test_what_a_handler_raises_in_the_midst_of_tracing_comes_out_as_it_is(handle
     random_ = random.Random(0)
     before = signal.getsignal(signal.SIGALRM)
     try:
-        for turn in range(16):
+        for turn in range(8):
             batches = [trees((20, 600)[turn // 2 % 2]) for _ in range(2)]
             with suppress(LateError):  # any other exception is an error
                 signal.signal(signal.SIGALRM, handler)

@@ -35,7 +35,7 @@ def only_a_walk(x):
 
 def test_a_recursion_through_both_doors_is_deep():
     deep = 1
-    for _ in range(30_000 if sys.version_info < (3, 12) else 300):  # calls of blocks take the machine's stack
+    for _ in range(10_000 if sys.version_info < (3, 12) else 300):  # calls of blocks take the machine's stack
         deep = (deep, 2)
     (found,), (right,) = (fb.compile(walk, "numpy").run([deep]) for walk in (tree, only_a_walk))
     np.testing.assert_allclose(found, right, atol=1e-6)

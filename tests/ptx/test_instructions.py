@@ -12,9 +12,10 @@ from tests.ptx.decode import decoded, taken_apart
 from tests.ptx.driver import Memory
 from tests.ptx.exact import meaning, wrapped
 from tests.ptx.instructions import OPERATIONS, SIZES
-from tests.ptx.machine import execute, has_compiler
+from tests.ptx.machine import execute
+from tests.ptx.needed import needs_ptx
 
-pytestmark = pytest.mark.skipif(not has_compiler(), reason="there is no C compiler")
+pytestmark = needs_ptx
 POWERS = [1 << k for k in (3, 4, 5, 6, 7, 8, 15, 16, 31, 32, 63)]
 WHOLE = [0, 1, 2, 3, 5, 0x3412, 0x7531_8642_9ABC_DEF0, 0x9E37_79B9, *POWERS, *(p - 1 for p in POWERS)]
 WHOLE += [*(-p for p in POWERS), -1, -2, 33, 65, 100, 255, 256 + 7]

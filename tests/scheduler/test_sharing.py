@@ -126,7 +126,7 @@ def test_a_schedule_of_shared_subtrees_is_legal(setting: Setting, layout: Any) -
         assert all((rows[bases + j] >= 0).all() for j in range(len(cell.outputs)))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     programs(dropout=True),
     st.sampled_from(list(POLICIES)),

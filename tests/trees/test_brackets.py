@@ -12,7 +12,7 @@ from foldbatch.errors import ReadError
 from foldbatch.trees import Tree, parse_brackets, read_brackets, read_sst, text, write_brackets
 from foldbatch.trees.brackets import unescape
 
-DEPTH = 100_000
+DEPTH = 20_000
 WORDS = st.text(
     st.characters(exclude_characters=" \t\r\n()\0", exclude_categories=["Cs"]), min_size=1, max_size=6
 )
@@ -116,12 +116,12 @@ def test_blocks_may_end_anywhere(tmp_path, monkeypatch, data):
         assert outcome(path) == whole, block
 
 
-def test_100_000_levels_are_read_and_written():
+def test_20_000_levels_are_read_and_written():
     written = "(A " * DEPTH + "(B w)" + ")" * DEPTH
     tree = parse_brackets(written)
     assert (tree.size, tree.height, tree.words()) == (DEPTH + 1, DEPTH, ("w",))
     assert write_brackets(tree) == written
-    with pytest.raises(ReadError, match="expected 100000 more"):
+    with pytest.raises(ReadError, match="expected 20000 more"):
         parse_brackets("(A " * DEPTH)
 
 

@@ -127,7 +127,7 @@ def test_one_sentence_is_parsed_and_options_are_checked_at_once():
 
 @pytest.mark.parametrize("heads", ["node", "leaf"])
 def test_a_long_chain_and_a_long_sentence_are_read_without_recursion(heads):
-    count = 30_000
+    count = 10_000
     chain = written(*(("w", i, "x") for i in range(count)))
     tree = parse_conllu(chain, heads=heads)
     assert tree.height == count - 1

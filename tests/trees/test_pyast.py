@@ -9,7 +9,7 @@ import pytest
 from foldbatch.errors import ReadError
 from foldbatch.trees import Tree, python_tree
 
-DEPTH = 100_000
+DEPTH = 20_000
 
 
 def test_a_function_becomes_a_tree_without_contexts():

@@ -99,7 +99,7 @@ def test_a_node_shows_what_a_tree_of_its_subtree_would_show(tree):
         assert node.parent is None or node in list(node.parent)
 
 
-DEPTH = 100_000
+DEPTH = 20_000
 
 
 def nested(node):
@@ -172,7 +172,7 @@ def test_a_tree_cannot_be_changed():
     assert tree.parents[0] == 1
 
 
-def test_a_chain_of_100_000_levels_works_everywhere():
+def test_a_chain_of_20_000_levels_works_everywhere():
     assert sys.getrecursionlimit() < DEPTH
     part = ("w", "deep")
     for _ in range(DEPTH):
@@ -183,7 +183,7 @@ def test_a_chain_of_100_000_levels_works_everywhere():
     assert twin == chain
     assert hash(twin) == hash(chain)
     assert copy.deepcopy(chain) == chain
-    assert repr(chain) == "Tree('x', 100001 nodes, height 100000)"
+    assert repr(chain) == "Tree('x', 20001 nodes, height 20000)"
     assert chain.draw(levels=1).splitlines()[-1] == "└─ x … 99999 more below"
     assert next(chain.leaves()).index == 0
     middle = chain.root

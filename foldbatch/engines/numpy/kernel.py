@@ -28,7 +28,7 @@ from foldbatch.static.ops.random import random_bits
 from foldbatch.static.ops.reduce import top_and_rest
 from foldbatch.static.places import Place
 from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
-from foldbatch.system.remembering import remembered
+from foldbatch.system.remembering import code_of, remembered
 
 
 def view(array: Array, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Array:
@@ -626,6 +626,6 @@ def load(routine: Routine, name: str) -> NumPyKernel:
     printed = name if name.isprintable() else ascii(name)  # a name of a file's choosing may hold anything
     filename = f"<foldbatch numpy kernel {printed} {zlib.crc32(source.encode()):08x}>"
     scope = dict(GLOBALS)
-    exec(compile(source, filename, "exec"), scope)  # noqa: S102 - the text is our own
+    exec(code_of(source, filename), scope)  # noqa: S102 - the text is our own
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     return NumPyKernel(name, source, scope[routine.name])

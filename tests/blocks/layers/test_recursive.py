@@ -53,7 +53,7 @@ def network(node: Any, p: Parameters, arity: int, kind: str = "tree_rnn") -> np.
     return np.tanh(total)
 
 
-@pytest.mark.parametrize("arity", [1, 2, 3])
+@pytest.mark.parametrize("arity", [1, 2])
 def test_a_tree_rnn_is_one_affine_map_of_x_and_its_children(arity: int) -> None:
     rng = np.random.default_rng(arity)
     trees = [random_tree(rng, arity, missing=True, every_x=False) for _ in range(12)]
