@@ -44,12 +44,10 @@ from foldbatch.train import (
     NaNGuard,
     Optimizer,
     Perplexity,
-    Plots,
     Progress,
     ReduceLROnPlateau,
     RMSprop,
     Schedule,
-    TensorBoardLog,
     TopK,
     schedules,
 )
@@ -184,7 +182,7 @@ def _vectors(vocabulary: Vocabulary, path: str, seed: int) -> NDArray[np.float32
     return table
 
 
-LOG, CHECKPOINTS, PLOTS, EVENTS = "epochs.csv", "checkpoints", "plots", "tensorboard"
+LOG, CHECKPOINTS = "epochs.csv", "checkpoints"
 AUTO, LAST = "auto", "last"  # of train.best
 LOWER = ("loss", "perplexity", "mse", "mae")  # figures of which less is better
 METRICS: dict[str, Callable[[str, str], Metric]] = {
@@ -248,10 +246,6 @@ def build_callbacks(
     if train.patience and dev:
         made.append(EarlyStopping(figure, mode, patience=train.patience))
     made += [CSVLog(folder / LOG), Progress()]
-    if train.plots:
-        made.append(Plots(folder / PLOTS, dataset.classes or None))
-    if train.tensorboard:
-        made.append(TensorBoardLog(folder / EVENTS))
     every = train.checkpoint or None
     chosen = (figure, mode) if best else (None, None)
     return [*made, Checkpoints(folder / CHECKPOINTS, every=every, monitor=chosen[0], mode=chosen[1])]

@@ -11,7 +11,7 @@ from foldbatch.train.callbacks import (
     Schedule,
     TimeLimit,
 )
-from foldbatch.train.logs import CSVLog, JSONLinesLog, ParameterStatistics, Plots, Progress, TensorBoardLog
+from foldbatch.train.logs import CSVLog, Progress
 from foldbatch.train.metrics import (
     F1,
     Accuracy,
@@ -21,9 +21,6 @@ from foldbatch.train.metrics import (
     Metric,
     Perplexity,
     TopK,
-    draw_errors,
-    plot_confusion,
-    plot_history,
 )
 from foldbatch.train.optimizer import Optimizer, clip_by_global_norm, scale
 from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
@@ -47,7 +44,6 @@ __all__ = [
     "DataParallel",
     "EarlyStopping",
     "Eve",
-    "JSONLinesLog",
     "LambdaCallback",
     "LazyAdam",
     "MeanAbsoluteError",
@@ -55,24 +51,18 @@ __all__ = [
     "Metric",
     "NaNGuard",
     "Optimizer",
-    "ParameterStatistics",
     "Perplexity",
-    "Plots",
     "Progress",
     "RMSprop",
     "ReduceLROnPlateau",
     "Sampler",
     "Schedule",
-    "TensorBoardLog",
     "TimeLimit",
     "TopK",
     "Trainer",
     "bucketed",
     "clip_by_global_norm",
-    "draw_errors",
     "heights",
-    "plot_confusion",
-    "plot_history",
     "prefetched",
     "scale",
     "schedules",
