@@ -152,7 +152,7 @@ class OptimizerOptions(Section, frozen=True):
     """What changes the parameters."""
 
     name: Annotated[
-        Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw", "eve"], _option("the rule")
+        Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw"], _option("the rule")
     ] = "adagrad"
     lr: Annotated[float, _option("learning rate; 0: the rule's own default", ge=0)] = 0.0
     momentum: Annotated[Share, _option("of sgd and rmsprop")] = 0.0

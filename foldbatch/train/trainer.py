@@ -618,7 +618,7 @@ class Trainer:
         batch.loss, batch.gradients = both
         self._call("on_gradients")
         count = len(batch.examples)
-        self.optimizer.update(self.program.params, batch.gradients, scale=1 / max(count, 1), loss=batch.loss)
+        self.optimizer.update(self.program.params, batch.gradients, scale=1 / max(count, 1))
         self.steps += 1
         position.add(batch.loss, share.indices, count)
         self._call("on_step_end")
