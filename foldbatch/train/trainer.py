@@ -629,7 +629,7 @@ class Trainer:
                 getattr(callback, moment)(self)
 
     def _beginning(self) -> Facts:
-        """Return what ranks must begin with alike, besides their examples and names of rows."""
+        """Return what ranks must begin with alike, besides their examples and what these are traced to."""
         order = self.sampler.state()
         return {
             "model": DIGEST + self.model_digest,

@@ -227,11 +227,6 @@ def test_a_run_goes_on_with_the_same_data_elsewhere_and_no_others(treebank, tmp_
     for name, array in whole.program.params.items():
         assert (resumed.program.params[name] == array).all()
     lines = (moved / "train.txt").read_text()
-    (moved / "train.txt").write_text(
-        lines.replace("film", "FILM").replace("good", "film").replace("FILM", "good")
-    )
-    with pytest.raises(TrainingError, match="vocabulary: expected .* which was the name of row"):
-        run(tmp_path / "run", moved, resume=True, **NUMPY, train__epochs=3)
     (moved / "train.txt").write_text(lines.replace("(4 (2 very)", "(3 (2 very)", 1))
     with pytest.raises(TrainingError, match="found others from number 0 on"):
         run(tmp_path / "run", moved, resume=True, **NUMPY, train__epochs=3)

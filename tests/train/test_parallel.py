@@ -235,6 +235,16 @@ def test_examples_to_prepare_are_compared():
     in_threads(work, 2)
 
 
+def test_words_that_ranks_number_unlike_are_told():
+    def work(communicator):
+        words = fb.trees.Vocabulary(["ab", "ba"][:: 1 - 2 * communicator.rank])
+        program = fb.compile(fb.InputTransform(words) >> fb.Scalar("int32") >> fb.Embedding(3, 2), "numpy")
+        with pytest.raises(TrainingError, match="other traces at rank 1 from number 1 on"):
+            DataParallel(program, communicator).prepare(["x", "ab"])
+
+    in_threads(work, 2)
+
+
 def test_a_loop_of_ones_own_can_compare():
     def work(communicator):
         parallel = DataParallel(fb.compile(WORDS, "numpy"), communicator)
