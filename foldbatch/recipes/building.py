@@ -267,5 +267,6 @@ def _rate(options: ScheduleOptions, epoch: int, total: int) -> schedules.Factor:
         case "one-cycle":
             found = schedules.one_cycle(total)
         case _:
-            found = schedules.constant()
-    return schedules.product(schedules.warm_up(rise), found) if rise else found
+            found = schedules.cosine(total, 1.0)  # which is 1 throughout
+    rising = schedules.warm_up(max(rise, 1))
+    return (lambda step: rising(step) * found(step)) if rise else found

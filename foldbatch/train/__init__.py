@@ -9,7 +9,6 @@ from foldbatch.train.callbacks import (
     NaNGuard,
     ReduceLROnPlateau,
     Schedule,
-    TimeLimit,
 )
 from foldbatch.train.logs import CSVLog, Progress
 from foldbatch.train.metrics import (
@@ -56,7 +55,6 @@ __all__ = [
     "ReduceLROnPlateau",
     "Sampler",
     "Schedule",
-    "TimeLimit",
     "TopK",
     "Trainer",
     "bucketed",

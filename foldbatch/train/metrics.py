@@ -214,8 +214,7 @@ class Confusion(OfClasses):
         return table
 
 
-Average: TypeAlias = Literal["macro", "micro"]
-AVERAGES = (*get_args(Average), None)
+AVERAGES = ("macro", None)
 
 
 class F1(OfClasses):
@@ -224,8 +223,8 @@ class F1(OfClasses):
     Args:
         of: the name of the `foldbatch.Metric` block.
         name: of the figure; by default ``f1``.
-        average: ``"macro"``: the mean over the classes that are a label or an answer somewhere. ``"micro"``:
-            from the counts of all classes together, which here is the accuracy. None: a dict by class.
+        average: ``"macro"``: the mean over the classes that are a label or an answer somewhere. None: a dict
+            by class.
         classes: the names of the classes, for `average` None; by default ``"0"``, ``"1"`` and so on.
         every: ``"value"``, or ``"example"`` for the last value of each example.
 
@@ -247,12 +246,12 @@ class F1(OfClasses):
         of: str,
         name: str | None = None,
         *,
-        average: Average | None = "macro",
+        average: Literal["macro"] | None = "macro",
         classes: Sequence[str] | None = None,
         every: Every = "value",
     ) -> None:
         if average not in AVERAGES:
-            raise TrainingError("F1 average", "'macro', 'micro' or None", repr(average), "None is by class")
+            raise TrainingError("F1 average", "'macro' or None", repr(average), "None is by class")
         super().__init__(of, name, every=every)
         self.average = average
         self.classes = None if classes is None else list(classes)
@@ -267,8 +266,6 @@ class F1(OfClasses):
             return dict(zip(names, (2 * right / np.maximum(sums, 1)).tolist(), strict=True))
         if not sums.any():
             return math.nan
-        if self.average == "micro":
-            return float(2 * right.sum() / sums.sum())
         return float(np.mean(2 * right[sums > 0] / sums[sums > 0]))
 
 

@@ -549,12 +549,11 @@ class Trainer:
                 callback.load_state(state["callbacks"][name])
 
     def _configuration(self) -> dict[str, Any]:
-        order = self.sampler.state()
         return {
             "model": self.model_digest,
             "optimizer": type(self.optimizer).__name__,
             "examples": self.examples,
-            "sampler": [str(order["digest"]), str(order["seed"])],
+            "sampler": [str(self.sampler.digest()), str(self.sampler.seed)],
             **self.origin.common(),
         }
 
@@ -630,12 +629,11 @@ class Trainer:
 
     def _beginning(self) -> Facts:
         """Return what ranks must begin with alike, besides their examples and what these are traced to."""
-        order = self.sampler.state()
         return {
             "model": DIGEST + self.model_digest,
             "number of epochs": str(self.epochs),
             "metrics": text_of([metric.name for metric in self.metrics]),
-            "sampler": f"of seed {order['seed']} and digest {order['digest']}",
+            "sampler": f"of seed {self.sampler.seed} and digest {self.sampler.digest()}",
         }
 
     def _facts(self) -> Facts:
