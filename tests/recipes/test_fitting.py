@@ -88,7 +88,7 @@ def write_records(folder):
 def write_sentences(folder):
     sentence = "# label = {}\n1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n2\ton\ton\tADP\t_\t_\t1\tcase\t_\t_\n\n"
     (folder / "train").write_text("".join(sentence.format(label) for label in ("a", "b", "a")))
-    return fb.trees.parse_conllu("1\tStop\tstop\tVERB\t_\t_\t0\troot\t_\t_\n")
+    return next(fb.trees.read_conllu(["1\tStop\tstop\tVERB\t_\t_\t0\troot\t_\t_"]))
 
 
 def write_code(folder):
