@@ -17,7 +17,10 @@ def test_things_show_themselves():
         ),
         (program.describe(examples), ["2 examples: 5 calls of 2 cells"]),
         (fb.explain(program), ["graph as built"]),
-        (fb.bench(model, examples[:1], repeats=1), ["1 example, 3 calls of 2 cells; ", "medians of 1 run\n"]),
+        (
+            fb.bench(model, examples[:1], repeats=1),
+            ["1 example, 3 calls; in batches of 1 ", "medians of 1 run\n"],
+        ),
         (fb.trees.parse_brackets("(a (b &) (b c))"), ["└─ ", "b &amp;"]),
         (step.metrics["m"], ["2 values float32[3] of 2 examples", "[["]),
         (fb.views.draw_schedule(program, examples), ["<svg"]),
