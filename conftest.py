@@ -26,7 +26,6 @@ AROUND = {
         "benchmarks/deciding_torch.py",
         "benchmarks/inside_torch.py",
         "foldbatch/torch/*",
-        "foldbatch/communicators/torch.py",
     ],
     "mpi4py": ["foldbatch/communicators/mpi.py"],
     "onnx": ["foldbatch/exporting/*"],

@@ -43,7 +43,6 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--batch", type=positive, default=64, metavar="N", help="trees a batch (default 64)")
     parser.add_argument("--steps", type=positive, default=30, metavar="N", help="timed steps (default 30)")
     parser.add_argument("--repeats", type=positive, default=3, metavar="N", help="turns (default 3)")
-    parser.add_argument("--over", choices=["mpi", "torch"], default="mpi", help="what connects processes")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--worker", action="store_true", help="be one of the processes")
     return parser
@@ -62,7 +61,6 @@ def measure(options: Namespace) -> dict[str, Any]:
         "trees": source,
         "batch": options.batch,
         "hidden": options.hidden,
-        "over": options.over,
         "load": load,
         "runs": {str(count): _medians(done) for count, done in runs.items()},
         "imbalance": {
@@ -93,11 +91,8 @@ def _launched(options: Namespace, count: int) -> dict[str, Any]:
     given += ["--data", str(options.data)] if options.data else []
     module = ["-m", "benchmarks.parallel", "--worker", *given]
     folder = Path(sys.executable).parent
-    name = "mpiexec" if options.over == "mpi" else "torchrun"
-    launcher = which(name, path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}") or name
+    launcher = which("mpiexec", path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}") or "mpiexec"
     command = [launcher, "-n", str(count), sys.executable, *module]
-    if options.over == "torch":
-        command = [launcher, "--nproc-per-node", str(count), *module]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = run(command, stdout=PIPE, text=True, check=True, env=environment)  # noqa: S603 - our own
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -124,9 +119,9 @@ def work(options: Namespace) -> None:
         if number == WARM:
             parallel.sent = 0
         start, begun = time.perf_counter(), time.process_time()
-        loss, gradients = parallel.value_and_grad(batch)
+        _, gradients = parallel.value_and_grad(batch)
         before = time.process_time()
-        optimizer.update(program.params, gradients, scale=1 / len(batch), loss=loss)
+        optimizer.update(program.params, gradients, scale=1 / len(batch))
         steps.append(time.perf_counter() - start)
         busy.append(time.process_time() - begun)
         updates.append(time.process_time() - before)
@@ -169,7 +164,7 @@ def _compute(program: Any, examples: Sequence[Any], size: int) -> float:
 def tables(found: dict[str, Any]) -> str:
     """Return what was measured, and the model on paper, as lines."""
     one, two, batch = found["runs"]["1"], found["runs"]["2"], found["batch"]
-    lines = [f"{found['trees']}; width {found['hidden']}, batch {batch}, over {found['over']}"]
+    lines = [f"{found['trees']}; width {found['hidden']}, batch {batch}, over MPI"]
     lines.append(f"load of the machine at the end: {found['load']}")
     for count, each in (("1 process", one), ("2 processes", two)):
         rate = batch / each["step"]
@@ -181,7 +176,7 @@ def tables(found: dict[str, Any]) -> str:
     gain = one["step"] / two["step"]
     lines.append(f"speed-up {gain:.2f}, efficiency {gain / 2:.0%}")
     shares, steps = (one[key] / two[key] / 2 for key in ("share", "busy"))
-    what = "over MPI, whose waiting is busy, of no use" if found["over"] == "mpi" else "waiting takes none"
+    what = "over MPI, whose waiting is busy, of no use"
     lines.append(f"efficiency by the processor's time: {shares:.0%} of shares, {steps:.0%} of steps ({what})")
     lines.append("imbalance, dealt by cost (by count):")
     for size, of_ranks in found["imbalance"].items():

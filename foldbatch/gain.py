@@ -13,7 +13,7 @@ from typing import Any
 
 from foldbatch.blocks.drafts import is_int
 from foldbatch.engines.engine import choose_engine
-from foldbatch.engines.report import CELLS, CellReport, Report, by_cost
+from foldbatch.engines.report import Report
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, counted
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
@@ -24,7 +24,7 @@ from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.given import records_of
 from foldbatch.types import BackendName, describe_value
 
-__all__ = ["BatchFigures", "CellFigures", "Outcome", "Seconds", "bench"]
+__all__ = ["BatchFigures", "Outcome", "Seconds", "bench"]
 
 
 TRAIN, INFER = "training", "inference"
@@ -62,31 +62,6 @@ def seconds_of(runs: Sequence[float], examples: int) -> Seconds:
 
 
 @dataclass(frozen=True, slots=True)
-class CellFigures:
-    """One cell in one batch: how its calls were grouped into steps.
-
-    Attributes:
-        name: of the cell.
-        calls: that the examples make; `distinct` of them run, the others are identical to one of these.
-        steps: groups of calls that run together.
-        rows: calls of each step, in order.
-        gathered_rows: rows that are copied because they do not lie side by side.
-    """
-
-    name: str
-    calls: int
-    distinct: int
-    steps: int
-    rows: tuple[int, ...]
-    gathered_rows: int
-
-    @property
-    def mean_rows(self) -> float:
-        """Calls in a step, on average; 0 without steps."""
-        return self.distinct / self.steps if self.steps else 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class BatchFigures:
     """What was measured with batches of one size.
 
@@ -103,7 +78,6 @@ class BatchFigures:
         calls: of cells, in all batches; `steps` are groups of them, `lower_bound` the groups that no
             schedule can do without.
         kernel_calls: of compiled functions, forward and (in training) backward.
-        cells: what the first batch is made of.
     """
 
     size: int
@@ -116,11 +90,6 @@ class BatchFigures:
     steps: int
     lower_bound: int
     kernel_calls: int
-    cells: tuple[CellFigures, ...]
-
-    def seconds_a_call(self, task: str) -> float:
-        """Return the seconds for one call of a cell, everything included; 0 where nothing is called."""
-        return self.known[task].median * self.examples / self.calls if self.calls else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +124,6 @@ class Outcome(Printed):
             written["gain"] = {task: self.gain(batch, task) for task in self.tasks}
             written["gain_of_new"] = {task: self.gain(batch, task, new=True) for task in self.tasks}
             written["examples_per_second"] = {task: batch.known[task].rate for task in self.tasks}
-            written["seconds_a_call"] = {task: batch.seconds_a_call(task) for task in self.tasks}
         return data
 
     def to_json(self) -> str:
@@ -165,13 +133,13 @@ class Outcome(Printed):
     def __str__(self) -> str:
         first, last = self.batches[0], self.batches[-1]
         examples, calls = counted(first.examples, "example"), counted(first.calls, "call")
-        cells, runs = counted(len(first.cells), "cell"), counted(self.repeats, "run")
+        made = f"{counted(last.steps, 'step')}, of which {last.lower_bound} must be"
+        runs = counted(self.repeats, "run")
         ran = f"backend {self.backend}, up to {counted(self.threads, 'thread')}, medians of {runs}"
         parts = [
-            f"{examples}, {calls} of {cells}; {ran}",
+            f"{examples}, {calls}; in batches of {last.size} {made}; {ran}",
             *map(self._gains, self.tasks),
             self._phases(),
-            _made_of(last),
         ]
         if self.advice:
             parts.append("\n".join(["What to try", *(f"- {sentence}" for sentence in self.advice)]))
@@ -183,7 +151,7 @@ class Outcome(Printed):
 
     def _gains(self, task: str) -> str:
         title = f"What batching gains in {task}: examples a second, traced before (known) or in the run (new)"
-        header = ("batch", "known", "gain", "slowest to quickest", "new", "gain", "us a call (known)")
+        header = ("batch", "known", "gain", "slowest to quickest", "new", "gain")
         rows = []
         for batch in self.batches:
             known = batch.known[task]
@@ -194,7 +162,6 @@ class Outcome(Printed):
                 f"{1 / known.high:.0f} to {1 / known.low:.0f}",
                 f"{batch.new[task].rate:.0f}",
                 f"{self.gain(batch, task, new=True):.1f}x",
-                f"{batch.seconds_a_call(task) * 1e6:.2f}",
             )
             rows.append(row)
         return table(header, rows, title=title)
@@ -209,24 +176,6 @@ class Outcome(Printed):
             parts = [f"{seconds * 1e6:.1f} {seconds / total:4.0%}" for seconds in batch.phases.values()]
             rows.append((f"{batch.size}", *parts, f"{total * 1e6:.1f}"))
         return table(header, rows, title=title)
-
-
-def _made_of(batch: BatchFigures) -> str:
-    title = f"What a batch of {batch.size} is made of"
-    header = ("cell", "calls", "run", "steps", "rows a step", "rows gathered")
-    rows = []
-    costly = by_cost(batch.cells)
-    for cell in costly[:CELLS]:
-        counts = (cell.calls, cell.distinct, cell.steps, f"{cell.mean_rows:.1f}", cell.gathered_rows)
-        rows.append((cell.name, *map(str, counts)))
-    where = f"in all {batch.batches} batches" if batch.batches > 1 else "in all"
-    steps = f"{batch.steps} steps {where}; no schedule can do with fewer than {batch.lower_bound}"
-    rest = costly[CELLS:]
-    if rest:
-        calls, took = sum(cell.distinct for cell in rest), sum(cell.steps for cell in rest)
-        left_out = f"{counted(len(rest), 'more cell')}: {counted(calls, 'call')} in {counted(took, 'step')}"
-        steps = f"and {left_out}\n{steps}"
-    return f"{table(header, rows, title=title)}\n{steps}"
 
 
 SIZES = 1, 16, 64, 256
@@ -444,12 +393,7 @@ class Batches:
             sum(report.steps for report in self.reports),
             sum(report.lower_bound for report in self.reports),
             sum(report.calls_forward + backward * report.calls_backward for report in self.reports),
-            tuple(map(_cell, self.reports[0].cells)),
         )
-
-
-def _cell(cell: CellReport) -> CellFigures:
-    return CellFigures(cell.name, cell.calls, cell.distinct, len(cell.rows), cell.rows, cell.gathered_rows)
 
 
 ALONE = 16  # so many examples of a batch are run one by one

@@ -1,6 +1,5 @@
-"""Timelines: what ran when, as data, as a table, as a trace for browsers and as a picture."""
+"""Timelines: what ran when, as data, as a table and as a trace for browsers."""
 
-import colorsys
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from foldbatch.system.files import write_picture, write_whole
-from foldbatch.system.showing import element, page, table, text
+from foldbatch.system.files import write_whole
+from foldbatch.system.showing import table
 
 __all__ = ["Timeline"]
 
@@ -86,51 +85,7 @@ def _named(name: str, thread: int, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "ph": "M", "pid": PROCESS, "tid": thread, "args": arguments}
 
 
-MOST = 12  # lines of the table for a row, and names in the legend of a picture; the others are grey
-GREY = "#b8b8b8"
-TICKS = 10
-
-# Lengths in pixels.
-_WIDE, _LANE, _LEFT, _MARGIN, _LINE, _LEAST = 1200.0, 34.0, 90.0, 16.0, 18.0, 0.3
-
-
-def svg(spans: Sequence[Span], note: str) -> str:
-    """Return a picture of spans; the names that take most of the time have colours and are listed below."""
-    rows, longest = rows_of(spans), totals(spans)
-    first = min((span.start for span in spans), default=0.0)
-    length = max((span.end for span in spans), default=1.0) - first or 1.0
-    scale = _WIDE / length
-    colours = {name: _colour(number) for number, (name, _, _) in enumerate(longest[:MOST])}
-    bottom = _MARGIN + _LANE * len(rows)
-    drawn = []
-    for number, row in enumerate(rows):
-        y = _MARGIN + _LANE * (number + 1)
-        drawn.append(text(_MARGIN, y - _LANE * 0.4, row))
-        drawn.append(element("line", x1=_LEFT, x2=_LEFT + _WIDE, y1=y, y2=y, stroke="#ddd"))
-    for span in spans:
-        x, y = _LEFT + (span.start - first) * scale, _MARGIN + _LANE * rows.index(span.row) + 4
-        size = {"x": x, "y": y, "width": max(_LEAST, span.seconds * scale), "height": _LANE - 8}
-        drawn.append(element("rect", title=_told(span), fill=colours.get(span.name, GREY), **size))
-    for tick in range(TICKS + 1):
-        words = f"{length * tick / TICKS * 1e3:.4g}" + " ms" * (tick == TICKS)
-        drawn.append(text(_LEFT + _WIDE * tick / TICKS, bottom + _LINE, words))
-    for number, (name, seconds, _) in enumerate(longest[:MOST], 2):
-        y = bottom + _LINE * (number + 0.5)
-        drawn.append(element("rect", x=_LEFT, y=y - 10, width=12, height=12, fill=colours[name]))
-        drawn.append(text(_LEFT + 20, y, f"{name}: {seconds * 1e3:.4g} ms"))
-    height = bottom + _LINE * (min(len(longest), MOST) + 4)
-    drawn.append(text(_LEFT, height - _MARGIN, note))
-    return page(_LEFT + _WIDE + 4 * _MARGIN, height, *drawn)
-
-
-def _colour(number: int) -> str:
-    parts = colorsys.hls_to_rgb(number * 0.618 % 1, 0.645, 0.6)
-    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
-
-
-def _told(span: Span) -> str:
-    more = "".join(f", {name} {value}" for name, value in span.arguments.items())
-    return f"{span.name}: {span.seconds * 1e3:.4g} ms{more}"
+MOST = 12  # lines of the table for a row
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -174,9 +129,6 @@ class Timeline:
                 figures = f"{count}", f"{seconds * 1e3:.3f}", f"{seconds / whole:.0%}"
                 yield ("" if number else row, name, *figures)
 
-    def _repr_svg_(self) -> str:
-        return svg(self.spans, self.note)
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a trace in Chrome's format (JSON), for https://ui.perfetto.dev or chrome://tracing.
 
@@ -187,14 +139,3 @@ class Timeline:
             OSError: when the file cannot be written.
         """
         write_whole(Path(path), trace_json(self.spans, self.note).encode())
-
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Write a picture (SVG): a lane for each row, a box for each span.
-
-        Args:
-            path: of the file `.svg`, which is replaced.
-
-        Raises:
-            OSError: when the file cannot be written.
-        """
-        write_picture(path, svg(self.spans, self.note))

@@ -1,27 +1,28 @@
 """The command ``foldbatch data``: files of trees counted, checked, converted and split."""
 
 import gzip
+import json
 import os
 import re
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from foldbatch.commands.options import at_least_0, whole
 from foldbatch.errors import BlockUseError, FoldbatchError, UnknownNameError, counted, shortened, with_nearest
 from foldbatch.recipes.data import without
 from foldbatch.schema import infer
-from foldbatch.system.files import output_file, write_whole
+from foldbatch.system.files import write_whole
 from foldbatch.trees import Tree, read_jsonlines, tree_statistics, write_json
 from foldbatch.trees.formats import FORMATS, RECORDS, format_of
 
 PARTS = ("train", "dev", "test")
 PACKED = ".gz"
+SHOWN = 10  # labels, arities and words that are printed
 FIX = "name another folder"
 SCHEMA = "print what the records of a file hold, as foldbatch train will read them"
 READERS = {name: format_.read for name, format_ in FORMATS.items() if format_.read}
@@ -37,7 +38,14 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 def _stats(options: Namespace) -> int:
     figures = tree_statistics(tree for path in options.files for tree in _read(path, options.format))
-    print(msgspec.json.encode(figures.to_plain()).decode() if options.json else figures)
+    if options.json:
+        print(json.dumps(figures))
+        return 0
+    for name, value in figures.items():
+        pairs = list(value.items()) if isinstance(value, dict) else []
+        more = f" and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
+        listed = ", ".join(f"{key} {number:,.4g}" for key, number in pairs[:SHOWN])
+        print(f"{name}: {listed + more if pairs else value}")
     return 0
 
 
@@ -62,41 +70,15 @@ def _convert(options: Namespace) -> int:
 
 
 def _schema(options: Namespace) -> int:
-    """Print what the records of a file hold, as `foldbatch train` will read them; write them as edited."""
-    renamed = dict(options.rename)
-    given = _with_keys(options.file, [*options.leave_out, *renamed], renamed.values())
-    records = [
-        {renamed.get(name, name): value for name, value in record.items()}
-        if isinstance(record, dict)
-        else record
-        for record in without(given, options.leave_out)
-    ]
-    if options.output is not None:
-        _write(options.output, records, lambda record: msgspec.json.encode(record).decode())
-    label = renamed.get(options.label, options.label)
-    print(infer(without(records, [label])))
-    return 0
-
-
-def _with_keys(path: Path, keys: Sequence[str], new: Iterable[str]) -> list[Any]:
-    """Return the records of a file; refuse keys that none of them has, and new ones that some have."""
-    records = list(read_jsonlines(path))
-    there = dict.fromkeys(key for record in records if isinstance(record, dict) for key in record)
-    for key in keys:
+    """Print what the records of a file hold, as `foldbatch train` will read them."""
+    records = list(read_jsonlines(options.file))
+    there = dict.fromkeys(str(key) for record in records if isinstance(record, dict) for key in record)
+    for key in options.leave_out:
         if key not in there:
-            expected = f"a key of its records: {shortened(map(str, there))}"
-            raise UnknownNameError(str(path), expected, with_nearest(key, map(str, there)))
-    for key in new:
-        if key in there and key not in keys:
-            raise UnknownNameError("--rename", "a name that no key has", repr(key), "leave that key out")
-    return records
-
-
-def _pair(text: str) -> tuple[str, str]:
-    old, equals, new = text.partition("=")
-    if not (old and equals and new):
-        raise ArgumentTypeError(f"expected OLD=NEW, found {text}")
-    return old, new
+            expected = f"a key of its records: {shortened(there)}"
+            raise UnknownNameError(str(options.file), expected, with_nearest(key, there))
+    print(infer(without(records, [*options.leave_out, options.label])))
+    return 0
 
 
 def _split(options: Namespace) -> int:
@@ -173,10 +155,6 @@ def _parser(prog: str) -> ArgumentParser:
     schema.add_argument("--label", default="label", metavar="KEY", help="of the label, which is not read")
     what = "of the records, to leave out; training does so by --data.leave_out"
     schema.add_argument("--leave-out", nargs="*", default=[], metavar="KEY", help=what)
-    what = "give keys of the records other names"
-    schema.add_argument("--rename", nargs="*", default=[], type=_pair, metavar="OLD=NEW", help=what)
-    what = "write the records, left out and renamed so, to a file"
-    schema.add_argument("--output", type=output_file, metavar="FILE.jsonl", help=what)
     split = task("split", "write the examples of a file to train, dev and test, at random", RECORDS)
     split.add_argument("file", type=Path, metavar="FILE")
     split.add_argument("folder", type=Path, metavar="FOLDER")

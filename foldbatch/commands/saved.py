@@ -179,7 +179,7 @@ def inspect(arguments: Sequence[str], prog: str) -> int:
     what = "how many examples run together (default 1)"
     parser.add_argument("--batch-size", type=count, default=1, metavar="N", help=what)
     add(parser, "--backend", "--trust")
-    what = "run them three times more and write what ran when: a picture as .svg, else a trace for Perfetto"
+    what = "run them three times more and write what ran when, a trace for Perfetto"
     parser.add_argument("--timeline", type=output_file, metavar="FILE", help=what)
     options = parser.parse_intermixed_args(arguments)
     examples: list[Any] | None = None
@@ -205,8 +205,7 @@ def inspect(arguments: Sequence[str], prog: str) -> int:
     if options.timeline is not None:
         timeline = program.profile(examples)
         print(f"\n{timeline}")
-        write = timeline.plot if options.timeline.suffix.lower() == ".svg" else timeline.save
-        write(options.timeline)
+        timeline.save(options.timeline)
     return 0
 
 

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
     from foldbatch.serve.service import Service  # noqa: PLC0415
 
     def started(address: str) -> None:
-        print(f"{options.model}: served at {address}, described at {address}/docs", flush=True)
+        print(f"{options.model}: served at {address}", flush=True)
 
     with listen(options.host, options.port) as listening:  # before the model is loaded, which takes longer
         service = Service(options.model, options.backend, set_aside, options.trust)

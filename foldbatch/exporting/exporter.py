@@ -42,7 +42,6 @@ from foldbatch.scheduler.trace import Index, Trace, arguments_of, lengths_of
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import SOURCES, Graph, Node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis
-from foldbatch.train.resuming import tables
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import TensorType, describe_value
 
@@ -594,8 +593,13 @@ class Exporter:
 
     def vocabularies(self) -> list[Vocabulary]:
         """Return the vocabularies by which the program reads words as numbers."""
-        found = (table.source for table in tables(self.program).values())
-        return [each for each in found if isinstance(each, Vocabulary)]
+        found: dict[int, Vocabulary] = {}
+        for value in self.program.lowered.reached:
+            given = (*getattr(value, "args", ()), *getattr(value, "keywords", {}).values())  # of a partial
+            for part in (value, getattr(value, "__self__", None), *given):
+                if isinstance(part, Vocabulary):
+                    found.setdefault(id(part), part)
+        return list(found.values())
 
 
 def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:

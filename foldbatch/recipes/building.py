@@ -36,7 +36,6 @@ from foldbatch.train import (
     Confusion,
     CSVLog,
     EarlyStopping,
-    Eve,
     LazyAdam,
     MeanAbsoluteError,
     MeanSquaredError,
@@ -44,12 +43,10 @@ from foldbatch.train import (
     NaNGuard,
     Optimizer,
     Perplexity,
-    Plots,
     Progress,
     ReduceLROnPlateau,
     RMSprop,
     Schedule,
-    TensorBoardLog,
     TopK,
     schedules,
 )
@@ -66,7 +63,6 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     "adagrad": AdaGrad,
     "adam": Adam,
     "adamw": AdamW,
-    "eve": Eve,
     "lazy_adam": LazyAdam,
     "rmsprop": RMSprop,
     "sgd": SGD,
@@ -184,7 +180,7 @@ def _vectors(vocabulary: Vocabulary, path: str, seed: int) -> NDArray[np.float32
     return table
 
 
-LOG, CHECKPOINTS, PLOTS, EVENTS = "epochs.csv", "checkpoints", "plots", "tensorboard"
+LOG, CHECKPOINTS = "epochs.csv", "checkpoints"
 AUTO, LAST = "auto", "last"  # of train.best
 LOWER = ("loss", "perplexity", "mse", "mae")  # figures of which less is better
 METRICS: dict[str, Callable[[str, str], Metric]] = {
@@ -248,10 +244,6 @@ def build_callbacks(
     if train.patience and dev:
         made.append(EarlyStopping(figure, mode, patience=train.patience))
     made += [CSVLog(folder / LOG), Progress()]
-    if train.plots:
-        made.append(Plots(folder / PLOTS, dataset.classes or None))
-    if train.tensorboard:
-        made.append(TensorBoardLog(folder / EVENTS))
     every = train.checkpoint or None
     chosen = (figure, mode) if best else (None, None)
     return [*made, Checkpoints(folder / CHECKPOINTS, every=every, monitor=chosen[0], mode=chosen[1])]
@@ -275,5 +267,6 @@ def _rate(options: ScheduleOptions, epoch: int, total: int) -> schedules.Factor:
         case "one-cycle":
             found = schedules.one_cycle(total)
         case _:
-            found = schedules.constant()
-    return schedules.product(schedules.warm_up(rise), found) if rise else found
+            found = schedules.cosine(total, 1.0)  # which is 1 throughout
+    rising = schedules.warm_up(max(rise, 1))
+    return (lambda step: rising(step) * found(step)) if rise else found

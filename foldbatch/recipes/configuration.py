@@ -152,7 +152,7 @@ class OptimizerOptions(Section, frozen=True):
     """What changes the parameters."""
 
     name: Annotated[
-        Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw", "eve"], _option("the rule")
+        Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw"], _option("the rule")
     ] = "adagrad"
     lr: Annotated[float, _option("learning rate; 0: the rule's own default", ge=0)] = 0.0
     momentum: Annotated[Share, _option("of sgd and rmsprop")] = 0.0
@@ -205,8 +205,6 @@ class Train(Section, frozen=True):
         str,
         _option("figure of dev that chooses the epoch to keep, such as loss; auto; last: no epoch is chosen"),
     ] = "auto"
-    plots: Annotated[bool, _option("draw figures into plots/ after each epoch; needs matplotlib")] = False
-    tensorboard: Annotated[bool, _option("write events into tensorboard/; needs tensorboardX")] = False
     patience: Annotated[int, _option("stop after so many epochs without a better one; 0: never", ge=0)] = 0
     checkpoint: Annotated[int, _option("steps between two checkpoints; 0: after epochs only", ge=0)] = 0
 

@@ -6,7 +6,6 @@ The folder of a run holds::
     model.safetensors     the parameters of the best epoch, and what it takes to predict
     figures.json          of all epochs, and of the best one on dev and test
     epochs.csv            figures of each epoch
-    plots/, tensorboard/  where these are asked for
     checkpoints/          of which the last one is where an interrupted run goes on
 
 A run that goes on must have more in common with the run that began than data and model: an option of the
@@ -59,8 +58,7 @@ UNCHANGED: Final = "leave them as they were, or train in another folder"
 FREE: Final = frozenset(
     [
         *("data.folder", "data.train", "data.dev", "data.test", "words.vectors"),
-        *("train.epochs", "train.backend", "train.patience"),
-        *("train.checkpoint", "train.plots", "train.tensorboard"),
+        *("train.epochs", "train.backend", "train.patience", "train.checkpoint"),
     ]
 )
 

@@ -1,16 +1,16 @@
-"""What a schema says of each place of the data: the kinds of values that stand there; and their counting.
+"""What a schema says of each place of the data: the kinds of values that stand there, found from all of them.
 
 Sources: the schemas of JsonGrinder.jl (Mandlik, Racinsky, Lisy, Pevny 2022); mean and deviation in one pass
-are Welford's (1962), and of two parts Chan's (1979).
+are Welford's (1962).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from math import inf, isfinite, sqrt
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from itertools import chain
+from math import isfinite, sqrt
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -162,239 +162,90 @@ def _span(low: float, high: float) -> str:
 
 
 EXAMPLES = 3
-MANY_KEYS = 10_000
 LARGEST = 1e100  # numbers beyond it count as it: their squares must be numbers, too
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """When strings are categories, and when an object is a dictionary; see `infer`."""
+class Thresholds(NamedTuple):
+    """When strings are categories, and when an object is a dictionary; see `foldbatch.schema.infer`."""
 
     categories: int
     fields: int
 
 
-@dataclass(slots=True)
-class FlagCounts:
-    """Bools at a place."""
+def place_of(values: Iterable[Any], limits: Thresholds, absent: int = 0) -> DataPosition:
+    """Return what a schema says of a place: all the values that stand there, and how often there was none.
 
-    limits: Thresholds
-    count: int = 0
-    true: int = 0
-
-    def take(self, value: bool) -> None:  # noqa: FBT001 - it is the value
-        """Count a bool."""
-        self.count += 1
-        self.true += value
-
-    def merge(self, other: FlagCounts) -> None:
-        """Add the bools of another place."""
-        self.count += other.count
-        self.true += other.true
-
-    def kind(self) -> Flags:
-        """Return what the schema says of them."""
-        return Flags(self.count, self.true)
+    >>> place_of([1, None, "a", "a", 3], Thresholds(100, 32)).kinds[1:]
+    (Category(count=2, values=(('a', 2),)),)
+    """
+    of_kind: dict[Any, list[Any]] = {
+        make: [] for make in (_flags, _numbers, _strings, _lists, _objects, None)
+    }
+    for value in values:
+        of_kind[_maker(value)].append(value)
+    missing = absent + len(of_kind.pop(None))
+    return DataPosition(missing, tuple(make(held, limits) for make, held in of_kind.items() if held))
 
 
-@dataclass(slots=True)
-class NumberCounts:
-    """Numbers at a place: their count, mean, and sum of squared distances from the mean."""
-
-    limits: Thresholds
-    count: int = 0
-    mean: float = 0.0
-    squares: float = 0.0
-    low: float = inf
-    high: float = -inf
-    whole: bool = True
-
-    def take(self, value: float) -> None:
-        """Count a number."""
-        number, whole = bounded(value), isinstance(value, int)
-        self.merge(NumberCounts(self.limits, 1, number, 0.0, number, number, whole))
-
-    def merge(self, other: NumberCounts) -> None:
-        """Add the numbers of another place."""
-        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
-        count = self.count + other.count
-        distance = other.mean - self.mean
-        self.squares += other.squares + distance * distance * (self.count * other.count / count)
-        self.mean += distance * (other.count / count)
-        self.count = count
-        self.whole = self.whole and other.whole
-
-    def kind(self) -> Number:
-        """Return what the schema says of them."""
-        deviation = sqrt(self.squares / self.count) if self.low < self.high else 0.0
-        return Number(self.count, self.mean, deviation or 1.0, self.low, self.high, self.whole)
+def _maker(value: Any) -> Callable[[Sequence[Any], Thresholds], Kind] | None:
+    match value:
+        case bool():
+            return _flags
+        case int() | float():
+            return _numbers if isfinite(bounded(value)) else None
+        case str():
+            return _strings
+        case list() | tuple():
+            return _lists
+        case dict():
+            return _objects
+    return None
 
 
-@dataclass(slots=True)
-class Sized:
-    """Values at a place that have lengths: how many there are, and between which lengths all lie."""
-
-    limits: Thresholds
-    count: int = 0
-    shortest: int = 0
-    longest: int = 0
-
-    def add(self, count: int, shortest: int, longest: int) -> None:
-        """Count values, knowing how many there are and the lengths between which all lie."""
-        self.shortest = min(self.shortest, shortest) if self.count else shortest
-        self.longest = max(self.longest, longest)
-        self.count += count
+def _flags(values: Sequence[bool], limits: Thresholds) -> Flags:
+    return Flags(len(values), sum(values))
 
 
-@dataclass(slots=True)
-class StringCounts(Sized):
-    """Strings at a place, counted until there are too many distinct ones."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    many: bool = False
-
-    def take(self, text: str, times: int = 1) -> None:
-        """Count a string, once or several times."""
-        self.add(times, len(text), len(text))
-        if not self.many:
-            self.counts[text] += times
-            self.bound()
-
-    def merge(self, other: StringCounts) -> None:
-        """Add the strings of another place."""
-        self.add(other.count, other.shortest, other.longest)
-        self.many = self.many or other.many
-        self.counts += other.counts
-        self.bound()
-
-    def bound(self) -> None:
-        """Keep only a few examples once there are too many distinct strings for a category."""
-        if self.many or len(self.counts) > self.limits.categories:
-            self.many = True
-            self.counts = Counter(dict(list(self.counts.items())[:EXAMPLES]))
-
-    def kind(self) -> Category | Text:
-        """Return what the schema says of them."""
-        if not self.many and 2 * len(self.counts) <= self.count:
-            return Category(self.count, tuple(self.counts.most_common()))
-        return Text(self.count, self.shortest, self.longest, tuple(list(self.counts)[:EXAMPLES]))
+def _numbers(values: Sequence[float], limits: Thresholds) -> Number:
+    numbers, mean, squares = list(map(bounded, values)), 0.0, 0.0
+    for count, number in enumerate(numbers, 1):
+        distance = number - mean
+        squares += distance * distance * ((count - 1) / count)
+        mean += distance * (1 / count)
+    low, high = min(numbers), max(numbers)
+    deviation = sqrt(squares / len(numbers)) if low < high else 0.0
+    whole = all(isinstance(value, int) for value in values)
+    return Number(len(numbers), mean, deviation or 1.0, low, high, whole)
 
 
-@dataclass(slots=True)
-class ListCounts(Sized):
-    """Lists at a place, and what is in them."""
-
-    item: Counts = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.item = Counts(self.limits)
-
-    def take(self, length: int) -> Counts:
-        """Count a list, and return the place of its items."""
-        self.add(1, length, length)
-        return self.item
-
-    def merge(self, other: ListCounts) -> None:
-        """Add the lists of another place."""
-        self.add(other.count, other.shortest, other.longest)
-        self.item.merge(other.item)
-
-    def kind(self) -> ListOf:
-        """Return what the schema says of them."""
-        return ListOf(self.count, self.shortest, self.longest, self.item.place())
+def _strings(values: Sequence[str], limits: Thresholds) -> Category | Text:
+    counts = Counter(values)
+    if len(counts) <= limits.categories and 2 * len(counts) <= len(values):
+        return Category(len(values), tuple(counts.most_common()))
+    return Text(len(values), *_lengths(values), tuple(counts)[:EXAMPLES])
 
 
-@dataclass(slots=True)
-class ObjectCounts(Sized):
-    """Objects at a place: as records while their keys are few, then as dictionaries."""
-
-    total: int = 0  # of all their keys
-    fields: dict[str, Counts] = field(default_factory=dict)
-    presences: Counter[str] = field(default_factory=Counter)
-    pairs: tuple[StringCounts, Counts] | None = None  # keys and values of a dictionary
-
-    def take(self, keys: list[str]) -> list[Counts]:
-        """Count an object, and return the places of its values."""
-        self.add(1, len(keys), len(keys))
-        self.total += len(keys)
-        if self.pairs is None:
-            self.presences.update(keys)
-            places = [self.fields.setdefault(key, Counts(self.limits)) for key in keys]
-            if len(self.fields) > MANY_KEYS and self.is_dictionary():
-                return [self.collapsed()[1]] * len(keys)
-            return places
-        for key in keys:
-            self.pairs[0].take(key)
-        return [self.pairs[1]] * len(keys)
-
-    def is_dictionary(self) -> bool:
-        """Whether there are more keys than `fields`, and an object has fewer than half of them on average."""
-        distinct = len(self.fields)
-        return distinct > self.limits.fields and 2 * self.total < distinct * self.count
-
-    def collapsed(self) -> tuple[StringCounts, Counts]:
-        """Return keys and values, which alone are counted from now on."""
-        if self.pairs is None:
-            keys, values = self.pairs = StringCounts(self.limits), Counts(self.limits)
-            for key, counts in self.fields.items():
-                keys.take(key, self.presences[key])
-                values.merge(counts)
-            self.fields, self.presences = {}, Counter()
-        return self.pairs
-
-    def merge(self, other: ObjectCounts) -> None:
-        """Add the objects of another place."""
-        self.add(other.count, other.shortest, other.longest)
-        self.total += other.total
-        if self.pairs is not None or other.pairs is not None:
-            (keys, values), (other_keys, other_values) = self.collapsed(), other.collapsed()
-            keys.merge(other_keys)
-            values.merge(other_values)
-            return
-        self.presences.update(other.presences)
-        for key, counts in other.fields.items():
-            self.fields.setdefault(key, Counts(self.limits)).merge(counts)
-
-    def kind(self) -> Fields | Dictionary:
-        """Return what the schema says of them."""
-        if self.pairs is None and not self.is_dictionary():
-            absent = {key: self.count - self.presences[key] for key in self.fields}
-            return Fields(self.count, {key: part.place(absent[key]) for key, part in self.fields.items()})
-        keys, values = self.collapsed()
-        key = DataPosition(0, (keys.kind(),))
-        return Dictionary(self.count, self.shortest, self.longest, key, values.place())
+def _lists(values: Sequence[Sequence[Any]], limits: Thresholds) -> ListOf:
+    return ListOf(len(values), *_lengths(values), place_of(chain.from_iterable(values), limits))
 
 
-PARTS = (FlagCounts, NumberCounts, StringCounts, ListCounts, ObjectCounts)  # as a schema has them in turn
-P = TypeVar("P", FlagCounts, NumberCounts, StringCounts, ListCounts, ObjectCounts)
+def _objects(values: Sequence[Mapping[str, Any]], limits: Thresholds) -> Fields | Dictionary:
+    """Return a dictionary if keys are many, and an object has fewer than half of them on average."""
+    held: dict[str, list[Any]] = {}
+    for value in values:
+        for key, inner in value.items():
+            held.setdefault(key, []).append(inner)
+    total, count = sum(map(len, values)), len(values)
+    if len(held) > limits.fields and 2 * total < len(held) * count:
+        keys = _strings([key for key, inner in held.items() for _ in inner], limits)
+        inside = place_of(chain.from_iterable(held.values()), limits)
+        return Dictionary(count, *_lengths(values), DataPosition(0, (keys,)), inside)
+    return Fields(count, {key: place_of(inner, limits, count - len(inner)) for key, inner in held.items()})
 
 
-@dataclass(slots=True)
-class Counts:
-    """All that was counted at one place."""
-
-    limits: Thresholds
-    nulls: int = 0
-    parts: dict[Any, Any] = field(default_factory=dict)  # by their classes
-
-    def of(self, kind: type[P]) -> P:
-        """Return the part that counts values of a kind."""
-        part: P | None = self.parts.get(kind)
-        if part is None:
-            part = self.parts[kind] = kind(self.limits)
-        return part
-
-    def merge(self, other: Counts) -> None:
-        """Add what was counted at another place; that one is not to be used again."""
-        self.nulls += other.nulls
-        for kind, part in other.parts.items():
-            self.of(kind).merge(part)
-
-    def place(self, absent: int = 0) -> DataPosition:
-        """Return the schema of the place, where the value was absent so many times."""
-        return DataPosition(
-            self.nulls + absent, tuple(self.parts[kind].kind() for kind in PARTS if kind in self.parts)
-        )
+def _lengths(values: Sequence[Sized]) -> tuple[int, int]:
+    lengths = list(map(len, values))
+    return min(lengths), max(lengths)
 
 
 def bounded(value: float) -> float:

@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -34,7 +33,7 @@ from foldbatch.blocks import (
 from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ModelError, shortened
 from foldbatch.schema import kinds, reading
-from foldbatch.schema.kinds import Counts, Thresholds
+from foldbatch.schema.kinds import Thresholds, place_of
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
@@ -245,8 +244,7 @@ class Schema:
 def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) -> Schema:
     """Return the schema of JSON samples: of what a value may be at each place.
 
-    NumberCounts that are not finite count as missing. Samples are read one by one, so they may come from a
-    generator; memory does not grow with their number.
+    Numbers that are not finite count as missing. Samples may come from a generator; all are held at once.
 
     Args:
         samples: values of dict, list, str, int, float, bool and None.
@@ -267,45 +265,28 @@ def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) ->
     given: object = samples
     if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
         raise ExampleTypeError("infer", "a list of samples", describe_value(samples), "write [sample]")
-    root = Counts(Thresholds(categories, fields))
-    number = -1
-    for number, sample in enumerate(samples):
-        _count(sample, root, (number,))
-    if number < 0:
+    held = list(samples)
+    for number, sample in enumerate(held):
+        _check(sample, number)
+    if not held:
         raise ExampleError("infer", "one sample or more", "none", "check where they are read from")
-    return Schema(root.place())
+    return Schema(place_of(held, Thresholds(categories, fields)))
 
 
-def _count(sample: Any, root: Counts, path: _Path) -> None:
-    stack: list[tuple[Any, Counts, _Path, int]] = [(sample, root, path, 0)]
+def _check(sample: Any, number: int) -> None:
+    stack: list[tuple[Any, _Path, int]] = [(sample, (number,), 0)]
     while stack:
-        value, counts, path, depth = stack.pop()
-        match value:
-            case None:
-                counts.nulls += 1
-            case bool():
-                counts.of(kinds.FlagCounts).take(value)
-            case int() | float() if not isfinite(kinds.bounded(value)):
-                counts.nulls += 1
-            case int() | float():
-                counts.of(kinds.NumberCounts).take(value)
-            case str():
-                counts.of(kinds.StringCounts).take(value)
-            case list() | tuple() if depth < DEEPEST:
-                item = counts.of(kinds.ListCounts).take(len(value))
-                pairs = list(enumerate(value))
-                stack += [(inner, item, (path, i), depth + 1) for i, inner in reversed(pairs)]
-            case dict() if depth < DEEPEST:
-                if not all(isinstance(key, str) for key in value):
-                    raise ExampleTypeError(_where(path), "keys of str", describe_value(value), _FIX)
-                places = counts.of(kinds.ObjectCounts).take(list(value))
-                entries = list(zip(value.items(), places, strict=True))
-                stack += [(inner, at, (path, key), depth + 1) for (key, inner), at in reversed(entries)]
-            case list() | tuple() | dict():
+        value, path, depth = stack.pop()
+        if isinstance(value, list | tuple | dict):
+            if depth == DEEPEST:
                 fix = "describe data of any depth, such as trees, with ForwardDeclaration"
                 raise ExampleError(_where(path), f"{DEEPEST} levels or fewer", "more", fix)
-            case _:
-                raise ExampleTypeError(_where(path), "a value of JSON", describe_value(value), _FIX)
+            if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+                raise ExampleTypeError(_where(path), "keys of str", describe_value(value), _FIX)
+            inside = list(value.items() if isinstance(value, dict) else enumerate(value))
+            stack += [(inner, (path, step), depth + 1) for step, inner in reversed(inside)]
+        elif not isinstance(value, str | int | float | None):
+            raise ExampleTypeError(_where(path), "a value of JSON", describe_value(value), _FIX)
 
 
 def _where(path: _Path) -> str:

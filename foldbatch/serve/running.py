@@ -10,14 +10,12 @@ byte of it comes, and for ever for a client that does not read its answer. Here
 """
 
 import asyncio
-import json
 import math
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from html import escape
 from types import FrameType
 from typing import Any
 
@@ -27,7 +25,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -36,154 +34,6 @@ from foldbatch.errors import FoldbatchError, ReadError
 from foldbatch.serve.predict import Predict, ServerMetrics
 from foldbatch.serve.service import Batching, Limits, Service, log
 from foldbatch.trees.formats import FORMATS
-
-ERROR = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {"error": {"type": "string", "description": "where: expected X, found Y; how to fix"}},
-}
-PREDICTION = {
-    "description": "what the model tells of one example",
-    "oneOf": [
-        {
-            "type": "object",
-            "required": ["label", "probabilities"],
-            "properties": {
-                "name": {"type": "string"},
-                "label": {"type": "string"},
-                "probabilities": {"type": "object", "additionalProperties": {"type": "number"}},
-                "nodes": {"type": "array", "items": {"type": "object"}},
-                "warning": {"type": "string"},
-            },
-        },
-        {
-            "type": "object",
-            "required": ["number"],
-            "properties": {"number": {"type": "number"}, "warning": {"type": "string"}},
-        },
-        {"type": "object", "required": ["result"], "properties": {"result": {}}},
-        ERROR,
-    ],
-}
-STATUSES = {
-    "400": "the request as a whole cannot be read",
-    "408": "the body did not arrive in time",
-    "413": "the body is too large, or holds too many examples",
-    "415": "the body is of a kind that is not read",
-    "422": "none of the examples could be read; predictions say why",
-    "431": "address and headers are too long",
-    "500": "the server failed on an example; its log says more",
-    "503": "too much waits, is read or is open already; Retry-After says when to ask again",
-    "504": "the deadline passed",
-}
-
-
-def document(format_: str, limits: Limits) -> dict[str, Any]:
-    """Return the description of the server in the form of OpenAPI 3.1.
-
-    >>> sorted(document("sst", Limits())["paths"])
-    ['/', '/healthz', '/metrics', '/openapi.json', '/predict']
-    """
-    sample = FORMATS[format_].sample
-    body = {
-        "type": "object",
-        "required": ["examples"],
-        "additionalProperties": False,
-        "properties": {
-            "examples": {"type": "array", "minItems": 1, "maxItems": limits.examples},
-            "nodes": {"type": "boolean", "default": False, "description": "tell every node, too"},
-            "deadline": {"type": "number", "exclusiveMinimum": 0, "maximum": limits.deadline},
-        },
-    }
-    answer = {
-        "type": "object",
-        "required": ["predictions"],
-        "properties": {"predictions": {"type": "array", "items": PREDICTION}},
-    }
-    text = sample if isinstance(sample, str) else json.dumps(sample)
-    predict = {
-        "summary": "Predictions of examples, in their order",
-        "description": f"Examples are of the format {format_}, as files that foldbatch predict reads. "
-        f"One may have {limits.nodes:,} nodes and {limits.depth:,} levels, a body {limits.body:,} bytes.",
-        "parameters": [
-            _parameter("nodes", "query", "boolean", "tell every node, too"),
-            _parameter("deadline", "query", "number", "seconds that the request may take"),
-            _parameter("Deadline-Seconds", "header", "number", "the same"),
-        ],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": body, "example": {"examples": [sample]}},
-                "application/x-ndjson": {"schema": {"type": "string"}, "example": json.dumps(sample)},
-                "text/plain": {"schema": {"type": "string"}, "example": text},
-            },
-        },
-        "responses": {
-            "200": _response("a prediction or an error for each example", answer),
-            **{
-                status: _response(what, answer if status in ("422", "500") else ERROR)
-                for status, what in STATUSES.items()
-            },
-        },
-    }
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "foldbatch serve", "version": foldbatch.__version__},
-        "paths": {
-            "/predict": {"post": predict},
-            "/healthz": _get("Whether requests are taken: ready, or draining with status 503"),
-            "/metrics": _get("Figures in the text format of Prometheus"),
-            "/openapi.json": _get("This document"),
-            "/": _get("The model: format, task and classes"),
-        },
-    }
-
-
-def page(described: Mapping[str, Any]) -> str:
-    """Return a page of HTML that shows a document of OpenAPI; it loads nothing from elsewhere.
-
-    >>> "<h2>POST /predict</h2>" in page(document("sst", Limits()))
-    True
-    """
-    title = escape(f"{described['info']['title']} {described['info']['version']}")
-    parts = [f"<h1>{title}</h1>"]
-    for path, methods in described["paths"].items():
-        for method, operation in methods.items():
-            parts.append(f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(operation['summary'])}.</p>")
-            if "description" in operation:
-                parts.append(f"<p>{escape(operation['description'])}</p>")
-            parts += _rows(
-                "parameter", {p["name"]: p["description"] for p in operation.get("parameters", ())}
-            )
-            for kind, content in operation.get("requestBody", {}).get("content", {}).items():
-                shown = content["example"]
-                shown = shown if isinstance(shown, str) else json.dumps(shown, indent=2)
-                parts.append(f"<h3>{escape(kind)}</h3><pre>{escape(shown)}</pre>")
-            responses = operation["responses"].items()
-            parts += _rows("status", {status: response["description"] for status, response in responses})
-    style = "body{font:16px sans-serif;max-width:50em;margin:2em auto}pre{background:#eee;padding:1em}"
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{style}td{{padding:0 1em 0 0}}</style>{''.join(parts)}</html>"
-    )
-
-
-def _parameter(name: str, place: str, kind: str, what: str) -> dict[str, Any]:
-    return {"name": name, "in": place, "required": False, "description": what, "schema": {"type": kind}}
-
-
-def _response(what: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"description": what, "content": {"application/json": {"schema": schema}}}
-
-
-def _get(what: str) -> dict[str, Any]:
-    return {"get": {"summary": what, "responses": {"200": {"description": "it"}}}}
-
-
-def _rows(head: str, rows: Mapping[str, str]) -> list[str]:
-    cells = [f"<tr><td><code>{escape(name)}</code><td>{escape(what)}" for name, what in rows.items()]
-    return [f"<h3>{head}</h3><table>{''.join(cells)}</table>"] if rows else []
-
 
 FEW = 16  # requests of a connection that may wait for the answer to the one before them
 LINGER = 1.0  # seconds in which a request may still come when the server ends
@@ -483,8 +333,6 @@ def application(
     batching = Batching(service.answer, limits, metrics.batch, service.joining)
     predict = Predict(service, batching, limits, metrics)
     metrics.watch_queue(lambda: batching.queue.examples, lambda: batching.queue.nodes)
-    described = document(service.model.configuration.data.format, limits)
-    written = page(described)
 
     async def about(request: Request) -> Response:
         model = service.model
@@ -495,7 +343,7 @@ def application(
                 "model": model.name,
                 "task": model.notes["task"],
                 "classes": model.notes.get("classes"),
-                "docs": "/docs",
+                "example": FORMATS[model.configuration.data.format].sample,
             }
         )
 
@@ -505,12 +353,6 @@ def application(
 
     async def figures(request: Request) -> Response:
         return Response(metrics.text(), headers={"content-type": metrics.content_type})
-
-    async def openapi(request: Request) -> Response:
-        return JSONResponse(described)
-
-    async def docs(request: Request) -> Response:
-        return HTMLResponse(written)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -530,7 +372,7 @@ def application(
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        text = f"request: expected what /docs describes, found {request.method} here; look there"
+        text = f"request: expected POST /predict, found {request.method} {request.url.path}; GET / says more"
         return JSONResponse({"error": text}, error.status_code, error.headers)
 
     routes = Starlette(
@@ -539,8 +381,6 @@ def application(
             Route("/predict", predict, methods=["POST"]),
             Route("/healthz", health),
             Route("/metrics", figures),
-            Route("/openapi.json", openapi),
-            Route("/docs", docs),
         ],
         lifespan=lifespan,
         exception_handlers={HTTPException: refused},

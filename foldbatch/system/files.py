@@ -68,12 +68,10 @@ def write_whole(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
-def write_picture(path: str | os.PathLike[str], text: str, ending: str = ".svg") -> None:
+def write_picture(path: str | os.PathLike[str], text: str) -> None:
     """Write a picture that is text whole, to a name that says what it is."""
-    if Path(path).suffix.lower() != ending:
-        raise BlockValueError(
-            "path", f"a name that ends in {ending}", repr(str(path)), "browsers show such files"
-        )
+    if Path(path).suffix.lower() != ".svg":
+        raise BlockValueError("path", "a name that ends in .svg", repr(str(path)), "browsers show such files")
     write_whole(Path(path), text.encode())
 
 

@@ -9,9 +9,8 @@ from foldbatch.train.callbacks import (
     NaNGuard,
     ReduceLROnPlateau,
     Schedule,
-    TimeLimit,
 )
-from foldbatch.train.logs import CSVLog, JSONLinesLog, ParameterStatistics, Plots, Progress, TensorBoardLog
+from foldbatch.train.logs import CSVLog, Progress
 from foldbatch.train.metrics import (
     F1,
     Accuracy,
@@ -21,12 +20,9 @@ from foldbatch.train.metrics import (
     Metric,
     Perplexity,
     TopK,
-    draw_errors,
-    plot_confusion,
-    plot_history,
 )
 from foldbatch.train.optimizer import Optimizer, clip_by_global_norm, scale
-from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, Eve, LazyAdam, RMSprop
+from foldbatch.train.optimizers import SGD, AdaGrad, Adam, AdamW, LazyAdam, RMSprop
 from foldbatch.train.parallel import DataParallel, prefetched
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
 from foldbatch.train.trainer import Callback, Checkpoints, Trainer
@@ -46,8 +42,6 @@ __all__ = [
     "Confusion",
     "DataParallel",
     "EarlyStopping",
-    "Eve",
-    "JSONLinesLog",
     "LambdaCallback",
     "LazyAdam",
     "MeanAbsoluteError",
@@ -55,24 +49,17 @@ __all__ = [
     "Metric",
     "NaNGuard",
     "Optimizer",
-    "ParameterStatistics",
     "Perplexity",
-    "Plots",
     "Progress",
     "RMSprop",
     "ReduceLROnPlateau",
     "Sampler",
     "Schedule",
-    "TensorBoardLog",
-    "TimeLimit",
     "TopK",
     "Trainer",
     "bucketed",
     "clip_by_global_norm",
-    "draw_errors",
     "heights",
-    "plot_confusion",
-    "plot_history",
     "prefetched",
     "scale",
     "schedules",

@@ -1,7 +1,6 @@
 """Callbacks that steer a training: rates, its end, averages, limits, a guard against what is not finite."""
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn
@@ -11,8 +10,8 @@ import numpy as np
 from foldbatch.blocks.drafts import is_int
 from foldbatch.engines.nonfinite import first_not_finite
 from foldbatch.engines.pending import Pending
-from foldbatch.errors import BackendError, ParameterError, TrainingError, UnknownNameError, with_nearest
-from foldbatch.params.parameters import Array, Gradient, Remote, SparseRows
+from foldbatch.errors import ParameterError, TrainingError, UnknownNameError, with_nearest
+from foldbatch.params.parameters import Array
 from foldbatch.train.checks import NUMBERED, is_above, noting
 from foldbatch.train.metrics import Mode, check_mode, figure_of, is_better, mode_of
 from foldbatch.train.optimizer import clip_by_global_norm
@@ -157,56 +156,6 @@ class EarlyStopping(Monitored):
             trainer.stop(f"{self.monitor} got no better{since} for {self._waited} epochs")
 
 
-class TimeLimit(Callback):
-    """Stops training after the epoch in which so many seconds of training are over.
-
-    The time before a checkpoint counts where training is resumed.
-
-    Args:
-        seconds: above 0.
-
-    Raises:
-        TrainingError: when it is not.
-
-    >>> TimeLimit(3600).seconds
-    3600
-    """
-
-    in_state = ("_spent",)
-
-    def __init__(self, seconds: float) -> None:
-        if not is_above(seconds, 0):
-            raise TrainingError("TimeLimit seconds", "a number above 0", repr(seconds), "for example 3600")
-        self.seconds = seconds
-        self._spent = 0.0
-        self._since: float | None = None
-
-    def on_fit_start(self, trainer: Trainer) -> None:
-        self._since = time.monotonic()
-        self._stop_late(trainer)
-
-    def on_epoch_end(self, trainer: Trainer) -> None:
-        self._read_clock()
-        self._stop_late(trainer)
-
-    def on_fit_end(self, trainer: Trainer) -> None:
-        self._read_clock()
-        self._since = None
-
-    def state(self) -> dict[str, Any]:
-        self._read_clock()
-        return super().state()
-
-    def _read_clock(self) -> None:
-        if self._since is not None:
-            now = time.monotonic()
-            self._spent, self._since = self._spent + now - self._since, now
-
-    def _stop_late(self, trainer: Trainer) -> None:
-        if self._spent >= self.seconds:
-            trainer.stop(f"{self.seconds:g} seconds are over")
-
-
 class ReduceLROnPlateau(Monitored):
     """Multiplies the learning rate by a factor where a figure got no better for more than `patience` epochs.
 
@@ -216,7 +165,6 @@ class ReduceLROnPlateau(Monitored):
         factor: between 0 and 1.
         patience: how many epochs without a better figure are borne.
         min_delta: by how much a figure has to be better to count.
-        cooldown: for how many epochs after a reduction none is counted.
         min_lr: below this the rate is not lowered.
 
     The figure ``lr`` is the rate of the last step.
@@ -229,7 +177,7 @@ class ReduceLROnPlateau(Monitored):
     """
 
     steers = True
-    in_state = "best", "_waited", "_resting"
+    in_state = "best", "_waited"
 
     def __init__(
         self,
@@ -239,7 +187,6 @@ class ReduceLROnPlateau(Monitored):
         factor: float = 0.1,
         patience: int = 10,
         min_delta: float = 0.0,
-        cooldown: int = 0,
         min_lr: float = 0.0,
     ) -> None:
         super().__init__(monitor, mode, min_delta)
@@ -248,19 +195,15 @@ class ReduceLROnPlateau(Monitored):
             raise TrainingError("ReduceLROnPlateau factor", "a number between 0 and 1", repr(factor), fix)
         self.factor = factor
         self.patience = patience
-        self.cooldown = cooldown
         self.min_lr = min_lr
-        self._resting = 0
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         optimizer = trainer.optimizer
         self._got_better(trainer)
         trainer.figures["lr"] = optimizer.lr
-        if self._resting:
-            self._resting, self._waited = self._resting - 1, 0
         if self._waited > self.patience:
             optimizer.lr = min(optimizer.lr, max(optimizer.lr * self.factor, self.min_lr))
-            self._resting, self._waited = self.cooldown, 0
+            self._waited = 0
 
 
 LEAST = 1e-12  # a learning rate must be above 0
@@ -453,11 +396,9 @@ class ClipGradients(Callback):
 
     Args:
         max_norm: the greatest joint Euclidean norm; greater gradients are scaled by one factor.
-        max_value: the greatest absolute value of an entry, cut before norms are taken; not on a device.
 
     Raises:
-        TrainingError: when neither is given, or one is not above 0.
-        BackendError: in a step, when `max_value` is given and gradients are on a device.
+        TrainingError: when it is not above 0.
 
     >>> ClipGradients(5.0).max_norm
     5.0
@@ -467,31 +408,17 @@ class ClipGradients(Callback):
 
     steers = True
 
-    def __init__(self, max_norm: float | None = None, *, max_value: float | None = None) -> None:
-        limits = [limit for limit in (max_norm, max_value) if limit is not None]
-        if not limits or not all(is_above(limit, 0) for limit in limits):
-            found = f"max_norm={max_norm!r}, max_value={max_value!r}"
-            raise TrainingError("ClipGradients", "a limit above 0", found, "for example max_norm=5.0")
+    def __init__(self, max_norm: float) -> None:
+        if not is_above(max_norm, 0):
+            raise TrainingError(
+                "ClipGradients max_norm", "a number above 0", repr(max_norm), "for example 5.0"
+            )
         self.max_norm = max_norm
-        self.max_value = max_value
 
     def on_gradients(self, trainer: Trainer) -> None:
         batch = trainer.batch
         count = max(len(batch.examples), 1)
-        if self.max_value is not None:
-            limit = self.max_value * count
-            batch.gradients = {name: _cut(gradient, limit) for name, gradient in batch.gradients.items()}
-        if self.max_norm is not None:
-            batch.gradients, _ = clip_by_global_norm(batch.gradients, self.max_norm * count)
-
-
-def _cut(gradient: Gradient, limit: float) -> Any:
-    values: Any = gradient.values if isinstance(gradient, SparseRows) else gradient
-    if isinstance(values, Remote):
-        fix = "clip by max_norm"
-        raise BackendError("ClipGradients max_value", "gradients of the host", "those of a device", fix)
-    cut = np.clip(values, -limit, limit)
-    return replace(gradient, values=cut) if isinstance(gradient, SparseRows) else cut
+        batch.gradients, _ = clip_by_global_norm(batch.gradients, self.max_norm * count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,15 @@
 """Metrics of what `Metric` blocks collect, and figures of a training: found by name, compared, drawn."""
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.results import MetricValues, Results
-from foldbatch.errors import BackendError, TrainingError, UnknownNameError, install, with_nearest
+from foldbatch.errors import TrainingError, UnknownNameError, with_nearest
 from foldbatch.params.parameters import Array
-from foldbatch.trees import Tree
 from foldbatch.types import describe_value
 
 Mode = Literal["min", "max"]
@@ -79,167 +75,6 @@ def is_better(value: float, best: float | None, mode: str, margin: float = 0.0) 
     if math.isnan(value):
         return False
     return best is None or (value < best - margin if mode == "min" else value > best + margin)
-
-
-def imported(module: str, extra: str, where: str) -> Any:
-    """Return a module of an optional library.
-
-    >>> imported("json", "plot", "here").dumps([1])
-    '[1]'
-    """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        library, fix = module.partition(".")[0], install(extra)
-        raise BackendError(where, f"{library} to be installed", str(error), fix) from None
-
-
-LEFT_OUT = ("epoch", "seconds", "lr", "norms", "gradient_norms")
-NUMBERED = 12  # up to so many classes, a confusion matrix has its counts written in
-Drawing = Any  # matplotlib.figure.Figure
-
-
-def plot_history(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> Drawing:
-    """Draw the figures of all epochs, and return matplotlib's figure.
-
-    ``loss``, ``validation_loss`` and ``validation_averaged_loss`` share a drawing, and so do other figures of
-    one name. Matrices, norms, seconds and the learning rate are left out.
-
-    Args:
-        history: what `foldbatch.train.Trainer.fit` returns.
-        path: of a file to write, whose ending says the format, such as ``.png`` or ``.svg``.
-
-    Raises:
-        BackendError: when matplotlib is not installed.
-        TrainingError: when there is no epoch.
-    """
-    rows = [flattened({k: v for k, v in row.items() if k not in LEFT_OUT}) for row in history]
-    groups: dict[str, list[str]] = {}
-    for name in dict.fromkeys(name for row in rows for name in row if not isinstance(row[name], str)):
-        title = name.removeprefix("validation_").removeprefix("averaged_").partition("/")[0]
-        groups.setdefault(title, []).append(name)
-    if not groups:
-        raise TrainingError("plot_history", "the figures of one epoch or more", "none", "call fit first")
-    figure, axes = _drawing(len(groups))
-    for (title, names), ax in zip(groups.items(), axes, strict=True):
-        for name in names:
-            points = [
-                (epoch["epoch"], row[name]) for epoch, row in zip(history, rows, strict=True) if name in row
-            ]
-            ax.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
-        ax.set(title=title, xlabel="epoch")
-        ax.grid(alpha=0.3)
-        ax.legend(fontsize="small")
-    figure.savefig(path)
-    return figure
-
-
-def plot_confusion(
-    matrix: Sequence[Sequence[int]], names: Sequence[str] | None, path: str | os.PathLike[str]
-) -> Drawing:
-    """Draw how often each class was taken for which, and return matplotlib's figure.
-
-    Args:
-        matrix: counts ``[classes, classes]``: a row for each label, a column for each answer, as
-            `foldbatch.train.Confusion` makes them. Colours are shares of a row.
-        names: of the classes; None numbers them.
-        path: of a file to write, whose ending says the format, such as ``.png`` or ``.svg``.
-
-    Raises:
-        BackendError: when matplotlib is not installed.
-        TrainingError: when the matrix is not square, or there is another number of names.
-    """
-    counts = np.asarray(matrix)
-    if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
-        raise TrainingError("plot_confusion", "a square matrix", f"shape {counts.shape}", "see Confusion")
-    names = [str(number) for number in range(len(counts))] if names is None else list(names)
-    if len(names) != len(counts):
-        raise TrainingError("plot_confusion names", f"{len(counts)} names", str(len(names)), "one a class")
-    figure, (ax,) = _drawing(1)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    ax.set(xlabel="answer", ylabel="label")
-    ax.set_xticks(range(len(names)), names, rotation=45, ha="right")
-    ax.set_yticks(range(len(names)), names)
-    if len(names) <= NUMBERED:
-        for (row, column), count in np.ndenumerate(counts):
-            colour = "white" if shares[row, column] > 0.5 else "black"
-            ax.text(column, row, str(count), ha="center", va="center", color=colour, fontsize="small")
-    figure.savefig(path)
-    return figure
-
-
-def _drawing(drawings: int) -> tuple[Drawing, list[Any]]:
-    library = imported("matplotlib.figure", "plot", "plots")
-    figure = library.Figure(figsize=(5.2 * drawings, 4.0), layout="constrained")
-    return figure, list(figure.subplots(1, drawings, squeeze=False)[0])
-
-
-Answers = int | str | Sequence[int | str | None]
-
-
-def draw_errors(
-    trees: Sequence[Tree],
-    answers: Sequence[Answers],
-    path: str | os.PathLike[str] | None = None,
-    *,
-    most: int = 20,
-) -> str:
-    """Return drawings of the trees that were answered wrong, and write them to `path` if there is one.
-
-    A wrong node is drawn as ``answer, not label``, a right one by its label. A node without a label is not
-    judged.
-
-    Args:
-        trees: labelled as the answers are, by numbers or texts.
-        answers: for each tree, that for its root, or one for each node, children first as in ``tree.labels``;
-            None where a node has no answer.
-        path: of a text file, which is replaced.
-        most: so many trees are drawn; the others are counted.
-
-    Raises:
-        TrainingError: when there is another number of answers than of trees, or of nodes.
-
-    >>> import foldbatch as fb
-    >>> trees = fb.trees.parse_brackets("(1 (0 not) (0 bad))"), fb.trees.parse_brackets("(1 fine)")
-    >>> print(draw_errors(trees, [["0", "0", "0"], "1"]))
-    1 of 2 trees have a wrong answer
-    <BLANKLINE>
-    tree 0
-    0, not 1
-    ├─ 0 not
-    └─ 0 bad
-    """
-    if len(trees) != len(answers):
-        raise TrainingError("draw_errors", f"{len(trees)} answers", str(len(answers)), "one a tree")
-    wrong = [(number, marked) for number in range(len(trees)) if (marked := _marked(number, trees, answers))]
-    drawn = [f"tree {number}\n{tree.draw()}" for number, tree in wrong[:most]]
-    parts = [f"{len(wrong)} of {len(trees)} trees have a wrong answer", *drawn]
-    if len(wrong) > most:
-        parts.append(f"and {len(wrong) - most} more")
-    text = "\n\n".join(parts)
-    if path is not None:
-        Path(path).write_text(f"{text}\n", encoding="utf-8")
-    return text
-
-
-def _marked(number: int, trees: Sequence[Tree], answers: Sequence[Answers]) -> Tree | None:
-    tree, answer = trees[number], answers[number]
-    by_node = [*[None] * (tree.size - 1), answer] if isinstance(answer, int | str) else list(answer)
-    if len(by_node) != tree.size:
-        found = f"{len(by_node)} for tree {number}"
-        raise TrainingError("draw_errors", f"{tree.size} answers, one a node", found, "or one for the root")
-    wrong = [
-        given is not None and label is not None and str(given) != str(label)
-        for given, label in zip(by_node, tree.labels, strict=True)
-    ]
-    if not any(wrong):
-        return None
-    labels = [
-        f"{given}, not {label}" if bad else label
-        for bad, given, label in zip(wrong, by_node, tree.labels, strict=True)
-    ]
-    return Tree(tree.parents, labels, tree.tokens)
 
 
 Every: TypeAlias = Literal["value", "example"]
@@ -379,8 +214,7 @@ class Confusion(OfClasses):
         return table
 
 
-Average: TypeAlias = Literal["macro", "micro"]
-AVERAGES = (*get_args(Average), None)
+AVERAGES = ("macro", None)
 
 
 class F1(OfClasses):
@@ -389,8 +223,8 @@ class F1(OfClasses):
     Args:
         of: the name of the `foldbatch.Metric` block.
         name: of the figure; by default ``f1``.
-        average: ``"macro"``: the mean over the classes that are a label or an answer somewhere. ``"micro"``:
-            from the counts of all classes together, which here is the accuracy. None: a dict by class.
+        average: ``"macro"``: the mean over the classes that are a label or an answer somewhere. None: a dict
+            by class.
         classes: the names of the classes, for `average` None; by default ``"0"``, ``"1"`` and so on.
         every: ``"value"``, or ``"example"`` for the last value of each example.
 
@@ -412,12 +246,12 @@ class F1(OfClasses):
         of: str,
         name: str | None = None,
         *,
-        average: Average | None = "macro",
+        average: Literal["macro"] | None = "macro",
         classes: Sequence[str] | None = None,
         every: Every = "value",
     ) -> None:
         if average not in AVERAGES:
-            raise TrainingError("F1 average", "'macro', 'micro' or None", repr(average), "None is by class")
+            raise TrainingError("F1 average", "'macro' or None", repr(average), "None is by class")
         super().__init__(of, name, every=every)
         self.average = average
         self.classes = None if classes is None else list(classes)
@@ -432,8 +266,6 @@ class F1(OfClasses):
             return dict(zip(names, (2 * right / np.maximum(sums, 1)).tolist(), strict=True))
         if not sums.any():
             return math.nan
-        if self.average == "micro":
-            return float(2 * right.sum() / sums.sum())
         return float(np.mean(2 * right[sums > 0] / sums[sums > 0]))
 
 

@@ -358,13 +358,6 @@ def within(where: str, value: object, low: float, high: float = math.inf, *, ope
     raise TrainingError(where, above + below, describe_value(value), "see the optimizer's docstring")
 
 
-def finite(where: str, value: object, fix: str) -> float:
-    """Return a number that is finite; one of a device is waited for."""
-    if isinstance(value, Real) and math.isfinite(number := float(value)):
-        return number
-    raise TrainingError(where, "a finite number", describe_value(value), fix)
-
-
 def _factors(where: str, factors: Factors | None) -> dict[str, float]:
     if factors is None:
         return {}
@@ -394,12 +387,8 @@ def _take_back(
     steps: dict[str, int],
     moments: dict[str, Any],
     names: Sequence[str],
-    memory: dict[str, float],
-    before: dict[str, float],
 ) -> None:
-    """Take back the counts of a step that was refused, the moments of a first step, and the memory."""
-    memory.clear()
-    memory.update(before)
+    """Take back the counts of a step that was refused, and the moments of a first step."""
     for name in names:
         steps[name] -= 1
         if not steps[name]:
@@ -422,7 +411,6 @@ class Optimizer(Described):
 
     moments: tuple[str, ...] = ()  # the names of the arrays kept per parameter
     initial = 0.0  # what they start from
-    remembers: frozenset[str] = frozenset()  # the names of the numbers kept for all parameters together
 
     def __init__(
         self,
@@ -437,7 +425,6 @@ class Optimizer(Described):
         self.weight_decay = within(f"{kind} weight_decay", weight_decay, 0)
         self.lr_factors = _factors(f"{kind} lr_factors", lr_factors)
         self.decay_factors = _factors(f"{kind} decay_factors", decay_factors)
-        self._memory: dict[str, float] = {}  # numbers that it remembers; none before the first step
         self._steps: dict[str, int] = {}
         self._moments: dict[str, list[Any]] = {}  # arrays of the host, or of the device of the parameter
         self._blocks = ParameterBlocks()
@@ -456,9 +443,7 @@ class Optimizer(Described):
     def lr(self, lr: float) -> None:
         self._lr = within(f"{type(self).__name__} lr", lr, 0, open_low=True)
 
-    def update(
-        self, params: Mapping[str, Array], grads: Gradients, *, scale: float = 1.0, loss: float | None = None
-    ) -> None:
+    def update(self, params: Mapping[str, Array], grads: Gradients, *, scale: float = 1.0) -> None:
         """Take one step: change, in place, each parameter that has a gradient.
 
         A parameter without a gradient, or frozen, stays as it is, and its step count too.
@@ -469,8 +454,6 @@ class Optimizer(Described):
             scale: what each gradient is multiplied by first, for example 1 / batch size for a mean loss. The
                 step is to the last bit that of gradients from `foldbatch.train.scale`. Only gradients of
                 another dtype than their parameters', or a scale above 1, cost copies.
-            loss: whose gradients these are; it is multiplied by `scale` as they are. `Eve` needs it, and
-                waits for it if a device computes it. All others ignore it.
 
         Parameters of a program on a device are changed there, and nobody waits. If a gradient there is not
         finite, that update and later ones change nothing, and the error is raised when somebody next reads
@@ -478,13 +461,15 @@ class Optimizer(Described):
         were before that update.
 
         Raises:
-            TrainingError: when `scale` is not a finite number, or `grads` is not a mapping, or `Eve` gets no
-                loss that is fit.
+            TrainingError: when `scale` is not a finite number, or `grads` is not a mapping.
             UnknownNameError: when a gradient or a factor belongs to no parameter.
             ParameterError: when a gradient's shape or dtype does not fit, or it holds a NaN or an
                 infinity; no parameter or moment has been changed then.
         """
-        scale = finite(f"{type(self).__name__}.update scale", scale, "for example 1 / len(batch)")
+        if not (isinstance(scale, Real) and math.isfinite(scale)):
+            where, fix = f"{type(self).__name__}.update scale", "for example 1 / len(batch)"
+            raise TrainingError(where, "a finite number", describe_value(scale), fix)
+        scale = float(scale)
         if not isinstance(params, Mapping):
             expected = "arrays by parameter name"
             raise TrainingError("parameters", expected, describe_value(params), "give program.params")
@@ -493,7 +478,6 @@ class Optimizer(Described):
             raise TrainingError("gradients", "arrays by parameter name", describe_value(grads), fix)
         self._check_factors(params)
         given = {name: gradient for name, gradient in grads.items() if not _is_frozen(params, name)}
-        memory = self._remembered(loss, scale)
         updates = getattr(params, "updates", None)
         remote = updates if isinstance(updates, RemoteUpdates) else None
         ready = []
@@ -508,8 +492,6 @@ class Optimizer(Described):
             self._bring_home()
             self._blocks.updates = updates
         place = self._blocks if remote is None else remote
-        names, before = list(given), dict(self._memory)
-        self._memory.update(memory)
         formulas: Formulas = {}
         changes = []
         for name, parameter, gradient, factor in ready:
@@ -517,7 +499,7 @@ class Optimizer(Described):
                 self._moments[name] = [place.full(parameter, self.initial) for _ in self.moments]
             changes.append(self._change(name, parameter, gradient, factor, formulas))
         self._device = remote
-        undo = partial(_take_back, self._steps, self._moments, names, self._memory, before)
+        undo = partial(_take_back, self._steps, self._moments, list(given))
         place.apply(changes, undo)
 
     def _bring_home(self) -> None:
@@ -548,11 +530,11 @@ class Optimizer(Described):
     def state(self) -> State:
         """Return the learning rate, step counts and moments as a flat dict of numbers and new arrays.
 
-        The keys are ``lr``, ``steps/NAME`` and ``MOMENT/NAME``; for `Eve` also ``loss`` and ``feedback``.
+        The keys are ``lr``, ``steps/NAME`` and ``MOMENT/NAME``.
         """
         if self._device is not None:
             self._device.look()
-        state: State = {"lr": self.lr, **self._memory}
+        state: State = {"lr": self.lr}
         for name, step in self._steps.items():
             state[f"steps/{name}"] = step
             for moment, array in zip(self.moments, self._moments[name], strict=True):
@@ -571,10 +553,8 @@ class Optimizer(Described):
             raise TrainingError(f"{kind}.load_state", "a dict", describe_value(state), fix)
         names = [key.partition("/")[2] for key in state if key.startswith("steps/")]
         wanted = {"lr", *(f"{part}/{name}" for name in names for part in ("steps", *self.moments))}
-        if names or not self.remembers.isdisjoint(state):
-            wanted |= self.remembers
         if wanted != set(state):
-            parts = ("lr", *sorted(self.remembers), *(f"{part}/NAME" for part in ("steps", *self.moments)))
+            parts = ("lr", *(f"{part}/NAME" for part in ("steps", *self.moments)))
             expected = f"the keys {', '.join(parts)}"
             odd = min(wanted ^ set(state))
             found = f"{odd!r} {'missing' if odd in wanted else 'besides'}"
@@ -582,15 +562,10 @@ class Optimizer(Described):
         lr = within(f"{kind}.load_state lr", np.asarray(state["lr"]).item(), 0, open_low=True)
         moments = {name: [np.array(state[f"{moment}/{name}"]) for moment in self.moments] for name in names}
         self.lr, self._moments, self._device = lr, moments, None
-        self._memory = {key: float(state[key]) for key in sorted(self.remembers & set(state))}
         self._steps = {name: int(state[f"steps/{name}"]) for name in names}
 
     def _touches_rows_only(self, decay: float) -> bool:
         return False
-
-    def _remembered(self, loss: float | None, scale: float) -> dict[str, float]:
-        """Return what a step with a loss makes of the numbers that the optimizer remembers."""
-        return {}
 
     def _decay(self, rate: float, decay: float) -> tuple[str, float]:
         """Return the line of a weight decay that is not 0, and its number ``decay``."""

@@ -3,7 +3,7 @@
 import math
 
 from foldbatch.errors import TrainingError
-from foldbatch.train.optimizer import Factors, Optimizer, finite, within
+from foldbatch.train.optimizer import Factors, Optimizer, within
 
 
 class SGD(Optimizer):
@@ -111,8 +111,7 @@ class AdaGrad(Optimizer):
 class RMSprop(Optimizer):
     """Steps divided by a running mean of the gradient's size.
 
-    ``s`` is the running mean of ``g g``; ``p -= lr g / (sqrt(s) + eps)``. With `centered`, the square of the
-    running mean of ``g`` is subtracted from ``s``, which makes it a variance. With `momentum`,
+    ``s`` is the running mean of ``g g``; ``p -= lr g / (sqrt(s) + eps)``. With `momentum`,
     ``v = momentum v + g / (sqrt(s) + eps)``, then ``p -= lr v``. A sparse gradient visits every row, because
     the means of all rows fade.
 
@@ -121,7 +120,6 @@ class RMSprop(Optimizer):
         alpha: how much of the running means is kept, from 0 to below 1.
         eps: above 0.
         momentum: from 0 to below 1.
-        centered: whether to divide by the standard deviation.
         weight_decay: 0 or more.
         lr_factors, decay_factors: see `Optimizer`.
 
@@ -134,8 +132,7 @@ class RMSprop(Optimizer):
     >>> params["w"].round(3)
     array([2., 1.])
 
-    Source: Tieleman and Hinton 2012, lecture 6.5; `centered` as in Graves 2013, equations 38 to 45. The form
-    is that of torch.optim.RMSprop, but the variance has a recurrence of its own, which cannot fall below 0.
+    Source: Tieleman and Hinton 2012, lecture 6.5, in the form of torch.optim.RMSprop.
     """
 
     def __init__(
@@ -145,7 +142,6 @@ class RMSprop(Optimizer):
         alpha: float = 0.99,
         eps: float = 1e-8,
         momentum: float = 0.0,
-        centered: bool = False,
         weight_decay: float = 0.0,
         lr_factors: Factors | None = None,
         decay_factors: Factors | None = None,
@@ -154,19 +150,10 @@ class RMSprop(Optimizer):
         self.alpha = within("RMSprop alpha", alpha, 0, 1)
         self.eps = within("RMSprop eps", eps, 0, open_low=True)
         self.momentum = within("RMSprop momentum", momentum, 0, 1)
-        self.centered = centered
-        spread = ("variance", "mean") if centered else ("square",)
-        self.moments = (*spread, "velocity") if self.momentum else spread
+        self.moments = ("square", "velocity") if self.momentum else ("square",)
 
     def _lines(self) -> tuple[str, ...]:
-        if self.centered:  # the variance takes the mean of the step before
-            spread: tuple[str, ...] = (
-                "variance = keep * (variance + first * ((g - mean) * (g - mean)))",
-                "mean = keep * mean + first * g",
-                "g = g / (sqrt(variance) + eps)",
-            )
-        else:
-            spread = ("square = keep * square + first * (g * g)", "g = g / (sqrt(square) + eps)")
+        spread = ("square = keep * square + first * (g * g)", "g = g / (sqrt(square) + eps)")
         if not self.momentum:
             return (*spread, "p = p - rate * g")
         return (*spread, "velocity = momentum * velocity + g", "p = p - rate * velocity")
@@ -310,88 +297,3 @@ class AdamW(Adam):
 
     def _decay(self, rate: float, decay: float) -> tuple[str, float]:
         return "p = p - decay * p", rate * decay
-
-
-class Eve(Adam):
-    """Adam whose learning rate follows the loss: smaller where it jumps, larger far from its minimum.
-
-    With ``f`` the loss of a step, ``d = |f - before| / (min(f, before) - minimum)``, clipped to the range
-    from ``1 / limit`` to ``limit``. Its running mean starts from 1 and is called the feedback; Adam's step is
-    divided by it. So the learning rate stays between ``lr / limit`` and ``lr * limit``.
-
-    `update` needs the loss, and multiplies it by `scale` as it does the gradients: give the sum over the
-    batch and ``scale=1 / len(batch)``. A loss that a device computes is waited for at every step, which the
-    other optimizers need not do.
-
-    Args:
-        lr: learning rate, above 0.
-        betas: how much of ``m``, ``v`` and the feedback is kept, each from 0 to below 1.
-        eps: above 0.
-        limit: above 1; ``c`` in the paper.
-        minimum: what no loss falls below; ``f*`` in the paper. It is 0 for cross-entropy and squared errors.
-        weight_decay: 0 or more, added to the gradient. The paper has none.
-        lr_factors, decay_factors: see `Optimizer`.
-
-    Raises:
-        TrainingError: when a setting is out of range; by `update`, when the loss is missing, not finite,
-            or below the minimum. Nothing has been changed then.
-
-    >>> import numpy as np
-    >>> params, eve = {"w": np.array([1.0])}, Eve(0.1, betas=(0.9, 0.999, 0.5))
-    >>> eve.update(params, {"w": np.array([2.0])}, loss=3.0)
-    >>> eve.update(params, {"w": np.array([2.0])}, loss=1.0)
-    >>> eve.state()["feedback"], params["w"].round(4)  # 0.5 * 1 + 0.5 * (3 - 1) / 1
-    (1.5, array([0.8333]))
-
-    Source: Hayashi, Koushik and Neubig 2018, arXiv 1611.01505 version 3 (its first version, by Koushik and
-    Hayashi 2016, has other bounds for ``d``).
-    """
-
-    remembers = frozenset({"loss", "feedback"})
-
-    def __init__(
-        self,
-        lr: float = 0.001,
-        *,
-        betas: tuple[float, float, float] = (0.9, 0.999, 0.999),
-        eps: float = 1e-8,
-        limit: float = 10.0,
-        minimum: float = 0.0,
-        weight_decay: float = 0.0,
-        lr_factors: Factors | None = None,
-        decay_factors: Factors | None = None,
-    ) -> None:
-        if len(betas) != 3:
-            raise TrainingError("Eve betas", "three numbers", repr(betas), "the third is the feedback's")
-        super().__init__(
-            lr,
-            betas=betas[:2],
-            eps=eps,
-            weight_decay=weight_decay,
-            lr_factors=lr_factors,
-            decay_factors=decay_factors,
-        )
-        self.smoothing = within("Eve betas[2]", betas[2], 0, 1)
-        self.limit = within("Eve limit", limit, 1, open_low=True)
-        self.minimum = finite("Eve minimum", minimum, "0 fits most losses")
-
-    def _remembered(self, loss: float | None, scale: float) -> dict[str, float]:
-        if loss is None:
-            fix = "call update(params, gradients, loss=loss), or take Adam"
-            raise TrainingError("Eve.update loss", "the loss whose gradients these are", "None", fix)
-        fix = "nothing was changed; call program.find_nan(examples), or lower the learning rate"
-        now = finite("Eve.update loss", loss, fix) * scale
-        if not self.minimum <= now < math.inf:
-            fix = "give Eve a lower minimum"
-            raise TrainingError("Eve.update loss", f"{self.minimum:g} or more", f"{now:g}", fix)
-        if not self._memory:
-            return {"loss": now, "feedback": 1.0}
-        before, feedback = self._memory["loss"], self._memory["feedback"]
-        jump, height = abs(now - before), min(now, before) - self.minimum
-        ratio = self.limit  # the height may be 0
-        if jump <= self.limit * height:
-            ratio = max(jump / height if jump else 0.0, 1 / self.limit)
-        return {"loss": now, "feedback": self.smoothing * feedback + (1 - self.smoothing) * ratio}
-
-    def _numbers(self, rate: float, step: int) -> dict[str, float]:
-        return super()._numbers(rate / self._memory["feedback"], step)

@@ -35,7 +35,7 @@ from foldbatch.program.traced import Prepared, holds_objects, listed
 from foldbatch.scheduler.trace import Trace
 from foldbatch.train.checks import noting, several
 from foldbatch.train.metrics import Metric, Tally
-from foldbatch.train.resuming import DIGEST, Digests, Facts, digest, digests, text_of
+from foldbatch.train.resuming import AGAIN, DIGEST, Digests, Facts, digest, digests, text_of, traced
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.records import Records, chosen
 from foldbatch.types import describe_value
@@ -422,7 +422,8 @@ class DataParallel:
         if self.is_alone:
             return program.prepare(examples)
         with together(self.communicator):
-            check_alike(self.communicator, {}, {"examples": digests(examples)})
+            first = traced(program, examples[:AGAIN])  # numbers of words, say
+            check_alike(self.communicator, {}, {"examples": digests(examples), "traces": first})
             if program.lowered.grows:  # by all of them
                 return program.prepare(examples, progress=self.is_first)
             places = self.stretch(examples)

@@ -4,9 +4,7 @@ A state is plain data: dicts with keys of str, lists, strings, numbers, bools, N
 arrays, and no numbers that are not finite, so such a value is written as a dict with one key.
 
 A model sees the numbers of words only, so two models that differ in the words of these numbers are the same
-to it. The words are found in what its tracing program calls: vocabularies, lists of distinct texts, and dicts
-from names to distinct numbers, in functions' closures, arguments and globals, in attributes of objects, and
-in lists and dicts of these.
+to it. So what the examples are traced to is compared, too: there the numbers stand.
 
 Ranks and resumed trainings compare examples and settings by digests. One covers what an example holds:
 numbers, texts, arrays, trees, lists, dicts, sets, prepared traces, and the attributes of objects, however
@@ -23,27 +21,23 @@ import math
 import numbers
 import os
 import signal
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
-from gc import get_referents
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path, PurePath
-from types import BuiltinMethodType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.pending import Pending
-from foldbatch.errors import ReadError, TrainingError, counted
-from foldbatch.functions.cells import GLOBALS as CELLS
+from foldbatch.errors import ReadError, TrainingError
 from foldbatch.model import model
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
@@ -52,7 +46,6 @@ from foldbatch.system import files
 from foldbatch.train.checks import NUMBERED, noting
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.records import Records
-from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
 DEFAULTS: Final = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -127,7 +120,8 @@ WRITTEN: Final = (dt.date, dt.time, dt.timedelta, decimal.Decimal, PurePath)
 NAMED: Final = (type, FunctionType, MethodType, ModuleType)
 WITHIN: Final = b"^"  # stands for an object within itself
 MANY: Final = 1 << 20  # objects whose digests are known at a time
-ROWS: Final = 4096  # examples in columns that are made objects at a time
+ROWS: Final = 4096  # examples in columns that are made objects, or that are traced, at a time
+AGAIN: Final = 64  # examples that are traced twice, to see whether the same comes
 
 
 def digests(examples: Sequence[Any]) -> Digests:
@@ -358,137 +352,6 @@ def _restored(value: Any, arrays: Mapping[str, Array]) -> Any:
     return {key: _restored(entry, arrays) for key, entry in value.items()}
 
 
-LARGEST: Final = 1000  # entries of a list or dict that is looked into
-RESERVED: Final = 16  # rows before the first that has a name, as for what is unknown
-LIBRARIES: Final = frozenset(("foldbatch", "numpy", *sys.stdlib_module_names)) - {"__main__"}
-LEAVES: Final = (*PLAIN, type, np.ndarray, np.generic, Tree, TreeNode, ModuleType)
-CACHED: Final = type(cache(len))
-SEEN_THROUGH: Final = (CellType, BuiltinMethodType, partial)
-
-
-@dataclass(slots=True)
-class RowNames:
-    """Names of rows."""
-
-    source: Any  # what lists them; a dict may get more while training
-    names: list[Any]  # of rows, in their order
-    digests: Digests  # of the names, ``[rows] uint64``
-    size: int = 0  # of the source, when it was looked at
-
-    def refresh(self) -> Digests:
-        """Return the digests, with those of names that have come since."""
-        if isinstance(self.source, dict) and len(self.source) != self.size:
-            self.names, self.size = _rows(self.source) or self.names, len(self.source)
-            self.digests = digests(self.names)
-        return self.digests
-
-
-def tables(program: Program) -> dict[str, RowNames]:
-    """Return the names of rows that a program's tracing functions know, table by table.
-
-    >>> import foldbatch as fb
-    >>> word = fb.InputTransform(Vocabulary(["good", "film"])) >> fb.Scalar("int32")
-    >>> found = tables(fb.compile(word >> fb.Embedding(3, 2), "numpy"))
-    >>> {name: table.names for name, table in found.items()}
-    {'vocabulary': ['<unk>', 'good', 'film']}
-    """
-    found: dict[str, RowNames] = {}
-    seen: dict[int, object] = {}
-    stack: list[Any] = [*program.lowered.reached][::-1]
-    while stack:
-        value = stack.pop()
-        if id(value) in seen or isinstance(value, LEAVES):
-            continue
-        seen[id(value)] = value
-        names = _rows(value)
-        if names is None:
-            stack += reversed(list(_inside(value)))
-        elif all(names != table.names for table in found.values()):
-            kind = "vocabulary" if isinstance(value, Vocabulary) else "names of rows"
-            number = sum(name.startswith(kind) for name in found)
-            found[f"{kind} {number + 1}" if number else kind] = RowNames(
-                value, names, digests(names), len(value)
-            )
-    return found
-
-
-def check_names(present: Mapping[str, RowNames], kept: Mapping[str, Digests], where: str) -> None:
-    """Refuse rows whose names are not those that a checkpoint was trained with; more may have come."""
-    for name in [name for name in kept if name in present]:
-        names, now, before = present[name].names, present[name].digests, kept[name]
-        shared = min(len(now), len(before))
-        differing = np.flatnonzero(now[:shared] != before[:shared])
-        if len(now) >= len(before) and not len(differing):
-            continue
-        found = f"{counted(shared, 'name')}, and none for row {shared}"
-        if len(differing):
-            row = int(differing[0])
-            formerly = np.flatnonzero(before == now[row])
-            was = f"was the name of row {formerly[0]}" if len(formerly) else "is new"
-            found = f"{names[row]!r} at row {row}, which {was}"
-        expected = f"the {counted(len(before), 'name')} that the checkpoint was trained with"
-        fix = "resume with the data that the training began with, or give another folder"
-        raise TrainingError(f"{where}: {name}", expected, found, fix)
-
-
-def _rows(value: Any) -> list[Any] | None:
-    if isinstance(value, Vocabulary):
-        return list(value.words)
-    if isinstance(value, list | tuple):
-        distinct = value and all(type(each) is str for each in value) and len(set(value)) == len(value)
-        return list(value) if distinct else None
-    if isinstance(value, dict) and value:
-        numbers = list(value.values())
-        whole = all(type(number) is int and number >= 0 for number in numbers)
-        if whole and len(set(numbers)) == len(numbers):
-            first, names = min(numbers), sorted(value, key=value.__getitem__)
-            if first <= RESERVED and max(numbers) - first == len(numbers) - 1:
-                return [None] * first + names
-            return [(value[name], name) for name in names]
-    return None
-
-
-def _inside(value: Any) -> Iterator[Any]:
-    if isinstance(value, FunctionType) and value.__globals__ is CELLS:
-        yield value.__dict__.get("__wrapped__")
-    elif isinstance(value, FunctionType):
-        yield from (value.__closure__, value.__defaults__, value.__kwdefaults__)
-        if _is_of_user(value):
-            yield from _globals(value)
-    elif isinstance(value, MethodType):
-        yield from (value.__self__, value.__func__)
-    elif isinstance(value, CACHED):
-        yield value.__wrapped__
-    elif isinstance(value, list | tuple | dict):
-        if len(value) <= LARGEST:
-            yield from value.values() if isinstance(value, dict) else value
-    elif isinstance(value, SEEN_THROUGH) or _is_of_user(type(value)):
-        yield from get_referents(value)
-
-
-def _globals(function: FunctionType) -> Iterator[Any]:
-    """Yield the globals that a function reads, and what it reads of modules among them."""
-    names = list(dict.fromkeys(_names(function.__code__)))
-    for value in (function.__globals__[name] for name in names if name in function.__globals__):
-        if not isinstance(value, ModuleType):
-            yield value
-        elif value.__name__.partition(".")[0] not in LIBRARIES:
-            yield from (vars(value)[name] for name in names if name in vars(value))
-
-
-def _is_of_user(value: Any) -> bool:
-    """Return whether a function or a class is none of a library that is known to have no names of rows."""
-    return str(value.__module__).partition(".")[0] not in LIBRARIES
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    """Yield the names that a function, and functions within it, look up."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
-
-
 GROUPS = 1 << 16  # digests of examples that a checkpoint has
 FIX = "resume with what the training began with, or give another folder"
 LATE = 2  # steps that a device has still to do when the host waits for the loss of one
@@ -537,7 +400,7 @@ class TrainingStart:
     settings: Facts = field(default_factory=dict)  # of the optimizer, as they were given
     examples: Digests = field(default_factory=lambda: digests(()))  # a digest of each, ``[n] uint64``
     dev: Digests = field(default_factory=lambda: digests(()))  # the same of the validation set
-    tables: Mapping[str, RowNames] = field(default_factory=dict)  # the names of rows
+    traces: Digests = field(default_factory=lambda: digests(()))  # of what they are traced to, see `traced`
 
     @classmethod
     def of(
@@ -545,20 +408,40 @@ class TrainingStart:
     ) -> TrainingStart:
         """Return what a training of these examples begins with; `settings` are those of its optimizer."""
         dev = digests(() if held_out is None else held_out)
-        return cls(settings, digests(training), dev, tables(program))
+        return cls(settings, digests(training), dev, traced(program, training))
 
     def rows(self) -> dict[str, Digests]:
         """Return all digests by name."""
-        names = {name: table.digests for name, table in self.tables.items()}
-        return {"examples": self.examples, "validation examples": self.dev, **names}
+        return {"examples": self.examples, "validation examples": self.dev, "traces": self.traces}
 
     def common(self) -> dict[str, Any]:
         """Return what a training has to have in common with the one that it goes on with."""
         return {
             "settings": dict(self.settings),
             "data": {"examples": _grouped(self.examples), "validation examples": _grouped(self.dev)},
-            "names": {name: table.refresh() for name, table in self.tables.items()},
+            "traces": _grouped(self.traces),
         }
+
+
+def traced(program: Program, examples: Sequence[Any]) -> Digests:
+    """Return a digest of what each example is traced to, ``[n] uint64``, or none where that says nothing.
+
+    That is so of examples that are made when they are asked for, of those that do not fit, which their batch
+    will tell, of walks that read computed numbers, and where functions draw random numbers.
+    """
+    none = digests(())
+    given = isinstance(examples, list | tuple | Records) and len(examples) > 0
+    if not given or isinstance(examples[0], Prepared):
+        return none  # of prepared ones the digests of examples say it
+    try:
+        made = [
+            digests(program.prepare(examples[start : start + ROWS], progress=False))
+            for start in range(0, len(examples), ROWS)
+        ]
+        again = digests(program.prepare(examples[:AGAIN], progress=False))
+    except Exception:  # noqa: BLE001 - also one of the user's own; it comes again
+        return none
+    return np.concatenate(made) if np.array_equal(made[0][: len(again)], again) else none
 
 
 def assign(params: MutableMapping[str, Array], values: Mapping[str, Array]) -> None:
@@ -621,7 +504,6 @@ def check_configuration(
     if present.keys() != kept.keys():
         expected = "a checkpoint that says which examples and words it was trained on"
         raise TrainingError(where, expected, "one of an earlier version of foldbatch", "start anew")
-    check_names(origin.tables, kept["names"], where)
     parts = {
         "model": ("of this model", "one of another model"),
         "optimizer": (f"with {present['optimizer']}", f"one with {kept['optimizer']}"),
@@ -641,6 +523,14 @@ def check_configuration(
             first = int(places[0]) * -(-len(origin.rows()[name]) // GROUPS)
             found = f"others from number {first} on"
             raise TrainingError(where, f"the {name} that the checkpoint was trained with", found, FIX)
+    now, before = present["traces"], kept["traces"]
+    if len(now) == len(before) and len(places := np.flatnonzero(now != before)):
+        first = int(places[0]) * -(-len(origin.traces) // GROUPS)
+        found = f"other numbers from example {first} on"
+        fix = (
+            "number words, and what else functions of the model look up, as they were; or give another folder"
+        )
+        raise TrainingError(where, "the words by the numbers that the checkpoint has rows for", found, fix)
 
 
 def _settings(present: Mapping[str, str], kept: Mapping[str, str]) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 import operator
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Sequence, Sized
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,7 +19,7 @@ Index = NDArray[np.int64]
 
 
 class Sampler(Described):
-    """Draws batches, each index once an epoch: at every ``for`` the rest of the epoch under way.
+    """Makes the batches of epochs, in each every index once.
 
     Args:
         costs: ``[n]`` whole numbers: what each of n examples costs.
@@ -45,11 +45,9 @@ class Sampler(Described):
             raise TrainingError("Sampler keys", "a key for each cost", found, "give as many")
         self.limit = _whole("limit", limit, 1)
         self.seed = _whole("seed", seed)
-        self._epoch = 0
-        self._batch = 0
 
     def epoch(self, number: int) -> list[list[int]]:
-        """Return all batches of an epoch, counted from 0; nothing is drawn.
+        """Return all batches of an epoch, counted from 0; the same ones whenever they are asked for.
 
         Raises:
             TrainingError: when the number is no whole number of 0 or more.
@@ -69,61 +67,14 @@ class Sampler(Described):
             room -= cost
         return batches if alike else [batches[i] for i in self._shuffled(number, len(batches), 1)]
 
-    def left(self) -> list[list[int]]:
-        """Return the batches of the epoch under way that are not drawn yet; nothing is drawn."""
-        return self.epoch(self._epoch)[self._batch :]
-
-    def __iter__(self) -> Iterator[list[int]]:
-        """Draw the rest of the epoch under way; `state` follows, batch by batch."""
-        epoch, first = self._epoch, self._batch
-        left = self.left()
-        if not left:
-            self._epoch, self._batch = epoch + 1, 0
-        for done, batch in enumerate(left, 1):
-            last = done == len(left)
-            self._epoch, self._batch = (epoch + 1, 0) if last else (epoch, first + done)
-            yield batch
-
-    def state(self) -> dict[str, int]:
-        """Return, as plain numbers, how far it has come: the epoch, the batches drawn of it, the seed.
-
-        ``digest`` stands for costs, keys and limit.
-        """
-        return {"epoch": self._epoch, "batch": self._batch, "seed": self.seed, "digest": self._digest()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state` was called.
-
-        Raises:
-            TrainingError: when the state is not one of a sampler of these costs, keys and limit;
-                nothing has changed then.
-        """
-        where, fix = "Sampler.load_state", "give what the state() of a sampler of the same examples returned"
-        keys = ("epoch", "batch", "seed", "digest")
-        if set(state) != set(keys):
-            raise TrainingError(where, f"the keys {', '.join(keys)}", describe_value(state), fix)
-        epoch, batch, digest = (
-            _whole(f"state[{key!r}]", state[key], 0) for key in ("epoch", "batch", "digest")
-        )
-        seed = _whole("state['seed']", state["seed"])
-        if digest != self._digest():
-            expected = "a state of these examples and this limit"
-            raise TrainingError(where, expected, "one of others", fix)
-        before = self.seed
-        self.seed = seed
-        count = len(self.epoch(epoch))
-        if batch >= max(count, 1):
-            self.seed = before
-            raise TrainingError(where, f"a batch below {count}", str(batch), fix)
-        self._epoch, self._batch = epoch, batch
+    def digest(self) -> int:
+        """Return a number that stands for costs, keys and limit."""
+        data = self.costs.astype("<i8").tobytes() + self.keys.astype("<f8").tobytes()
+        return zlib.crc32(data + b"%d" % self.limit)
 
     def _shuffled(self, epoch: int, count: int, purpose: int) -> Index:
         numbers = np.arange(count)
         return np.argsort(call_keys(self.seed, epoch, numbers, np.full(count, purpose)), kind="stable")
-
-    def _digest(self) -> int:
-        data = self.costs.astype("<i8").tobytes() + self.keys.astype("<f8").tobytes()
-        return zlib.crc32(data + b"%d" % self.limit)
 
 
 def sizes(examples: Sequence[Any]) -> Index:

@@ -2,25 +2,12 @@
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from numbers import Integral, Real
 
 from foldbatch.errors import TrainingError
 
 Factor = Callable[[int], float]
-
-
-def constant(factor: float = 1.0) -> Factor:
-    """Return the schedule that is the same at every count.
-
-    Raises:
-        TrainingError: when the factor is below 0.
-
-    >>> constant(0.5)(7)
-    0.5
-    """
-    _at_least_0("constant factor", factor)
-    return lambda count: factor
 
 
 def stepwise(every: int, factor: float = 0.1) -> Factor:
@@ -137,41 +124,6 @@ def chained(schedules: Sequence[Factor], lengths: Sequence[int]) -> Factor:
     def factor(count: int) -> float:
         place = sum(begin <= count for begin in begins) - 1
         return schedules[place](count - begins[place])
-
-    return factor
-
-
-def product(*schedules: Factor) -> Factor:
-    """Return the schedule whose factor is the product of those of several schedules.
-
-    >>> product(constant(0.5), exponential(0.5))(1)
-    0.25
-    """
-    return lambda count: math.prod(schedule(count) for schedule in schedules)
-
-
-def piecewise(points: Sequence[tuple[int, float]]) -> Factor:
-    """Return the schedule of straight lines between points (count, factor), and constant outside of them.
-
-    Raises:
-        TrainingError: when there is no point, counts do not rise, or a factor is below 0.
-
-    >>> [piecewise([(0, 0.0), (2, 1.0), (6, 0.0)])(count) for count in (0, 1, 2, 3, 7)]
-    [0.0, 0.5, 1.0, 0.75, 0.0]
-    """
-    points = list(points)
-    if not points or any(a >= b for (a, _), (b, _) in pairwise(points)):
-        raise TrainingError("piecewise points", "rising counts", repr(points), "for example [(0, 1), (9, 0)]")
-    for _, value in points:
-        _at_least_0("piecewise factor", value)
-
-    def factor(count: int) -> float:
-        if count <= points[0][0]:
-            return points[0][1]
-        for (begin, low), (end, high) in pairwise(points):
-            if count <= end:
-                return low + (high - low) * (count - begin) / (end - begin)
-        return points[-1][1]
 
     return factor
 

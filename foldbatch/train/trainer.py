@@ -549,12 +549,11 @@ class Trainer:
                 callback.load_state(state["callbacks"][name])
 
     def _configuration(self) -> dict[str, Any]:
-        order = self.sampler.state()
         return {
             "model": self.model_digest,
             "optimizer": type(self.optimizer).__name__,
             "examples": self.examples,
-            "sampler": [str(order["digest"]), str(order["seed"])],
+            "sampler": [str(self.sampler.digest()), str(self.sampler.seed)],
             **self.origin.common(),
         }
 
@@ -618,7 +617,7 @@ class Trainer:
         batch.loss, batch.gradients = both
         self._call("on_gradients")
         count = len(batch.examples)
-        self.optimizer.update(self.program.params, batch.gradients, scale=1 / max(count, 1), loss=batch.loss)
+        self.optimizer.update(self.program.params, batch.gradients, scale=1 / max(count, 1))
         self.steps += 1
         position.add(batch.loss, share.indices, count)
         self._call("on_step_end")
@@ -629,13 +628,12 @@ class Trainer:
                 getattr(callback, moment)(self)
 
     def _beginning(self) -> Facts:
-        """Return what ranks must begin with alike, besides their examples and names of rows."""
-        order = self.sampler.state()
+        """Return what ranks must begin with alike, besides their examples and what these are traced to."""
         return {
             "model": DIGEST + self.model_digest,
             "number of epochs": str(self.epochs),
             "metrics": text_of([metric.name for metric in self.metrics]),
-            "sampler": f"of seed {order['seed']} and digest {order['digest']}",
+            "sampler": f"of seed {self.sampler.seed} and digest {self.sampler.digest()}",
         }
 
     def _facts(self) -> Facts:

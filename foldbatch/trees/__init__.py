@@ -1,11 +1,11 @@
 """Trees and the data around them: the `Tree` type, readers, word vectors and an embedded data set."""
 
 from foldbatch.trees.brackets import parse_brackets, read_brackets, read_sst, write_brackets
-from foldbatch.trees.conllu import Sentence, Word, parse_conllu, read_conllu, read_sentences
+from foldbatch.trees.conllu import Sentence, Word, read_conllu, read_sentences
 from foldbatch.trees.json_text import read_json, read_json_trees, read_jsonlines, write_json
 from foldbatch.trees.pyast import Corpus, Example, python_functions, python_tree, standard_library_functions
 from foldbatch.trees.tree import Tree, TreeNode
-from foldbatch.trees.tree_statistics import TreeStatistics, tree_statistics
+from foldbatch.trees.tree_statistics import tree_statistics
 from foldbatch.trees.vectors import Coverage, Vectors, embedding_matrix, read_vectors
 from foldbatch.trees.vocabulary import Vocabulary
 
@@ -16,13 +16,11 @@ __all__ = [
     "Sentence",
     "Tree",
     "TreeNode",
-    "TreeStatistics",
     "Vectors",
     "Vocabulary",
     "Word",
     "embedding_matrix",
     "parse_brackets",
-    "parse_conllu",
     "python_functions",
     "python_tree",
     "read_brackets",

@@ -2,25 +2,24 @@
 
 Source: https://universaldependencies.org/format.html. A word line has ten columns between tabs:
 ``ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC``. A blank line ends a sentence. Lines of
-multiword tokens (``1-2``) and of empty nodes (``8.1``) are checked, and make no nodes of trees.
+multiword tokens (``1-2``) and of empty nodes (``8.1``) are passed over.
 """
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal, NoReturn, get_args
 
 from foldbatch.errors import BlockValueError, ReadError, with_nearest
-from foldbatch.trees.text import TextPiece, read_pieces, shorten, text_pieces, whole_pieces
+from foldbatch.trees.text import read_pieces, shorten, whole_pieces
 from foldbatch.trees.tree import Label, Tree, trusted_tree
 
 LabelField = Literal["deprel", "upos", "xpos"]
 WordField = Literal["form", "lemma"]
 HeadPlace = Literal["node", "leaf"]
 Roots = Literal["error", "join", "skip"]
-Crossing = Literal["keep", "error", "skip"]
 HEAD_LABEL = "head"  # of the leaf that holds a head's own word
 JOINED_LABEL = ""  # of the node above several roots, as of the outer bracket of the Penn Treebank
 
@@ -57,14 +56,12 @@ class Sentence:
     # the syntactic words; word number i is ``words[i - 1]``. Empty nodes are left out.
     words: tuple[Word, ...]
     comments: tuple[str, ...]  # the comment lines before the words, without ``#``
-    # the written tokens that stand for several words: ``(first, last, form)``
-    multiword: tuple[tuple[int, int, str], ...]
     name: str  # what the file is called in errors
 
     def notes(self) -> dict[str, str]:
         """Return the comments of the form ``key = value``, such as ``sent_id`` and ``text``.
 
-        >>> Sentence((), ("sent_id = 7", "checked"), (), "text").notes()
+        >>> Sentence((), ("sent_id = 7", "checked"), "text").notes()
         {'sent_id': '7'}
         """
         pairs = (comment.partition("=") for comment in self.comments)
@@ -80,16 +77,14 @@ class Sentence:
         words: WordField = "form",
         heads: HeadPlace = "node",
         roots: Roots = "error",
-        crossing: Crossing = "keep",
     ) -> Tree | None:
         """Return the tree of the sentence; see `read_conllu`. None if it is one to skip.
 
         Raises:
             BlockValueError: when an option is none of those listed.
-            ReadError: when the sentence has several roots, or its tree is not projective, and the option
-                says "error".
+            ReadError: when the sentence has several roots, and the option says "error".
         """
-        check_options(label, words, heads, roots, crossing)
+        check_options(label, words, heads, roots)
         tops = self.roots()
         if len(tops) > 1 and roots != "join":
             if roots == "skip":
@@ -97,13 +92,7 @@ class Sentence:
             found = f"a second root after word {tops[0]}"
             fix = "pass roots='join' for a node above all roots, or roots='skip'"
             raise ReadError(self.where(tops[1]), "one root", found, fix)
-        order = self.post_order(tops)
-        if crossing != "keep" and (broken := self.first_crossing(order)):
-            if crossing == "skip":
-                return None
-            found = f"words of others between those below word {broken}"
-            fix = "pass crossing='keep' or 'skip'"
-            raise ReadError(self.where(broken), "a projective tree", found, fix)
+        order = self.post_order(tops, heads=heads == "leaf")
         return self._grow(order, label, words, several=len(tops) > 1, leaf_heads=heads == "leaf")
 
     def where(self, number: int) -> str:
@@ -136,19 +125,6 @@ class Sentence:
         order.reverse()
         return order
 
-    def first_crossing(self, order: list[int]) -> int:
-        """Return the first word of `order` whose subtree has a gap in the sentence, or 0 if none has."""
-        count = len(self.words) + 1
-        size, low, high = [1] * count, list(range(count)), list(range(count))
-        for number in order:
-            if high[number] - low[number] + 1 != size[number]:
-                return number
-            head = self.words[number - 1].head
-            size[head] += size[number]
-            low[head] = min(low[head], low[number])
-            high[head] = max(high[head], high[number])
-        return 0
-
     def _grow(
         self, order: list[int], label: LabelField, words: WordField, *, several: bool, leaf_heads: bool
     ) -> Tree:
@@ -166,8 +142,6 @@ class Sentence:
             tokens.append(node_token)
             return node
 
-        if leaf_heads:
-            order = self.post_order(self.roots(), heads=True)
         for number in order:
             word = self.words[abs(number) - 1]
             text = word.form if words == "form" else word.lemma
@@ -182,24 +156,20 @@ class Sentence:
         return trusted_tree(parents, labels, tokens)
 
 
-def check_options(label: str, words: str, heads: str, roots: str, crossing: str) -> None:
+def check_options(label: str, words: str, heads: str, roots: str) -> None:
     """Raise unless each option is one of those listed."""
-    kinds = (("label", label, LabelField), ("words", words, WordField), ("heads", heads, HeadPlace),
-             ("roots", roots, Roots), ("crossing", crossing, Crossing))  # fmt: skip
-    for name, value, kind in kinds:
+    given = {"label": (label, LabelField), "words": (words, WordField)}
+    given |= {"heads": (heads, HeadPlace), "roots": (roots, Roots)}
+    for name, (value, kind) in given.items():
         if value not in get_args(kind):
-            choices = ", ".join(map(repr, get_args(kind)))
-            fix = "pass one of them"
-            raise BlockValueError(
-                "read_conllu", f"{name} as one of {choices}", with_nearest(value, get_args(kind)), fix
-            )
+            expected, found = f"{name} as one of {', '.join(map(repr, get_args(kind)))}", get_args(kind)
+            raise BlockValueError("read_conllu", expected, with_nearest(value, found), "pass one of them")
 
 
 Source = str | os.PathLike[str] | Iterable[str]
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
-_RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
-_EMPTY = re.compile(r"(0|[1-9][0-9]{0,8})\.([1-9][0-9]{0,8})")
+_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")  # a token of several words, or an empty node
 
 
 def read_conllu(
@@ -209,7 +179,6 @@ def read_conllu(
     *,
     heads: HeadPlace = "node",
     roots: Roots = "error",
-    crossing: Crossing = "keep",
     allow_empty: bool = False,
 ) -> Iterator[Tree]:
     r"""Yield the dependency trees of a CoNLL-U file (plain or ``.gz``), or of an iterable of lines.
@@ -225,8 +194,6 @@ def read_conllu(
             sentence if the tree is projective.
         roots: what becomes of a sentence with several roots: "error", "join" them below a node with the
             label ``""``, or "skip" the sentence.
-        crossing: what becomes of a tree that is not projective: "keep" it (its children stay in the
-            sentence's order), "error", or "skip" it.
         allow_empty: whether a file without any sentence will do.
 
     Raises:
@@ -241,9 +208,9 @@ def read_conllu(
     >>> next(read_conllu(lines, heads="leaf")).words()
     ('I', 'slept')
     """
-    check_options(label, words, heads, roots, crossing)
+    check_options(label, words, heads, roots)
     sentences = read_sentences(path_or_lines, allow_empty=allow_empty)
-    trees = (sentence.tree(label, words, heads, roots, crossing) for sentence in sentences)
+    trees = (sentence.tree(label, words, heads, roots) for sentence in sentences)
     return (tree for tree in trees if tree is not None)
 
 
@@ -258,136 +225,89 @@ def read_sentences(path_or_lines: Source, *, allow_empty: bool = False) -> Itera
     >>> sentence.notes(), sentence.words[0].features()
     ({'sent_id': 's1'}, {'Mood': 'Imp'})
     """
-    return _parse(read_pieces(path_or_lines), allow_empty=allow_empty)
+    lines: list[tuple[int, str]] = []  # of the sentence under way, with their numbers
+    found, end = False, ""
+    for piece in whole_pieces(read_pieces(path_or_lines), "\n"):
+        for number, line in enumerate(piece.text.removesuffix("\n").split("\n"), piece.line):
+            if line.strip():
+                lines.append((number, line.removesuffix("\r")))
+            elif any(not text.startswith("#") for _, text in lines):
+                found = True
+                yield _sentence(lines, piece.name)
+                lines = []
+        name, end = piece.name, piece.where(len(piece.text))
+    if any(not text.startswith("#") for _, text in lines):
+        found = True
+        yield _sentence(lines, name)
+    if not found and not allow_empty:
+        fix = "check the path; allow_empty=True takes such a file"
+        raise ReadError(end, "a sentence", "the end of the file", fix)
 
 
-def parse_conllu(
-    text: str,
-    label: LabelField = "deprel",
-    words: WordField = "form",
-    *,
-    heads: HeadPlace = "node",
-    roots: Roots = "error",
-) -> Tree:
-    r"""Return the tree of the one sentence that `text` holds; see `read_conllu`.
+def _sentence(lines: Sequence[tuple[int, str]], name: str) -> Sentence:
+    """Return the sentence of some lines, which are not blank."""
+    comments: list[str] = []
+    words: list[Word] = []
+    columns: list[int] = []  # where each word's HEAD begins, for errors
+    begun = False
 
-    Raises:
-        BlockValueError: when an option is none of those listed.
-        ReadError: when the text is malformed or holds another number of sentences.
+    def refuse(line: int, column: int, expected: str, found: str, fix: str) -> NoReturn:
+        raise ReadError(f"{name}:{line}:{column}", expected, found, fix)
 
-    >>> parse_conllu("1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n", "upos").label
-    'VERB'
-    """
-    check_options(label, words, heads, roots, "keep")
-    sentences = list(islice(_parse(text_pieces(text), allow_empty=False), 2))
-    if len(sentences) > 1:
-        fix = "read several with read_conllu(text.splitlines())"
-        raise ReadError(sentences[1].where(1), "one sentence", "a second one", fix)
-    tree = sentences[0].tree(label, words, heads, "error" if roots == "skip" else roots)
-    assert tree is not None
-    return tree
-
-
-@dataclass(slots=True)
-class _SentenceDraft:
-    name: str
-    comments: list[str] = field(default_factory=list)
-    words: list[Word] = field(default_factory=list)
-    multiword: list[tuple[int, int, str]] = field(default_factory=list)
-    head_columns: list[int] = field(default_factory=list)  # where each word's HEAD begins, for errors
-    line: int = 0  # the last one that is no comment
-    range_line: int = 0
-    empty: int = 0  # the number of the last empty node after the last word
-
-    @property
-    def begun(self) -> bool:
-        return self.line > 0
-
-    def take(self, line: str, number: int) -> None:
+    for number, line in lines:
         if line.startswith("#"):
-            if self.begun:
+            if begun:
                 fix = "put comments before the sentence, and a blank line between sentences"
-                self.refuse(number, 1, "a word or a blank line", "a comment", fix)
-            self.comments.append(line[1:].strip())
-            return
-        self.line = number
+                refuse(number, 1, "a word or a blank line", "a comment", fix)
+            comments.append(line[1:].strip())
+            continue
+        begun = True
         parts = line.split("\t")
         if len(parts) != len(COLUMNS):
             fix = "separate columns by tabs, and write _ where there is nothing"
             found = f"{len(parts)} columns" if len(parts) > 1 else shorten(line)
-            self.refuse(number, 1, f"{len(COLUMNS)} columns between tabs", found, fix)
+            refuse(number, 1, f"{len(COLUMNS)} columns between tabs", found, fix)
+        starts = [0, *accumulate(len(part) + 1 for part in parts)]
         for place, part in enumerate(parts):
             if not part.strip():
                 fix = "write _ where there is nothing"
-                self.refuse(number, _column(parts, place), f"a value as {COLUMNS[place]}", repr(part), fix)
-        if parts[0] == str(len(self.words) + 1):
-            self.take_word(parts, number)
-        elif span := _RANGE.fullmatch(parts[0]):
-            self.take_range(int(span[1]), int(span[2]), parts, number)
-        else:
-            self.take_empty(parts, number)
-
-    def take_word(self, parts: list[str], number: int) -> None:
+                refuse(number, starts[place] + 1, f"a value as {COLUMNS[place]}", repr(part), fix)
+        if _NO_WORD.fullmatch(parts[0]):
+            continue
+        if parts[0] != str(len(words) + 1):
+            fix = "number the words of a sentence from 1; a blank line ends a sentence"
+            refuse(number, 1, f"the ID {len(words) + 1}", shorten(parts[0]), fix)
         if not _NUMBER.fullmatch(parts[6]):
             fix = "each word needs its head; parse the sentence first" if parts[6] == "_" else "correct it"
-            expected = "the number of a word, or 0, as HEAD"
-            self.refuse(number, _column(parts, 6), expected, shorten(parts[6]), fix)
-        _, form, lemma, upos, xpos, feats, _, deprel, deps, misc = (
-            None if part == "_" else part for part in parts
-        )
+            refuse(number, starts[6] + 1, "the number of a word, or 0, as HEAD", shorten(parts[6]), fix)
+        _, form, lemma, upos, xpos, feats, _, deprel, deps, misc = (x if x != "_" else None for x in parts)
         lemma = parts[2] if form is None else lemma  # the word _ has the lemma _
         head = int(parts[6])
-        self.words.append(Word(parts[1], lemma, upos, xpos, feats, head, deprel, deps, misc, number))
-        self.head_columns.append(_column(parts, 6))
-        self.empty = 0
-
-    def take_range(self, first: int, last: int, parts: list[str], number: int) -> None:
-        begin = max(len(self.words), self.multiword[-1][1] if self.multiword else 0) + 1
-        if first != len(self.words) + 1 or first < begin or last <= first:
-            expected = f"a range from {len(self.words) + 1}, right before its first word"
-            self.refuse(number, 1, expected, shorten(parts[0]), "correct the range; ranges do not overlap")
-        self.multiword.append((first, last, parts[1]))
-        self.range_line = number
-
-    def take_empty(self, parts: list[str], number: int) -> None:
-        found = _EMPTY.fullmatch(parts[0])
-        if not found or int(found[1]) != len(self.words) or int(found[2]) != self.empty + 1:
-            expected = f"the ID {len(self.words) + 1}, or {len(self.words)}.{self.empty + 1} of an empty node"
-            fix = "number the words of a sentence from 1; a blank line ends a sentence"
-            self.refuse(number, 1, expected, shorten(parts[0]), fix)
-        self.empty += 1
-
-    def finish(self) -> Sentence:
-        count = len(self.words)
-        if not count:
-            fix = "number the words from 1; a blank line ends a sentence"
-            self.refuse(self.line, 1, "a sentence of one word or more", "none", fix)
-        if self.multiword and self.multiword[-1][1] > count:
-            first, last, _ = self.multiword[-1]
-            expected = f"a range up to word {count} at most"
-            self.refuse(self.range_line, 1, expected, f"'{first}-{last}'", "correct the range")
-        for index, word in enumerate(self.words):
-            if word.head > count or word.head == index + 1:
-                found = f"{word.head}" + (", the word itself" if word.head == index + 1 else "")
-                expected = f"a head from 0 to {count}, and not the word itself"
-                self.refuse(word.line, self.head_columns[index], expected, found, "correct the head")
-        sentence = Sentence(tuple(self.words), tuple(self.comments), tuple(self.multiword), self.name)
-        reached = sentence.post_order(sentence.roots())
-        if len(reached) < count:
-            cycle = _cycle(sentence, set(reached))
-            shown = cycle if len(cycle) <= 8 else [*cycle[:7], "...", cycle[-1]]
-            where = cycle[0]
-            found = "a cycle of heads: " + " -> ".join(map(str, shown))
-            line, column = self.words[where - 1].line, self.head_columns[where - 1]
-            self.refuse(line, column, "heads that lead to a root", found, "give one of them the head 0")
-        return sentence
-
-    def refuse(self, line: int, column: int, expected: str, found: str, fix: str) -> NoReturn:
-        raise ReadError(f"{self.name}:{line}:{column}", expected, found, fix)
+        words.append(Word(parts[1], lemma, upos, xpos, feats, head, deprel, deps, misc, number))
+        columns.append(starts[6] + 1)
+    if not words:
+        fix = "number the words from 1; a blank line ends a sentence"
+        refuse(lines[-1][0], 1, "a sentence of one word or more", "none", fix)
+    _check_heads(sentence := Sentence(tuple(words), tuple(comments), name), columns)
+    return sentence
 
 
-def _column(parts: list[str], place: int) -> int:
-    return sum(len(part) + 1 for part in parts[:place]) + 1
+def _check_heads(sentence: Sentence, columns: Sequence[int]) -> None:
+    words = sentence.words
+    for place, word in enumerate(words):
+        if word.head > len(words) or word.head == place + 1:
+            found = f"{word.head}" + (", the word itself" if word.head == place + 1 else "")
+            expected = f"a head from 0 to {len(words)}, and not the word itself"
+            where = f"{sentence.name}:{word.line}:{columns[place]}"
+            raise ReadError(where, expected, found, "correct the head")
+    reached = sentence.post_order(sentence.roots())
+    if len(reached) < len(words):
+        cycle = _cycle(sentence, set(reached))
+        shown = cycle if len(cycle) <= 8 else [*cycle[:7], "...", cycle[-1]]
+        found, place = "a cycle of heads: " + " -> ".join(map(str, shown)), cycle[0] - 1
+        expected, fix = "heads that lead to a root", "give one of them the head 0"
+        where = f"{sentence.name}:{words[place].line}:{columns[place]}"
+        raise ReadError(where, expected, found, fix)
 
 
 def _cycle(sentence: Sentence, reached: set[int]) -> list[int]:
@@ -400,25 +320,3 @@ def _cycle(sentence: Sentence, reached: set[int]) -> list[int]:
     cycle = [other for other, step in seen.items() if step >= seen[number]]
     start = cycle.index(min(cycle))
     return [*cycle[start:], *cycle[: start + 1]]
-
-
-def _parse(pieces: Iterable[TextPiece], *, allow_empty: bool) -> Iterator[Sentence]:
-    draft: _SentenceDraft | None = None
-    any_sentence = False
-    end = ""
-    for piece in whole_pieces(pieces, "\n"):
-        draft = draft or _SentenceDraft(piece.name)
-        for number, line in enumerate(piece.text.removesuffix("\n").split("\n"), piece.line):
-            if line.strip():
-                draft.take(line.removesuffix("\r"), number)
-            elif draft.begun:
-                any_sentence = True
-                yield draft.finish()
-                draft = _SentenceDraft(piece.name)
-        end = piece.where(len(piece.text))
-    if draft is not None and draft.begun:
-        any_sentence = True
-        yield draft.finish()
-    if not any_sentence and not allow_empty:
-        fix = "check the path; allow_empty=True takes such a file"
-        raise ReadError(end, "a sentence", "the end of the file", fix)

@@ -59,16 +59,11 @@ def read_pieces(path_or_lines: str | os.PathLike[str] | Iterable[str]) -> Iterat
         if "\n" in path and not os.path.exists(path):  # noqa: PTH110 - quiet on any string
             fix = "give the lines of a text: text.splitlines()"
             raise ReadError("text", "a path or lines", f"the text {shorten(path)}", fix)
-        return decoded_pieces(read_blocks(path), path)
+        return _place(_decode(_read_blocks(path)), path)
     given: object = path_or_lines
     if isinstance(given, bytes) or not isinstance(given, Iterable):
         raise ReadError("text", "a path or lines", describe_value(given), "give a str or a list of str")
     return _place(_take_lines(path_or_lines), str(getattr(path_or_lines, "name", "lines")))
-
-
-def decoded_pieces(blocks: Iterable[bytes | Problem], name: str) -> Iterator[TextPiece]:
-    """Yield the bytes of `read_blocks` as pieces of text; raises as `read_pieces` does while iterating."""
-    return _place(_decode(blocks), name)
 
 
 def text_pieces(text: str, name: str = "text", line: int = 1) -> Iterator[TextPiece]:
@@ -117,7 +112,7 @@ def _open(path: str) -> IO[bytes]:
         raise ReadError(path, "a readable file", str(error), "check its path and permissions") from None
 
 
-def read_blocks(path: str) -> Iterator[bytes | Problem]:
+def _read_blocks(path: str) -> Iterator[bytes | Problem]:
     """Yield the bytes of a file, unpacked if its name ends in ``.gz``; a problem of reading comes last."""
     with _open(path) as file:
         source: IO[bytes] = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file  # type: ignore[assignment]

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
@@ -88,21 +88,11 @@ class NamedBuffer:
     nodes: tuple[str, ...]  # the names of the nodes that live in it, in order
     sections: tuple[tuple[str, int, int], ...] = ()  # the nodes computed into a part of it: name, start, stop
     in_place: tuple[tuple[str, str], ...] = ()  # pairs of a node and the operand whose memory it overwrites
-    # of a kept buffer, the routines that read it and the nodes they compute from it
-    readers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
         """Bytes of one row."""
         return self.type.nbytes
-
-
-@dataclass(frozen=True, slots=True)
-class Recomputed:
-    """A node that several routines compute, each for itself, instead of one keeping it."""
-
-    name: str
-    routines: tuple[str, ...]
 
 
 def buffers(parts: StageParts, names: Mapping[Node, str]) -> Iterator[NamedBuffer]:
@@ -114,12 +104,7 @@ def buffers(parts: StageParts, names: Mapping[Node, str]) -> Iterator[NamedBuffe
                     yield _buffer(name, kind, part, slot, _nodes_in(slot, part), names)
     kept = [(number, part, node) for part in parts for node, number in part.stage.kept.items()]
     for number, part, node in sorted(kept, key=itemgetter(0)):
-        readers = {
-            other.name: tuple(names[reader] for reader in other.graph.nodes if node in reader.inputs)
-            for other in parts
-            if other is not part and node in other.graph.inputs
-        }
-        yield _buffer(f"k{number}", "kept", part, node, [node], names, readers)
+        yield _buffer(f"k{number}", "kept", part, node, [node], names)
 
 
 def _nodes_in(slot: Slot, part: StagePart) -> list[Node]:
@@ -138,7 +123,6 @@ def _buffer(
     rows: Slot | Node,
     held: Sequence[Node],
     names: Mapping[Node, str],
-    readers: Mapping[str, tuple[str, ...]] | None = None,
 ) -> NamedBuffer:
     inside = [(node, section) for node, section in part.buffers.sections.items() if section.whole in held]
     return NamedBuffer(
@@ -150,19 +134,7 @@ def _buffer(
         tuple(names[node] for node in held),
         tuple((names[node], section.start, section.stop) for node, section in inside),
         tuple((names[node], names[x]) for node in held for x in dict.fromkeys(node.inputs) if x in held),
-        readers or {},
     )
-
-
-def recomputed(parts: StageParts, names: Mapping[Node, str]) -> Iterator[Recomputed]:
-    """Return the nodes that more than one routine computes."""
-    routines: dict[Node, list[str]] = {}
-    for part in parts:
-        for node in part.computed:
-            routines.setdefault(node, []).append(part.name)
-    for node, computing in routines.items():
-        if len(computing) > 1:
-            yield Recomputed(names[node], tuple(computing))
 
 
 def planned(parts: StageParts) -> dict[str, int]:
@@ -174,17 +146,6 @@ def planned(parts: StageParts) -> dict[str, int]:
 def unplanned(parts: StageParts) -> dict[str, int]:
     """Return the bytes of one row of a buffer for every node but views, by axis."""
     return _sizes(dict.fromkeys(node for part in parts for node in part.computed if not is_view(node)))
-
-
-def unplaced(parts: StageParts, names: Mapping[Node, str]) -> tuple[str, ...]:
-    """Return the nodes that need no memory for rows of their own: the insides of fused loops."""
-    return tuple(
-        names[node]
-        for part in parts
-        for node in part.computed
-        if not is_view(node)
-        and not (node in part.buffers.scratch or node in part.buffers.sections or node in _own(part))
-    )
 
 
 def _own(part: StagePart) -> set[Node]:
@@ -378,8 +339,6 @@ class CellExplanation:
         inference: the same for inference.
         stages: every node of every routine, with its stage and the reason.
         buffers: the buffers that routines write.
-        unplaced: nodes without memory of their own: the insides of fused loops.
-        recomputed: the nodes computed again rather than kept.
         parameters: the parameters, with their gradients.
         planned: bytes of one row of all buffers, by axis: ``N`` per call, ``1`` once for the batch.
         unplanned: those bytes if every node had a buffer of its own.
@@ -394,8 +353,6 @@ class CellExplanation:
     inference: StageParts
     stages: tuple[StagedNode, ...]
     buffers: tuple[NamedBuffer, ...]
-    unplaced: tuple[str, ...]
-    recomputed: tuple[Recomputed, ...]
     parameters: tuple[Weight, ...]
     planned: Mapping[str, int]
     unplanned: Mapping[str, int]
@@ -404,11 +361,6 @@ class CellExplanation:
     def name(self) -> str:
         """The cell's name."""
         return self.cell.name
-
-    @property
-    def kept(self) -> tuple[NamedBuffer, ...]:
-        """The buffers that one routine writes and others read."""
-        return tuple(buffer for buffer in self.buffers if buffer.kind == "kept")
 
     @property
     def routines(self) -> dict[str, Routine]:
@@ -427,7 +379,6 @@ class CellExplanation:
             *_stages(self),
             *_routines(self),
             *_memory(self),
-            *_kept(self),
             *_weights(self),
             *_inference(self),
         )
@@ -468,8 +419,6 @@ def explain_cell(cell: Cell, target: Target, names: Mapping[Parameter, str] | No
         parts_of(cell.inference, target),
         tuple(place(cell, parts, node_names)),
         tuple(buffers(parts, node_names)),
-        unplaced(parts, node_names),
-        tuple(recomputed(parts, node_names)),
         tuple(weights(cell, parts, node_names)),
         planned(parts),
         unplanned(parts),
@@ -531,29 +480,10 @@ def _memory(explanation: CellExplanation) -> Iterator[str]:
         lines.append(f"{buffer.name} {buffer.kind} of {buffer.routine}: {_size(buffer)}: {held}")
         lines += [f"  {node} overwrites {x} in place" for node, x in buffer.in_place]
         lines += [f"  {node} is computed into elements {i} to {j}" for node, i, j in buffer.sections]
-    if explanation.unplaced:
-        lines.append(f"no buffer for {', '.join(explanation.unplaced)}")
     lines.append(
         f"together {_bytes(explanation.planned)}; a buffer for every node: {_bytes(explanation.unplanned)}"
     )
     yield from _titled("buffers", lines)
-
-
-def _kept(explanation: CellExplanation) -> Iterator[str]:
-    lines = []
-    for buffer in explanation.kept:
-        for routine, nodes in buffer.readers.items():
-            shown = ", ".join(nodes[:4]) + (", ..." if len(nodes) > 4 else "")
-            lines.append(
-                f"{buffer.name} = {buffer.nodes[0]}: {routine} reads it" + (f" for {shown}" * bool(nodes))
-            )
-    yield from _titled("kept between routines", lines or ["nothing"])
-    computed = {placed.name: placed.expression for placed in explanation.stages}
-    lines = [
-        f"{node.name} = {computed[node.name]}: in {', '.join(node.routines)}"
-        for node in explanation.recomputed
-    ]
-    yield from _titled("made anew rather than kept", lines or ["nothing"])
 
 
 def _weights(explanation: CellExplanation) -> Iterator[str]:

@@ -1,13 +1,12 @@
-"""Explanations: what the compiler made of a block, cell by cell, as text, data and pictures.
+"""Explanations: what the compiler made of a block, cell by cell, as text and data.
 
 A picture of a graph has a node a line, and rails from values down to where they are read.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from os import PathLike
 from typing import Any
 
 from foldbatch.engines.numpy import TARGET
@@ -19,32 +18,12 @@ from foldbatch.program.program import Program
 from foldbatch.static.cell import Cell
 from foldbatch.static.cellgraph import AFTER
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Node
-from foldbatch.static.printer import expression, result_name
-from foldbatch.system.files import write_picture
-from foldbatch.system.showing import INK, PAPER, element, page, table, text
+from foldbatch.static.printer import result_name
+from foldbatch.system.showing import table
 from foldbatch.views.explain import BACKWARD, FORWARD, CellExplanation, explain_cell, ops_in
 
-KINDS = {
-    "operand": "operand",
-    "feed": "data of the example",
-    "cotangent": "cotangent",
-    "kept": "kept from forward",
-    "parameter": "parameter",
-    "constant": "constant",
-    "before": "before: once per batch",
-    "step": "step: once per level",
-    "after": "after: once per batch",
-    "result": "result",
-}
 STAGES = ("before", "step", "after")
 _SIGNS = {"parameter": "□", "constant": "·", **dict.fromkeys(STAGES, "●"), "result": "◆"}
-_FILLS = {"parameter": "#eee3fa", "constant": "#6e7781", "before": "#79b1f2", "step": "#f2a654"}
-_FILLS |= {"after": "#6cc683", "result": INK}
-_FONT = "ui-monospace, Menlo, Consolas, monospace"
-_DARK = "@media (prefers-color-scheme:dark){.page{fill:#15191e}text{fill:#e6edf3}.result{fill:#ffffff}}"
-
-# Lengths in pixels. A letter is as wide as in the widest of the usual monospaced fonts.
-_LETTER, _LINE, _RAIL, _MARGIN, _RADIUS = 7.3, 22.0, 18.0, 24.0, 5.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +33,8 @@ class Box:
     key: str  # tells it from others
     title: str
     type: str
-    kind: str  # one of `KINDS`
+    kind: str  # operand, feed, cotangent, kept, parameter, constant, result, or a stage
     reads: tuple[str, ...] = ()  # keys of its operands
-    hint: str = ""  # shown where the pointer rests on it
 
     @property
     def words(self) -> str:
@@ -142,59 +120,6 @@ def _signs(line: RailLine) -> Iterator[str]:
         yield "─" if i in across[:-1] else " "
 
 
-def as_svg(drawings: Mapping[str, Sequence[Box]]) -> str:
-    """Return drawings, one below the other under their titles, as one SVG; the first lines tell the colours.
-
-    >>> svg = as_svg({"d": [Box("a", "a", "float32", "operand"), Box("b", "b", "float32", "step", ("a",))]})
-    >>> svg[:4], svg.count("<g class=")
-    ('<svg', 2)
-    """
-    kinds = {box.kind for boxes in drawings.values() for box in boxes}
-    legend = [(kind, words) for kind, words in KINDS.items() if kind in kinds]
-    parts, y, longest = [element("style", _DARK)], _MARGIN, 0
-    for kind, words in legend:
-        parts += [_node(kind, _MARGIN, y), text(_MARGIN + _RAIL, y + 4, words)]
-        y += _LINE
-    for title, boxes in drawings.items():
-        y += _LINE
-        parts.append(text(_MARGIN, y, title, font_size=14, font_weight="bold"))
-        drawn = list(lines(boxes))
-        right = _MARGIN + _RAIL * (1 + max((max({*line.across, *line.passing}) for line in drawn), default=0))
-        inside: list[str] = []
-        tops: dict[int, float] = {}  # where the value in each rail begins
-        for line in drawn:
-            y += _LINE
-            inside += _drawn(line, y, right, tops)
-            longest = max(longest, len(line.box.words) + round(right / _LETTER))
-        parts.append(element("g", *inside))
-        y += _LINE
-    widest = max([longest, *map(len, drawings), *(len(words) + 4 for _, words in legend)])
-    return page(widest * _LETTER + 2 * _MARGIN, y + _MARGIN, *parts, font=_FONT)
-
-
-def _drawn(line: RailLine, y: float, right: float, tops: dict[int, float]) -> list[str]:
-    x, drawn = _MARGIN + _RAIL * line.rail, []
-    for i in sorted(line.read):
-        at = _MARGIN + _RAIL * i
-        bend = f"Q{at:g} {y:g} {at + _RAIL / 2 * (1 if x > at else -1):g} {y:g}H{x:g}" if at != x else ""
-        path = f"M{at:g} {tops[i] + _RADIUS:g}V{y - bool(bend) * _RAIL / 2:g}{bend}"
-        drawn.append(element("path", d=path, fill="none", stroke="#6e7781"))
-    tops[line.rail] = y
-    box = line.box
-    look = {"class_": "node", "data_key": box.key, "title": box.hint or box.title}
-    return [*drawn, element("g", _node(box.kind, x, y), text(right, y + 4, box.words), **look)]
-
-
-def _node(kind: str, x: float, y: float) -> str:
-    look: dict[str, str | float] = {"fill": _FILLS.get(kind, PAPER), "stroke": "#57606a", "class_": kind}
-    if kind in ("parameter", "constant"):
-        side = 2 * _RADIUS if kind == "parameter" else _RADIUS
-        return element("rect", x=x - side / 2, y=y - side / 2, width=side, height=side, **look)
-    if dashes := {"feed": "3 2", "cotangent": "1 2"}.get(kind):
-        look["stroke_dasharray"] = dashes
-    return element("circle", cx=x, cy=y, r=_RADIUS, **look)
-
-
 def boxes(explanation: CellExplanation, *, backward: bool = False) -> list[Box]:
     """Return the boxes of a cell's forward graph as it is trained, or of its backward graph."""
     side = BACKWARD if backward else FORWARD
@@ -215,8 +140,7 @@ def boxes(explanation: CellExplanation, *, backward: bool = False) -> list[Box]:
         drawn += [_constant(explanation, x, f"{name}.{i}") for i, x in enumerate(reads) if x.op is CONSTANT]
         keys = tuple(f"{name}.{i}" if x.op is CONSTANT else explanation.names[x] for i, x in enumerate(reads))
         title = f"{name} {node.op.name}" if node.op not in SOURCES and reads else name
-        hint = expression(node, explanation.names) if reads else name
-        drawn.append(Box(name, title, f"{node.axis} {node.type}", kind, keys, hint))
+        drawn.append(Box(name, title, f"{node.axis} {node.type}", kind, keys))
     for i, (words, node) in enumerate(_results(explanation, side)):
         constant = [_constant(explanation, node, f"result {i}.0")] if node.op is CONSTANT else []
         key = constant[0].key if constant else explanation.names[node]
@@ -253,7 +177,7 @@ def _results(explanation: CellExplanation, side: str) -> Iterator[tuple[str, Nod
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What was made of some cells; prints itself (of many cells a line each), and shows itself in notebooks.
+    """What was made of some cells; prints itself, of many cells a line each.
 
     Attributes:
         cells: one `foldbatch.views.explain.CellExplanation` each.
@@ -279,19 +203,6 @@ class Explanation:
     def _with_tracing(self, text: str) -> str:
         return f"tracing: {self.tracing}\n\n{text}" if self.tracing else text
 
-    def svg(self, path: str | PathLike[str] | None = None, *, backward: bool = False) -> str:
-        """Return the graphs drawn as one SVG, coloured by stage, and write it to `path` if there is one.
-
-        Args:
-            path: of a file `.svg`, which is replaced.
-            backward: draw what computes the gradients, instead of what runs forward.
-        """
-        side = "backward" if backward else "forward"
-        text = as_svg({f"{cell.name}, {side}": boxes(cell, backward=backward) for cell in self.cells})
-        if path is not None:
-            write_picture(path, text)
-        return text
-
     def text(self, *, backward: bool = False) -> str:
         """Return the graphs drawn as text: a node a line, rails from values to where they are read."""
         side = "backward" if backward else "forward"
@@ -300,7 +211,7 @@ class Explanation:
         )
 
     def _repr_html_(self) -> str:
-        return f"{self.svg()}<pre>{escape(self.whole())}</pre>"
+        return f"<pre>{escape(self.whole())}</pre>"
 
 
 def explain(what: Program | Cell | Any, name: str = "") -> Explanation:

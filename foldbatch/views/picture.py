@@ -1,7 +1,6 @@
 """The picture that explains dynamic batching: the calls of some examples, coloured by when they run."""
 
 import colorsys
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -123,17 +122,13 @@ def draw_schedule(
     program: Program | Any,
     examples: Iterable[Any],
     path: str | PathLike[str] | None = None,
-    *,
-    animate: bool = False,
 ) -> str:
     """Return a picture of how a batch runs, and write it to `path` if there is one.
 
     Args:
         program: whose schedule is drawn; a block, or what stands for one, is compiled first.
         examples: a few examples; what they hold must fit the program.
-        path: of a file, which is replaced: `.svg`, or `.html` where it is animated.
-        animate: return an HTML page in which the steps light up one after the other, instead of SVG.
-            Both need nothing but themselves.
+        path: of a file `.svg`, which is replaced.
 
     The batch is scheduled as the program was compiled to do, and whole, as `Program.describe` runs it. Calls
     that do not run, as an identical one does (`share` of `foldbatch.compile`), are drawn as rings.
@@ -148,10 +143,9 @@ def draw_schedule(
     >>> text.count("<circle")
     8
     """
-    drawn = picture(program, examples)
-    shown = Drawing(html(drawn) if animate else svg(drawn))
+    shown = Drawing(svg(picture(program, examples)))
     if path is not None:
-        write_picture(path, shown, ".html" if animate else ".svg")
+        write_picture(path, shown)
     return shown
 
 
@@ -239,43 +233,3 @@ def _captions(drawn: Picture) -> list[str]:
             calls = f"{step.runs} of {calls} run"
         captions.append(f"step {number + 1}: {drawn.names[step.cell]}, {calls}")
     return captions
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>How a batch runs</title>
-<style>body{font:14px system-ui,sans-serif;margin:1.5em;background:#ffffff;color:#1b1f24}
-circle{opacity:.12;transition:opacity .25s}circle.done{opacity:.55}circle.now{opacity:1;stroke-width:3}
-input{width:20em;vertical-align:middle}</style></head><body>
-<p><button id="play">Pause</button> <input id="at" type="range" min="0" max="STEPS" value="0">
-<span id="what"></span></p>
-PICTURE
-<script>
-const names = NAMES, at = document.getElementById("at"), play = document.getElementById("play");
-function show() {
-  const now = Number(at.value) - 1;
-  names.forEach((_, step) => document.querySelectorAll(".step" + step).forEach(circle => {
-    circle.classList.toggle("done", step < now);
-    circle.classList.toggle("now", step === now);
-  }));
-  document.getElementById("what").textContent = now < 0 ? "nothing has run yet" : names[now];
-}
-let timer = null;
-function run(on) {
-  clearInterval(timer);
-  const next = () => { at.value = (Number(at.value) + 1) % (names.length + 1); show(); };
-  timer = on ? setInterval(next, 700) : null;
-  play.textContent = on ? "Pause" : "Play";
-}
-play.onclick = () => run(timer === null);
-at.oninput = () => { run(false); show(); };
-show();
-run(true);
-</script></body></html>
-"""
-
-
-def html(drawn: Picture) -> str:
-    """Return a page in which the steps of the picture light up one after the other."""
-    names = _captions(drawn)
-    whole = _PAGE.replace("PICTURE", svg(drawn)).replace("STEPS", str(len(names)))
-    return whole.replace("NAMES", json.dumps(names).replace("<", "\\u003c"))

@@ -67,7 +67,7 @@ def test_functions_are_called_or_are_walks(capsys) -> None:
     assert cli.main(["bench", "model.py:make", "model.py:generated", "--infer", *QUICK]) == 0
     assert "inference" in capsys.readouterr().out
     assert cli.main(["bench", "model.py:walk", "model.py:examples", "--batch-sizes", "4", *QUICK]) == 0
-    assert "4 examples, 12 calls of 3 cells" in capsys.readouterr().out
+    assert "4 examples, 12 calls; in batches of 4 " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

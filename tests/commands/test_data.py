@@ -20,7 +20,7 @@ def test_figures_of_trees(bank, capsys):
     assert main(["data", "stats", str(bank), str(bank), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["trees"] == 20
     assert main(["data", "stats", str(bank)]) == 0
-    assert "10" in capsys.readouterr().out
+    assert "trees: 10\n" in capsys.readouterr().out
 
 
 def test_a_check_names_each_broken_file(bank, tmp_path, capsys):

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +11,7 @@ from foldbatch.errors import BackendError
 
 @pytest.fixture
 def environment(monkeypatch):
-    for name in (*communicator.TORCHRUN, *communicator.SIZES):
+    for name in communicator.SIZES:
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -20,52 +19,22 @@ def environment(monkeypatch):
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, ("", 1)),
-        ({"PMI_RANK": "1", "PMI_SIZE": "4"}, ("mpi", 4)),
-        ({"OMPI_COMM_WORLD_SIZE": "3"}, ("mpi", 3)),
-        ({"SLURM_STEP_NUM_TASKS": "2"}, ("mpi", 2)),
-        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "here", "SLURM_STEP_NUM_TASKS": "8"}, ("torch", 2)),
-        ({"RANK": "0", "WORLD_SIZE": "2"}, ("", 1)),  # names that many programs use
-        ({"PMI_SIZE": ""}, ("", 1)),
+        ({}, 1),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4"}, 4),
+        ({"OMPI_COMM_WORLD_SIZE": "3"}, 3),
+        ({"SLURM_STEP_NUM_TASKS": "2"}, 2),
+        ({"PMI_SIZE": ""}, 1),
     ],
 )
 def test_launchers(environment, expected):
     assert communicator.launched(environment) == expected
 
 
-@pytest.mark.parametrize(
-    ("variables", "library"),
-    [({"PMI_SIZE": "2"}, "mpi4py"), ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}, "torch")],
-)
-def test_without_the_library_nobody_trains(environment, variables, library):
-    for name, value in variables.items():
-        environment.setenv(name, value)
-    environment.setitem(sys.modules, library, None)
+def test_without_the_library_nobody_trains(environment):
+    environment.setenv("PMI_SIZE", "2")
+    environment.setitem(sys.modules, "mpi4py", None)
     environment.delitem(sys.modules, "foldbatch.communicators.mpi", raising=False)
-    environment.delitem(sys.modules, "foldbatch.communicators.torch", raising=False)
-    with pytest.raises(BackendError, match=rf"expected {library}, which connects the 2 .*pip install"):
-        find()
-
-
-def test_a_group_that_is_there_already_is_used_whatever_the_environment_says(environment):
-    """The processes of torch.multiprocessing.spawn have no RANK; else each would train alone."""
-
-    class Group:
-        size = 3
-
-    torch = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 3)
-    environment.setitem(sys.modules, "torch.distributed", torch)
-    ours = SimpleNamespace(TorchCommunicator=Group)
-    environment.setitem(sys.modules, "foldbatch.communicators.torch", ours)
-    assert isinstance(find(), Group)
-
-
-def test_an_environment_that_torchrun_did_not_set_is_refused(environment):
-    pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
-    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}.items():
-        environment.setenv(name, value)
-    environment.delenv("MASTER_PORT", raising=False)
-    with pytest.raises(BackendError, match="MASTER_PORT"):
+    with pytest.raises(BackendError, match="expected mpi4py, which connects the 2 .*pip install"):
         find()
 
 

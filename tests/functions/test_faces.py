@@ -14,7 +14,6 @@ from foldbatch.communicators import in_threads
 from foldbatch.errors import BlockTypeError, ExampleError, TrainingError, UnknownNameError, WalkError
 from foldbatch.program.predicting import unlabelled
 from foldbatch.train import Accuracy, Adam, AverageWeights, Checkpoints, DataParallel, Trainer
-from foldbatch.train.resuming import tables
 from foldbatch.views import draw_schedule
 
 WALK = """
@@ -160,9 +159,6 @@ def test_a_resumed_training_is_one_without_a_break_though_the_order_of_batches_b
         each["validation_accuracy"] for each in figures
     ]
     assert figures[-1]["loss"] < figures[0]["loss"] / 2
-    assert {name: table.names for name, table in tables(whole.program).items()} == {
-        "vocabulary": ["<unk>", "good", "bad", "film", "not"]
-    }
     with pytest.raises(
         UnknownNameError, match="expected the name of a metric of the walk, of node, root, found 'nodes'"
     ):

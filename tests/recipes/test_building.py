@@ -1,12 +1,11 @@
 """Models, optimizers, metrics and callbacks are those that a configuration says."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import BackendError, UnknownNameError
+from foldbatch.errors import UnknownNameError
 from foldbatch.recipes import building
 from foldbatch.recipes.configuration import OptimizerOptions, ScheduleOptions
 from foldbatch.recipes.data import Dataset
@@ -103,22 +102,6 @@ def test_the_figure_that_chooses_an_epoch_is_an_option():
         UnknownNameError, match=r"train.best: expected auto, last or a figure of loss, accuracy"
     ):
         built_of_steering(train__best="f1")
-
-
-def test_plots_and_events_are_options():
-    pytest.importorskip("matplotlib", reason="draws")
-    pytest.importorskip("tensorboardX", reason="writes events")
-    made = built_of_steering(train__plots="true", train__tensorboard="true")
-    assert [type(callback).__name__ for callback in made[-3:]] == ["Plots", "TensorBoardLog", "Checkpoints"]
-    assert made[-3].classes == ("a", "b")
-
-
-@pytest.mark.parametrize("option, library", [("plots", "matplotlib"), ("tensorboard", "tensorboardX")])
-def test_a_library_that_is_missing_is_named(option, library, monkeypatch):
-    monkeypatch.setitem(sys.modules, library, None)
-    monkeypatch.setitem(sys.modules, f"{library}.figure", None)
-    with pytest.raises(BackendError, match=f"expected {library} to be installed"):
-        built_of_steering(**{f"train__{option}": "true"})
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def write_records(folder):
 def write_sentences(folder):
     sentence = "# label = {}\n1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n2\ton\ton\tADP\t_\t_\t1\tcase\t_\t_\n\n"
     (folder / "train").write_text("".join(sentence.format(label) for label in ("a", "b", "a")))
-    return fb.trees.parse_conllu("1\tStop\tstop\tVERB\t_\t_\t0\troot\t_\t_\n")
+    return next(fb.trees.read_conllu(["1\tStop\tstop\tVERB\t_\t_\t0\troot\t_\t_"]))
 
 
 def write_code(folder):
@@ -227,11 +227,6 @@ def test_a_run_goes_on_with_the_same_data_elsewhere_and_no_others(treebank, tmp_
     for name, array in whole.program.params.items():
         assert (resumed.program.params[name] == array).all()
     lines = (moved / "train.txt").read_text()
-    (moved / "train.txt").write_text(
-        lines.replace("film", "FILM").replace("good", "film").replace("FILM", "good")
-    )
-    with pytest.raises(TrainingError, match="vocabulary: expected .* which was the name of row"):
-        run(tmp_path / "run", moved, resume=True, **NUMPY, train__epochs=3)
     (moved / "train.txt").write_text(lines.replace("(4 (2 very)", "(3 (2 very)", 1))
     with pytest.raises(TrainingError, match="found others from number 0 on"):
         run(tmp_path / "run", moved, resume=True, **NUMPY, train__epochs=3)

@@ -11,21 +11,13 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.errors import ExampleError, ModelError
 from foldbatch.schema import Schema, infer, kinds, reading
-from foldbatch.schema.kinds import Counts, FlagCounts, NumberCounts, ObjectCounts, StringCounts, Thresholds
 from foldbatch.trees import Vocabulary
 
-LIMITS = Thresholds(categories=4, fields=3)
 
-
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9), st.integers(0, 9))
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=9))
 @settings(max_examples=20)
-def test_mean_and_deviation_are_those_of_all_numbers_in_whatever_parts(values, cut):
-    parts = NumberCounts(LIMITS), NumberCounts(LIMITS)
-    for i, value in enumerate(values):
-        parts[i >= cut].take(value)
-    if cut < len(values):
-        parts[0].merge(parts[1])
-    kind = parts[0].kind()
+def test_mean_and_deviation_are_those_of_all_numbers(values):
+    (kind,) = infer(values).root.kinds
     assert (kind.count, kind.minimum, kind.maximum) == (len(values), min(values), max(values))
     assert kind.mean == pytest.approx(np.mean(values), abs=1e-6)
     if np.std(values) > 1e-3:
@@ -33,10 +25,8 @@ def test_mean_and_deviation_are_those_of_all_numbers_in_whatever_parts(values, c
 
 
 def test_numbers_of_any_size_have_a_finite_mean_and_deviation():
-    numbers = NumberCounts(LIMITS)
-    for value in (10**400, -(10**400), 1e308, 5e-324):
-        numbers.take(value)
-    assert np.isfinite([numbers.kind().mean, numbers.kind().deviation]).all()
+    (kind,) = infer([10**400, -(10**400), 1e308, 5e-324]).root.kinds
+    assert np.isfinite([kind.mean, kind.deviation]).all()
     assert infer([float("nan"), float("-inf")]).root == kinds.DataPosition(2, ())
 
 
@@ -74,23 +64,6 @@ def test_the_values_of_a_dictionary_are_counted_together():
         kinds.DataPosition(0, (kinds.Text(8, 2, 2, ("aa", "bb", "cc")),)),
         kinds.DataPosition(0, (kinds.Flags(8, 8),)),
     )
-
-
-def test_many_keys_and_strings_do_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(kinds, "MANY_KEYS", 10)
-    counts = Counts(LIMITS)
-    for i in range(1000):
-        for place in counts.of(ObjectCounts).take([f"k{i}", "same"]):
-            place.of(StringCounts).take(f"text {i}")
-    assert counts.of(ObjectCounts).fields == {}
-    assert len(counts.of(ObjectCounts).pairs[1].of(StringCounts).counts) <= 4
-    whole = counts.place().kinds[0]
-    assert (whole.count, whole.key.kinds[0].count, whole.value.kinds[0].count) == (1000, 2000, 2000)
-    other = Counts(LIMITS)
-    other.of(ObjectCounts).take(["x"])[0].of(FlagCounts).take(True)
-    other.merge(counts)
-    assert other.place().kinds[0].count == 1001
-    assert [type(kind) for kind in other.place().kinds[0].value.kinds] == [kinds.Flags, kinds.Text]
 
 
 def test_a_schema_is_printed_with_counts_and_examples():

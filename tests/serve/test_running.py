@@ -49,7 +49,7 @@ def test_a_server_from_its_start_to_its_end(saved, tmp_path):
         text=True,
     ) as server:
         try:
-            address = server.stdout.readline().split(" served at ")[1].split(",")[0]
+            address = server.stdout.readline().split(" served at ")[1].strip()
             assert ask(address) == {"status": "ready"}
             good, bad, long = ask(address, "/predict", [GOOD, "(1 (1", LONG])["predictions"]
             assert good["label"] and "example 1:1:" in bad["error"] and long["label"]
@@ -88,7 +88,7 @@ def test_ctrl_c_ends_it_in_a_line(saved, times, said):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
     ) as server:
         try:
-            address = server.stdout.readline().split(" served at ")[1].split(",")[0]
+            address = server.stdout.readline().split(" served at ")[1].strip()
             host, port = address.removeprefix("http://").split(":")
             with closing(HTTPConnection(host, int(port), timeout=60)) as connection:
                 connection.request("POST", "/predict", headers={"Content-Length": "10"})  # it never comes

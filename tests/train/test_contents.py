@@ -115,7 +115,7 @@ def test_all_settings_of_plain_data_are_told():
     assert settings(fb.Adam(0.1, **given))["lr_factors"] == "{'words': 0.5}"
     assert settings(fb.SGD(0.1, momentum=0.5, **given)) == settings(fb.SGD(0.2, momentum=0.5, **given))
     assert settings(ClipGradients(2.0))["max_norm"] == "2.0"
-    assert settings(Schedule(schedules.constant())) == {"every": "'step'"}
+    assert settings(Schedule(schedules.cosine(9))) == {"every": "'step'"}
 
 
 def test_what_steers_a_training_is_among_its_facts():

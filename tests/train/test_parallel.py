@@ -11,7 +11,7 @@ import foldbatch as fb
 from foldbatch.communicators import Alone, in_threads
 from foldbatch.errors import ExampleError, ProcessError, TrainingError
 from foldbatch.params.parameters import SparseRows
-from foldbatch.train import DataParallel, LambdaCallback, TimeLimit
+from foldbatch.train import DataParallel, LambdaCallback
 from foldbatch.train.parallel import check_alike, counts_of, deal, summed
 from foldbatch.train.resuming import digests, read_state, text_of
 from tests.train.small import DEV, EXAMPLES, figures, model, trainer
@@ -145,8 +145,8 @@ def test_a_rank_that_ends_ends_all_with_a_checkpoint(tmp_path):
 
 def test_all_stop_where_one_clock_says_so():
     def work(communicator):
-        limit = [TimeLimit(1e-9)] if communicator.rank else []
-        return fitted(communicator, callbacks=limit).epoch
+        stop = LambdaCallback(on_epoch_end=lambda trainer: trainer.stop("time is over"))
+        return fitted(communicator, callbacks=[stop] if communicator.rank else []).epoch
 
     assert in_threads(work, 2) == [1, 1]
 
@@ -231,6 +231,16 @@ def test_examples_to_prepare_are_compared():
         parallel = DataParallel(fb.compile(WORDS, "numpy"), communicator)
         with pytest.raises(TrainingError, match="other examples at rank 1 from number 1 on"):
             parallel.prepare([[1], [2 + communicator.rank]])
+
+    in_threads(work, 2)
+
+
+def test_words_that_ranks_number_unlike_are_told():
+    def work(communicator):
+        words = fb.trees.Vocabulary(["ab", "ba"][:: 1 - 2 * communicator.rank])
+        program = fb.compile(fb.InputTransform(words) >> fb.Scalar("int32") >> fb.Embedding(3, 2), "numpy")
+        with pytest.raises(TrainingError, match="other traces at rank 1 from number 1 on"):
+            DataParallel(program, communicator).prepare(["x", "ab"])
 
     in_threads(work, 2)
 

@@ -1,9 +1,7 @@
 """What a resumed training refuses, and that kills change nothing: each ends as the unbroken one."""
 
-import functools
 import math
 import os
-import types
 
 import numpy as np
 import pytest
@@ -15,12 +13,8 @@ from foldbatch.system import files
 from foldbatch.train import Checkpoints, Trainer
 from foldbatch.train.resuming import (
     GROUPS,
-    RowNames,
     _grouped,
-    check_names,
-    digests,
     read_state,
-    tables,
     write_state,
 )
 from foldbatch.trees import Vocabulary
@@ -55,12 +49,12 @@ TEXTS = [["a", "gem"], ["a", "bore"], ["gem"], ["bore", "a"]]
 
 
 @pytest.mark.parametrize("source", [Vocabulary, numbered])
-def test_another_vocabulary_is_refused_and_the_row_named(tmp_path, source):
+def test_another_numbering_of_words_is_refused(tmp_path, source):
     made, texts = text_trainer(tmp_path, ["a", "gem", "bore"], TEXTS, source=source)
     made.fit(texts, epochs=1)
     other, _ = text_trainer(tmp_path, ["a", "bore", "gem"], TEXTS, source=source)
     with pytest.raises(
-        TrainingError, match=r"expected the \d names .*'bore' at row \d, which was the name of row"
+        TrainingError, match="expected the words by the numbers .*other numbers from example 0"
     ):
         other.fit(texts, epochs=2, resume=True)
     assert other.epoch == 0
@@ -68,21 +62,38 @@ def test_another_vocabulary_is_refused_and_the_row_named(tmp_path, source):
     assert len(same.fit([list(text) for text in texts], epochs=2, resume=True)) == 2
 
 
-def test_names_of_rows_that_are_numbered_while_training_are_refused_where_they_are_gone(tmp_path):
-    """They would be numbered anew, in another order; in the process that knows them training goes on."""
-
+def test_words_that_are_numbered_while_training_are_numbered_alike_in_a_process_of_its_own(tmp_path):
     class Growing(dict):
         def __missing__(self, word):
             return self.setdefault(word, len(self))
 
-    ids = Growing()
-    made, texts = text_trainer(tmp_path, None, TEXTS, source=lambda _: ids)
-    made.fit(texts, epochs=1)
-    fresh, _ = text_trainer(tmp_path, None, TEXTS, source=lambda _: Growing())
-    with pytest.raises(TrainingError, match=r"expected the 3 names .*found 2 names, and none for row 2"):
-        fresh.fit(texts, epochs=2, resume=True)
-    again, _ = text_trainer(tmp_path, None, TEXTS, source=lambda _: ids)
-    again.fit(texts, epochs=2, resume=True)
+    def made(folder):
+        return text_trainer(tmp_path / folder, None, TEXTS, source=lambda _: Growing())
+
+    whole, texts = made("whole")
+    whole.fit(texts, epochs=2)
+    made("part")[0].fit(texts, epochs=1)
+    resumed, _ = made("part")
+    resumed.fit(texts, epochs=2, resume=True)
+    for name, array in whole.program.params.items():
+        np.testing.assert_array_equal(resumed.program.params[name], array)
+
+
+def test_functions_that_draw_random_numbers_are_not_taken_for_others(tmp_path):
+    dice = np.random.default_rng(0)
+    for epochs in (1, 2):
+        made, texts = text_trainer(tmp_path, None, TEXTS, source=lambda _: Random(dice))
+        assert len(made.fit(texts, epochs=epochs, resume=True)) == epochs
+
+
+class Random:
+    """Numbers words anew whenever it is asked."""
+
+    def __init__(self, dice):
+        self.dice = dice
+
+    def __getitem__(self, word):
+        return int(self.dice.integers(9))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +128,7 @@ def test_another_setting_of_the_optimizer_is_refused(tmp_path, optimizer):
 def test_a_checkpoint_that_does_not_say_what_it_was_trained_on_is_refused(tmp_path):
     trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
     state = read_state(tmp_path / "last.safetensors")
-    del state["configuration"]["names"]
+    del state["configuration"]["traces"]
     write_state(tmp_path / "last.safetensors", state)
     with pytest.raises(TrainingError, match="one of an earlier version of foldbatch; start anew"):
         trainer(tmp_path).fit(EXAMPLES, DEV, epochs=2, resume=True)
@@ -183,126 +194,3 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
             read_state(path)
     with pytest.raises(FileNotFoundError):
         read_state(tmp_path / "none")
-
-
-WORDS = Vocabulary(["good", "film"])
-IDS = {"good": 0, "film": 1}
-LISTED = ["good", "film"]
-module = types.ModuleType("words_of_mine")
-module.TABLE = {"good": 1, "film": 2}
-
-
-class Reader:
-    def __init__(self):
-        self.ids = dict(IDS)
-
-    def read(self, word):
-        return self.ids[word]
-
-    def __call__(self, word):
-        return self.read(word)
-
-
-class Slotted:
-    __slots__ = ("ids",)
-
-    def __init__(self):
-        self.ids = dict(IDS)
-
-    def __call__(self, word):
-        return self.ids[word]
-
-
-def number_in(table, word):
-    return table[word]
-
-
-def by_default(word, table=IDS):
-    return table[word]
-
-
-def through_another(word):
-    return by_global(word)
-
-
-def by_global(word):
-    return IDS[word]
-
-
-def nested(word):
-    return [IDS[each] for each in [word]][0]  # noqa: RUF015 - code within code
-
-
-@functools.cache
-def cached(word):
-    return IDS[word]
-
-
-def in_closure():
-    table = dict(IDS)
-    return lambda word: table[word]
-
-
-MADE = {"x": in_closure()}
-FUNCTIONS = {
-    "vocabulary": WORDS, "method of a vocabulary": WORDS.__getitem__, "global vocabulary": lambda w: WORDS[w],
-    "closure": in_closure(), "partial": functools.partial(number_in, dict(IDS)), "default": by_default,
-    "global": by_global, "through another": through_another, "nested": nested, "cached": cached,
-    "method": Reader().read, "object": Reader(), "slots": Slotted(), "dict's method": dict(IDS).__getitem__,
-    "list": lambda w: LISTED.index(w), "list's method": LISTED.index, "module": lambda w: module.TABLE[w],
-    "dict of functions": lambda w, made=MADE: made["x"](w),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_tables_are_found(function):
-    program = fb.compile(fb.InputTransform(function) >> fb.Scalar("int32") >> fb.Embedding(3, 2), "numpy")
-    (table,) = tables(program).values()
-    assert table.names[-2:] == ["good", "film"]
-
-
-@pytest.mark.parametrize(
-    ("numbers", "names"),
-    [
-        ({"b": 1, "a": 0}, ["a", "b"]),
-        ({"a": 2, "b": 3}, [None, None, "a", "b"]),
-        ({"a": 7, "b": 5}, [(5, "b"), (7, "a")]),
-    ],
-)
-def test_rows_without_names_are_counted(numbers, names):
-    program = fb.compile(fb.InputTransform(numbers.get) >> fb.Scalar("int32") >> fb.Embedding(9, 2), "numpy")
-    assert tables(program)["names of rows"].names == names
-
-
-def table(*words):
-    return {"vocabulary": RowNames(None, list(words), digests(words))}
-
-
-def kept(*words):
-    return {"vocabulary": digests(words), "gone": digests(["x"])}
-
-
-@pytest.mark.parametrize(
-    ("present", "before", "found"),
-    [
-        ("abc", "acb", "expected the 3 names .* 'b' at row 1, which was the name of row 2"),
-        ("abx", "abc", "'x' at row 2, which is new"),
-        ("ab", "abc", "found 2 names, and none for row 2"),
-        ("abcd", "abc", None),
-        ("abc", "abc", None),
-    ],
-)
-def test_rows_keep_their_names_and_new_ones_may_come(present, before, found):
-    if found is None:
-        check_names(table(*present), kept(*before), "last")
-    else:
-        with pytest.raises(TrainingError, match=f"last: vocabulary: .*{found}"):
-            check_names(table(*present), kept(*before), "last")
-
-
-def test_digests_follow_a_dict_that_grows():
-    ids = {"a": 0}
-    one = RowNames(ids, ["a"], digests(["a"]), 1)
-    assert one.refresh() is one.digests
-    ids["b"] = 1
-    np.testing.assert_array_equal(one.refresh(), digests(["a", "b"]))

@@ -1,6 +1,5 @@
 """Samplers: every example once an epoch, costs within limits, like with like, and resumption."""
 
-import json
 from itertools import pairwise
 
 import numpy as np
@@ -9,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foldbatch as fb
-from foldbatch.errors import TrainingError
-from foldbatch.train import schedules
 from foldbatch.train.samplers import Sampler, bucketed, heights, shuffled, sizes, within_budget
 from foldbatch.train.schedules import chained, cosine, exponential, one_cycle, stepwise, warm_up
 from foldbatch.trees import Tree
@@ -61,25 +58,6 @@ def test_batches_hold_neighbours_in_the_order_of_keys(sampler: Sampler, number: 
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
 
 
-@given(samplers(), st.integers(0, 40))
-def test_resuming_gives_the_rest_of_the_same_epochs(sampler: Sampler, drawn: int) -> None:
-    """Wherever it stopped, also between epochs, and through JSON."""
-    expected = [batch for number in range(4) for batch in sampler.epoch(number)]
-    found = []
-    for _ in range(4 if len(sampler.costs) else 0):
-        for batch in sampler:
-            found.append(batch)
-            if len(found) == drawn:
-                state = json.loads(json.dumps(sampler.state()))
-                keys = sampler.keys
-                sampler = Sampler(sampler.costs, sampler.limit, keys=keys, seed=sampler.seed + 1)
-                sampler.load_state(state)
-                break
-    while len(found) < len(expected):
-        found += list(sampler)
-    assert found[: len(expected)] == expected
-
-
 def test_an_epoch_is_the_same_on_every_machine() -> None:
     """Numbers written down once; a change of them would make saved states mean something else."""
     sampler = Sampler([1] * 12, 5, seed=7)
@@ -98,17 +76,6 @@ def test_epochs_seeds_and_places_differ() -> None:
     assert (np.diff(epochs, axis=0) != 0).any(axis=1).mean() > 0.99
     others = [tuple(shuffled(range(20), 20, seed).epoch(0)[0]) for seed in range(50)]
     assert len(set(others)) == 50
-
-
-def test_left_draws_nothing_and_drawing_moves_on() -> None:
-    sampler = shuffled("abcde", 2)
-    everything = sampler.epoch(0)
-    assert sampler.left() == sampler.left() == everything
-    drawing = iter(sampler)
-    assert [next(drawing), sampler.left()] == [everything[0], everything[1:]]
-    assert list(sampler) == everything[1:]
-    assert sampler.state()["epoch"] == 1
-    assert sampler.left() == sampler.epoch(1)
 
 
 def test_sizes_and_heights_of_trees_and_prepared_examples() -> None:
@@ -140,36 +107,6 @@ def test_a_budget_counts_nodes() -> None:
     assert all(sum(trees[i].size for i in b) <= 10 for b in batches if b != [2])
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"batch": 9}, "expected a batch below 3, found 9"),
-        ({"digest": 1}, "expected a state of these examples and this limit, found one of others"),
-        ({"epoch": -1}, "state['epoch']: expected a whole number of 0 or more"),
-        ({"seed": "x"}, "state['seed']: expected a whole number, found str 'x'"),
-        ({"more": 1}, "expected the keys epoch, batch, seed, digest, found dict with keys"),
-    ],
-)
-def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change, message) -> None:
-    sampler = shuffled("abcde", 2)
-    next(iter(sampler))
-    before = sampler.state()
-    with pytest.raises(TrainingError) as caught:
-        sampler.load_state({**before, **change})
-    assert message in str(caught.value)
-    assert sampler.state() == before
-
-
-def test_a_state_of_other_examples_or_of_another_limit_is_refused() -> None:
-    state = shuffled("abcde", 2).state()
-    for other in (shuffled("abcd", 2), shuffled("abcde", 3), Sampler([1] * 5, 2, keys=[0, 0, 0, 0, 1])):
-        with pytest.raises(TrainingError, match="one of others"):
-            other.load_state(state)
-    sampler = shuffled("vwxyz", 2)
-    sampler.load_state({name: np.int64(value) for name, value in state.items()})
-    assert sampler.state() == state
-
-
 N = 40
 
 
@@ -186,10 +123,6 @@ TORCH = {
     "chained": (
         chained([warm_up(5), stepwise(3)], [5]),
         lambda t, o: t.SequentialLR(o, [t.LinearLR(o, 0.1, total_iters=5), t.StepLR(o, 3)], [5]),
-    ),
-    "product": (
-        schedules.product(warm_up(5), exponential(0.9)),
-        lambda t, o: t.ChainedScheduler([t.LinearLR(o, 0.1, total_iters=5), t.ExponentialLR(o, 0.9)]),
     ),
 }
 

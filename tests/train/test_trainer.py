@@ -179,11 +179,6 @@ def test_a_callback_stops_a_fit_after_its_epoch():
     assert (trainer.epoch, trainer.stopped) == (3, None)
 
 
-def test_eve_gets_the_loss_that_it_needs():
-    trainer = Trainer(fb.compile(small.model(), "numpy"), fb.train.Eve(0.1), batch_size=10)
-    assert len(trainer.fit(EXAMPLES, epochs=2)) == 2
-
-
 def test_no_step_waits_for_a_loss_that_a_device_computes():
     trainer = Trainer(fb.compile(small.model(), "numpy"), fb.Adam(0.1), batch_size=10)
     seen, read, run = [], [], trainer.program.value_and_grad

@@ -16,8 +16,11 @@ def test_things_show_themselves():
             [".sum: [float32[3], ...] -&gt; float32, ", "&lt;pair&gt;.weight: float32[2,3]", "backend numpy"],
         ),
         (program.describe(examples), ["2 examples: 5 calls of 2 cells"]),
-        (fb.explain(program), ["<svg", "graph as built"]),
-        (fb.bench(model, examples[:1], repeats=1), ["1 example, 3 calls of 2 cells; ", "medians of 1 run\n"]),
+        (fb.explain(program), ["graph as built"]),
+        (
+            fb.bench(model, examples[:1], repeats=1),
+            ["1 example, 3 calls; in batches of 1 ", "medians of 1 run\n"],
+        ),
         (fb.trees.parse_brackets("(a (b &) (b c))"), ["└─ ", "b &amp;"]),
         (step.metrics["m"], ["2 values float32[3] of 2 examples", "[["]),
         (fb.views.draw_schedule(program, examples), ["<svg"]),
@@ -26,7 +29,6 @@ def test_things_show_themselves():
         html = thing._repr_html_()
         assert all(part in html for part in parts), html
     assert step.metrics._repr_html_().startswith("<pre>m: MetricValues(2 values")
-    assert program.profile(examples)._repr_svg_().startswith("<svg")
 
 
 def test_of_many_cells_and_parameters_a_few_are_shown():

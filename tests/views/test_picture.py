@@ -1,7 +1,5 @@
 """The picture of a schedule: every call once, where it can be seen, in the colour of its step."""
 
-import json
-import re
 from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -59,18 +57,6 @@ def test_calls_that_do_not_run_are_rings_and_the_legend_counts_them():
     assert all("identical call" in ring[0].text for ring in rings)
     legend = [text.text for text in root.findall(f"{SVG}text")]
     assert sum(" run" in line for line in legend) == sum(step.runs < step.calls for step in drawn.steps) > 0
-
-
-def test_it_is_written_and_runs_as_a_page(tmp_path):
-    with pytest.raises(
-        fb.errors.BlockValueError, match=r"expected a name that ends in \.html, found '.*svg'"
-    ):
-        draw_schedule(fb.compile(tree_model()), TREES, tmp_path / "batch.svg", animate=True)
-    page = draw_schedule(fb.compile(tree_model()), TREES, tmp_path / "batch.html", animate=True)
-    assert (tmp_path / "batch.html").read_text(encoding="utf-8") == page
-    names = json.loads(re.search(r"const names = (\[.*?\]),", page)[1])
-    assert len(names) == len(picture(fb.compile(tree_model()), TREES).steps)
-    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")  # self-contained
 
 
 def test_an_empty_batch_is_an_empty_picture():

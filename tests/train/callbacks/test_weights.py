@@ -7,8 +7,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.engines.pending import Pending
-from foldbatch.errors import BackendError, ParameterError, TrainingError
-from foldbatch.params.parameters import Remote, SparseRows
+from foldbatch.errors import ParameterError, TrainingError
 from foldbatch.train import Accuracy, AverageWeights, Callback, ClipGradients, NaNGuard, Trainer
 from foldbatch.train.parallel import Batch
 from tests.engines.cuda.emulated import needs_compiler
@@ -96,19 +95,6 @@ def clipped(callback, **gradients):
 
     callback.on_gradients(Stands)
     return Stands.batch.gradients
-
-
-def test_entries_are_limited_before_the_norm():
-    rows = SparseRows(np.array([1]), np.array([[-9.0, 1.0]]), (3, 2))
-    made = clipped(ClipGradients(max_value=2), w=np.array([1.0, 7.0]), table=rows)
-    assert made["w"].tolist() == [1, 4]  # 2 for the mean of two examples
-    assert made["table"].dense().tolist() == [[0, 0], [-4, 1], [0, 0]]
-    assert clipped(ClipGradients(1, max_value=2), w=np.array([9.0]))["w"].tolist() == [2]
-
-
-def test_entries_of_a_device_are_not_limited():
-    with pytest.raises(BackendError, match="clip by max_norm"):
-        clipped(ClipGradients(max_value=2), w=Remote())
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::foldbatch.errors.NotFiniteWarning")
