@@ -81,10 +81,10 @@ def read_vectors(path: str | os.PathLike[str], words: Collection[str] | None = N
     finite = np.isfinite(matrix).all(axis=1)
     if not finite.all():
         row = int(finite.argmin())
-        word, number = list(lines_of.items())[row]
+        word, line = list(lines_of.items())[row]
         found = f"{matrix[row][~np.isfinite(matrix[row])][0]} for {shorten(word)}"
         raise ReadError(
-            f"{name}:{number}:1", "finite numbers", found, "repair the line, or leave the word out"
+            f"{name}:{line}:1", "finite numbers", found, "repair the line, or leave the word out"
         )
     return Vectors(tuple(lines_of), matrix)
 
