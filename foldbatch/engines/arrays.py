@@ -240,13 +240,9 @@ class ArrayRun:
 
     def take(self, arena: int, numbers: Index) -> Array:
         """Return copies of values that lie in an arena, by their numbers; see `Run.take`."""
-        return self.copy(arena, numbers, None)
-
-    def copy(self, arena: int, numbers: Index, to: Array | None) -> Array:
-        """Copy the same to an array ``[n, *shape]``, and return it; None: to a new one."""
         batch, values = self.ready.batch, self.memory.arrays[self.bound.buffers["values", arena]]
         rows = numbers if batch is AT_ONCE else batch.schedule.row_of.take(numbers)
-        taken: Array = values.take(rows, 0, to, "raise" if to is None else "clip")  # which writes at once
+        taken: Array = values.take(rows, axis=0)
         return taken
 
     @property

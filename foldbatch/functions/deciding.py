@@ -167,21 +167,20 @@ class UnderWay:
     def _rows(self, values: list[Value]) -> list[Any]:
         """Return the numbers of values that have been computed."""
         rows = {}
-        for kind in (kinds := {*map(type, values)}):
-            own = values if len(kinds) == 1 else [value for value in values if type(value) is kind]
-            numbers = np.array([value.n - self._start for value in own], np.int64)
-            rows[kind] = [*self.store.take(kind, self.store.place.take(numbers))]
+        for kind in {*map(type, values)}:
+            numbers = [value.n for value in values if value.__class__ is kind]
+            places = self.store.place.take(np.array(numbers, np.int64) - self._start)
+            rows[kind] = iter(self.store.take(kind, places))
         if len(rows) == 1:
-            return rows[kind]
-        turns = {kind: iter(own) for kind, own in rows.items()}
-        return [next(turns[type(value)]) for value in values]
+            return list(rows[kind])
+        return [next(rows[value.__class__]) for value in values]
 
     # -- fibers
 
     def _go(self, turns: Iterable[tuple[Fiber, Any]]) -> None:
         """Let one fiber after the other run until it waits or ends, given what it has asked for."""
         most, first_of_round, stretch = self._max_calls, self._first, self._stretch
-        wait, ask, found = self._waiting.append, self._asked.append, GLOBALS
+        wait, ask = self._waiting.append, self._asked.append
         for fiber, sent in turns:
             walked = fiber.walked
             if self._failures and (
@@ -189,25 +188,23 @@ class UnderWay:
             ):
                 continue
             self._fiber = fiber
-            before = walked.made
-            first = begin(walked.number, most - before)
-            error = None
+            first = begin(walked.number, most - walked.made)
             try:
-                asked = fiber.throw(sent.error) if type(sent) is _Thrown else fiber.switch(sent)
-            except Exception as raised:
-                if may_go_deeper(raised):
+                asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else fiber.switch(sent)
+            except Exception as error:
+                if may_go_deeper(error):
                     raise
-                error = raised  # it is raised where it belongs
-            made = found["N"] - first
+                asked = error  # it is raised where it belongs
+            made = GLOBALS["N"] - first
             if made:
-                stretch += (walked.place, made, before)
-                walked.made = before + made
-            if error is not None:
-                self._failed(fiber, error)
-            elif asked is None:
+                stretch += (walked.place, made, walked.made)
+                walked.made += made
+            if asked is None:
                 self._ended(fiber)
-            elif type(asked) is Fork:
+            elif asked.__class__ is Fork:
                 self._fork(fiber, asked)
+            elif isinstance(asked, Exception):
+                self._failed(fiber, asked)
             elif asked.n >= first_of_round:
                 wait(fiber)
                 ask(asked)
@@ -254,15 +251,14 @@ class UnderWay:
     def _read(self, value: Value, what: str) -> Any:
         """Return the numbers of a value of the present example; it waits until they are there."""
         if value.n >= self._first:
-            fiber = self._fiber
-            walked = fiber.walked
-            walked.asked = asked = walked.asked + 1
-            if asked == MANY:
+            walked = self._fiber.walked
+            walked.asked += 1
+            if walked.asked == MANY:
                 where, expected = f"walk at example {walked.number}", "a loop that ends after a few rounds"
                 fix = "look for one without an end; the option max_calls stops it"
                 warning = ManyRoundsWarning(where, expected, f"{MANY:,} numbers that it waited for", fix)
                 warn(warning, stacklevel=frames_inside())
-            return self._hub.switch(value) if fiber.stops else self._switched(value, what)
+            return self._hub.switch(value) if self._fiber.stops else self._switched(value, what)
         number, walked = value.n - self._start, self._fiber.walked
         if number < 0 or self.store.example[number] != walked.place:
             raise leak(what, walked.number)

@@ -59,8 +59,8 @@ class Computing(Protocol):
 
     def run(
         self, ready: Any, feeds: Sequence[Sequence[NDArray[Any]]], example: Callable[[int, int], int]
-    ) -> Callable[[int, Index, NDArray[Any]], object]:
-        """Compute a round, and return what copies values out of it, given their arena, numbers, and where to.
+    ) -> Callable[[int, Index], NDArray[Any]]:
+        """Compute a round, and return what copies values out of it, given their arena and numbers.
 
         Args:
             ready: what `ready` returned; after `at_once` rows are given in the place of numbers.
@@ -244,7 +244,7 @@ class Rounds:
             if count:
                 start, end = end, end + count
                 told = None if kept_numbers is None else kept_numbers[start:end]
-                take(arena, kept[start:end], store.room(kind, number, count, told))
+                store.add(kind, number, take(arena, kept[start:end]), told)
 
     def _at_once(self, given: _Round, model: Model) -> _Found | None:
         """Return a round planned at once; None where that is not done, or something is new or wrong."""

@@ -41,24 +41,24 @@ class Store:
         self.example[self.known : last] = owners
         self.known = last
 
-    def room(self, kind: type[Value], class_: int, count: int, numbers: Index | None) -> NDArray[Any]:
-        """Return where values ``[count, *shape]`` of a class go; it has a number, and so have they: ``[n]``.
+    def add(self, kind: type[Value], class_: int, values: NDArray[Any], numbers: Index | None) -> None:
+        """Keep values ``[n, *shape]`` of a class, which has a number, of these numbers ``[n]``.
 
-        None: `kind` and `place` tell of their numbers already.
+        None: `kind` and `place` tell of them already.
         """
         used = self.used[kind]
-        end = used + count
+        end = used + len(values)
         held = self._arrays.get(kind)
         if held is None or end > len(held):
-            room = np.empty((max(2 * end, 256), *kind.type.shape), kind.type.dtype)
+            room = np.empty((max(2 * end, 256), *kind.type.shape), values.dtype)
             if held is not None:
                 room[:used] = held[:used]
             held = self._arrays[kind] = room
+        held[used:end] = values
         self.used[kind] = end
         if numbers is not None:
             self.place[numbers] = np.arange(used, end)
             self.kind[numbers] = class_
-        return held[used:end]
 
     @property
     def nbytes(self) -> int:

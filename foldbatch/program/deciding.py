@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.arrays import AT_ONCE, ArrayEngine, ArrayRun, ReadyBatch
+from foldbatch.engines.arrays import AT_ONCE, ArrayEngine, ReadyBatch
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.bindings import Directions
 from foldbatch.engines.engine import Engine, EngineSettings, choose_engine, load_engine
@@ -157,7 +157,7 @@ class RoundEngine:
 
     def run(
         self, ready: ReadyRound, feeds: Sequence[Sequence[Array]], example: Callable[[int, int], int]
-    ) -> Callable[[int, Index, Array], object]:
+    ) -> Callable[[int, Index], Array]:
         """Compute a round; see `foldbatch.functions.rounds.Computing.run`."""
         own = self._deciding
         engine, model = own._engine, own.model
@@ -169,9 +169,7 @@ class RoundEngine:
             where = f"{model.cells[error.cell].name} at example {example(error.cell, error.rank)}"
             fix = "correct what computes the id"
             raise ExampleError(where, f"ids from 0 to {error.size - 1}", str(error.id), fix) from None
-        if isinstance(run, ArrayRun):
-            return run.copy
-        return lambda arena, numbers, to: np.copyto(to, run.take(arena, numbers))
+        return run.take
 
     def keys(self, examples: Index, calls: Index) -> NDArray[np.int64]:
         """Return keys of random numbers; see `foldbatch.functions.rounds.Computing.keys`."""
