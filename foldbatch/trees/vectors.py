@@ -81,11 +81,9 @@ def read_vectors(path: str | os.PathLike[str], words: Collection[str] | None = N
     finite = np.isfinite(matrix).all(axis=1)
     if not finite.all():
         row = int(finite.argmin())
-        word, line = list(lines_of.items())[row]
-        found = f"{matrix[row][~np.isfinite(matrix[row])][0]} for {shorten(word)}"
-        raise ReadError(
-            f"{name}:{line}:1", "finite numbers", found, "repair the line, or leave the word out"
-        )
+        word, at = list(lines_of.items())[row]
+        wrong = f"{matrix[row][~np.isfinite(matrix[row])][0]} for {shorten(word)}"
+        raise ReadError(f"{name}:{at}:1", "finite numbers", wrong, "repair the line, or leave the word out")
     return Vectors(tuple(lines_of), matrix)
 
 
