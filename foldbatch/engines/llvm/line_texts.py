@@ -10,7 +10,7 @@ import ast
 from collections.abc import Mapping
 from textwrap import indent
 
-from foldbatch.engines.llvm.sum_texts import sum_of_rows
+from foldbatch.engines.llvm.sum_texts import COLUMNS, sum_of_rows
 from foldbatch.static.bodies import lines_of, renamed
 from foldbatch.static.ops.reduce import GREATEST
 from foldbatch.static.ops.rows import REPEATED, TOTAL
@@ -24,13 +24,28 @@ if (x == top) | (x != x):
     at = k
     break"""
 
+# Adds up what {term} is of the elements along a line: vectors of terms, and then four of these at a time.
+_TOTAL = """\
+{total}, left, terms = f8(0), u8(0), accumulators()
+while left < length:
+    many = min(u8({many}), length - left)
+    for m in range(many):
+        k = left + m
+        {read}terms[m] = f8({term})
+    m, left = u8(0), left + many
+    while m + u8(4) <= many:
+        {total} += terms[m] + terms[m + u8(1)] + (terms[m + u8(2)] + terms[m + u8(3)])
+        m += u8(4)
+    while m < many:
+        {total} += terms[m]
+        m += u8(1)"""
+
 
 def _spelled(body: str, kinds: Mapping[str, str], start: str, p: str, q: str) -> list[str]:
     """Return a body's lines: elements are a[k * p], those of the result b[k * q], the label is c[0]."""
     elements = {"x": "a[u8(0)]", "x[k]": "x", "y[k]": f"b[k * {q}]", "t": kinds["y"]}
     elements["x[label]"] = f"a[min(label, length - u8(1)) * {p}]"
     lines = ["label = u8(c[u8(0)])"] * ("label" in kinds)
-    stored = -1  # where the loop that has just been written begins, if it stores
 
     def along(read: ast.expr, inside: str) -> None:
         lines.append("for k in range(length):")
@@ -40,7 +55,6 @@ def _spelled(body: str, kinds: Mapping[str, str], start: str, p: str, q: str) ->
     for line in lines_of(body):
         assert isinstance(line, ast.Assign), f"{body} has a line that is no assignment"
         value, target = renamed(ast.unparse(line.value), elements), ast.unparse(line.targets[0])
-        before, stored = stored, len(lines) if target == "y[k]" else -1
         match line.value, target:
             case ast.Call(func=ast.Name(id="greatest" | "first" as name), args=[x]), _:
                 *at, top = target.strip("()").split(", ")
@@ -50,12 +64,10 @@ def _spelled(body: str, kinds: Mapping[str, str], start: str, p: str, q: str) ->
                     lines.append(f"{at[0]} = u8(0)")
                     along(x, renamed(_FIRST if name == "first" else _LAST, {"at": at[0], "top": top}))
             case ast.Call(func=ast.Name(id="sum"), args=[x]), _:
-                lines.insert(before if before >= 0 else len(lines), f"{target} = f8(0)")
-                add = f"{target} += f8({renamed(ast.unparse(x), elements)})"
-                if before >= 0 and q != "u8(1)":  # else what is stored is vectors, which a sum would prevent
-                    lines.append(f"    {add}")
-                else:
-                    along(x, add)
+                read = f"x = a[k * {p}]\n        " if "x[k]" in ast.unparse(x) else ""
+                term = renamed(ast.unparse(x), elements)
+                words = {"total": target, "term": term, "read": read, "many": COLUMNS}
+                lines.extend(_TOTAL.format(**words).splitlines())
             case _, "y[k]":
                 along(line.value, f"b[k * {q}] = {kinds['y']}({value})")
             case _, "y[label]":

@@ -67,7 +67,7 @@ class TestCompiled:
                 partial(SGD, momentum=0.9, nesterov=True),
                 AdaGrad,
                 RMSprop,
-                partial(RMSprop, momentum=0.9, centered=True),
+                partial(RMSprop, momentum=0.9),
                 Adam,
                 LazyAdam,
                 AdamW,
