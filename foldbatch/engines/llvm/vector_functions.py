@@ -9,6 +9,7 @@ the machine; NaN stays NaN, and infinities have their limits. Importing this nee
 from __future__ import annotations
 
 import math
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,14 @@ def _two_to(builder: Any, x: Typed) -> Typed:
 
 
 two_to: Any = Instruction(_two_to)  # 2 ** k, where k stands in the lowest bits of a float that is MAGIC + k
+
+
+def _known(name: str) -> Instruction:
+    """Return a function of one float that LLVM knows."""
+    return Instruction(lambda builder, x: intrinsic(builder, f"llvm.{name}", x))
+
+
+log: Any = _known("log")
 
 # Adding this to a small float rounds it to a whole number, and leaves that in the lowest bits.
 MAGIC_F4, MAGIC_F8 = 1.5 * 2.0**23, 1.5 * 2.0**52
@@ -168,6 +177,24 @@ def sigmoid_f8(x: Any) -> Any:
     return (e if x < f8(0) else f8(1)) / (f8(1) + e)
 
 
+def log1p_f4(x: Any) -> Any:
+    """Return log(1 + x) as log(u) x / (u - 1), u being 1 + x rounded, which makes up for what that loses.
+
+    Source: Kahan; see Goldberg, "What every computer scientist should know about floating-point arithmetic",
+    theorem 4.
+    """
+    u = f4(1) + x
+    d = u - f4(1)
+    return x if (d == f4(0)) | (u == f4(inf)) else log(u) * (x / d)
+
+
+def log1p_f8(x: Any) -> Any:
+    """Return log(1 + x), as `log1p_f4`."""
+    u = f8(1) + x
+    d = u - f8(1)
+    return x if (d == f8(0)) | (u == f8(inf)) else log(u) * (x / d)
+
+
 def mixed(z: Any) -> Any:
     """Return a whole number with each bit depending on all others, as `ops.random.mixed`."""
     z = (z ^ (z >> u8(30))) * u8(0xBF58476D1CE4E5B9)
@@ -192,23 +219,11 @@ def _as_f8(builder: Any, bits: Typed) -> Typed:
     return Typed("f8", builder.bitcast(bits.at, TYPES["f8"]))
 
 
-def _known(name: str) -> Instruction:
-    """Return a function of one float that LLVM knows."""
-    return Instruction(lambda builder, x: intrinsic(builder, f"llvm.{name}", x))
-
-
 def _greatest(builder: Any, x: Typed, y: Typed) -> Typed:
     """Return the greater number, NaN where one is, 0 rather than -0."""
     if is_float(x.kind):
         return intrinsic(builder, "llvm.maximum", x, y)
     return Typed(x.kind, builder.select(compare(builder, ">", x, y).at, x.at, y.at))
-
-
-def _log1p(builder: Any, x: Typed) -> Typed:
-    name = "log1pf" if x.kind == "f4" else "log1p"
-    type_ = ir.FunctionType(x.at.type, [x.at.type])
-    function = builder.module.globals.get(name) or ir.Function(builder.module, type_, name)
-    return Typed(x.kind, builder.call(function, [x.at]))
 
 
 moved: Any = Instruction(further)  # built in, so that a text need not name it
@@ -218,10 +233,10 @@ fmod: Any = Instruction(
 )  # exact, with the sign of x
 
 SCOPE: dict[str, Any] = {
-    "inf": math.inf,
+    "inf": inf,
     "nan": math.nan,
-    "log": _known("log"),
-    "log1p": Instruction(_log1p),
+    "log": log,
+    "log1p": {"f4": log1p_f4, "f8": log1p_f8},
     "greatest": Instruction(_greatest),
     "sin": _known("sin"),
     "cos": _known("cos"),
