@@ -6,9 +6,8 @@ from foldbatch.communicators.communicator import (
     cores,
     find,
     from_first,
-    in_threads,
     share,
     together,
 )
 
-__all__ = ["Alone", "Communicator", "cores", "find", "from_first", "in_threads", "share", "together"]
+__all__ = ["Alone", "Communicator", "cores", "find", "from_first", "share", "together"]

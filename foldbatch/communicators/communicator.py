@@ -1,14 +1,12 @@
 """Communicator: what training needs of the library that connects its processes.
 
-Those that a launcher started, one alone, or threads; values and errors of all ranks, and cores they share.
+Those that a launcher started, or one alone; values and errors of all ranks, and cores they share.
 """
 
 import os
 import pickle
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, Final, NoReturn, Protocol, TypeVar
@@ -65,9 +63,6 @@ class Communicator(Protocol):
         """
 
 
-R = TypeVar("R")
-
-
 class Alone:
     """The communicator of a process that trains alone.
 
@@ -88,73 +83,6 @@ class Alone:
         raise _ended("rank 0 of 1", reason)
 
 
-class ThreadRank:
-    """One of several ranks that are threads of this process; made by `in_threads`."""
-
-    def __init__(self, rank: int, size: int, barrier: threading.Barrier, table: list[Any]) -> None:
-        self.rank = rank
-        self.size = size
-        self._barrier = barrier
-        self._table = table
-
-    def all_gather(self, data: Bytes, sizes: Sequence[int] | None = None) -> list[Bytes]:
-        given: list[Bytes] = self._exchanged(data)
-        return given
-
-    def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
-        first = sum(sizes[: self.rank])
-        return [given[first : first + sizes[self.rank]] for given in self._exchanged(data)]
-
-    def abort(self, reason: str) -> NoReturn:
-        self._barrier.abort()
-        raise _ended(f"rank {self.rank} of {self.size}", reason)
-
-    def _exchanged(self, own: Any) -> list[Any]:
-        try:
-            self._table[self.rank] = own
-            self._barrier.wait()
-            everything = list(self._table)
-            self._barrier.wait()  # or the next exchange would overwrite what others still read
-        except threading.BrokenBarrierError:
-            raise _ended(f"rank {self.rank} of {self.size}", "a rank that ended") from None
-        return everything
-
-
-def in_threads(work: Callable[[Communicator], R], size: int) -> list[R]:
-    """Run a function in threads that are ranks of each other; return what it returns, rank by rank.
-
-    It tries without a launcher what several processes would do, and is no faster than one process.
-
-    Args:
-        work: called with the communicator of its rank.
-        size: how many ranks there are.
-
-    Raises what the first rank raised that did not fail for another one's sake.
-
-    >>> import numpy as np
-    >>> def ask(communicator):
-    ...     own = np.array([communicator.rank], np.uint8)
-    ...     return [int(data[0]) for data in communicator.all_gather(own)]
-    >>> in_threads(ask, 3)
-    [[0, 1, 2], [0, 1, 2], [0, 1, 2]]
-    """
-    barrier, table = threading.Barrier(size), [None] * size
-
-    def run(rank: int) -> R:
-        try:
-            return work(ThreadRank(rank, size, barrier, table))
-        except BaseException:
-            barrier.abort()
-            raise
-
-    with ThreadPoolExecutor(size) as pool:
-        futures = [pool.submit(run, rank) for rank in range(size)]
-        errors = [error for future in futures if (error := future.exception()) is not None]
-    if errors:
-        raise next((error for error in errors if not isinstance(error, ProcessError)), errors[0])
-    return [future.result() for future in futures]
-
-
 def _ended(where: str, reason: str) -> ProcessError:
     return ProcessError(where, "all processes to go on", reason, "look at what the others say")
 
@@ -172,9 +100,8 @@ def share(communicator: Communicator, value: T) -> list[T]:
     Raises:
         ProcessError: when another rank has failed (see `together`) or ended.
 
-    >>> from foldbatch.communicators.communicator import in_threads
-    >>> in_threads(lambda communicator: share(communicator, "abc"[communicator.rank]), 3)[1]
-    ['a', 'b', 'c']
+    >>> share(Alone(), "a")
+    ['a']
     """
     if communicator.size == 1:
         return [value]
@@ -193,22 +120,6 @@ def together(communicator: Communicator) -> Iterator[None]:
 
     So no rank waits for one that has failed. The others raise a `ProcessError` that says which rank it was,
     and why.
-
-    >>> from foldbatch.communicators.communicator import in_threads
-    >>> def work(communicator):
-    ...     try:
-    ...         with together(communicator):
-    ...             if communicator.rank:
-    ...                 raise ValueError("a bad example")
-    ...             share(communicator, None)
-    ...     except ProcessError as error:
-    ...         return str(error)
-    ...     except ValueError:
-    ...         return "failed"
-    >>> for line in in_threads(work, 2):
-    ...     print(line)
-    rank 1: expected a process that goes on, found ValueError: a bad example; mend that, and go on
-    failed
     """
     before = sys.exc_info()[1]  # which the caller handles, so it is of an earlier try
     try:
@@ -232,15 +143,6 @@ def leave(communicator: Communicator) -> None:
     """Tell the others, where a process ends, that it does: whoever waits for it would wait for ever.
 
     Where all end, they meet here. Where an error was told before, nobody waits.
-
-    >>> from foldbatch.communicators.communicator import in_threads
-    >>> def work(communicator):
-    ...     try:
-    ...         return leave(communicator) if communicator.rank else share(communicator, None)
-    ...     except ProcessError as error:
-    ...         return str(error)
-    >>> in_threads(work, 2)
-    ['rank 1: expected a process that goes on, found one that has ended; mend that, and go on', None]
     """
     if communicator not in _FAILED:
         with suppress(ProcessError):
@@ -270,7 +172,6 @@ def is_told(error: BaseException) -> bool:
 def cores(communicator: Communicator) -> int:
     """Return how many cores this rank may use: its own, or its part of those that ranks of a machine share.
 
-    >>> from foldbatch.communicators.communicator import Alone
     >>> cores(Alone()) >= 1
     True
     """

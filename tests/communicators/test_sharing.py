@@ -5,10 +5,11 @@ import os
 import numpy as np
 import pytest
 
-from foldbatch.communicators import Alone, Communicator, cores, in_threads, share, together
+from foldbatch.communicators import Alone, Communicator, cores, share, together
 from foldbatch.communicators.communicator import leave
 from foldbatch.errors import ProcessError
 from tests.communicators.checks import check
+from tests.communicators.threads import in_threads
 
 
 def test_all_ranks_learn_of_an_error_and_none_waits():

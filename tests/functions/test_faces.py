@@ -10,11 +10,11 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import cli
-from foldbatch.communicators import in_threads
 from foldbatch.errors import BlockTypeError, ExampleError, TrainingError, UnknownNameError, WalkError
 from foldbatch.program.predicting import unlabelled
 from foldbatch.train import Accuracy, Adam, AverageWeights, Checkpoints, DataParallel, Trainer
 from foldbatch.views import draw_schedule
+from tests.communicators.threads import in_threads
 
 WALK = """
 import foldbatch as fb

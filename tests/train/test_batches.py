@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.communicators import Alone, in_threads
+from foldbatch.communicators import Alone
 from foldbatch.engines.planned import Planned
 from foldbatch.errors import ExampleTypeError, TrainingError
 from foldbatch.train import Accuracy, DataParallel, prefetched
 from foldbatch.train import parallel as batches_module
 from foldbatch.train.parallel import EVALUATED, evaluate, in_parts, shares
+from tests.communicators.threads import in_threads
 from tests.train.small import EXAMPLES, model
 
 NAME = "foldbatch-prefetch"

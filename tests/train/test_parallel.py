@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import foldbatch as fb
-from foldbatch.communicators import Alone, in_threads
+from foldbatch.communicators import Alone
 from foldbatch.errors import ExampleError, ProcessError, TrainingError
 from foldbatch.params.parameters import SparseRows
 from foldbatch.train import DataParallel, LambdaCallback
 from foldbatch.train.parallel import check_alike, counts_of, deal, summed
 from foldbatch.train.resuming import digests, read_state, text_of
+from tests.communicators.threads import in_threads
 from tests.train.small import DEV, EXAMPLES, figures, model, trainer
 
 WORDS = fb.Map(fb.Scalar("int32") >> fb.Embedding(30, 3, name="words") >> fb.Dropout(0.3)) >> fb.Sum()
