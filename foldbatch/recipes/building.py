@@ -84,7 +84,6 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
             if options.features:
                 named = (name for x in dataset.train for name in features_of(structure_of(x)))
                 given |= {"features": Vocabulary.count(named, options.features)}
-                given |= {"features_dropout": options.features_dropout}
         case RNTNModel():
             given = {"hidden": options.hidden or None}
         case BiLSTMModel():
@@ -104,7 +103,7 @@ def schema_of(dataset: Dataset) -> Schema:
 def build_optimizer(options: OptimizerOptions) -> Optimizer:
     """Return the optimizer of its options."""
     given: dict[str, Any] = {"weight_decay": options.weight_decay}
-    given |= {"lr_factors": options.lr_factors, "decay_factors": options.decay_factors}
+    given |= {"lr_factors": options.lr_factors}
     if options.lr:
         given["lr"] = options.lr
     if options.momentum:
@@ -121,8 +120,6 @@ def _task(options: TaskOptions, dataset: Dataset) -> Task:
         len(dataset.classes) + len(dataset.aside),
         options.dropout,
         tuple(options.weights),
-        options.smoothing,
-        options.root_weight,
         len(dataset.classes) if dataset.aside else 0,
     )
 
@@ -235,8 +232,6 @@ def build_callbacks(
         made.append(ClipGradients(configuration.optimizer.clip))
     if average.name == "moving":
         made.append(AverageWeights(average.decay, validation=dev or None, keep=not best))
-    elif average.name == "epochs":
-        made.append(AverageWeights(start=average.start, validation=dev or None))
     if schedule.name == "plateau" and dev:
         made.append(ReduceLROnPlateau(figure, mode, factor=schedule.factor, patience=schedule.every))
     elif schedule.name != "constant" or schedule.warm_up:
@@ -250,8 +245,8 @@ def build_callbacks(
 
 
 def has_best(configuration: Configuration, dev: Sequence[Any]) -> bool:
-    """Return whether the best epoch is chosen: by the dev part, but not of means that have them all."""
-    return bool(dev) and configuration.average.name != "epochs" and configuration.train.best != LAST
+    """Return whether the best epoch is chosen, by the dev part."""
+    return bool(dev) and configuration.train.best != LAST
 
 
 def _rate(options: ScheduleOptions, epoch: int, total: int) -> schedules.Factor:

@@ -72,7 +72,6 @@ class Data(Section, frozen=True):
     training_verbs: Annotated[
         Count, _option("of functions: how many verbs there are to train on; 16 are asked for")
     ] = 16
-    limit: Annotated[int, _option("use the first examples of the training part only; 0: all", ge=0)] = 0
 
 
 class WordOptions(Section, frozen=True):
@@ -104,7 +103,6 @@ class ChildSumModel(Section, frozen=True, tag_field="name", tag="child_sum"):
     features: Annotated[
         int, _option("kinds and words of so many examples or more vote beside the tree; 0: none", ge=0)
     ] = 0
-    features_dropout: Annotated[Share, _option("of those votes")] = 0.0
 
 
 class RNTNModel(Section, frozen=True, tag_field="name", tag="rntn"):
@@ -144,8 +142,6 @@ class TaskOptions(Section, frozen=True):
     weights: Annotated[list[float], _option("of the losses of the classes, in their order; [1, 5]")] = field(
         default_factory=list
     )
-    smoothing: Annotated[Share, _option("the share of a label that is spread over all classes")] = 0.0
-    root_weight: Annotated[float, _option("of the losses of roots, among nodes", ge=0)] = 1.0
 
 
 class OptimizerOptions(Section, frozen=True):
@@ -158,9 +154,6 @@ class OptimizerOptions(Section, frozen=True):
     momentum: Annotated[Share, _option("of sgd and rmsprop")] = 0.0
     weight_decay: Annotated[float, _option("what shrinks the parameters", ge=0)] = 0.0
     lr_factors: Annotated[dict[str, float], _option("of single parameters' rates; {words = 0.1}")] = field(
-        default_factory=dict
-    )
-    decay_factors: Annotated[dict[str, float], _option("of single parameters' decay")] = field(
         default_factory=dict
     )
     clip: Annotated[float, _option("the greatest norm of all gradients together; 0: any", ge=0)] = 0.0
@@ -182,12 +175,8 @@ class ScheduleOptions(Section, frozen=True):
 class AverageOptions(Section, frozen=True):
     """The mean of the parameters along the way, which is then what is evaluated and saved."""
 
-    name: Annotated[
-        Literal["none", "moving", "epochs"],
-        _option("moving: by decay, after each step; epochs: of all epochs, and none is chosen as the best"),
-    ] = "none"
+    name: Annotated[Literal["none", "moving"], _option("moving: by decay, after each step")] = "none"
     decay: Annotated[float, _option("of moving: the share of the former mean", gt=0, lt=1)] = 0.999
-    start: Annotated[int, _option("of epochs: how many are left out before it begins", ge=0)] = 0
 
 
 class Train(Section, frozen=True):

@@ -55,7 +55,7 @@ def read_dataset(configuration: Configuration) -> Dataset:
         numbers = f"{len(classes)} different whole numbers as labels"
         raise UnknownNameError("task.kind", "number or class", numbers, "set --task.kind number, or class")
     aside = tuple(sorted(set(found) - set(classes))) if kind == "class" else ()
-    parts = {"train": list(islice(train, data.limit or None)), "dev": dev, "test": test}
+    parts = {"train": train, "dev": dev, "test": test}
     read = {
         part: numbered(samples, kind, classes + aside if part == "train" else classes, places[part])
         for part, samples in parts.items()

@@ -21,7 +21,6 @@ def child_sum(
     counts: bool = False,
     dropout: float = 0.0,
     features: Vocabulary | None = None,
-    features_dropout: float = 0.0,
 ) -> AnyBlock:
     """Return a child-sum Tree-LSTM over trees of any arity.
 
@@ -38,7 +37,6 @@ def child_sum(
         dropout: the share of x that is dropped while training.
         features: of whole trees, as `foldbatch.zoo.votes.features_of` names them. Each adds numbers of its
             own to the scores.
-        features_dropout: the share of them that is dropped while training.
 
     Raises:
         BlockValueError: when `kinds` or `features` are given and the labels of nodes are classes.
@@ -79,7 +77,7 @@ def child_sum(
     state = fb.OneOf(attrgetter("is_leaf"), {True: leaf, False: node})
     classified = fb.Function(logarithms) if counts else fb.GetItem(0)
     tree.resolve_to(of_node(state, classified, scores, task))
-    beside = None if features is None else votes(features, task, features_dropout)
+    beside = None if features is None else votes(features, task)
     return of_example(tree() >> classified, scores, task, beside)
 
 

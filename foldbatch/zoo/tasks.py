@@ -49,8 +49,6 @@ class Task:
     classes: int = 2  # how many there are; 0 for a number
     dropout: float = 0.0  # the share of a state that is dropped before it is classified, while training
     weights: tuple[float, ...] = ()  # what the loss of each class is multiplied by; all alike by default
-    smoothing: float = 0.0  # the share of a label that is spread over all classes
-    root_weight: float = 1.0  # what the loss of a root is multiplied by, for ``nodes``
     # how many of the classes, the first ones, can be answers; 0 means all. The others are only there to learn
     # from: they have losses, but neither scores among the results nor metrics.
     answers: int = 0
@@ -103,20 +101,16 @@ def number_or_nan(label: Any) -> Any:
     return NAN if label is None else label
 
 
-def class_loss(
-    scores: Node, label: Node, *, weights: tuple[float, ...] = (), smoothing: float = 0.0, factor: float = 1.0
-) -> Node:
-    """Return the cross-entropy of a label, times a factor; 0 for a label of -1.
+def class_loss(scores: Node, label: Node, *, weights: tuple[float, ...] = ()) -> Node:
+    """Return the cross-entropy of a label; 0 for a label of -1.
 
     Shapes: ``scores: [N, classes]``, ``label: [N]`` to ``[N]``.
     """
-    given: dict[str, Any] = {"smoothing": smoothing} if smoothing else {}
-    if weights:
-        given["weights"] = np.array(weights, "float32")
+    given = {"weights": np.array(weights, "float32")} if weights else {}
     labelled = label != UNLABELLED
     loss = ops.cross_entropy(scores, ops.where(labelled, label, 0), **given)
     masked: Node = ops.where(labelled, loss, 0)
-    return masked if factor == 1 else masked * factor
+    return masked
 
 
 def squared_error(number: Node, label: Node) -> Node:
@@ -151,14 +145,9 @@ def of_example(structure: AnyBlock, scores: AnyBlock, task: Task, beside: AnyBlo
     if not task.reads_tree:
         told = fb.GetItem(0) >> told
     label: AnyBlock = fb.GetItem("label") if task.reads_tree else fb.GetItem(1)
-    # among nodes, the root has had one loss already
-    factor = task.root_weight - 1 if task.kind == "nodes" else 1.0
-    return (
-        fb.AllOf(told, label)
-        >> fb.AllOf(fb.GetItem(0), *_asides(task, "root", factor))
-        >> fb.GetItem(0)
-        >> _answers(task)
-    )
+    # among nodes, the root has had its loss already
+    asides = _asides(task, "root", lossless=task.kind == "nodes")
+    return fb.AllOf(told, label) >> fb.AllOf(fb.GetItem(0), *asides) >> fb.GetItem(0) >> _answers(task)
 
 
 def of_node(state: AnyBlock, hidden: AnyBlock, scores: AnyBlock, task: Task) -> AnyBlock:
@@ -166,22 +155,22 @@ def of_node(state: AnyBlock, hidden: AnyBlock, scores: AnyBlock, task: Task) -> 
     if task.kind != "nodes":
         return state
     labelled = fb.AllOf(fb.GetItem(0) >> hidden >> scores, fb.GetItem(1))
-    asides = labelled >> fb.AllOf(*_asides(task, "node", 1.0))
+    asides = labelled >> fb.AllOf(*_asides(task, "node"))
     return fb.AllOf(state, fb.GetItem("label")) >> fb.AllOf(fb.GetItem(0), asides) >> fb.GetItem(0)
 
 
-def _asides(task: Task, name: str, factor: float) -> list[AnyBlock]:
-    """Return blocks of a pair of scores and label: a metric, and a loss that counts `factor` times."""
+def _asides(task: Task, name: str, *, lossless: bool = False) -> list[AnyBlock]:
+    """Return blocks of a pair of scores and label: a metric, and a loss unless there is to be none."""
     if task.kind == "number":
         number = fb.InputTransform(number_or_nan) >> fb.Scalar()
         loss = fb.Record((fb.Identity(), number)) >> fb.Function(squared_error) >> fb.Loss(name)
         return [fb.Metric(name), loss]
     label = fb.InputTransform(partial(class_or_none, answers=task.answers))
     metric = fb.Record((_answers(task), label)) >> fb.Metric(name)
-    if factor == 0:
+    if lossless:
         return [metric]
     class_ = fb.InputTransform(class_or_minus_one) >> fb.Scalar("int32")
-    function = partial(class_loss, weights=task.weights, smoothing=task.smoothing, factor=factor)
+    function = partial(class_loss, weights=task.weights)
     return [metric, fb.Record((fb.Identity(), class_)) >> fb.Function(function) >> fb.Loss(name)]
 
 

@@ -3,11 +3,8 @@
 Source: Cheng et al. 2016, Wide and Deep Learning for Recommender Systems.
 """
 
-import numpy as np
-
-from foldbatch.blocks import AllOf, Dropout, Embedding, FromTensor, Function, InputTransform, Map, Scalar, Sum
+from foldbatch.blocks import Embedding, Function, InputTransform, Map, Scalar, Sum
 from foldbatch.blocks.purity import pure
-from foldbatch.static import ops
 from foldbatch.trees.tree import TreeNode
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.zoo.tasks import AnyBlock, Task, only_element
@@ -43,18 +40,14 @@ def features_of(node: TreeNode) -> tuple[str, ...]:
     return tuple(sorted(features | counts | {f"size {root.bit_length()}"}))
 
 
-def votes(features: Vocabulary, task: Task, dropout: float) -> AnyBlock:
+def votes(features: Vocabulary, task: Task) -> AnyBlock:
     """Return a block from a tree to the sum of the votes of its features; all votes start as zeros.
 
     Args:
         features: those that have votes; all others together have one row.
         task: says how many numbers a vote has.
-        dropout: the share of features that is dropped while training, each as a whole.
     """
     vote: AnyBlock = Scalar("int32") >> Embedding(len(features), max(task.classes, 1), "zeros", name="votes")
-    if dropout:
-        kept = FromTensor(np.ones(1, np.float32)) >> Dropout(dropout)
-        vote = AllOf(vote, kept) >> Function(ops.multiply)
     each: AnyBlock = InputTransform(features_of) >> Map(InputTransform(features.__getitem__) >> vote)
     total = each >> Sum()
     return total >> Function(only_element) if task.kind == "number" else total

@@ -76,7 +76,6 @@ def test_the_best_epoch_is_that_of_what_is_kept():
     for average, dev, best in (
         ("none", [1], "validation_accuracy"),
         ("moving", [1], "validation_averaged_accuracy"),
-        ("epochs", [1], None),
         ("moving", [], None),
     ):
         *_, checkpoints = built_of_steering(dev, average__name=average)

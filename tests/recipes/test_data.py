@@ -13,8 +13,8 @@ def configured(**options):
 
 
 def test_a_treebank_has_three_parts_and_five_classes(treebank):
-    dataset = read_dataset(configured(data__format="sst", data__folder=treebank, data__limit=5))
-    assert [len(part) for part in (dataset.train, dataset.dev, dataset.test)] == [5, 2, 2]
+    dataset = read_dataset(configured(data__format="sst", data__folder=treebank))
+    assert [len(part) for part in (dataset.dev, dataset.test)] == [2, 2]
     assert dataset.kind == "nodes" and dataset.classes[0] == "very negative"
     assert dataset.test[0].label == 0
 

@@ -149,7 +149,7 @@ CHANGED = {  # where the rule below would not make another fitting value
     "data.format": "sst", "data.label": "class", "words.split": "subwords", "model.name": "rntn",
     "task.kind": "root", "task.weights": "[1, 2]", "optimizer.name": "adam", "schedule.name": "cosine",
     "average.name": "moving", "train.backend": "numpy", "train.metrics": "f1", "train.best": "loss",
-    "optimizer.lr_factors": "{words = 0.5}", "optimizer.decay_factors": "{words = 0.5}", "model.pooling": "mean",
+    "optimizer.lr_factors": "{words = 0.5}", "model.pooling": "mean",
     "model.list_pooling": "max", "data.leave_out": '["id"]',
 }  # fmt: skip
 KINDS = ("child_sum", "tree_lstm", "rntn", "bilstm", "json")

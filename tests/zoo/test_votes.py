@@ -35,7 +35,7 @@ def test_features_of_a_function_tell_its_outline():
 
 
 def test_votes_add_up():
-    program = fb.compile(votes(FEATURES, Task(classes=2), 0.0))
+    program = fb.compile(votes(FEATURES, Task(classes=2)))
     assert program.run([TREE])[0].tolist() == [0, 0]
     program.params["votes.weight"] = [[1, 0], [10, 0], [100, 1], [1000, 1]]
     unknown = 9  # all but a name and line
