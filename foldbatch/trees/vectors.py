@@ -61,8 +61,9 @@ def read_vectors(path: str | os.PathLike[str], words: Collection[str] | None = N
             word, *fields = text.rsplit(" ", width)
             # a word may hold blanks, but one that ends in a number has taken a column too many
             if len(fields) < width or not word or (" " in word and _is_number(word.rpartition(" ")[2])):
-                expected, found = f"a word and {width} numbers, as in the first line", text.count(" ") + 1
-                raise ReadError(f"{name}:{number}:1", expected, f"{found} columns", "repair the line")
+                expected = f"a word and {width} numbers, as in the first line"
+                columns = text.count(" ") + 1
+                raise ReadError(f"{name}:{number}:1", expected, f"{columns} columns", "repair the line")
             if word in lines_of or (asked is not None and word not in asked):
                 continue
             lines_of[word] = number

@@ -106,7 +106,7 @@ def class_loss(scores: Node, label: Node, *, weights: tuple[float, ...] = ()) ->
 
     Shapes: ``scores: [N, classes]``, ``label: [N]`` to ``[N]``.
     """
-    given = {"weights": np.array(weights, "float32")} if weights else {}
+    given: dict[str, Any] = {"weights": np.array(weights, "float32")} if weights else {}
     labelled = label != UNLABELLED
     loss = ops.cross_entropy(scores, ops.where(labelled, label, 0), **given)
     masked: Node = ops.where(labelled, loss, 0)
