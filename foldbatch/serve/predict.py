@@ -25,7 +25,7 @@ from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.trees.tree import TreeNode
 from foldbatch.types import describe_value
 
-JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
+JSON, TEXT = "application/json", "text/plain"
 
 
 class TooLargeError(ReadError):
@@ -68,9 +68,6 @@ def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limi
     if kind == JSON:
         ask = _ask(body)
         read = [_one(value, number, configuration, limits) for number, value in _few(ask.examples, limits)]
-    elif kind == LINES:
-        ask, lines = Ask([]), [line for line in body.split(b"\n") if line.strip()]
-        read = [_line(line, number, configuration, limits) for number, line in _few(lines, limits)]
     elif kind == TEXT:
         ask, read = Ask([]), []
         for piece in _pieces(_text(body), configuration.data.format):
@@ -78,8 +75,7 @@ def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limi
             read += _structures(piece, len(read), configuration, limits, most)
             _few(read, limits)
     else:
-        fix = f"send Content-Type: {JSON}, {LINES} or {TEXT}"
-        raise MediaTypeError("body", "JSON, lines of JSON or text", kind, fix)
+        raise MediaTypeError("body", "JSON or text", kind, f"send Content-Type: {JSON} or {TEXT}")
     if not read:
         raise ReadError("body", "an example or more", "none", 'send {"examples": [...]}')
     return read, ask
@@ -126,18 +122,6 @@ def _pieces(text: str, format_: str) -> list[str]:
     separator = FORMATS[format_].separator
     pieces = text.replace("\r\n", "\n").split(separator) if separator else [text]
     return [piece for piece in pieces if piece.strip() or not separator]
-
-
-def _line(line: bytes, number: int, configuration: Configuration, limits: Limits) -> Read:
-    where = f"example {number}"
-    try:
-        value = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return ReadError(where, "a JSON value on each line", str(error), "repair the line")
-    except RecursionError:
-        found = "deeper nesting than the parser can follow"
-        return ReadError(where, "a JSON value on each line", found, "send it as text")
-    return _one(value, number, configuration, limits)
 
 
 def _one(value: Any, number: int, configuration: Configuration, limits: Limits) -> Read:
@@ -280,7 +264,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-DEADLINE = "deadline-seconds"  # the header
 READERS = 2  # long bodies that are read at the same time, which bounds memory and leaves time to others
 SHORT = 16_384  # bytes of a body that is read at once; a longer one is read in a thread
 TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
@@ -374,7 +357,7 @@ class Predict:
                 raise DeadlineError("deadline", "a body that is read in time", "none", fix) from None
         else:
             read, ask = read_body(body, kind, configuration, self._limits)
-        nodes, seconds = self._wishes(ask, headers, query)
+        nodes, seconds = self._wishes(ask, query)
         examples = [each for each in read if isinstance(each, ReadExample)]
         answers: Sequence[Any] = ()
         if examples:
@@ -426,7 +409,7 @@ class Predict:
             more = message.get("more_body", False)
         return size
 
-    def _wishes(self, ask: Ask, headers: Mapping[bytes, bytes], query: bytes) -> tuple[bool, float]:
+    def _wishes(self, ask: Ask, query: bytes) -> tuple[bool, float]:
         asked = parse_qs(query.decode("latin-1")) if query else {}
         wished = asked.get("nodes", ["false"])[-1].lower()
         if wished not in TRUE + FALSE:
@@ -437,8 +420,7 @@ class Predict:
             found = f"the task {task}" if task else "none"
             raise ReadError("nodes", "a model that is trained on every node", found, "leave nodes out")
         seconds = self._limits.deadline if ask.deadline is None else ask.deadline
-        texts = [*asked.get("deadline", ()), headers.get(DEADLINE.encode(), b"").decode("latin-1")]
-        for text in filter(None, texts):
+        for text in asked.get("deadline", ()):
             try:
                 seconds = float(text)
             except ValueError:

@@ -438,13 +438,11 @@ class NaNGuard(Callback):
     The update of that step is not made. The example has its number in the training set. Put the guard before
     callbacks that change gradients.
 
-    Args:
-        every: on a device, after how many steps all losses are read, the last one too: the host waits. By
-            default each loss is read two steps later, so that the device always has something to do, and the
-            last ones at the end of an epoch. On the host every step is looked at.
+    On a device each loss is read two steps later, so that it always has something to do, and the last ones at
+    the end of an epoch.
 
     Raises:
-        TrainingError: when `every` is below 1; in a step, when a loss or a gradient is not finite.
+        TrainingError: in a step, when a loss or a gradient is not finite.
 
     >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=1.0, name="w")
@@ -457,10 +455,7 @@ class NaNGuard(Callback):
     foldbatch.errors.TrainingError: step 1: expected a finite loss and finite gradients, found ...
     """
 
-    def __init__(self, every: int | None = None) -> None:
-        if every is not None and every < 1:
-            raise TrainingError("NaNGuard every", "1 step or more", repr(every), "None is two steps later")
-        self.every = every
+    def __init__(self) -> None:
         self._seen: list[SeenBatch] = []
         self._last: SeenBatch | None = None  # whose loss was finite; of its update the next batch tells
 
@@ -475,9 +470,7 @@ class NaNGuard(Callback):
         self._seen.append(seen)
 
     def on_step_end(self, trainer: Trainer) -> None:
-        if self.every is not None and trainer.steps % self.every == 0:
-            self._read(trainer)
-        elif len(self._seen) > LATE:
+        if len(self._seen) > LATE:
             self._read(trainer, LATE)
 
     def on_epoch_end(self, trainer: Trainer) -> None:

@@ -248,8 +248,6 @@ class DataParallel:
         program: that of this process.
         communicator: by default what `foldbatch.communicators.find` returns: the processes that a launcher
             started.
-        cost: what an example costs, a whole number; by default calls of prepared examples, nodes of trees,
-            and 1 for what is neither.
 
     Attributes:
         sent: how many bytes of gradients this rank has sent in all.
@@ -268,9 +266,7 @@ class DataParallel:
     (21.0, 7.0, [0, 1, 2])
     """
 
-    def __init__(
-        self, program: Program, communicator: Communicator | None = None, *, cost: Callable[[Any], int] = cost
-    ) -> None:
+    def __init__(self, program: Program, communicator: Communicator | None = None) -> None:
         if not isinstance(program, Program):
             fix = "fb.compile(block) makes one"
             raise TrainingError("DataParallel program", "a program", describe_value(program), fix)
@@ -278,7 +274,6 @@ class DataParallel:
         self.communicator = find() if communicator is None else communicator
         self.sent = 0
         self.signal = 0
-        self._cost = cost
 
     def __repr__(self) -> str:
         return f"DataParallel({self.program!r}, rank {self.communicator.rank} of {self.communicator.size})"
@@ -295,7 +290,7 @@ class DataParallel:
 
     def places(self, examples: Sequence[Any]) -> list[int]:
         """Return the places, in a batch, of the examples that this rank runs, ascending."""
-        costs = [self._cost(example) for example in examples]
+        costs = [cost(example) for example in examples]
         return deal(costs, self.communicator.size)[self.communicator.rank]
 
     def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, dict[str, Gradient]]:
@@ -390,7 +385,7 @@ class DataParallel:
         """Return the places of this rank's part of examples whose order matters: neighbours, of even cost."""
         if self.is_alone:
             return range(len(examples))
-        costs = [self._cost(example) for example in examples]
+        costs = [cost(example) for example in examples]
         return stretches(costs, self.communicator.size)[self.communicator.rank]
 
     def prepare(self, examples: Iterable[Any]) -> list[Prepared]:

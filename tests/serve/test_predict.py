@@ -104,16 +104,11 @@ def test_a_bad_example_fails_neither_its_own_request_nor_others(service):
         (examples(GOOD), {"limits": Limits(body=10)}, 413, "expected 10 bytes or fewer"),
         (examples(GOOD), {"limits": Limits(body=10), "chunks": 3}, 413, "expected 10 bytes or fewer"),
         (examples(GOOD), {"query": "deadline=soon"}, 400, "expected seconds above 0, found 'soon'"),
-        (
-            examples(GOOD),
-            {"headers": {"deadline-seconds": "-1"}},
-            400,
-            "expected seconds above 0, found '-1'",
-        ),
+        (examples(GOOD), {"query": "deadline=-1"}, 400, "expected seconds above 0, found '-1'"),
         (examples(GOOD), {"query": "nodes=maybe"}, 400, "nodes: expected true or false, found 'maybe'"),
         (examples(GOOD), {"headers": {"content-encoding": "gzip"}}, 415, "no Content-Encoding, found gzip"),
         (examples(GOOD, deadline=1e-9), {}, 504, "expected all answers in time"),
-        (examples(GOOD), {"headers": {"deadline-seconds": "1e-9"}}, 504, "expected all answers in time"),
+        (examples(GOOD), {"query": "deadline=1e-9"}, 504, "expected all answers in time"),
     ],
 )
 def test_a_request_that_is_refused_as_a_whole(service, body, options, status, message):

@@ -10,7 +10,7 @@ from foldbatch.recipes.configuration import Configuration
 from foldbatch.serve.service import Limits
 
 predict = pytest.importorskip("foldbatch.serve.predict", reason="HTTP needs foldbatch[serve]")
-JSON, LINES, TEXT, read_body = predict.JSON, predict.LINES, predict.TEXT, predict.read_body
+JSON, TEXT, read_body = predict.JSON, predict.TEXT, predict.read_body
 MediaTypeError, TooLargeError = predict.MediaTypeError, predict.TooLargeError
 LIMITS = Limits()
 GOOD = "(1 (1 good) (1 film))"
@@ -35,20 +35,18 @@ def told(each):
     return str(each) if isinstance(each, FoldbatchError) else each.structure
 
 
-def test_json_lines_and_text_hold_the_same_examples():
+def test_json_and_text_hold_the_same_examples():
     by_json, ask = read({"examples": [GOOD, ["good", "film"]], "nodes": True, "deadline": 2})
-    by_lines, _ = read(f"{json.dumps(GOOD)}\n\n{json.dumps(['good', 'film'])}\n", LINES)
     by_text, _ = read(f"{GOOD}\r\ngood film\n", f"{TEXT}; charset=utf-8")
-    assert list(map(told, by_json)) == list(map(told, by_lines)) == list(map(told, by_text))
+    assert list(map(told, by_json)) == list(map(told, by_text))
     assert [each.size for each in by_json] == [3, 2] and ask.nodes and ask.deadline == 2
 
 
-@pytest.mark.parametrize("kind", [JSON, LINES, TEXT])
+@pytest.mark.parametrize("kind", [JSON, TEXT])
 def test_one_bad_example_is_refused_alone_with_its_number(kind):
     texts = [GOOD, "(1 (1 good)", GOOD, "(1 (1 a) (1 b) (1 c))"]
     body = {
         JSON: json.dumps({"examples": texts}),
-        LINES: "\n".join(map(json.dumps, texts)),
         TEXT: "\n".join(texts),
     }[kind]
     good, bad, also_good, ternary = read(body, kind)[0]
@@ -78,7 +76,7 @@ def test_depth_is_limited_of_trees_and_of_records():
     (tree,), _ = read(
         {"examples": ["(1 (1 (1 (1 a))))"]}, format="brackets", model="child_sum", limits=limits
     )
-    record, deep = read('{"a": [1]}\n{"a": [{"b": 1}]}', LINES, "jsonlines", "json", limits)[0]
+    record, deep = read('{"a": [1]}\n{"a": [{"b": 1}]}', TEXT, "jsonlines", "json", limits)[0]
     assert record.structure == {"a": [1]} and record.size == 2
     for refused in (tree, deep):
         assert isinstance(refused, TooLargeError) and "expected 2 levels or fewer, found 3" in str(refused)
@@ -110,9 +108,3 @@ def test_a_body_that_cannot_be_read_is_refused_as_a_whole(body, kind, error, mes
     with pytest.raises(error, match="body: ") as caught:
         read(body, kind, limits=Limits(examples=8))
     assert message in str(caught.value)
-
-
-def test_a_bad_line_is_refused_alone():
-    bad, deep, good = read(b'{"a"\n' + b"[" * 100_000 + b'\n{"a": 1}', LINES, "jsonlines", "json")[0]
-    assert str(bad).startswith("example 0: expected a JSON value") and good.structure == {"a": 1}
-    assert "example 1" in str(deep)

@@ -1,7 +1,5 @@
 """Averages, limits and guards."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -107,9 +105,8 @@ def ratios(function=lambda a, b: b / a):
     return fb.compile(ratio >> fb.Loss())
 
 
-@pytest.mark.parametrize("every", [None, 2])
-def test_the_example_has_its_number_in_the_training_set(every):
-    made = Trainer(ratios(), fb.SGD(0.0001), batch_size=2, seed=1, callbacks=[NaNGuard(every)])
+def test_the_example_has_its_number_in_the_training_set():
+    made = Trainer(ratios(), fb.SGD(0.0001), batch_size=2, seed=1, callbacks=[NaNGuard()])
     with pytest.raises(TrainingError, match=r"model at example 7: divide \(forward\) yields .* inf") as error:
         made.fit([*[GOOD] * 7, BAD], epochs=1)
     step = int(error.value.where.removeprefix("step "))
@@ -142,14 +139,13 @@ class OnDevice(Fake):
         self.callback.on_step_end(self)
 
 
-@pytest.mark.parametrize("every", [None, 1, 4])
 @pytest.mark.parametrize("backend", ["numpy", pytest.param("cuda-on-cpu", marks=needs_compiler)])
-def test_a_gradient_in_the_middle_of_a_training_is_named(backend, every):
+def test_a_gradient_in_the_middle_of_a_training_is_named(backend):
     w = fb.Parameter([], init=0.0, name="w")
     fields = fb.Record({"x": fb.Scalar(), "a": fb.Scalar()})
     root = fields >> fb.Function(lambda x, a: fb.ops.sqrt(w * x + a)) >> fb.Loss()
     still, steep = {"x": 0, "a": 1}, {"x": 1, "a": 0}  # gradients 0 and infinity; the losses are finite
-    made = Trainer(fb.compile(root, backend), fb.SGD(0.1), batch_size=1, callbacks=[NaNGuard(every)])
+    made = Trainer(fb.compile(root, backend), fb.SGD(0.1), batch_size=1, callbacks=[NaNGuard()])
     with pytest.raises(TrainingError, match=r" at example 5: .*the gradient of w is not finite") as error:
         made.fit([*[still] * 5, steep, *[still] * 4], epochs=1)
     step = int(error.value.where.removeprefix("step "))
@@ -179,9 +175,3 @@ def test_a_device_that_refused_an_update_is_asked_at_the_end(moment):
         getattr(fake.callback, moment)(fake)
     assert asked == [7, 14, 21]  # with the random numbers of each step; the first one's update may be it
     fake.callback.on_fit_end(fake)  # said once
-
-
-def test_what_cannot_be_found_again_is_still_refused():
-    fake = OnDevice(NaNGuard(1))
-    with pytest.raises(TrainingError, match=r"step 1: .* found a NaN or an infinity; this step changed no"):
-        fake.step(math.nan, [GOOD])
