@@ -435,13 +435,17 @@ def traced(program: Program, examples: Sequence[Any]) -> Digests:
         return none  # of prepared ones the digests of examples say it
     try:
         made = [
-            digests(program.prepare(examples[start : start + ROWS], progress=False))
-            for start in range(0, len(examples), ROWS)
+            _of_traces(program, examples[start : start + ROWS]) for start in range(0, len(examples), ROWS)
         ]
-        again = digests(program.prepare(examples[:AGAIN], progress=False))
+        again = _of_traces(program, examples[:AGAIN])
     except Exception:  # noqa: BLE001 - also one of the user's own; it comes again
         return none
     return np.concatenate(made) if np.array_equal(made[0][: len(again)], again) else none
+
+
+def _of_traces(program: Program, examples: Sequence[Any]) -> Digests:
+    traces = (example.trace for example in program.prepare(examples, progress=False))
+    return digests([(trace.packed, trace.loose) if trace.form else trace.feeds for trace in traces])
 
 
 def assign(params: MutableMapping[str, Array], values: Mapping[str, Array]) -> None:
