@@ -61,10 +61,10 @@ def _named(name: str) -> str:
     return name
 
 
-MODEL = "a model.safetensors, or the folder of a run"
+SEVERAL = "a model.safetensors, or the folder of a run, of several seeds, too"
 TRUST = "a module, or module:function, that the model's file may name; it is looked for here, too"
 OPTIONS: dict[str, dict[str, Any]] = {  # of several commands
-    "model": {"type": Path, "metavar": "MODEL", "help": MODEL},
+    "model": {"type": Path, "metavar": "MODEL", "help": SEVERAL},
     "--backend": {"default": "auto", "help": "what computes (default auto)"},
     "--trust": {"action": "append", "default": [], "type": _named, "metavar": "NAME", "help": TRUST},
 }

@@ -24,12 +24,13 @@ from foldbatch.recipes.fitting import (
     class_figures,
     class_table,
     drawing,
+    evaluate,
     load_any,
     load_model,
+    load_models,
 )
 from foldbatch.schema import Schema
 from foldbatch.system.files import output_file, write_whole
-from foldbatch.train import SGD, Trainer
 from foldbatch.trees.formats import Named, structures_of
 
 
@@ -46,7 +47,7 @@ def print_figures(arguments: Sequence[str], prog: str) -> int:
     )
     add(parser, "--backend", "--trust")
     options = parser.parse_intermixed_args(arguments)
-    program, notes, configuration = load_model(options.model, options.backend, options.trust)
+    programs, notes, configuration = load_models(options.model, options.backend, options.trust)
     if options.least is not None and notes["task"] == "number":
         fix = "leave it out, and look at mse"
         raise ReadError("--least", "a model of classes", "one of numbers, without an accuracy", fix)
@@ -55,7 +56,7 @@ def print_figures(arguments: Sequence[str], prog: str) -> int:
         raise ReadError(str(options.data or "data.test"), "examples", "none", f"write {prog} MODEL DATA")
     task, classes = notes["task"], notes["classes"]
     metrics = metrics_of(task, [*configuration.train.metrics, *(("f1", "confusion") if classes else ())])
-    figures = {"examples": len(examples)} | Trainer(program, SGD(), metrics=metrics).evaluate(examples)
+    figures: dict[str, Any] = {"examples": len(examples)} | evaluate(programs, examples, metrics)
     if options.json:
         more = {"classes": class_figures(figures["confusion"], classes)} if classes else {}
         print(msgspec.json.encode(figures | more).decode())
@@ -83,7 +84,7 @@ def predict(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("--strict", action="store_true", help=what)
     add(parser, "--backend", "--trust")
     options = parser.parse_intermixed_args(arguments)
-    program, notes, configuration = load_any(options.model, options.backend, options.trust)
+    programs, notes, configuration = load_any(options.model, options.backend, options.trust)
     schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
     if options.strict and schema is None:
         fix = "leave it out"
@@ -96,7 +97,7 @@ def predict(arguments: Sequence[str], prog: str) -> int:
         if schema is not None:
             read = _looked_at(read, schema, counts, fields, name, configuration.data, strict=options.strict)
         structures = _remembered(read, waiting)
-        for told in predictions(program, notes, structures, nodes=nodes):
+        for told in predictions(programs, notes, structures, nodes=nodes):
             label, structure = waiting.popleft()
             if options.draw:
                 print(*([label] if label else []), drawing(structure, told), sep="\n")
@@ -216,7 +217,7 @@ def export(arguments: Sequence[str], prog: str) -> int:
     """Write an ONNX file; return the exit status: 1 where `--check` finds too large a difference."""
     what = "Write a saved model as one ONNX graph for examples of every shape."
     parser = ArgumentParser(prog=prog, description=what)
-    add(parser, "model")
+    add(parser, "model", help="a model.safetensors, or the folder of a run")
     parser.add_argument("file", type=Path, metavar="FILE.onnx", help="the file to write")
     what = "the version of ONNX's operators, from 18 to 23 (default 21)"
     parser.add_argument("--opset", type=int, metavar="N", help=what)

@@ -13,7 +13,7 @@ from foldbatch.communicators import Communicator, find, from_first, share, toget
 from foldbatch.errors import BlockUseError, FoldbatchWarning
 from foldbatch.gain import glance
 from foldbatch.program.predicting import predictions
-from foldbatch.recipes.building import structure_of
+from foldbatch.recipes.building import metrics_of, structure_of
 from foldbatch.recipes.configuration import (
     Configuration,
     describe_options,
@@ -29,6 +29,7 @@ from foldbatch.recipes.fitting import (
     Fitted,
     as_json,
     drawing,
+    evaluate,
     fit,
     label_of,
     mean_and_deviation,
@@ -105,6 +106,9 @@ def _several(
     for part, examples in (("dev", dataset.dev), ("test", dataset.test)):
         if examples:
             report[part] = mean_and_deviation([one.figures[part] for one in fitted])
+            programs = [one.program for one in fitted]
+            metrics = metrics_of(dataset.kind, configuration.train.metrics)
+            report[part]["ensemble"] = evaluate(programs, examples, metrics)
             print(f"{part}, {options.seeds} seeds: {_figures(report[part])}")
     remove_partial(folder, [FIGURES])
     write_whole(folder / FIGURES, as_json(report))
@@ -112,7 +116,13 @@ def _several(
 
 
 def _figures(figures: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {one['mean']:.4f} ± {one['deviation']:.4f}" for name, one in figures.items())
+    parts = []
+    for name, value in figures.items():
+        if name == "ensemble":
+            parts += [f"ensemble {number}" for number in _numbers(value)]
+        else:
+            parts.append(f"{name} {value['mean']:.4f} ± {value['deviation']:.4f}")
+    return ", ".join(parts)
 
 
 def _numbers(figures: Mapping[str, Any]) -> list[str]:
@@ -131,7 +141,7 @@ def _show_some(fitted: Fitted, dataset: Dataset) -> None:
     names, nodes = dataset.classes + dataset.aside, dataset.kind == "nodes"
     for shown in (small or examples)[:SHOWN]:
         structure, label = structure_of(shown), label_of(shown)
-        (told,) = predictions(fitted.program, fitted.notes, [structure], nodes=nodes)
+        (told,) = predictions([fitted.program], fitted.notes, [structure], nodes=nodes)
         mark = ""
         if names and label is not None and label >= 0:
             right = told["label"] == names[label]
@@ -203,7 +213,7 @@ def _parser(prog: str) -> ArgumentParser:
     parser.add_argument("--resume", action="store_true", help=what)
     what = "refuse examples without a label, which are passed over"
     parser.add_argument("--strict", action="store_true", help=what)
-    what = "train N models with seeds that follow each other, and tell mean and deviation of their figures"
+    what = "train N models with seeds that follow each other, and test them together"
     parser.add_argument("--seeds", type=count, default=1, metavar="N", help=what)
     what = "do not measure at the end, for two seconds, what batching gains"
     parser.add_argument("--no-gain", action="store_false", dest="gain", help=what)

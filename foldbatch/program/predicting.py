@@ -14,6 +14,7 @@ from foldbatch.types import describe_value
 
 BATCH = 256
 TASKS = ("nodes", "root", "class", "number", None)  # of the last, examples are what a structure is
+SMALLEST = np.finfo(np.float64).tiny
 
 
 def unlabelled(structure: Any, kind: str | None) -> Any:
@@ -37,7 +38,7 @@ class Predicting(Protocol):
 
 
 def predictions(
-    program: Predicting,
+    programs: Sequence[Predicting],
     notes: Mapping[str, Any],
     structures: Iterable[Any],
     *,
@@ -50,7 +51,7 @@ def predictions(
     ``{"result": r}``, the program's result with lists for arrays and tuples.
 
     Args:
-        program: the model.
+        programs: the model; of several, the mean of their probabilities or numbers is told.
         notes: those that were saved with it: ``classes``, none for numbers; and ``task``, where examples are
             labelled.
         structures: trees, lists of words or records, as the model was trained on.
@@ -72,30 +73,30 @@ def predictions(
         raise ExampleTypeError("nodes", "a model that is trained on every node", found, fix)
     rest = iter(structures)
     batches = enumerate(iter(lambda: list(islice(rest, BATCH)), []))
-    if kind is None and classes is None:
+    if kind is None and classes is None and len(programs) == 1:
         for number, batch in batches:
-            yield from ({"result": plain(result)} for result in _run(program, batch, number))
+            yield from ({"result": plain(result)} for result in _run(programs, batch, number)[0])
         return
     if kind not in TASKS or not isinstance(classes, list | tuple):
         fix = "save it with notes={'classes': ['neg', 'pos']}, or call run"
         raise ModelError("predict", "notes of the classes", describe_value(dict(notes)), fix)
     for place, batch in batches:
         examples = [unlabelled(structure, kind) for structure in batch]
-        results = _run(program, examples, place, metrics=nodes)
+        results = _run(programs, examples, place, metrics=nodes)
         _check_shapes(results, (len(classes),) if classes else ())
-        wholes = np.array(list(results), np.float64)
-        for number, whole in enumerate(probabilities(wholes) if classes else wholes):
+        wholes = _mean([np.array(list(result)) for result in results])
+        of_nodes = _mean([result.metrics["node"].values for result in results]) if nodes else None
+        for number, whole in enumerate(wholes):
             told = prediction(whole, classes)
-            if nodes:
-                of_nodes = results.metrics["node"]
-                own = probabilities(of_nodes.values[of_nodes.examples == number])
-                told["nodes"] = _nodes(examples[number], own, classes)
+            if of_nodes is not None:
+                own = results[0].metrics["node"].examples == number
+                told["nodes"] = _nodes(examples[number], of_nodes[own], classes)
             yield told
 
 
-def _run(program: Predicting, examples: list[Any], number: int, **asked: bool) -> Results:
+def _run(programs: Sequence[Predicting], examples: list[Any], number: int, **asked: bool) -> list[Results]:
     try:
-        return program.run(examples, **asked)
+        return [program.run(examples, **asked) for program in programs]
     except Exception as error:
         counted_anew(error, number * BATCH)
         raise
@@ -123,11 +124,16 @@ def plain(result: Any) -> Any:
     )
 
 
-def _check_shapes(results: Results, shape: tuple[int, ...]) -> None:
-    for one in results:
+def _check_shapes(results: Iterable[Results], shape: tuple[int, ...]) -> None:
+    for one in (one for result in results for one in result):
         if not isinstance(one, np.ndarray | np.generic) or one.shape != shape:
             expected, fix = f"a result of shape {shape} of each example", "name a class for each score"
             raise ModelError("predict", expected, describe_value(one), fix)
+
+
+def _mean(rows: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    mean: NDArray[np.float64] = np.mean([answers(row) for row in rows], axis=0)
+    return mean
 
 
 def prediction(shares: NDArray[Any], classes: Sequence[str]) -> dict[str, Any]:
@@ -136,6 +142,16 @@ def prediction(shares: NDArray[Any], classes: Sequence[str]) -> dict[str, Any]:
         return {"number": float(shares)}
     by_name = {name: round(float(share), 6) for name, share in zip(classes, shares, strict=True)}
     return {"label": classes[int(shares.argmax())], "probabilities": by_name}
+
+
+def answers(results: NDArray[Any]) -> NDArray[np.float64]:
+    """Return what can be averaged over models: of scores ``[n, classes]`` probabilities, else the numbers."""
+    return probabilities(results) if results.ndim > 1 else results.astype(np.float64)
+
+
+def scores(answers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores whose probabilities are the given ones; numbers stay."""
+    return np.log(np.maximum(answers, SMALLEST)) if answers.ndim > 1 else answers
 
 
 def probabilities(scores: NDArray[Any]) -> NDArray[np.float64]:

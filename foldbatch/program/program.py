@@ -599,7 +599,7 @@ class Program(Printed):
         >>> program.predict([[0, 9]])
         [{'label': 'yes', 'probabilities': {'no': 0.000123, 'yes': 0.999877}}]
         """
-        return list(predictions(self, self.notes, listed(structures)))
+        return list(predictions([self], self.notes, listed(structures)))
 
     def save(self, path: str | os.PathLike[str], notes: Notes | None = None) -> None:
         """Write the program to a file, for `foldbatch.load`: its model, parameters and options, and no code.

@@ -27,18 +27,23 @@ import numpy as np
 
 from foldbatch.communicators import Alone, Communicator, cores
 from foldbatch.errors import ReadError, TrainingError, shortened
+from foldbatch.params.parameters import Array
 from foldbatch.program import load, read_notes
 from foldbatch.program.compiling import compile
+from foldbatch.program.predicting import BATCH, answers, scores
 from foldbatch.program.program import Program
 from foldbatch.recipes import building
 from foldbatch.recipes.configuration import Configuration, Data, JsonModel, checked, plain, to_toml
 from foldbatch.recipes.data import Dataset
 from foldbatch.system.files import locked, remove_partial, write_whole
 from foldbatch.train import (
+    SGD,
+    Accuracy,
     Callback,
     Checkpoints,
     DataParallel,
     LambdaCallback,
+    Metric,
     Trainer,
 )
 from foldbatch.train.resuming import read_state
@@ -207,16 +212,18 @@ class ModelNotes(TypedDict):
     schema: NotRequired[dict[str, Any]]  # of records
 
 
-def model_file(path: Path) -> Path:
-    """Return the file of a model, of which a path may name the folder."""
-    return path / MODEL if path.is_dir() else path
+def model_files(path: Path) -> list[Path]:
+    """Return the file of a model, or those of all seeds of a run; none where a folder holds no model."""
+    if not path.is_dir():
+        return [path]
+    return [path / MODEL] if (path / MODEL).exists() else sorted(path.glob(f"seed-*/{MODEL}"))
 
 
 def load_model(
     path: Path, backend: BackendName = "auto", trust: Iterable[str] = ()
 ) -> tuple[Program, dict[str, Any], Configuration]:
     """Return a trained model with its notes and its configuration."""
-    file = model_file(path)
+    file = path / MODEL if path.is_dir() else path
     notes = _notes(read_notes(file), str(file))
     configuration = checked(notes["configuration"], str(file))
     program = load(file, backend, trust=trust)
@@ -251,19 +258,34 @@ def _check_answers(program: Program, notes: ModelNotes, where: str) -> None:
         raise ReadError(where, f"a model that answers {expected}, as its notes say", found, FIX)
 
 
+def load_models(
+    path: Path, backend: BackendName = "auto", trust: Iterable[str] = ()
+) -> tuple[list[Program], dict[str, Any], Configuration]:
+    """Return a trained model, or those of all seeds of a run, and the first's notes and configuration."""
+    files = model_files(path) or [path]
+    models = [load_model(file, backend, trust) for file in files]
+    _, notes, configuration = models[0]
+    for file, (_, other, its) in zip(files, models, strict=True):
+        same = its.data.format == configuration.data.format
+        if not same or (other["task"], other["classes"]) != (notes["task"], notes["classes"]):
+            fix = "give the folder of a run with --seeds, or a single model"
+            raise ReadError(str(file), "the format, task and classes of the other seeds", "others", fix)
+    return [program for program, _, _ in models], notes, configuration
+
+
 # of a program that a script saved: its examples are values of JSON
 SCRIPTED = Configuration(data=Data(format=RECORDS[0]), model=JsonModel())
 
 
 def load_any(
     path: Path, backend: BackendName = "auto", trust: Iterable[str] = ()
-) -> tuple[Program, dict[str, Any], Configuration]:
-    """Return what `load_model` does; of a program that a script saved, it, its classes, and `SCRIPTED`."""
-    notes = read_notes(file := model_file(path))
-    if "configuration" in notes:
-        return load_model(path, backend, trust)
+) -> tuple[list[Program], dict[str, Any], Configuration]:
+    """Return what `load_models` does; of a program that a script saved, it, its classes, and `SCRIPTED`."""
+    files = model_files(path)
+    if len(files) != 1 or "configuration" in (notes := read_notes(files[0])):
+        return load_models(path, backend, trust)
     known = {"classes": notes["classes"]} if "classes" in notes else {}
-    return load(file, backend, trust=trust), {"task": None, **known}, SCRIPTED
+    return [load(files[0], backend, trust=trust)], {"task": None, **known}, SCRIPTED
 
 
 def drawing(structure: Any, told: Mapping[str, Any], levels: int = 12, nodes: int = 40) -> str:
@@ -300,9 +322,41 @@ def mean_and_deviation(figures: Sequence[Mapping[str, Any]]) -> dict[str, dict[s
     return found
 
 
+def evaluate(programs: Sequence[Program], examples: Sequence[Any], metrics: Sequence[Metric]) -> Figures:
+    """Return the figures of a model, or of several models whose answers are averaged.
+
+    Of several there is ``vote_accuracy``, too: that of the class which most models name, and of those with
+    equal votes the one with the higher mean probability.
+    """
+    if len(programs) == 1:
+        return Trainer(programs[0], SGD(), metrics=metrics).evaluate(examples)
+    labels: dict[str, list[Any]] = {}
+    totals: dict[str, Array] = {}
+    votes: Array | float = 0.0
+    for program in programs:
+        labels, values = _collected(program, examples)
+        totals = {name: totals.get(name, 0) + answers(rows) / len(programs) for name, rows in values.items()}
+        rows = values["root"]  # a vote for the best class of each; numbers have no votes
+        votes = votes + (np.eye(rows.shape[1])[rows.argmax(axis=1)] if rows.ndim == 2 else 0.0)
+    figures = {m.name: m.compute(scores(totals[m.of]), labels[m.of]) for m in metrics}
+    if "accuracy" in figures:
+        figures["vote_accuracy"] = Accuracy("root").compute(votes + totals["root"], labels["root"])
+    return figures
+
+
 def label_of(example: Any) -> Any:
     """Return the label of an example: of a labelled tree, that of its root."""
     return example.label if isinstance(example, TreeNode) else example[1]
+
+
+def _collected(program: Program, examples: Sequence[Any]) -> tuple[dict[str, list[Any]], dict[str, Array]]:
+    labels: dict[str, list[Any]] = {}
+    parts: dict[str, list[Array]] = {}
+    for first in range(0, len(examples), BATCH):
+        for name, metric in program.run(examples[first : first + BATCH], metrics=True).metrics.items():
+            labels.setdefault(name, []).extend(metric.labels or ())
+            parts.setdefault(name, []).append(metric.values)
+    return labels, {name: np.concatenate(values) for name, values in parts.items()}
 
 
 HEADS = ("examples", "precision", "recall", "f1")

@@ -31,7 +31,7 @@ from foldbatch.program.predicting import plain, predictions
 from foldbatch.program.program import Program
 from foldbatch.recipes.configuration import Configuration
 from foldbatch.recipes.data import unlike
-from foldbatch.recipes.fitting import SCRIPTED, load_any, model_file
+from foldbatch.recipes.fitting import SCRIPTED, load_any, model_files
 from foldbatch.schema import Schema
 from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.types import BackendName
@@ -221,14 +221,14 @@ def one_line(text: str) -> str:
 EXPECTED = "a model that can answer"
 FIX = "train it again, or give another file"
 NUMBER = re.compile(r"\bat example (\d+)")  # of an example, in an error of a batch
-Signature = tuple[int, ...]
+Signature = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
     """A saved model, ready to answer."""
 
-    program: Program
+    programs: Sequence[Program]  # one, or those of several seeds, whose mean is the answer
     notes: dict[str, Any]  # that were saved with it: ``task`` and ``classes``
     configuration: Configuration  # what it was trained by
     schema: Schema | None = None  # of the records that it was trained on
@@ -237,7 +237,7 @@ class ServedModel:
     def name(self) -> str:
         """What the model is called."""
         if self.configuration is SCRIPTED:
-            return self.program.lowered.name
+            return self.programs[0].lowered.name
         return str(self.configuration.model.__struct_config__.tag)
 
     def predict(self, structures: Sequence[Any], *, nodes: bool) -> list[dict[str, Any]]:
@@ -245,7 +245,7 @@ class ServedModel:
 
         That of a record unlike those of training has a ``warning``, too.
         """
-        told = list(predictions(self.program, self.notes, structures, nodes=nodes))
+        told = list(predictions(self.programs, self.notes, structures, nodes=nodes))
         for record, one in zip(structures, told, strict=True):
             if self.schema and (found := unlike(self.schema, record, self.configuration.data)[0]):
                 one["warning"] = f"expected fields that training had, found {found}"
@@ -259,16 +259,17 @@ def load(path: Path, backend: BackendName, trust: Iterable[str] = ()) -> ServedM
         ReadError: when a file is damaged, or the model cannot answer.
         OSError: when there is no such file.
     """
-    file = model_file(path)
-    if file.exists() and not file.is_file():  # reading a pipe may never end
-        raise ReadError(str(file), "a file", "a pipe or a device", "give a model.safetensors")
+    for file in model_files(path):
+        if file.exists() and not file.is_file():  # reading a pipe may never end
+            raise ReadError(str(file), "a file", "a pipe or a device", "give a model.safetensors")
     try:
-        program, notes, configuration = load_any(path, backend, trust)
+        programs, notes, configuration = load_any(path, backend, trust)
         schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
-        model = ServedModel(program, notes, configuration, schema)
+        model = ServedModel(programs, notes, configuration, schema)
         every_node = model.notes["task"] == "nodes"
-        program.run([], metrics=every_node)
-        program.run([])
+        for program in model.programs:
+            program.run([], metrics=every_node)
+            program.run([])
         _try(model, path, nodes=every_node)
     except (FoldbatchError, OSError):
         raise
@@ -349,7 +350,7 @@ class Service:
 
     def joining(self) -> Join | None:
         """Return what lets an example join the batch under way; None where the model does not decide."""
-        program = self.model.program
+        program = self.model.programs[0]
         if self.model.notes.get("classes") is not None or not program.lowered.decides:
             return None
         continuous = self._continuous
@@ -374,10 +375,12 @@ class Service:
             self._continuous = None
 
     def _signature(self) -> Signature:
-        with suppress(OSError):  # a file that is just being exchanged
-            status = model_file(self.path).stat()
-            return status.st_mtime_ns, status.st_size, status.st_ino
-        return ()
+        found = []
+        with suppress(OSError):  # a file that is just being exchanged, or a folder that cannot be listed
+            for file in model_files(self.path):
+                status = file.stat()
+                found.append((str(file), status.st_mtime_ns, status.st_size, status.st_ino))
+        return tuple(found)
 
 
 def _tell(told: Future[Any], answer: Future[Any]) -> None:

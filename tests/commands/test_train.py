@@ -37,14 +37,19 @@ def test_a_run_ends_with_a_prediction_drawn_as_a_tree(treebank, tmp_path, capsys
     assert len((tmp_path / "runs" / "mine-2" / "epochs.csv").read_text().splitlines()) == 3
 
 
-def test_seeds_are_trained_and_their_figures_averaged(treebank, tmp_path, capsys):
+def test_seeds_are_compared_with_their_ensemble(treebank, tmp_path, capsys):
     folder = tmp_path / "runs"
     arguments = ["train", *TINY, "--data.folder", str(treebank), "--folder", str(folder), "--seeds", "2"]
     assert main([*arguments, "--train.seed=5"]) == 0
     assert "test, 2 seeds: loss " in capsys.readouterr().out
     figures = json.loads((folder / "figures.json").read_text())
     assert set(figures["test"]["accuracy"]) == {"mean", "deviation"}
-    assert main(["eval", str(folder / "seed-5"), str(treebank / "test.txt"), "--json"]) == 0
+    assert set(figures["test"]["ensemble"]) == {"accuracy", "node_accuracy", "vote_accuracy"}
+    assert main(["eval", str(folder), str(treebank / "test.txt"), "--json"]) == 0
+    together = json.loads(capsys.readouterr().out)
+    assert together["accuracy"] == figures["test"]["ensemble"]["accuracy"] and "loss" not in together
+    assert main(["predict", str(folder), str(treebank / "test.txt")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 6
     seeds = [
         read_configuration(folder / f"seed-{seed}" / "configuration.toml", {}).train.seed for seed in (5, 6)
     ]

@@ -1,6 +1,7 @@
 """A run trains, saves, goes on and is read back; what does not fit is refused."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -16,8 +17,11 @@ from foldbatch.recipes.fitting import (
     FREE,
     Run,
     check_run,
+    evaluate,
     fit,
     load_model,
+    load_models,
+    model_files,
 )
 from foldbatch.system.files import locked
 from foldbatch.train.resuming import write_state
@@ -42,7 +46,7 @@ def test_a_run_leaves_a_model_its_options_and_its_figures(treebank, tmp_path):
     assert again == configured(data__folder=treebank, train__epochs=2, **TINY)
     dataset = read_dataset(again)
     program, notes = fb.load(fitted.path), read_notes(fitted.path)
-    test = fb.train.Trainer(program, fb.SGD(), metrics=metrics_of("nodes")).evaluate(dataset.test)
+    test = evaluate([program], dataset.test, metrics_of("nodes"))
     assert test == figures["test"] == fitted.figures["test"]
     assert notes["classes"] == list(dataset.classes)
 
@@ -55,7 +59,7 @@ def test_classes_aside_are_learnt_from_but_no_answers(tmp_path):
     fitted = fit(configured(**options), dataset, tmp_path / "run")
     assert fitted.program.params["classify.bias"].shape == (3,)
     assert fitted.program.run([train[2]], losses=True).loss > 0
-    (told,) = predictions(fb.load(fitted.path), fitted.notes, trees[:1])
+    (told,) = predictions([fb.load(fitted.path)], fitted.notes, trees[:1])
     assert list(told["probabilities"]) == ["a", "b"]
 
 
@@ -117,7 +121,7 @@ def test_every_model_is_loaded_as_it_was_saved(tmp_path, write, options):
     configuration = configured(**options)
     fitted = fit(configuration, read_dataset(configuration), tmp_path / "run")
     told, again = (
-        list(predictions(program, fitted.notes, [structure]))
+        list(predictions([program], fitted.notes, [structure]))
         for program in (fitted.program, fb.load(fitted.path))
     )
     assert told == again and len(told) == 1
@@ -242,6 +246,27 @@ def test_a_folder_stands_for_the_model_in_it(run_of_saved):
     program, notes, configuration = load_model(run_of_saved)
     assert notes["task"] == "nodes" and configuration.model.hidden == 2
     assert program.params.keys() == load_model(run_of_saved / "model.safetensors")[0].params.keys()
+
+
+def test_seeds_of_a_run_are_loaded_together(run_of_saved, tmp_path):
+    for seed in (0, 1):
+        (tmp_path / f"seed-{seed}").mkdir()
+        shutil.copy(run_of_saved / "model.safetensors", tmp_path / f"seed-{seed}")
+    assert model_files(tmp_path) == [tmp_path / f"seed-{seed}/model.safetensors" for seed in (0, 1)]
+    assert (
+        model_files(run_of_saved)
+        == [run_of_saved / "model.safetensors"]
+        == model_files(run_of_saved / "model.safetensors")
+    )
+    programs, notes, _ = load_models(tmp_path)
+    assert len(programs) == 2 and notes["task"] == "nodes" and len(load_models(run_of_saved)[0]) == 1
+    notes["classes"] = ["other", "good"]
+    (tmp_path / "seed-1" / "model.safetensors").unlink()
+    programs[1].save(tmp_path / "seed-1" / "model.safetensors", notes=notes)
+    with pytest.raises(
+        fb.errors.ReadError, match="seed-1.*expected the format, task and classes of the other seeds"
+    ):
+        load_models(tmp_path)
 
 
 def test_a_model_of_another_hand_is_refused(tmp_path):

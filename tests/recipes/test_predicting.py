@@ -5,8 +5,10 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.program.predicting import predictions, probabilities
-from foldbatch.recipes.fitting import class_figures, drawing, mean_and_deviation
+from foldbatch.recipes.building import metrics_of
+from foldbatch.recipes.fitting import class_figures, drawing, evaluate, mean_and_deviation
 from foldbatch.zoo import Task, Words, tree_lstm
+from foldbatch.zoo.tasks import of_example
 
 TREE = fb.trees.parse_brackets("(S (NP good) (VP film))")
 WORDS = Words(fb.trees.Vocabulary(["good", "film"]), 3)
@@ -16,7 +18,7 @@ CLASSES = {"task": "class", "classes": ["a", "b"]}
 
 def test_every_node_of_an_unlabelled_tree_is_told():
     program = fb.compile(tree_lstm(WORDS, Task("nodes", 2), hidden=2))
-    first, second = predictions(program, NOTES, [TREE[0].tree, TREE], nodes=True)
+    first, second = predictions([program], NOTES, [TREE[0].tree, TREE], nodes=True)
     assert first == second
     assert [(node["parent"], node["word"]) for node in first["nodes"]] == [
         (2, "good"),
@@ -30,10 +32,21 @@ def test_every_node_of_an_unlabelled_tree_is_told():
     assert drawn.count("\n") == 2 and drawn.splitlines()[0] == f"{root['label']} {root['probability']:.0%}"
 
 
+def test_several_models_tell_their_mean():
+    trees = [fb.compile(tree_lstm(WORDS, Task("nodes", 2), hidden=2), seed=seed) for seed in (0, 1)]
+    first, second = (next(predictions([program], NOTES, [TREE], nodes=True)) for program in trees)
+    (both,) = predictions(trees, NOTES, [TREE], nodes=True)
+    for name in ("bad", "good"):
+        mean = (first["probabilities"][name] + second["probabilities"][name]) / 2
+        assert both["probabilities"][name] == pytest.approx(mean, abs=1e-5)
+    root = both["nodes"][-1]
+    assert root["probability"] == pytest.approx(both["probabilities"][both["label"]], abs=1e-5)
+
+
 def test_nodes_need_a_model_of_nodes():
     program = fb.compile(fb.GetItem(0) >> fb.Vector(2))
     with pytest.raises(fb.errors.ExampleError, match="expected a model that is trained on every node"):
-        list(predictions(program, CLASSES, [[1, 2]], nodes=True))
+        list(predictions([program], CLASSES, [[1, 2]], nodes=True))
 
 
 def test_words_are_no_tree():
@@ -41,17 +54,47 @@ def test_words_are_no_tree():
     with pytest.raises(
         fb.errors.ExampleError, match="expected a tree, found list of 2; give trees in brackets"
     ):
-        list(predictions(program, NOTES, [["good", "film"]]))
+        list(predictions([program], NOTES, [["good", "film"]]))
 
 
 def test_probabilities_of_large_scores():
     np.testing.assert_allclose(probabilities(np.array([[1e4, 0.0], [0.0, 0.0]])), [[1, 0], [0.5, 0.5]])
 
 
+def shifted(*amounts):
+    """Programs whose scores are the example's, plus an amount at the first."""
+    rows = [np.array([amount, 0], "float32") for amount in amounts]
+    shifts = [fb.Function(lambda x, row=row: x + row) for row in rows]
+    return [fb.compile(of_example(fb.Vector(2), shift, Task(classes=2))) for shift in shifts]
+
+
 def test_mean_and_deviation_of_runs():
     found = mean_and_deviation([{"accuracy": 0.4, "epochs": [1]}, {"accuracy": 0.6, "epochs": []}])
     assert found == {"accuracy": {"mean": pytest.approx(0.5), "deviation": pytest.approx(0.02**0.5)}}
     assert mean_and_deviation([{"loss": 1}])["loss"] == {"mean": 1.0, "deviation": 0.0}
+
+
+def test_probabilities_are_averaged():
+    """Two of three models are wrong, but hardly; the third is sure."""
+    programs = shifted(-0.1, -0.1, 9)
+    examples = [([0.0, 0.0], 0), ([0.0, 0.0], None), ([0.0, 0.0], -1)]
+    metrics = metrics_of("class", ["confusion", "perplexity"])
+    assert evaluate(programs[:2], examples, metrics)["accuracy"] == 0.0
+    figures = evaluate(programs, examples, metrics)
+    assert figures["accuracy"] == 1.0 and figures["confusion"] == [[1, 0], [0, 0]]
+    assert figures["vote_accuracy"] == 0.0  # two votes against one
+    assert evaluate(shifted(-0.1, 9), examples, metrics)["vote_accuracy"] == 1.0  # one each
+    share = np.mean([1 / (1 + np.exp(-amount)) for amount in (-0.1, -0.1, 9)])
+    assert figures["perplexity"] == pytest.approx(1 / share, rel=1e-5)
+    assert np.isnan(evaluate(programs, examples[1:], metrics)["accuracy"])
+    assert evaluate(programs[:1], examples, metrics)["loss"] > 0  # only a single model has a loss
+
+
+def test_numbers_are_averaged():
+    factors = [fb.Function(lambda x, f=f: x * f) for f in (1, 3)]
+    programs = [fb.compile(of_example(fb.Scalar(), factor, Task("number", 0))) for factor in factors]
+    figures = evaluate(programs, [(1.0, 2.0), (2.0, 3.0)], metrics_of("number", ["mae"]))
+    assert figures == {"mse": 0.5, "mae": 0.5}
 
 
 CONFUSION = [[3, 1, 0], [2, 4, 0], [0, 0, 0]]

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from foldbatch.program.predicting import predictions
-from foldbatch.recipes.fitting import load_model
+from foldbatch.recipes.fitting import load_models
 from foldbatch.trees.formats import structures_of
 
 HOST = "127.0.0.1"
@@ -87,10 +87,10 @@ def trees(path: Path, count: int, backend: str = "auto") -> tuple[list[str], lis
 
 def local(path: Path, texts: list[str], backend: str = "auto") -> list[dict]:
     """Return what the model predicts of texts in this process, one by one: no batch is shared."""
-    program, notes, configuration = load_model(path, backend)
+    programs, notes, configuration = load_models(path, backend)
     read = structures_of(configuration.data.format)
     structures = [structure for text in texts for _, structure in read(StringIO(text), "here")]
-    return [next(predictions(program, notes, [structure])) for structure in structures]
+    return [next(predictions(programs, notes, [structure])) for structure in structures]
 
 
 def same(told: dict, wanted: dict) -> bool:

@@ -71,7 +71,7 @@ def test_a_former_model_is_freed(tmp_path):
     save_model(tmp_path / "model.safetensors")
     loaded = []
     service = Service(tmp_path / "model.safetensors", "numpy", lambda: loaded.append(gc.collect()))
-    former = weakref.ref(service.model.program)
+    former = weakref.ref(service.model.programs[0])
     service.answer(TREES)
     service.reload()
     assert former() is None and len(loaded) == 2
