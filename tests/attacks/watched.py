@@ -177,7 +177,7 @@ def call_listed(count: int) -> list[str]:
 
 def _learn(watch: Watch, file: Path, kept: list[Any]) -> None:
     """Let the hook see innocent files, good ones and ones that are refused, once all modules are imported."""
-    for watch.deaf in (True, False, False):
+    for watch.deaf in (True, False):
         code_of.cache_clear()  # else nothing that is innocent would be compiled while the hook learns
         for arrays, header, examples in kept:
             files.write(file, KIND, arrays, header)

@@ -323,7 +323,7 @@ def test_files_of_strangers_are_read_or_refused(model, tmp_path):
     trained(model().walk).save(tmp_path / "file")
     arrays, header = files.read(tmp_path / "file", KIND, "")
     outcomes = {True: 0, False: 0}
-    for seed in range(150):
+    for seed in range(80):
         walk = edited(header["walk"], random.Random(seed))
         files.write(tmp_path / "edited", KIND, arrays, {**header, "walk": walk})
         try:
@@ -332,4 +332,4 @@ def test_files_of_strangers_are_read_or_refused(model, tmp_path):
         except FoldbatchError as error:
             assert str(error)
             outcomes[False] += 1
-    assert outcomes[True] > 0 and outcomes[False] > 50, outcomes
+    assert outcomes[True] > 0 and outcomes[False] > 30, outcomes

@@ -153,7 +153,7 @@ SENTENCES = st.lists(st.lists(st.integers(0, 4), max_size=7), min_size=1, max_si
 
 
 @pytest.mark.parametrize("make", [lstm, double, own_gates, two_kinds, both_ways])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(batch=SENTENCES)
 def test_values_and_gradients_are_those_of_the_model_as_written(make, batch):
     """With LLVM values are so to the bit: a row of a product does not depend on the others."""

@@ -119,7 +119,7 @@ def _unstepped(key: Any) -> bool:
     return all(not isinstance(k, slice) or k.step in (None, 1) for k in keys)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_indexing_is_numpys(data: st.DataObject) -> None:
     """Ints, slices, ``...`` and None, in any combination; negative and out-of-range bounds of slices."""

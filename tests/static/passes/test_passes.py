@@ -114,9 +114,9 @@ def test_the_gradient_of_gates_read_from_one_product_pads_nothing() -> None:
     assert names.count("concat") == 1
 
 
-def test_8000_parts_are_joined_by_one_concatenation() -> None:
-    x = input_node(TensorType((8_000,)))
-    parts = [x[i] for i in range(8_000)]
+def test_2000_parts_are_joined_by_one_concatenation() -> None:
+    x = input_node(TensorType((2_000,)))
+    parts = [x[i] for i in range(2_000)]
     gs = [input_node(part.type) for part in parts]
     (dx,) = vjp(parts, gs, [x])
     assert dx is not None
