@@ -21,7 +21,7 @@ def test_the_page_of_blocks_names_every_block():
 
 
 def test_a_notebook_runs_and_shows_something(tmp_path):
-    """The tutorials run where the site is built, and in `test_pages`."""
+    """As tutorials do where the site is built."""
     cells = [
         {"cell_type": "markdown", "source": ["# A title"]},
         {"cell_type": "code", "source": ["x = 2\n", "x"]},
