@@ -342,8 +342,6 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
             seen.add(x.n)
             held.append(_Single(x.n))
             return x.type
-        case None:
-            return VOID
         case tuple():
             return TupleType(tuple([_taken(item, start, held, seen, example) for item in x]))
         case list() if {*map(type, x)} <= ATOMS:

@@ -165,10 +165,7 @@ class FunctionTracer:
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
         signature, _ = self.linked().cells[cell]
-        try:
-            return line_of(self.walk, example, signature, call, self.max_calls)
-        except WalkError:  # it reads numbers, which are not there now
-            return ""
+        return line_of(self.walk, example, signature, call, self.max_calls)
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         cells = self.linked().cells

@@ -174,6 +174,8 @@ def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, A
     ...     read(Path(folder, "numbers"), "numbers", "write it anew")
     ({'a': array([0, 1, 2])}, {'unit': 'm'})
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ReadError("path", f"the path of a {kind}", f"a {type(path).__name__}", "give a str or a Path")
     where, expected = os.fspath(path), f"a {kind} that foldbatch wrote"
     if Path(path).is_dir():
         raise ReadError(where, expected, "a folder", "name a file in it; that of a run is model.safetensors")

@@ -61,7 +61,7 @@ class Monitored(Callback):
     """A callback that watches whether a figure gets better, from epoch to epoch."""
 
     def __init__(self, monitor: str, mode: Mode | None, min_delta: float) -> None:
-        self.mode = mode_of(monitor) if mode is None else mode
+        self.mode = mode_of(f"{type(self).__name__} monitor", monitor) if mode is None else mode
         check_mode(f"{type(self).__name__} mode", self.mode)
         self.monitor = monitor
         self.min_delta = min_delta
@@ -207,6 +207,7 @@ class ReduceLROnPlateau(Monitored):
 
 
 LEAST = 1e-12  # a learning rate must be above 0
+FACTOR = "it multiplies the learning rate"
 
 
 class Schedule(Callback):
@@ -267,10 +268,13 @@ class Schedule(Callback):
     def _apply(self, trainer: Trainer, count: int) -> None:
         if self._base is None:
             self._base = trainer.optimizer.lr
-        factor = float(self.schedule(count))
+        factor = self.schedule(count)
+        if not is_above(factor, 0, or_equal=True):
+            where = f"Schedule at {self.every} {count}"
+            raise TrainingError(where, "a factor of 0 or more", describe_value(factor), FACTOR)
         if factor != self._factor:
             trainer.optimizer.lr = max(self._base * factor, LEAST)
-            self._factor = factor
+            self._factor = float(factor)
 
 
 MEMORY = 9  # in its first steps a moving average remembers a tenth of all of them

@@ -54,7 +54,7 @@ def is_above(value: object, low: float, *, or_equal: bool = False) -> bool:
 def check_metrics(program: Program, metrics: Sequence[Metric], *, learnt: bool = True) -> list[Metric]:
     """Return metrics whose values the program collects, and whose names differ."""
     blocks = sorted({name for names in program.model.metrics for name in names})
-    names: set[str] = set()
+    names: set[str] = {"loss"}
     metrics = all_of("metrics", metrics)
     for number, metric in enumerate(metrics):
         where = f"Trainer metrics[{number}]"

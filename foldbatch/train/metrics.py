@@ -53,16 +53,16 @@ def check_mode(where: str, mode: str) -> None:
         raise TrainingError(where, "'min' or 'max'", repr(mode), "'min' is for losses, 'max' for accuracies")
 
 
-def mode_of(figure: str) -> Mode:
+def mode_of(where: str, figure: str) -> Mode:
     """Return whether lower or higher is better, as the name of a figure says.
 
-    >>> mode_of("validation_accuracy"), mode_of("validation_loss")
+    >>> mode_of("Checkpoints monitor", "validation_accuracy"), mode_of("EarlyStopping monitor", "loss")
     ('max', 'min')
     """
     modes = [mode for mode, parts in MODES.items() if any(part in str(figure) for part in parts)]
     if len(modes) != 1:
         expected = f"a name with one of {', '.join(part for parts in MODES.values() for part in parts)}"
-        raise TrainingError("Checkpoints best", expected, repr(figure), "or give mode='min' or mode='max'")
+        raise TrainingError(where, expected, repr(figure), "or give mode='min' or mode='max'")
     return modes[0]
 
 

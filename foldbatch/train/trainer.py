@@ -162,7 +162,7 @@ class Checkpoints(Callback):
         self.every = every
         self.seconds = seconds
         self.monitor = monitor
-        self.mode = mode or (None if monitor is None else mode_of(monitor))
+        self.mode = mode or (None if monitor is None else mode_of("Checkpoints monitor", monitor))
         if self.mode is not None:
             check_mode("Checkpoints mode", self.mode)
         self.keep = keep

@@ -196,6 +196,8 @@ class _Labels(dict[str, Label]):
 
     def __init__(self, make: Callable[[str], Label] = str, expected: str = "") -> None:
         super().__init__()
+        if not callable(make):
+            raise ReadError("labels", "a function of a label's text", describe_value(make), "for example int")
         self.make = make
         self.expected = expected or f"a label that {getattr(make, '__name__', 'labels')} accepts"
 

@@ -108,6 +108,14 @@ def test_a_nan_is_found_at_the_line_of_its_call() -> None:
     assert again is not None and again.place.endswith(f"test_faces.py:{line + 1})")
 
 
+def test_none_comes_back_where_other_examples_have_an_object() -> None:
+    double = fb.cell(lambda x: x * 2)
+    program = fb.compile(lambda x: (double(x[0]), [x[1]]) if x else None, "numpy")
+    assert program.run([(1.0, None), (2.0, "label")]) == [(2.0, [None]), (4.0, ["label"])]
+    program = fb.compile(lambda x: None if x < 2 else x, "numpy")
+    assert program.run([1, 2]) == [None, 2]
+
+
 def test_unlabelled_examples_are_predicted(program: fb.Program) -> None:
     right = list(program.run(trees()))
     np.testing.assert_array_equal(list(program.run(without_labels())), right)

@@ -447,6 +447,10 @@ def test_derivatives_take_the_path_that_was_decided() -> None:
     assert "deciding, in rounds" in str(report) and "prepare" not in str(report)
     assert "calls that only decide run in rounds" in str(report)
     assert program.find_nan(numbers) is None
+    program.params["scale"][...] = np.nan
+    found = program.find_nan(numbers)
+    program.params["scale"][...] = 1.5  # others share it
+    assert found is not None and (found.example, found.op) == (0, "parameter scale")
 
 
 scale = fb.Parameter([], init=1.5, name="scale")

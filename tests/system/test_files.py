@@ -95,6 +95,9 @@ def test_a_file_that_cannot_be_written_leaves_nothing(path, monkeypatch):
 def test_no_file_is_the_systems_own_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         files.read(tmp_path / "none", "model", "")
+    for wrong in (None, b"bytes", 3):
+        with pytest.raises(ReadError, match="path: expected the path of a model, found a"):
+            files.read(wrong, "model", "")
 
 
 def lying(path, **changes):

@@ -75,6 +75,8 @@ def test_labels_are_made_by_the_function_once_for_each_text():
     assert parse_brackets("(a (bb x) (a (bb y)))", label).labels == (2, 2, 1, 1)
     assert calls == ["a", "bb"]
     assert parse_brackets("(neg (pos x))", {"neg": 0, "pos": 1}.__getitem__).labels == (1, 0)
+    with pytest.raises(ReadError, match="labels: expected a function of a label's text, found None"):
+        read_brackets(["(a b)"], None)
 
 
 def test_escapes_stand_unless_asked_for():

@@ -1,11 +1,13 @@
 """Learning rates and the end of a training, and when callbacks are called."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import foldbatch as fb
 from foldbatch import train
-from foldbatch.errors import UnknownNameError
+from foldbatch.errors import TrainingError, UnknownNameError
 from foldbatch.train.schedules import stepwise, warm_up
 from tests.train.callbacks.tiny import (
     DEV,
@@ -26,6 +28,13 @@ def test_patience_is_counted_from_the_best_epoch():
     assert stops == [False, False, False, False, True, True]
     assert (fake.callback.best, fake.callback.best_epoch) == (0.9, 6)
     assert fake.stopped == "validation_f1 got no better than 0.35 of epoch 3 for 2 epochs"
+
+
+def test_a_figure_whose_name_says_no_direction_names_its_callback():
+    for make in (train.EarlyStopping, partial(train.Checkpoints, "folder")):
+        name = getattr(make, "__name__", "Checkpoints")
+        with pytest.raises(TrainingError, match=f"{name} monitor: expected a name with one of loss, error"):
+            make(monitor="figure")
 
 
 def test_a_figure_that_is_not_there_is_named():
@@ -124,6 +133,12 @@ def test_a_base_of_one_makes_factors_rates_and_zero_is_almost_reached():
     rates = Rates()
     trainer(train.Schedule(lambda epoch: 0.25 * (epoch < 1), "epoch", lr=1.0), rates).fit(EXAMPLES, epochs=2)
     assert rates.rates == [0.25] * 3 + [1e-12] * 3
+
+
+@pytest.mark.parametrize("factor", [-1.0, float("nan"), "half", None])
+def test_what_no_rate_can_be_multiplied_by_is_refused(factor):
+    with pytest.raises(TrainingError, match="Schedule at step 0: expected a factor of 0 or more, found"):
+        trainer(train.Schedule(lambda step: factor)).fit(EXAMPLES, epochs=1)
 
 
 def test_the_rate_is_written_where_the_factor_changes():
