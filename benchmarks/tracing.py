@@ -86,36 +86,11 @@ def records(trees: Sequence[Tree]) -> list[dict[str, Any]]:
 
 
 def arrow_forms(trees: Sequence[Tree], vocabulary: Vocabulary) -> list[Form]:
-    """Return forms of records in Arrow arrays; none without pyarrow.
-
-    One is cut from an array that the program sees for the first time, the other is made objects first.
-    """
+    """Return records in an Arrow array as a form; none without pyarrow."""
     if not find_spec("pyarrow"):
         return []
-    arrow = import_module("pyarrow")
-    array = arrow.array(records(trees))
-    block = record_model(vocabulary)
-
-    def objects(record: Any) -> object:
-        return record
-
-    return [
-        Form("records in Arrow", block, lambda: array.slice(0), objects, "word"),
-        Form("records, to_pylist counted", block, lambda: _Objects(array), objects, "word"),
-    ]
-
-
-class _Objects(Sequence[Any]):
-    """An array of Arrow whose slices are lists."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.array[index].to_pylist() if isinstance(index, slice) else self.array[index].as_py()
+    array = import_module("pyarrow").array(records(trees))
+    return [Form("records in Arrow", record_model(vocabulary), lambda: array.slice(0), lambda x: x, "word")]
 
 
 def forms(trees: Sequence[Tree], vocabulary: Vocabulary) -> list[Form]:
@@ -151,10 +126,10 @@ def forms(trees: Sequence[Tree], vocabulary: Vocabulary) -> list[Form]:
         fb.InputTransform(number) >> fb.Scalar("int32") >> fb.Embedding(len(vocabulary), SIZE, name="words")
     )
     chain = fb.Map(words) >> fb.RNN(fb.LSTMCell(SIZE)) >> fb.GetItem(1)
-    seen, opaque = (lambda t: t.is_leaf), (lambda t: getattr(t, "is_leaf"))  # noqa: B009 - columns refuse it
+    seen, opaque = (lambda t: t.is_leaf), (lambda t: getattr(t, "is_leaf"))  # noqa: B009 - not known to be pure
     return [
-        Form("trees, read by columns", model(vocabulary, seen, "token", "label", 0), anew, of_tree),
-        Form("trees, read by functions", model(vocabulary, opaque, "token", "label", 0), anew, of_tree),
+        Form("trees, at once", model(vocabulary, seen, "token", "label", 0), anew, of_tree),
+        Form("trees, by the program", model(vocabulary, opaque, "token", "label", 0), anew, of_tree),
         Form(
             "tuples",
             model(vocabulary, lambda t: len(t) == 2, 1, 0, 1),

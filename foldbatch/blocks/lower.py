@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder, tell_apart
-from foldbatch.blocks.columnar.columns import Columns, find
 from foldbatch.blocks.drafts import (
     Kinds,
     Procedure,
@@ -25,10 +24,10 @@ from foldbatch.blocks.drafts import (
     type_of,
 )
 from foldbatch.blocks.flow import make_return
+from foldbatch.blocks.integers import Refused, TreeProgram
 from foldbatch.blocks.plain import to_plain
 from foldbatch.blocks.printing import KINDS
-from foldbatch.blocks.purity import is_constant
-from foldbatch.blocks.tracer import TracingProgram, place_of
+from foldbatch.blocks.tracer import TracingProgram, place_of, suits
 from foldbatch.blocks.tracing import (
     GONE,
     Apply,
@@ -60,12 +59,11 @@ from foldbatch.model.tracer import MAX_CALLS, Decide, Look, Written
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import longest_chains
-from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.policies import Policy, scopes
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import SOURCES, Node, is_view, reachable
 from foldbatch.system.processes import no_garbage
-from foldbatch.trees import Tree
 from foldbatch.trees.records import Records
 from foldbatch.types import OBJECT, VOID, Type
 
@@ -80,8 +78,7 @@ class Lowered:
     block: AnyBlock
     model: Model
     tracer: TracingProgram  # the tracing program
-    # the program applied to many examples by array operations, or what keeps it from that
-    columns: Columns | str
+    trees: TreeProgram | str  # the program as compiled code, for trees, or what keeps it from that
     asides: frozenset[str]  # which of ``losses`` and ``metrics`` the model has
 
     @property
@@ -114,15 +111,10 @@ class Lowered:
 
     @property
     def way(self) -> str:
-        if isinstance(self.columns, str):
-            kept = f"What keeps examples from being traced by columns: {self.columns}"
-            return f"by the program, visit by visit. {kept}"
-        last = self.columns.refusals.last
-        if not self.columns.recurs:
-            slow = "by the program, visit by visit, which takes no longer than columns where nothing recurs"
-            return f"{slow}. Arrow arrays: by columns" + (f"; the last that were not: {last}" if last else "")
-        beside = f". The last batch that was traced by the program instead: {last}" if last else ""
-        return f"by columns, all visits of a block at once{beside}"
+        if isinstance(self.trees, str):
+            return f"by the program, visit by visit. What keeps trees from being traced at once: {self.trees}"
+        beside = f". The last that were not: {self.trees.last}" if self.trees.last else ""
+        return f"trees at once, by compiled code; other examples by the program, visit by visit{beside}"
 
     def remarks(self, calls: Sequence[int]) -> Sequence[str]:
         return ()
@@ -141,14 +133,15 @@ class Lowered:
         look: Look | None = None,
         decide: Decide | None = None,
     ) -> list[Trace]:
-        """The one place that chooses how examples are traced: by columns, or else by the program."""
-        if isinstance(self.columns, Columns) and (look is None or _are_plain(examples)):
-            with no_garbage():  # many traces are many objects
-                records = self.columns.records(examples, self.tracer.max_calls)
-                if records is not None:
-                    return [trace for record in records for trace in self.tracer.traces_of(record)]
+        """The one place that chooses how examples are traced: trees at once, all else by the program."""
         if type(examples) is Records:
             examples = examples.objects()
+        traced = self.tracer.arithmetic.traced
+        if traced is not None and isinstance(self.trees, TreeProgram) and all(map(suits, examples)):
+            with no_garbage():  # many traces are many objects
+                records = self.trees.records(traced, examples, self.max_calls, atoms=look is not None)
+                if records is not None:
+                    return [trace for record in records for trace in self.tracer.traces_of(record)]
         return self.tracer.trace_all(examples, numbers, look)
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Lowered:
@@ -164,14 +157,6 @@ class Lowered:
 
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
         return to_plain(self.block, parameters)
-
-
-def _are_plain(examples: Sequence[Any]) -> bool:
-    """Return whether examples can hold nothing but numbers and words: no tensors that somebody looks for."""
-    if isinstance(examples, Records):
-        return True
-    parts = (part for x in examples for part in (x if type(x) in (tuple, list) else (x,)))
-    return all(type(part) is Tree or is_constant(part) for part in parts)
 
 
 def lower(
@@ -207,7 +192,18 @@ def linked(
     tracer = TracingProgram(
         made.functions, model, policy, made.globals, made.collections, made.memos, max_calls, arithmetic
     )
-    return Lowered(block, model, tracer, find(made.functions, model), asides_of(model))
+    return Lowered(block, model, tracer, _of_trees(tracer), asides_of(model))
+
+
+def _of_trees(tracer: TracingProgram) -> TreeProgram | str:
+    """Return a tracing program as compiled code, or what keeps it from that: of a block, if there is one."""
+    if tracer.arithmetic.traced is None:
+        return "this backend compiles no loops"
+    cells = tuple(tracer.model.signatures)
+    try:
+        return TreeProgram(tracer.functions, tracer.model, scopes(tracer.policy.scope, cells))
+    except Refused as refused:
+        return str(refused)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,14 +25,14 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from foldbatch.errors import BlockTypeError
-from foldbatch.trees import Vocabulary
+from foldbatch.trees import Tree, Vocabulary
 from foldbatch.types import describe_value
 
 ATOMS = (str, int, float, bool, bytes, type(None))
-FIELDS = ("label", "token", "is_leaf", "size")  # of nodes; `len` reads the field "arity"
+FIELDS = ("label", "token", "is_leaf", "size")  # of nodes
 TYPES = (str, int, float, bool)  # they make atoms of atoms
 LOOKUPS = (Vocabulary.__getitem__, Vocabulary.__contains__)
-WHOLE = "the node as a whole"
+LEAF = "is_leaf"  # that is told by how many children there are
 
 Marked = TypeVar("Marked", bound=Callable[..., Any])
 _marked: WeakKeyDictionary[FunctionType, CodeType] = WeakKeyDictionary()
@@ -62,9 +62,7 @@ def pure(function: Marked) -> Marked:
 class Reads:
     """What a pure function reads of its argument."""
 
-    # of a node: ``label``, ``token``, ``is_leaf``, ``arity``, ``size``, or the ``node``, all of it
-    fields: frozenset[str] = frozenset()
-    beyond: str = ""  # what it reads besides, and only immutable values have; empty if nothing
+    arity: bool = False  # of a node, nothing but how many children there are
     fixed: bool = False  # whether nobody can give the function another meaning
 
 
@@ -78,15 +76,15 @@ def is_constant(value: Any) -> bool:
 def reads_of(function: Any) -> Reads | str:
     """Return what a pure function reads, or why it is not known to be pure: "it <reason>".
 
-    >>> sorted(reads_of(lambda t: t.label == "NP").fields), reads_of(lambda word: word[0]).beyond
-    (['label'], 'the item 0')
+    >>> reads_of(lambda t: t.label == "NP").arity, reads_of(lambda t: t.is_leaf).arity
+    (False, True)
     >>> reads_of(lambda t: print(t))
     'does more than read its argument and compare, LOAD_GLOBAL (<doctest foldbatch...>:1)'
     """
     kind = type(function)
     if kind is FunctionType:
         if _marked.get(function) is function.__code__:
-            return Reads(frozenset({"node"}))
+            return Reads()
         code = function.__code__
         known = _reads_of_code(code)
         if not isinstance(known, str):
@@ -95,13 +93,13 @@ def reads_of(function: Any) -> Reads | str:
     if kind is partial and type(function.func) is FunctionType:
         given = (*function.args, *function.keywords.values())
         if _marked.get(function.func) is function.func.__code__ and all(map(is_constant, given)):
-            return Reads(frozenset({"node"}))
+            return Reads()
     if kind in (operator.attrgetter, operator.itemgetter):
         return _reads_of_getter(function.__reduce__()[1], by_item=kind is operator.itemgetter)
     if function is len:
-        return Reads(frozenset({"arity"}), fixed=True)
+        return Reads(arity=True, fixed=True)
     if any(function is each for each in TYPES) or _looks_up(function):
-        return Reads(beyond=WHOLE, fixed=True)
+        return Reads(fixed=True)
     return f"is {_described(function)} that is not on the list of what is pure"
 
 
@@ -121,21 +119,34 @@ def direct(function: Any) -> Any:
     return vocabulary._numbers.__contains__ if tests else vocabulary._numbers.__getitem__
 
 
+def is_fixed(function: Any) -> bool:
+    """Return whether a function is pure, and nobody can give it another meaning."""
+    known = reads_of(function)
+    return isinstance(known, Reads) and known.fixed
+
+
+def reads_arity(function: Any) -> bool:
+    """Return whether a function is pure, and reads nothing but how many children a node has."""
+    known = reads_of(function)
+    return isinstance(known, Reads) and known.arity
+
+
+@lru_cache(100)
+def of_arity(arity: int) -> Tree:
+    """Return a tree whose root has so many children."""
+    return Tree([arity] * arity + [-1])
+
+
 def _described(value: Any) -> str:
     """Return what an object is, without asking it: it may do something when it is asked."""
     return f"a {type(value).__name__}"
 
 
 def _reads_of_getter(keys: tuple[Any, ...], *, by_item: bool) -> Reads | str:
-    fields, beyond = set(), ""
     for key in keys:
-        if type(key) is str and key in FIELDS:
-            fields.add(key)
-        elif not by_item or not is_constant(key):
+        if not (by_item and is_constant(key)) and not (type(key) is str and key in FIELDS):
             return f"reads {key}" if type(key) is str else f"reads an item by {_described(key)}"
-        else:
-            beyond = beyond or f"the item {key!r}"
-    return Reads(frozenset(fields), beyond, fixed=True)
+    return Reads(arity=all(type(key) is str and key == LEAF for key in keys), fixed=True)
 
 
 NOTHING = {"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "TO_BOOL"}
@@ -151,8 +162,7 @@ def _reads_of_code(code: CodeType) -> Reads | str:
     arguments = code.co_argcount + code.co_kwonlyargcount
     if (arguments, code.co_nlocals) != (1, 1) or code.co_flags & (CO_VARARGS | CO_VARKEYWORDS):
         return "has more than one argument, or other variables"
-    fields: set[str] = set()
-    beyond, stack = "", list[Any]()
+    arity, stack = True, list[Any]()  # whether nothing else is read of the argument
     for instruction in dis.get_instructions(code):
         name, value = instruction.opname, instruction.argval
         if name in NOTHING:
@@ -162,31 +172,27 @@ def _reads_of_code(code: CodeType) -> Reads | str:
         elif name in CONSTANTS and is_constant(value):
             stack.append((value,))
         elif name == "LOAD_ATTR" and stack[-1] is ARGUMENT and value in FIELDS:
-            fields.add(value)
+            arity &= value == LEAF
             stack[-1] = VALUE
         elif name == "LOAD_ATTR":
             return f"reads {value}"
         elif name in ("RETURN_VALUE", "RETURN_CONST"):
-            beyond = beyond or (WHOLE if stack and stack[-1] is ARGUMENT else "")
-            return Reads(frozenset(fields), beyond)
+            return Reads(arity and not (stack and stack[-1] is ARGUMENT))
         elif name == "UNARY_NOT":
-            beyond = beyond or (WHOLE if stack[-1] is ARGUMENT else "")
+            arity &= stack[-1] is not ARGUMENT
             stack[-1] = VALUE
         elif name == "BINARY_SUBSCR" or (name == "BINARY_OP" and instruction.argrepr == "[]"):
             key, read = stack.pop(), stack.pop()
             if not isinstance(key, tuple):
                 return "reads an item by what is no constant"
-            if read is ARGUMENT and type(key[0]) is str and key[0] in FIELDS:
-                fields.add(key[0])
-            elif read is ARGUMENT:
-                beyond = beyond or f"the item {key[0]!r}"
+            arity &= read is not ARGUMENT or (type(key[0]) is str and key[0] == LEAF)
             stack.append(VALUE)
         elif name in ("COMPARE_OP", "CONTAINS_OP", "IS_OP"):
             both = [stack.pop(), stack.pop()]
             # equal values may be told apart by it, but for those that there is one of
             if name == "IS_OP" and not any(type(x) is tuple and type(x[0]) in SINGLE for x in both):
                 return "compares by 'is'"
-            beyond = beyond or (WHOLE if ARGUMENT in both else "")
+            arity &= ARGUMENT not in both
             stack.append(VALUE)
         else:
             return f"does more than read its argument and compare, {name}"

@@ -13,7 +13,7 @@ import linecache
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import takewhile
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, TypeAlias
@@ -21,7 +21,16 @@ from typing import Any, TypeAlias
 from foldbatch.blocks.drafts import Kinds, Procedure
 from foldbatch.blocks.interrupts import interrupted, is_accident
 from foldbatch.blocks.printing import DEEPER, FIELDS, LEFT, TABLE, TOOLS, ProgramText, by_number, program
-from foldbatch.blocks.purity import ATOMS, Reads, direct, is_constant, reads_of
+from foldbatch.blocks.purity import (
+    ATOMS,
+    Reads,
+    direct,
+    is_constant,
+    is_fixed,
+    of_arity,
+    reads_arity,
+    reads_of,
+)
 from foldbatch.blocks.recorder import Recorder, TooManyCallsError
 from foldbatch.blocks.tracing import Blame, Constant
 from foldbatch.errors import (
@@ -121,7 +130,7 @@ class TracingProgram:
     def traces_of(self, record: TraceColumns) -> list[Trace]:
         """Return the traces of the examples of a record, with the levels of their calls."""
         find = partial(levels, self.policy, self.model.signatures, arithmetic=self.arithmetic)
-        return Together(record, self.form, find).traces()
+        return Together(record, self.form, None if record.levels else find).traces()
 
     def record(
         self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
@@ -402,9 +411,6 @@ def _brief(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-ARITY = {"is_leaf", "arity"}  # what a table of numbers of children tells
-
-
 # -- by number: on trees, the number of a node stands in the place of the node. To make a node, and to ask
 # it for a field, takes a call each; lists of the tree's fields take none. A function of the user gets a node,
 # made when it is called. One that reads nothing but how many children a node has is called once for each such
@@ -430,12 +436,12 @@ class Numbered:
             tables, codes = self._known
             if all(function.__code__ is code for function, code in codes):
                 return tables
-        if not all(map(_is_pure, self.beside)) or not all(map(_reads_arity, self.functions.values())):
+        if not all(map(_is_pure, self.beside)) or not all(map(reads_arity, self.functions.values())):
             return None
         tables = {name: _ByArity(function) for name, function in self.functions.items()}
         watched = [*self.beside, *self.functions.values()]
         codes = [(f, f.__code__) for f in watched if type(f) is FunctionType]
-        settled = len(codes) + sum(map(_is_fixed, watched)) == len(watched)
+        settled = len(codes) + sum(map(is_fixed, watched)) == len(watched)
         self._known = (tables, codes) if settled else None
         return tables
 
@@ -463,7 +469,7 @@ def numbered(functions: Sequence[Procedure], globals_: Mapping[str, Any]) -> Num
         if name not in tables:
             function = constant.value
             # where others are not known to be pure, a function that they may change has no table
-            if _reads_arity(function) and (_is_fixed(function) or not alone):
+            if reads_arity(function) and (is_fixed(function) or not alone):
                 tables[name] = function
         return name in tables
 
@@ -482,21 +488,10 @@ class _ByArity(dict[int, Any]):
         self.function = function
 
     def __missing__(self, arity: int) -> Any:
-        result = self.function(_of_arity(arity))
+        result = self.function(of_arity(arity))
         if type(result) in ATOMS:  # others are looked up by identity in memos
             self[arity] = result
         return result
-
-
-def _reads_arity(function: Any) -> bool:
-    """Return whether a function is pure, and reads nothing but how many children a node has."""
-    known = reads_of(function)
-    return isinstance(known, Reads) and not known.beyond and known.fields <= ARITY
-
-
-def _is_fixed(function: Any) -> bool:
-    known = reads_of(function)
-    return isinstance(known, Reads) and known.fixed
 
 
 def _is_pure(function: Any) -> bool:
@@ -535,12 +530,6 @@ def _is_ours(value: Any) -> bool:
         return False
     name = value.__globals__.get("__name__", "")
     return name.startswith("foldbatch.blocks.") and vars(sys.modules[name]) is value.__globals__
-
-
-@lru_cache(100)
-def _of_arity(arity: int) -> Tree:
-    """Return a tree whose root has so many children."""
-    return Tree([arity] * arity + [-1])
 
 
 def _node(example: TreeNode, number: int) -> TreeNode:

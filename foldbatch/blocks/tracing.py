@@ -1,7 +1,7 @@
 """The tracing program as data: functions of a few kinds of statements that walk one example.
 
 Blocks make statements through the builder. All that reads them sees their fields: `pruned` leaves out what
-nobody uses, `printing` spells them as Python functions, `columnar` applies them to many examples at once. A
+nobody uses, `printing` spells them as Python functions, `integers` as code that walks many trees at once. A
 new kind of statement says what it reads, assigns and changes. That is all that pruning needs of it.
 
 A variable is a name. At run time it holds an object of the example, the number of a value, or a list.

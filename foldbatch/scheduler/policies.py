@@ -90,18 +90,18 @@ def levels(
 ) -> tuple[Ints, ...]:
     """Return the levels that a policy plans by, of the calls of one example or of a batch: see `Trace`."""
     cells = tuple(cells)
-    return tuple(arithmetic.levels(cells, _scopes(policy.scope, cells), calls, elements, values))
+    return tuple(arithmetic.levels(cells, scopes(policy.scope, cells), calls, elements, values))
 
 
 @lru_cache(256)
-def _scopes(
+def scopes(
     scope: Callable[[CellSignature], int], cells: tuple[CellSignature, ...]
 ) -> tuple[tuple[int, ...], ...]:
     """Return the cells of each scope in which calls may need others, by number."""
-    scopes: dict[int, list[int]] = {}
+    found: dict[int, list[int]] = {}
     for k, cell in enumerate(cells):
-        scopes.setdefault(scope(cell), []).append(k)
-    needing = [own for own in scopes.values() if len(own) > 1 or cells[own[0]].recursive]
+        found.setdefault(scope(cell), []).append(k)
+    needing = [own for own in found.values() if len(own) > 1 or cells[own[0]].recursive]
     return tuple(map(tuple, needing))
 
 

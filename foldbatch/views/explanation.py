@@ -181,7 +181,7 @@ class Explanation:
 
     Attributes:
         cells: one `foldbatch.views.explain.CellExplanation` each.
-        tracing: how examples are traced, and what keeps them from being traced by columns; empty where some
+        tracing: how examples are traced, and what keeps trees from being traced at once; empty where some
             cells are chosen.
     """
 

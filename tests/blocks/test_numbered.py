@@ -16,9 +16,9 @@ from foldbatch.blocks.lower import Lowered
 from foldbatch.errors import ExampleError
 from foldbatch.scheduler.record import TraceColumns
 from foldbatch.trees import Tree, TreeNode
-from tests.blocks.columnar.forests import batches
-from tests.blocks.columnar.laws import assert_same, lowered
-from tests.blocks.columnar.test_columns import OF_BINARY_TREES, OF_TREES, declared, row, summed
+from tests.blocks.forests import batches
+from tests.blocks.laws import assert_same, lowered
+from tests.blocks.test_integers import OF_BINARY_TREES, OF_TREES, declared, row, summed
 
 FEW = settings(max_examples=4)
 

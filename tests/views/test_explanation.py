@@ -48,16 +48,18 @@ def test_of_many_cells_there_is_a_line_each():
 
 
 def test_how_examples_are_traced_is_told():
-    """With what keeps them from columns: the block, and its function."""
+    """With what keeps trees from being traced at once: the block, and its function."""
     label = fb.GetItem("label") >> fb.Scalar()
-    assert str(fb.explain(label)).startswith("tracing: by the program, visit by visit, which takes no longer")
-    program = fb.compile(recursive(len, label), "numpy")
-    assert str(fb.explain(program)).startswith("tracing: by columns, all visits of a block at once\n")
+    assert "visit by visit. What keeps trees" in fb.explain(fb.compile(label, "numpy")).tracing
+    program = fb.compile(recursive(len, label), "llvm")
+    assert str(fb.explain(program)).startswith("tracing: trees at once, by compiled code; other examples by")
     with pytest.raises(ExampleError):
-        program.run([fb.trees.Tree.leaf("one")] * 1300)
-    assert "tree.case(0) Scalar('float32'): there is a datum" in fb.explain(program).tracing
-    kept = fb.explain(recursive(lambda t: t.parent is None, label)).tracing
-    assert "visit by visit. What keeps" in kept
+        program.run([fb.trees.Tree.leaf("one")])
+    assert (
+        "The last that were not: tree.case(0) Scalar('float32'): there is a datum"
+        in fb.explain(program).tracing
+    )
+    kept = fb.explain(fb.compile(recursive(lambda t: t.parent is None, label), "llvm")).tracing
     assert "tree OneOf: " in kept
     assert "reads parent" in kept
     assert fb.explain(program.model.cells[0]).tracing == ""

@@ -72,19 +72,33 @@ def timed(make: Callable[[], C]) -> C:
 
 
 def compiled_function(
-    function: Callable[..., Any], signature: str, *modules: ModuleType
+    function: Callable[..., Any], signature: str, *modules: ModuleType, small: bool = False
 ) -> Callable[..., int]:
     """Return a Python function of the language of `translation`, compiled: Python calls it with arrays.
 
     It returns a number, a truth, or nothing, which becomes 0; its signature is as of
-    `translation.translate_function`. The texts of `modules` decide what it is.
+    `translation.translate_function`. The texts of `modules` decide what it is. Where it is to be `small`, it
+    is compiled in less time, and loops are not written out.
     """
     llvm()
     from foldbatch.engines.llvm import translation, words  # noqa: PLC0415 - they need llvmlite
 
     texts = [inspect.getsource(module) for module in (words, *modules)]
-    known = "\n".join([function.__name__, *texts])
-    return _callable(partial(translation.definition_of, function), function.__globals__, signature, known)
+    known = "\n".join([function.__name__ + " small" * small, *texts])
+    define = partial(translation.definition_of, function)
+    return _callable(define, function.__globals__, signature, known, small=small)
+
+
+def compiled_late(
+    function: Callable[..., Any], signature: str, *modules: ModuleType, small: bool = False
+) -> Callable[..., int]:
+    """Return what `compiled_function` returns, which is compiled when it is called first."""
+    made = cache(partial(compiled_function, function, signature, *modules, small=small))
+
+    def run(*given: Any) -> int:
+        return made()(*given)
+
+    return run
 
 
 def compiled_text(text: str, signature: str) -> Callable[..., int]:
@@ -96,13 +110,13 @@ def compiled_text(text: str, signature: str) -> Callable[..., int]:
 
 
 def _callable(
-    define: Callable[[], Any], scope: Mapping[str, Any], signature: str, known: str
+    define: Callable[[], Any], scope: Mapping[str, Any], signature: str, known: str, *, small: bool = False
 ) -> Callable[..., int]:
     """Return the function of a definition; `known` is all that decides it besides the translation."""
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
 
     def translate(name: str) -> str:
-        return translation.translate_function(name, define(), scope, signature)
+        return translation.translate_function(name, define(), scope, signature, small=small)
 
     kinds = signature.split()
     address = _made("function", f"{objects.DATA} {signature}\n{known}", translate)

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.llvm import integer_loops, table_loops, tables
-from foldbatch.engines.llvm.compiling import compiled_function
-from foldbatch.scheduler import arithmetic, noting, turns
+from foldbatch.engines.llvm.compiling import compiled_function, compiled_late
+from foldbatch.scheduler import arithmetic, noting, tree_code, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
 from foldbatch.scheduler.trace import Form, Index, Ints
 
@@ -25,6 +25,7 @@ SIGNATURES = {
     "drain": "i8[] i8[] i8[] f8[] f8[] i8[] f8[] f8[] f8[] i8[] i8[] i4[] i4[] i8[]",
     "noted": "i8[] i8[] i4[] i4[] i8[]",
 }
+TRACED = "i8[] i8[] i4[] i4[] i4[] i8[] i4[] i8[] i4[] i8[]"
 COSTS = Costs(step=2.8, weight=0.001, plan=60.0, number=0.06)
 
 
@@ -34,7 +35,8 @@ def compiled() -> Arithmetic:
     loops = {**vars(turns), **vars(integer_loops)}
     modules = turns, noting, integer_loops
     own = {name: compiled_function(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
-    return arithmetic_of({**own, **tables.compiled()})
+    traced = compiled_late(tree_code.traced, TRACED, tree_code, small=True)
+    return arithmetic_of({**own, **tables.compiled(), "traced": traced})
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
@@ -59,4 +61,4 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
 
     drain = partial(arithmetic.drain, weigh=functions["weigh"], run=functions["drain"], form=np.ndarray.copy)
     built, leveled = partial(tables.built, functions), partial(tables.levels, functions)
-    return Arithmetic(join, group, drain, leveled, COSTS, built, functions["noted"])
+    return Arithmetic(join, group, drain, leveled, COSTS, built, functions["noted"], functions.get("traced"))

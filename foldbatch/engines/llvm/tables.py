@@ -18,7 +18,7 @@ from foldbatch.engines.bindings import Bound, Directions, launch_tables
 from foldbatch.engines.facts import fact_names
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm import table_loops as loops
-from foldbatch.engines.llvm.compiling import compiled_function
+from foldbatch.engines.llvm.compiling import compiled_function, compiled_late
 from foldbatch.scheduler.arithmetic import Arithmetic
 from foldbatch.scheduler.layout import Layout, by_consumer, priority
 from foldbatch.scheduler.levels import levels_in
@@ -49,8 +49,9 @@ def compiled() -> Functions:
     Raises:
         BackendError: when llvmlite is not installed.
     """
+    make = {"levels": compiled_late}  # of examples; most have them from their trace
     return {
-        name: compiled_function(getattr(loops, name), signature, loops)
+        name: make.get(name, compiled_function)(getattr(loops, name), signature, loops)
         for name, signature in SIGNATURES.items()
     }
 

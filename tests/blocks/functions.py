@@ -150,7 +150,7 @@ STATEFUL = [
     if callable(make) and getattr(make, "__annotations__", {}) == {"return": Case}
 ]
 
-BEYOND = (  # they keep nothing, but tell nodes apart by what columns do not have
+BEYOND = (  # they keep nothing, but tell nodes apart by what no field says
     *("1 if x.parent is None else 2", "x.index", "x.height", "x.tree.size", "len(x.words())"),
     *("type(x) is Tree", "hash(x) % 97", "isinstance(x, Tree)", "len(str(x))"),
     *("x[0].size if len(x) else 0", "x == x.root", "len([*x.nodes()])"),

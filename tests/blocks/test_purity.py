@@ -12,20 +12,18 @@ from typing import Any
 import pytest
 
 import foldbatch as fb
-from foldbatch.blocks.columnar import columns
-from foldbatch.blocks.columnar.columns import Columns
+from foldbatch.blocks.integers import TreeProgram
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.purity import Reads, pure, reads_of
+from foldbatch.engines.llvm.integers import compiled
 from foldbatch.errors import ExampleError
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.trees import Tree, Vocabulary
-from foldbatch.trees.given import records_of
 from foldbatch.zoo.tasks import class_or_minus_one, class_or_none, number_or_nan
 from foldbatch.zoo.words import name_of, subwords, words_of
-from tests.blocks.columnar.functions import BEYOND, STATEFUL, Case, Opaque, of, random_pure
+from tests.blocks.functions import BEYOND, STATEFUL, Case, Opaque, of, random_pure
 
 V = Vocabulary(["a"])
-NODE = "the node as a whole"
 
 
 @pure
@@ -34,29 +32,23 @@ def first_letter(word: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("function", "fields", "beyond"),
+    ("function", "arity"),
     [
-        (lambda t: t.is_leaf, "is_leaf", ""),
-        (lambda t: t["label"] == t.token, "label token", ""),
-        (lambda t: t.label in ("a", "b"), "label", ""),
-        (lambda t: t.label is None, "label", ""),
-        (lambda t: not t.is_leaf, "is_leaf", ""),
-        (lambda t: t.label[0] != "N", "label", ""),
-        (lambda t: 3, "", ""),
-        (attrgetter("label", "size"), "label size", ""),
-        (itemgetter("label"), "label", ""),
-        (len, "arity", ""),
-        (itemgetter(0), "", "the item 0"),
-        (lambda t: t[-1], "", "the item -1"),
-        *((function, "", NODE) for function in (str, V, V.__getitem__, lambda t: t, lambda t: t == 1)),
-        *((partial(class_or_none, answers=3), "node", ""), (first_letter, "node", "")),
-        *((f, "node", "") for f in (class_or_minus_one, name_of, number_or_nan, subwords, words_of)),
+        *((function, True) for function in (len, attrgetter("is_leaf"), itemgetter("is_leaf"), lambda t: 3)),
+        *((function, True) for function in (lambda t: t.is_leaf, lambda t: not t["is_leaf"] == 1)),
+        *((lambda t: t["label"] == t.token, False), (lambda t: t.label in ("a", "b"), False)),
+        *((lambda t: t.label is None, False), (lambda t: t.is_leaf == t.size, False)),
+        *((lambda t: t.label[0] != "N", False), (attrgetter("is_leaf", "size"), False)),
+        *((itemgetter("label"), False), (itemgetter(0), False), (lambda t: t[-1], False)),
+        *((function, False) for function in (str, V, V.__getitem__, lambda t: t, lambda t: t == 1)),
+        *((lambda t: not t, False), (partial(class_or_none, answers=3), False), (first_letter, False)),
+        *((f, False) for f in (class_or_minus_one, name_of, number_or_nan, subwords, words_of)),
     ],
 )
-def test_what_a_function_reads_is_told(function: Any, fields: str, beyond: str) -> None:
+def test_what_a_function_reads_is_told(function: Any, arity: bool) -> None:
     known = reads_of(function)
     assert isinstance(known, Reads)
-    assert (known.fields, known.beyond) == ({*fields.split()}, beyond)
+    assert known.arity == arity
 
 
 def generator(t):
@@ -140,7 +132,7 @@ def nested(random_: random.Random, size: int) -> Any:
 
 
 def made(block: fb.Block) -> Lowered:
-    return lower(block, find_policy("auto"))
+    return lower(block, find_policy("auto"), arithmetic=compiled())
 
 
 def outcome(lowered: Lowered, examples: Sequence[Any]) -> Any:
@@ -158,13 +150,13 @@ def check(
 ) -> None:
     """Check that a function is called as one of which nothing is known."""
     found = []
-    for way in ("by columns", "by number", "by nodes"):
+    for way in ("by code", "by number", "by nodes"):
         case = make()
         others = [Opaque(lambda _, c=case: [1.0, c.change()][:1])] if beside else []  # in mid-batch
         function = Opaque(case.function) if way == "by nodes" else case.function
         lowered = made(model(function, *others))
-        if way != "by columns":
-            lowered = replace(lowered, columns="none")
+        if way != "by code":
+            lowered = replace(lowered, trees="none")
         if way == "by nodes":
             vars(lowered.tracer)["numbered"] = None
         noted = []
@@ -174,12 +166,6 @@ def check(
         found.append(noted)
     assert found[0] == found[2]
     assert found[1] == found[2]
-
-
-@pytest.fixture(autouse=True)
-def from_the_first_node_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "FEW", 0)
-    monkeypatch.setattr(columns, "FEW_VALUES", 0)
 
 
 def trees(seed: int, sizes: Sequence[int] = (6, 1, 4)) -> list[list[Tree]]:
@@ -201,38 +187,15 @@ def test_what_a_function_keeps_is_what_it_keeps_when_it_is_called_at_every_visit
     check(make, of_words, words)
 
 
-@pytest.mark.parametrize("make", STATEFUL[:6], ids=lambda make: make.__name__)
-def test_it_is_in_large_batches_too(make: Callable[[], Case], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    check(make, one_of_each_node, trees(1, (800, 40)))
-
-
-@pytest.mark.parametrize("make", STATEFUL, ids=lambda make: make.__name__)
-def test_it_is_in_arrow_arrays_too(make: Callable[[], Case]) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    array = arrow.array([{"items": [{"word": word} for word in "abca"]}, {"items": [{"word": "b"}]}])
-    batches = [records_of(array)] * 3
-    assert None not in batches
-    check(make, of_words, batches)
-
-
-def test_functions_on_the_list_are_applied_to_columns_and_tables_alike() -> None:
+def test_functions_on_the_list_make_the_same_by_code_and_tables() -> None:
     applied = 0
     for seed in range(24):
         make = partial(random_pure, seed, nodes=True)
         model = MODELS[seed % 3]
         check(make, model, trees(seed))
         check(make, model, trees(seed), beside=True)
-        applied += isinstance(made(model(make().function)).columns, Columns)
+        applied += isinstance(made(model(make().function)).trees, TreeProgram)
     assert applied > 19
-
-
-def test_functions_of_words_on_the_list_are_applied_to_arrow_arrays_alike() -> None:
-    arrow = pytest.importorskip("pyarrow")
-    words = [["a", "b", "a"], [], [None, "c"], ["abc", "a"]]
-    array = arrow.array([{"items": [{"word": word} for word in some]} for some in words])
-    for seed in range(40):
-        check(partial(random_pure, seed, nodes=False), of_words, [records_of(array)] * 3)
 
 
 @pytest.mark.parametrize("text", BEYOND)
@@ -244,7 +207,7 @@ def test_nodes_that_a_function_tells_apart_are_told_apart(text: str) -> None:
 def test_lists_are_not_shared_by_examples() -> None:
     block = beside_a_tree(lambda tree: [tree.label])
     (first, second) = (
-        result[1] for result in fb.compile(block, "numpy").run([Tree.leaf("a"), Tree.leaf("a")])
+        result[1] for result in fb.compile(block, "llvm").run([Tree.leaf("a"), Tree.leaf("a")])
     )
     assert first == second == ["a"]
     assert first is not second

@@ -1,4 +1,4 @@
-"""Random trees for the laws of columns."""
+"""Random trees for the laws of tracing."""
 
 from hypothesis import strategies as st
 

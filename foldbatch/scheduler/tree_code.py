@@ -1,0 +1,258 @@
+"""Tree code: what a tracing program does on trees, as integers. `foldbatch.engines.llvm` compiles this.
+
+An instruction is its number and then its operands. A *slot* is a place in the frame of a function. It holds
+the number of a node among those of all trees, or of a value, or a list: where it begins in a pool, and in
+the next slot its length. A *place* is where an instruction begins in the code.
+"""
+
+# ruff: noqa: PLR0915, PLR1714, SIM109 - one loop is one call; compiled text has no tuples
+
+from __future__ import annotations
+
+from typing import Any
+
+from foldbatch.scheduler.trace import Index, Ints
+
+# the instructions, with their operands
+MOVE, ZERO, CHILD, GOTO, FAIL, LIMIT = range(6)  # slot from more | slot | slot node key | place | | node most
+OF_ARITY, OF_NODE = 6, 7  # node table cases place..: by how many children it has, or by the node
+FIRST, NEXT = 8, 9  # slot node place: its first child, or there is none | slot place: the next one
+ROOM, ROOMS, APPEND = 10, 11, 12  # list node width | list list width: as long as | list width (slot more)..
+ITEM = 13  # counter list slot width place: the next item, or there is none
+INVOKE, RETURN = 14, 15  # place frame count slot.. count slot.. | count (slot more)..
+# slot | cell slot count (slot more).. count list.. count (slot kind)..: what is noted for data, the node or,
+# if the kind is 1, the number that the value has in its example
+NUMBER, CALL = 16, 17
+LONGEST = 6  # words that are read of each instruction before it is known
+
+# what is told of a batch: how many trees, numbers a call takes, calls an example may make, values after which
+# no further tree is read, slots of the first function, cells, lists that cells read, results, the length of
+# tables by arity, the nodes, visits, values and numbers in lists that there is room for, and the end of the
+# stack. Then come where the nodes of each tree begin, and the end, and the nodes to begin with
+(
+    TREES,
+    WIDTH,
+    MOST,
+    FULL,
+    FRAME,
+    CELLS,
+    LISTS,
+    RESULTS,
+    ARITIES,
+    NODES,
+    VISITS,
+    VALUES,
+    POOL,
+    STACK,
+    STARTS,
+) = range(15)
+# of a cell: how many calls there are and may be, where rows, levels and data lie and how long a row is, the
+# cells that take turns with it, -1 for none, and its first list; of a list: how many elements there are and
+# may be, where they lie, and how wide they are
+COUNT, LIMITED, ROWS, ROW, LEVELS, DATA, SCOPE, LIST, CELL = range(9)
+ELEMENTS, ELEMENTS_LIMITED, ELEMENTS_AT, ELEMENT, SEQUENCE = range(5)
+REFUSED = -1  # what is returned where the program itself must run; below that, ``-2 - arity`` has no table
+
+i4 = i8 = int  # compiled: conversions
+
+
+def linked(given: Index, parents: Ints, first: Ints, following: Ints, arity: Ints) -> None:
+    """Write the first child of each node, the next child of the same parent, and how many children it has."""
+    for t in range(given[TREES]):
+        start, end = given[STARTS + t], given[STARTS + t + 1]
+        for i in range(start, end):
+            first[i], following[i], arity[i] = i4(-1), i4(-1), i4(0)
+        for i in range(end - 2, start - 1, -1):
+            above = i8(parents[i]) + start
+            following[i], first[above] = first[above], i4(i)
+            arity[above] += i4(1)
+
+
+def traced(
+    code: Index,
+    given: Index,
+    parents: Ints,
+    tables: Ints,
+    tests: Ints,
+    known: Index,
+    memory: Ints,
+    stack: Index,
+    out: Ints,
+    told: Index,
+) -> int:
+    """Run the code on the trees of a batch; return how many were read, or why the program must run.
+
+    `tables` are the cases by arity, `tests` those by node. `known` tells of cells, then of their lists, and
+    counts. `memory` and `stack` are to work in; `out` gets rows, levels, elements, and what data are made of,
+    and `told` where the values of each example begin, and the end, how many calls and elements there are at
+    the end of each example, and results.
+    """
+    total, examples = given[NODES], given[TREES]
+    cells, lists, results = given[CELLS], given[LISTS], given[RESULTS]
+    first, following, arity = memory, moved(memory, total), moved(memory, 2 * total)
+    level_of = moved(memory, 3 * total)
+    scope_of, pool = moved(level_of, given[VALUES]), moved(level_of, 2 * given[VALUES])
+    linked(given, parents, first, following, arity)
+    sequences = moved(known, cells * CELL)
+    counts, lengths = moved(told, examples + 1), moved(told, examples + 1 + examples * cells)
+    found = moved(told, examples + 1 + examples * (cells + lists))
+    value, top, visits, example = i8(0), i8(0), i8(0), i8(0)
+    told[0] = 0
+    while example < examples and value <= given[FULL]:
+        offset, last = value, min(value + given[MOST] * given[WIDTH], given[VALUES])
+        pc, fp, running = i8(0), i8(2), True
+        stack[fp] = given[STARTS + 1 + examples + example]
+        while running:
+            op = code[pc]
+            a, b, c = code[pc + 1], code[pc + 2], code[pc + 3]
+            if op == MOVE:
+                stack[fp + a] = stack[fp + b] + c
+                pc += 4
+            elif op == CHILD:
+                number, node = c, stack[fp + b]
+                if number < 0:
+                    number += i8(arity[node])
+                if number < 0 or number >= i8(arity[node]):
+                    return REFUSED
+                node = i8(first[node])
+                for _ in range(number):
+                    node = i8(following[node])
+                stack[fp + a] = node
+                pc += 4
+            elif op == OF_ARITY:
+                number = i8(arity[stack[fp + a]])
+                if number >= given[ARITIES]:
+                    return REFUSED - 1 - number
+                number = i8(tables[b * given[ARITIES] + number])
+                if number < 0 or number >= c:
+                    return REFUSED
+                pc = code[pc + 4 + number]
+            elif op == OF_NODE:
+                number = i8(tests[b * total + stack[fp + a]])
+                if number < 0 or number >= c:
+                    return REFUSED
+                pc = code[pc + 4 + number]
+            elif op == CALL:
+                call, to = moved(known, a * CELL), i8(0)
+                count = call[COUNT]
+                if count >= call[LIMITED] or value >= last:
+                    return REFUSED
+                at, level, scope = call[ROWS] + count * call[ROW], i4(0), i4(call[SCOPE])
+                out[at] = i4(value)
+                pc += 4
+                for _ in range(c):
+                    read = stack[fp + code[pc]] + code[pc + 1]
+                    at += 1
+                    out[at] = i4(read)
+                    if scope_of[read] == scope:
+                        level = max(level, level_of[read] + i4(1))
+                    pc += 2
+                sequence = moved(sequences, call[LIST] * SEQUENCE)
+                for _ in range(code[pc]):
+                    pc += 1
+                    begin, length = stack[fp + code[pc]], stack[fp + code[pc] + 1]
+                    at += 1
+                    out[at] = i4(length)
+                    if sequence[ELEMENTS] + length > sequence[ELEMENTS_LIMITED]:
+                        return REFUSED
+                    to = sequence[ELEMENTS_AT] + sequence[ELEMENTS] * sequence[ELEMENT]
+                    sequence[ELEMENTS] += length
+                    for i in range(length * sequence[ELEMENT]):
+                        member = pool[begin + i]
+                        out[to + i] = member
+                        if scope_of[member] == scope:
+                            level = max(level, level_of[member] + i4(1))
+                    sequence = moved(sequence, SEQUENCE)
+                pc += 1
+                stack[fp + b], to = value, call[DATA] + count
+                for _ in range(code[pc]):
+                    out[to] = i4(stack[fp + code[pc + 1]] - offset * code[pc + 2])
+                    to += call[LIMITED]
+                    pc += 2
+                pc += 1
+                for i in range(given[WIDTH]):
+                    level_of[value + i], scope_of[value + i] = level, scope
+                if call[SCOPE] < 0:
+                    level = i4(0)
+                out[call[LEVELS] + count] = level
+                call[COUNT] = count + 1
+                value += given[WIDTH]
+            elif op == INVOKE:
+                visits += 1
+                inner = fp + b + 2
+                if inner + given[FRAME] > given[STACK] or visits > given[VISITS]:
+                    return REFUSED
+                for i in range(c):
+                    stack[inner + i] = stack[fp + code[pc + 4 + i]]
+                stack[inner - 2], stack[inner - 1] = pc + 4 + c, fp
+                fp, pc = inner, a
+            elif op == RETURN:
+                if fp == 2:
+                    for i in range(a):
+                        found[example * results + i] = stack[fp + code[pc + 2 + 2 * i]] + code[pc + 3 + 2 * i]
+                    running = False
+                else:
+                    to, outer = stack[fp - 2], stack[fp - 1]
+                    for i in range(a):
+                        read = stack[fp + code[pc + 2 + 2 * i]] + code[pc + 3 + 2 * i]
+                        stack[outer + code[to + 1 + i]] = read
+                    fp, pc = outer, to + 1 + code[to]
+            elif op == FIRST:
+                stack[fp + a] = i8(first[stack[fp + b]])
+                pc = c if stack[fp + a] < 0 else pc + 4
+            elif op == NEXT:
+                stack[fp + a] = i8(following[stack[fp + a]])
+                pc = pc + 3 if stack[fp + a] < 0 else b
+            elif op == GOTO:
+                pc = a
+            elif op == LIMIT:
+                if i8(arity[stack[fp + a]]) > b:
+                    return REFUSED
+                pc += 3
+            elif op == ZERO:
+                stack[fp + a] = 0
+                pc += 2
+            elif op == ROOM or op == ROOMS:
+                stack[fp + a], stack[fp + a + 1] = top, 0
+                top += c * (i8(arity[stack[fp + b]]) if op == ROOM else stack[fp + b + 1])
+                if top > given[POOL]:
+                    return REFUSED
+                pc += 4
+            elif op == APPEND:
+                to = stack[fp + a] + stack[fp + a + 1] * b
+                pc += 3
+                for i in range(b):
+                    pool[to + i] = i4(stack[fp + code[pc + 2 * i]] + code[pc + 2 * i + 1])
+                stack[fp + a + 1] += 1
+                pc += 2 * b
+            elif op == ITEM:
+                to = stack[fp + b] + stack[fp + a] * code[pc + 4]
+                if stack[fp + a] >= stack[fp + b + 1]:
+                    pc = code[pc + 5]
+                else:
+                    for i in range(code[pc + 4]):
+                        stack[fp + c + i] = i8(pool[to + i])
+                    stack[fp + a] += 1
+                    pc += 6
+            elif op == NUMBER:
+                if value >= last:
+                    return REFUSED
+                for i in range(given[WIDTH]):
+                    level_of[value + i], scope_of[value + i] = i4(0), i4(-1)
+                stack[fp + a] = value
+                value += given[WIDTH]
+                pc += 2
+            else:
+                return REFUSED
+        for k in range(cells):
+            counts[example * cells + k] = known[k * CELL + COUNT]
+        for j in range(lists):
+            lengths[example * lists + j] = sequences[j * SEQUENCE + ELEMENTS]
+        example += 1
+        told[example] = value
+    return example
+
+
+def moved(array: Any, count: int) -> Any:
+    """Return an array without its first numbers; compiled, a pointer."""
+    return array[count:]
