@@ -155,14 +155,7 @@ def pack(
 class RoomTable:
     """The packed tables of a class's batches: a batch writes its numbers at their places in a copy of one.
 
-    Args:
-        bound: the routines.
-        kernels: of the routines.
-        tables: the launch tables of a batch that takes all room.
-        rooms: the class.
-
-    Attributes:
-        packed: the table that is copied, see `pack`.
+    That is `packed`, given the launch tables of a batch that takes all room; see `pack`.
     """
 
     def __init__(self, bound: Bound, kernels: Sequence[Kernel], tables: Directions, rooms: Rooms) -> None:

@@ -188,25 +188,14 @@ def _where(
 
 
 class StepWalker:
-    """Runs the steps of some kernels.
-
-    Args:
-        device: where.
-        functions: the compiled kernels, by name.
-    """
+    """Runs the steps of some kernels: compiled functions, by name."""
 
     def __init__(self, device: Device, functions: Mapping[str, Function]) -> None:
         self._device = device
         self._functions = functions
 
     def run(self, steps: Sequence[LaunchStep], table: int, addresses: Sequence[int]) -> None:
-        """Enqueue steps.
-
-        Args:
-            steps: what to run.
-            table: where the packed table lies.
-            addresses: of the batch's buffers.
-        """
+        """Enqueue steps, given where the packed table lies, and the addresses of the batch's buffers."""
         driver, stream, functions = self._device.driver, self._device.stream, self._functions
         for step in steps:
             task = step.task
