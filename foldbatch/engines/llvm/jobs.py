@@ -103,16 +103,9 @@ class Jobs:
         run = compiled()
         numbers, room = np.array(self._numbers, np.int64), np.empty(self._room, np.int64)
         words = helper.take() if helper is not None and self._work >= WORTH else 0
-        given = (
-            address_of(numbers),
-            self._count,
-            words,
-            address_of(room),
-            self._checks,
-            address_of(self.answer),
-        )
+        given = address_of(numbers), self._count, words, address_of(room)
         try:
-            run(*given)
+            run(*given, self._checks, address_of(self.answer))
         finally:
             if words and helper is not None:
                 helper.leave()

@@ -213,17 +213,8 @@ class Walker:
         memory[0] = 0
         errors = address_of(memory)
         words = helper.take() if helper is not None and self._large >= FEW else 0
-        self._large = self._walk(
-            *self._places,
-            table.launches,
-            table.bounds,
-            table.index,
-            addresses,
-            errors + 8 * FOUND,
-            self._room,
-            errors,
-            words,
-        )
+        given = *self._places, table.launches, table.bounds, table.index, addresses
+        self._large = self._walk(*given, errors + 8 * FOUND, self._room, errors, words)
         if words and helper is not None:
             helper.leave()
         if memory[0]:
