@@ -67,6 +67,7 @@ def timed(make: Callable[[], C]) -> C:
             print(CLEAR, end="", file=sys.stderr, flush=True)
 
 
+@cache
 def compiled_function(
     function: Callable[..., Any], signature: str, *modules: ModuleType, small: bool = False
 ) -> Callable[..., int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -65,7 +65,8 @@ def split(entries: Index, width: int, groups: Index, count: int) -> Split:
     rows, ranks, place, users = (np.empty(len(entries), np.int64) for _ in range(4))
     counts, starts = np.empty((width, calls + 2), np.int64), np.empty(len(entries) + 1, np.int64)
     uses = np.zeros(count * width, np.int64)
-    size = compiled()(entries, width, groups, uses, rows, ranks, counts, place, users, starts)
+    write = compiled_function(write_split, SIGNATURE, sys.modules[__name__])
+    size = write(entries, width, groups, uses, rows, ranks, counts, place, users, starts)
     late = int((counts[:, -2] - counts[:, 0]).sum())
     users, starts = users[: len(entries) - late], starts[: size - late + 1]
     return Split(rows[:size], ranks[:size], counts, place, users, starts)
@@ -126,12 +127,6 @@ def write_split(
         starts[at] = starts[at - 1]
     starts[0] = 0
     return to
-
-
-@cache
-def compiled() -> Callable[..., int]:
-    """Return `write_split` compiled."""
-    return compiled_function(write_split, SIGNATURE, sys.modules[__name__])
 
 
 FEWEST = 400  # calls: with fewer, what the levels save is lost before and after them
