@@ -60,10 +60,8 @@ def fit(classes: Sequence[Rooms], shape: Shape) -> Fit | str:
             return Fit(rooms, tuple(slots))
     if len(shape.items) > len(ordered[-1].shape.items):
         return "it has more steps than any class"
-    if any(
-        _found([_kind(slot) for slot in rooms.shape.items], list(map(_kind, shape.items)))
-        for rooms in ordered
-    ):
+    kinds = list(map(_kind, shape.items))
+    if any(_found(list(map(_kind, rooms.shape.items)), kinds) for rooms in ordered):
         return "it has more rows than a class has room for, or rows that lie otherwise"
     return "its steps come in an order that no class has"
 

@@ -71,11 +71,7 @@ class Faults:
     def promised(self, names: Sequence[str], undo: Callable[[], None]) -> int:
         """Return what the word becomes if the batch of an update is bad; more by 1 + k if gradient k is.
 
-        The caller launches what sets the word, before the update's kernels.
-
-        Args:
-            names: of the gradients.
-            undo: takes back what the host counts for this update.
+        The caller launches what sets the word, before the update's kernels; see `GuardedUpdate`.
         """
         code = self._next
         self._updates.append(GuardedUpdate(code, names, undo))
@@ -85,9 +81,7 @@ class Faults:
     def look(self, word: int | None = None) -> None:
         """Raise the error of the first bad update since somebody looked, if there is one.
 
-        Args:
-            word: what the word was, where it was copied from the device together with something else: if it
-                was 0, nobody waits.
+        Nobody waits where the word is told, as it was copied together with something else, and was 0.
 
         Raises:
             ParameterError: when a gradient was not finite, or its batch was bad.

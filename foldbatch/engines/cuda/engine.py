@@ -181,15 +181,7 @@ class Memory:
 
 
 class CudaEngine:
-    """An engine that runs batches on a device; see `foldbatch.engines.engine.Engine`.
-
-    Args:
-        name: in `ENGINES`.
-        model: what it runs.
-        device: where.
-        launch: how batches are launched, one of `foldbatch.engines.engine.LAUNCHES`.
-        debug: whether memory is filled with NaN before each batch.
-    """
+    """An engine that runs batches on a device; see `foldbatch.engines.engine.Engine`."""
 
     one_by_one = False
     splits = 0  # the device computes a whole batch side by side
@@ -211,9 +203,9 @@ class CudaEngine:
         self.device = device
         self.arithmetic = arithmetic
         self.updates = DeviceUpdates(device)
-        self.launch = launch
+        self.launch = launch  # how batches are, one of `foldbatch.engines.engine.LAUNCHES`
         self._captured: dict[bool, Captured] = {}  # for training and inference
-        self.debug = debug
+        self.debug = debug  # whether memory is filled with NaN before each batch
 
     @staticmethod
     def sum_copies(dtype: str) -> Callable[..., None] | None:  # noqa: ARG004 - engines are asked by dtype

@@ -317,13 +317,8 @@ def take_lines(text: KernelText, number: int) -> list[str]:
         ]
         copies = f"const i4* copies = ints + {field_of(number, COPIES)} + {lower} + r;"
         summed = [copies, f"{at};", *each(size, total)]
-        lines += [
-            f"if ({field_of(number, COPIES)} >= 0) {{",
-            *indented(summed),
-            "} else {",
-            *indented(plain),
-            "}",
-        ]
+        lines += [f"if ({field_of(number, COPIES)} >= 0) {{", *indented(summed)]
+        lines += ["} else {", *indented(plain), "}"]
     return [f"if (apart{number}) {{", *indented(lines), "}"]
 
 
@@ -377,11 +372,8 @@ def store_lines(text: KernelText, number: int) -> list[str]:
     slot = text.routine.slots[number]
     place = Place(number, slot.axis, slot.type.size, 0, slot.type.shape, contiguous(slot.type.shape))
     width = text.setting.widths.get(number, 1)
-    return [
-        f"if (!{field_of(number, STORES)}) {{",
-        *indented(cotangent_lines(text, number, place, width)),
-        "}",
-    ]
+    added = cotangent_lines(text, number, place, width)
+    return [f"if (!{field_of(number, STORES)}) {{", *indented(added), "}"]
 
 
 def gradient_lines(text: KernelText, number: int, place: Place) -> list[str]:

@@ -61,13 +61,7 @@ def places_of(kernel: Kernel) -> list[SlotPlace]:
 
 
 def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -> Iterator[LaunchStep]:
-    """Yield the steps of a direction.
-
-    Args:
-        kernels: by their numbers in the launch table.
-        direction: where it lies in a packed table.
-        spaced: whether levels have room for more rows than there are.
-    """
+    """Yield the steps of a direction; where `spaced`, levels have room for more rows than there are."""
     table = direction.table
     places = {number: places_of(kernels[number]) for number in np.unique(table.launches[:, 0]).tolist()}
     levels, columns = table.bounds.tolist(), table.launches.shape[1]
