@@ -193,21 +193,14 @@ class StepWalker:
         driver, stream, functions = self._device.driver, self._device.stream, self._functions
         for step in steps:
             task = step.task
-            if task.multiplied is not None:
-                driver.multiply(product_of(step, addresses), stream)
+            p = task.multiplied
+            if p is not None:
+                m, k, count = step.extents
+                a, b, c = (addresses[buffer] + offset for buffer, offset in step.matrices)
+                leads, across = (p.a.lead, p.b.lead, p.c.lead), (p.a.across, p.b.across)
+                more = *leads, *across, step.adds, count, *p.steps
+                driver.multiply(MatrixProduct(p.dtype, m, p.n, k, a, b, c, *more), stream)
             else:
                 driver.launch(
                     functions[task.name], step.blocks, task.threads, (table, *step.arguments), stream
                 )
-
-
-def product_of(step: LaunchStep, addresses: Sequence[int]) -> MatrixProduct:
-    """Return the product that a step is."""
-    p = step.task.multiplied
-    assert p is not None
-    m, k, count = step.extents
-    a, b, c = (addresses[buffer] + offset for buffer, offset in step.matrices)
-    leads = p.a.lead, p.b.lead, p.c.lead
-    return MatrixProduct(
-        p.dtype, m, p.n, k, a, b, c, *leads, p.a.across, p.b.across, step.adds, count, *p.steps
-    )

@@ -26,7 +26,7 @@ from foldbatch.static.op import CALL, Axis
 from foldbatch.static.ops.elementwise import cast_into
 from foldbatch.static.ops.random import random_bits
 from foldbatch.static.ops.reduce import top_and_rest
-from foldbatch.static.places import Place
+from foldbatch.static.places import Place, contiguous
 from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
 from foldbatch.system.remembering import code_of, remembered
 
@@ -81,12 +81,8 @@ def expression(place: Place, slot: Slot, name: str, rows: str) -> str:
 
 def _has_strides_of(place: Place, shape: Sequence[int]) -> bool:
     """Whether its elements lie to each other as those of an array of this shape without gaps do."""
-    strides = zip(place.shape, place.strides, _without_gaps(shape), strict=True)
+    strides = zip(place.shape, place.strides, contiguous(shape), strict=True)
     return all(stride == whole for extent, stride, whole in strides if extent > 1)
-
-
-def _without_gaps(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[i + 1 :]) for i in range(len(shape))]
 
 
 def _starts(place: Place, shape: Sequence[int]) -> list[int] | None:
@@ -94,7 +90,7 @@ def _starts(place: Place, shape: Sequence[int]) -> list[int] | None:
     if len(place.shape) != len(shape) or not shape or 0 in shape or not _has_strides_of(place, shape):
         return None
     starts, rest = [], place.offset
-    for extent, stride, whole in zip(place.shape, _without_gaps(shape), shape, strict=True):
+    for extent, stride, whole in zip(place.shape, contiguous(shape), shape, strict=True):
         start, rest = divmod(rest, stride)
         if start + extent > whole:
             return None
@@ -204,7 +200,7 @@ class _TextWriter:
                 self.launch.append(f"{name}_all = index[{_field(number, INDEX)}:]")
             case "operand" | "cotangent":
                 self._located(name, number, slot.type.shape)
-                self._count(slot.axis, f"{name}_copy = {name}_spare[:{rows.count}]")
+                self.counted[slot.axis].append(f"{name}_copy = {name}_spare[:{rows.count}]")
                 gathered = f"{name}_all.take({name}_at{rows.slice}, 0, {name}_copy, 'clip')"
                 if slot.binding.kind == "operand":
                     self.level.append(f"{name} = {name}_all{rows.slice} if {name}_at is None else {gathered}")
@@ -222,13 +218,13 @@ class _TextWriter:
             case "store":
                 self._located(name, number, slot.type.shape)
                 self.launch.append(f"{name}_stores = {_field(number, STORES)} == 1")
-                self._count(slot.axis, f"{name}_copy = {name}_spare[:{rows.count}]")
+                self.counted[slot.axis].append(f"{name}_copy = {name}_spare[:{rows.count}]")
                 self.level.append(f"{name} = {name}_all{rows.slice} if {name}_stores else {name}_copy")
             case _ if slot.axis.rank == 0:
                 self.launch.append(f"{name} = buffers[{_field(number, BASE)}][0, ...]")
             case "scratch":
                 self.launch.append(f"{name}_all = buffers[{_field(number, BASE)}]")
-                self._count(slot.axis, f"{name} = {name}_all[:{rows.count}]")
+                self.counted[slot.axis].append(f"{name} = {name}_all[:{rows.count}]")
             case _:
                 self.launch.append(f"{name}_all = buffers[{_field(number, BASE)}]")
                 self.level.append(f"{name} = {name}_all{rows.slice}")
@@ -241,9 +237,6 @@ class _TextWriter:
     def _copies(self, name: str, number: int) -> None:
         field = _field(number, COPIES)
         self.launch.append(f"{name}_copies = index[{field}:] if {field} >= 0 else None")
-
-    def _count(self, axis: Axis, line: str) -> None:
-        self.counted[axis].append(line)
 
     # -- statements
 
@@ -277,7 +270,7 @@ class _TextWriter:
             if slot.axis.rank and slot.binding.kind != "scratch":
                 self.level.append(line)
             elif place.axis.rank:
-                self._count(place.axis, line)
+                self.counted[place.axis].append(line)
             else:
                 self.launch.append(line)
         return self.views[place]
