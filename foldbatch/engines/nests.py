@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from foldbatch.static.op import UNBATCHED
+from foldbatch.static.places import Place
+
 
 @dataclass(frozen=True, slots=True)
 class Strides:
@@ -65,3 +68,13 @@ def by_rows(axes: Sequence[tuple[int, tuple[int, ...]]], rows: Sequence[int]) ->
         return False
     extent, strides = axes[0] if axes else (1, tuple(rows))
     return all(row == extent * stride for row, stride in zip(rows, strides, strict=True))
+
+
+def leading(x: Place, y: Place) -> tuple[list[tuple[int, tuple[int, ...]]], bool]:
+    """Return all axes but the last of two places; whether their rows and these are one axis together."""
+    places = [Strides(x.row, x.strides[:-1]), Strides(y.row, y.strides[:-1])]
+    axes, rows = merged(x.shape[:-1], places), (x.row, y.row)
+    alone = x.axis is UNBATCHED and y.axis is UNBATCHED and len(axes) == 1
+    if alone or by_rows(axes, rows):
+        return axes or [(1, rows)], True
+    return axes, False

@@ -74,10 +74,10 @@ def with_llvm(arrays):
 
 def on_device(arrays):
     """Return arrays as the parameters of a program on an emulated device."""
-    from foldbatch.engines.cuda.updates import updates  # noqa: PLC0415 - so do steps there
+    from foldbatch.engines.cuda.updates import DeviceUpdates  # noqa: PLC0415 - so do steps there
     from tests.engines.cuda.emulated import device  # noqa: PLC0415 - it needs a C compiler
 
-    return on_host(arrays, updates(device()))
+    return on_host(arrays, DeviceUpdates(device()))
 
 
 wherever = pytest.mark.parametrize(

@@ -60,10 +60,8 @@ def fit(classes: Sequence[Rooms], shape: Shape) -> Fit | str:
             return Fit(rooms, tuple(slots))
     if len(shape.items) > len(ordered[-1].shape.items):
         return "it has more steps than any class"
-    if any(
-        _found([_kind(slot) for slot in rooms.shape.items], list(map(_kind, shape.items)))
-        for rooms in ordered
-    ):
+    kinds = list(map(_kind, shape.items))
+    if any(_found(list(map(_kind, rooms.shape.items)), kinds) for rooms in ordered):
         return "it has more rows than a class has room for, or rows that lie otherwise"
     return "its steps come in an order that no class has"
 
@@ -270,30 +268,16 @@ class InClass:
 
 
 class Captured:
-    """The graphs of one phase of a model.
-
-    Args:
-        device: where.
-        bound: the routines of the phase.
-        kernels: of these.
-
-    Attributes:
-        classes: the classes of batches.
-        hits: batches that fit into a class.
-        misses: batches that did not, by reason.
-        learned: how often they were learned.
-        milliseconds: how long it took to capture each graph.
-        failed: the error of the last capture that failed.
-    """
+    """The graphs of one phase of a model, on a device: of its routines, and their kernels."""
 
     def __init__(self, device: Device, bound: Bound, kernels: Sequence[Kernel]) -> None:
         self.device = device
-        self.classes: list[Rooms] = []
-        self.hits = 0
-        self.learned = 0
-        self.misses: Counter[str] = Counter()
-        self.milliseconds: list[float] = []
-        self.failed = ""
+        self.classes: list[Rooms] = []  # of batches
+        self.hits = 0  # batches that fit into a class
+        self.learned = 0  # how often classes were
+        self.misses: Counter[str] = Counter()  # batches that fit into none, by reason
+        self.milliseconds: list[float] = []  # how long it took to capture each graph
+        self.failed = ""  # the error of the last capture that failed
         self._bound = bound
         self._kernels = kernels
         self._made: dict[Rooms, Room] = {}
@@ -358,11 +342,8 @@ class Captured:
     def captures(self) -> Captures:
         """Return what is to be told of classes and graphs."""
         with self.device.lock:
-            sizes = tuple(
-                sorted(
-                    sum(map(len, self._made[rooms].steps)) for rooms in self.classes if rooms in self._made
-                )
-            )
+            made = [self._made[rooms] for rooms in self.classes if rooms in self._made]
+            sizes = tuple(sorted(sum(map(len, room.steps)) for room in made))
             reasons = (f"a graph was not captured: {self.failed}",) if self.failed else ()
             return Captures(sizes, self.hits, dict(self.misses), tuple(self.milliseconds), reasons)
 

@@ -148,11 +148,8 @@ def stretches(p: MatrixProduct) -> list[tuple[int, int]]:
 class Blas:
     """Products on one stream, for one thread at a time.
 
-    Args:
-        library: cuBLAS, loaded by ctypes.
-        stream: the address of the stream.
-        workspace: memory for cuBLAS alone, of `WORKSPACE` bytes.
-        precision: a name in `COMPUTE`: what products of float32 are computed with.
+    It is given cuBLAS, loaded by ctypes; the stream's address; memory of `WORKSPACE` bytes for cuBLAS alone;
+    and a name in `COMPUTE`: what products of float32 are computed with.
 
     Raises:
         BackendError: when cuBLAS cannot work.
@@ -272,11 +269,7 @@ def _here(method: Callable[P, R]) -> Callable[P, R]:
 
 
 class CupyDriver:
-    """A GPU; see `driver.Driver`. Whatever GPU is a thread's current one stays so.
-
-    Args:
-        cupy: the module.
-        precision: what products of float32 are computed with: ``fp32``, ``tf32`` or ``bf16``.
+    """A GPU; see `driver.Driver`. Whatever GPU is a thread's current one stays so; see `load_driver`.
 
     Raises:
         BackendError: when there is no NVRTC for the GPU, or no cuBLAS.

@@ -45,21 +45,14 @@ class GuardedUpdate(NamedTuple):
 
 
 class Faults:
-    """The word of a device, and the updates that may have set it.
-
-    Args:
-        word: 8 bytes on the device; update kernels do nothing unless they are 0.
-        read: waits for the device, and returns the word.
-        clear: makes it 0.
-        locked: returns what is held by the thread that uses the device.
-    """
+    """The word of a device, and the updates that may have set it."""
 
     def __init__(
         self,
-        word: DeviceBuffer,
-        read: Callable[[], int],
-        clear: Callable[[], None],
-        locked: Callable[[], AbstractContextManager[Any]],
+        word: DeviceBuffer,  # 8 bytes on the device; update kernels do nothing unless they are 0
+        read: Callable[[], int],  # waits for the device, and returns the word
+        clear: Callable[[], None],  # makes it 0
+        locked: Callable[[], AbstractContextManager[Any]],  # what the thread holds that uses the device
     ) -> None:
         self.word, self._read, self._clear, self._locked = word, read, clear, locked
         self._updates: list[GuardedUpdate] = []
@@ -78,11 +71,7 @@ class Faults:
     def promised(self, names: Sequence[str], undo: Callable[[], None]) -> int:
         """Return what the word becomes if the batch of an update is bad; more by 1 + k if gradient k is.
 
-        The caller launches what sets the word, before the update's kernels.
-
-        Args:
-            names: of the gradients.
-            undo: takes back what the host counts for this update.
+        The caller launches what sets the word, before the update's kernels; see `GuardedUpdate`.
         """
         code = self._next
         self._updates.append(GuardedUpdate(code, names, undo))
@@ -92,9 +81,7 @@ class Faults:
     def look(self, word: int | None = None) -> None:
         """Raise the error of the first bad update since somebody looked, if there is one.
 
-        Args:
-            word: what the word was, where it was copied from the device together with something else: if it
-                was 0, nobody waits.
+        Nobody waits where the word is told, as it was copied together with something else, and was 0.
 
         Raises:
             ParameterError: when a gradient was not finite, or its batch was bad.
@@ -146,30 +133,18 @@ def _alone(method: Callable[P, R]) -> Callable[P, R]:
 
 
 class Device:
-    """A device under use, by one thread at a time.
-
-    Args:
-        driver: does what is asked.
-
-    Attributes:
-        driver: see there.
-        stream: where everything is computed.
-        copies: where batches are copied to the device.
-        lock: held by the thread that uses the device.
-        values: the array of each parameter that was ever here, see `parameters.device_value`.
-        due: a step whose launch is put off, see `foldbatch.engines.cuda.run`; None if there is none.
-    """
+    """A device under use, by one thread at a time, which holds its `lock`."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self.stream = driver.stream()
-        self.copies = driver.stream()
+        self.stream = driver.stream()  # where everything is computed
+        self.copies = driver.stream()  # where batches are copied to the device
+        # the array of each parameter that was ever here, see `updates.device_value`
         self.values: WeakKeyDictionary[Parameter, DeviceArray] = WeakKeyDictionary()
-        self.due: Any = None
+        self.due: Any = None  # a step whose launch is put off, see `foldbatch.engines.cuda.run`
         self._kernels: dict[tuple[str, str], Function] = {}
-        self._in_flight: dict[
-            int, tuple[Event, Array]
-        ] = {}  # by the identity of the memory, the oldest first
+        # by the identity of the memory, the oldest first
+        self._in_flight: dict[int, tuple[Event, Array]] = {}
         start_in_each_process(self, Device._start)
 
     def _start(self) -> None:
@@ -330,18 +305,8 @@ class Guard(Protocol):
 class DeviceArray(Remote, NDArrayOperatorsMixin):
     """An array in memory of a device, without gaps.
 
-    Args:
-        device: whose memory it is.
-        buffer: the memory.
-        shape: of the array.
-        dtype: of its elements.
-        offset: the byte of the buffer where it begins.
-        guards: of the batches that it was computed from; reading it raises the error of a bad one.
-
-    Attributes:
-        pointer: the address of the first element.
-        size: the number of elements.
-        nbytes: the bytes of all elements.
+    It begins `offset` bytes from where its buffer does. `guards` are those of the batches that it was
+    computed from; reading it raises the error of a bad one.
     """
 
     __slots__ = ("buffer", "device", "dtype", "guards", "nbytes", "offset", "pointer", "shape", "size")
@@ -361,8 +326,8 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         self.dtype = np.dtype(dtype)
         self.offset = offset
         self.guards = guards
-        self.pointer = buffer.pointer + offset
-        self.size = prod(shape)
+        self.pointer = buffer.pointer + offset  # the address of the first element
+        self.size = prod(shape)  # how many elements there are
         self.nbytes = self.size * self.dtype.itemsize
 
     @property
@@ -481,15 +446,39 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
 
     def spread(self, gradient: SparseRows) -> DeviceArray:
         """Return a sparse gradient, whose values this is, as an array of its table's shape."""
-        return spread(self.device, gradient)
+        device, places = self.device, places_of(self.device, gradient)
+        made = device.zeros(gradient.shape, self.dtype.name)
+        made.guards = self.guards
+        width = self.size // max(1, len(gradient.rows))
+        told = device.put(np.array([made.pointer, self.pointer, places.pointer, self.size, width]))
+        elementwise(device, f"spread_{self.kind}", self.size, [told.pointer])
+        return made
 
     def total(self, parts: Sequence[Any]) -> Any:
-        """Return the sum of a parameter's gradients."""
-        return total(self.device, parts)
+        """Return the sum of a parameter's gradients; it is sparse if all of them are."""
+        if len(parts) == 1:
+            return parts[0]
+        if all(isinstance(part, SparseRows) for part in parts):
+            return _sparse_total(self.device, parts)
+        arrays = [part.dense() if isinstance(part, SparseRows) else part for part in parts]
+        sums = on_device(self.device, arrays[0])
+        for array in arrays[1:]:
+            sums = added(sums, on_device(self.device, array))
+        return sums
 
     def first_not_finite(self, arrays: Sequence[Any]) -> Callable[[], int | None]:
         """Look for the first array with a NaN or an infinity; return what waits for its number."""
-        return first_not_finite(self.device, arrays)
+        due = self.device.due  # another thread may launch it meanwhile: it looks by itself all the same
+        if due is not None and all(id(array) in due.flags for array in arrays):
+            return partial(due.first_not_finite, arrays)
+        # who asks later must not wait for later steps
+        read = self.device.read_later(flags_of(self.device, arrays))
+
+        def first() -> int | None:
+            flagged = np.flatnonzero(read())
+            return int(flagged[0]) if len(flagged) else None
+
+        return first
 
     def clipped(self, given: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
         """Return gradients scaled so that their joint norm is at most `max_norm`; and that norm, pending."""
@@ -551,8 +540,7 @@ def scaled(array: DeviceArray, factor: float, kernel: str = "scale") -> DeviceAr
     """Return an array times a number, or with the kernel ``divide``, divided by it."""
     made = like(array)
     arguments = made.pointer, array.pointer, array.size, bits(factor)
-    name = f"{kernel}_{array.kind}"
-    elementwise(array.device, name, array.size, arguments)
+    elementwise(array.device, f"{kernel}_{array.kind}", array.size, arguments)
     return made
 
 
@@ -560,8 +548,7 @@ def added(left: DeviceArray, right: DeviceArray) -> DeviceArray:
     """Return the sum of two arrays of one shape and dtype."""
     made = like(left, right)
     arguments = made.pointer, left.pointer, right.pointer, left.size
-    name = f"add_{left.kind}"
-    elementwise(left.device, name, left.size, arguments)
+    elementwise(left.device, f"add_{left.kind}", left.size, arguments)
     return made
 
 
@@ -590,30 +577,6 @@ def places_of(device: Device, gradient: SparseRows) -> DeviceArray:
     """Return the rows of a sparse gradient on the device."""
     places: DeviceArray | None = gradient.places if isinstance(gradient, DeviceRows) else None
     return device.put(gradient.rows.astype(np.int64)) if places is None else places
-
-
-def spread(device: Device, gradient: SparseRows) -> DeviceArray:
-    """Return a sparse gradient as an array of its table's shape."""
-    values, places = on_device(device, gradient.values), places_of(device, gradient)
-    made = device.zeros(gradient.shape, values.dtype.name)
-    made.guards = values.guards
-    width = values.size // max(1, len(gradient.rows))
-    told = device.put(np.array([made.pointer, values.pointer, places.pointer, values.size, width]))
-    elementwise(device, f"spread_{values.kind}", values.size, [told.pointer])
-    return made
-
-
-def total(device: Device, parts: Sequence[Any]) -> Any:
-    """Return the sum of a parameter's gradients; it is sparse if all of them are."""
-    if len(parts) == 1:
-        return parts[0]
-    if all(isinstance(part, SparseRows) for part in parts):
-        return _sparse_total(device, parts)
-    arrays = [part.dense() if isinstance(part, SparseRows) else part for part in parts]
-    sums = on_device(device, arrays[0])
-    for array in arrays[1:]:
-        sums = added(sums, on_device(device, array))
-    return sums
 
 
 def _sparse_total(device: Device, parts: Sequence[SparseRows]) -> DeviceRows:
@@ -648,20 +611,6 @@ def flags_of(device: Device, arrays: Sequence[DeviceArray], factor: float = 1.0)
     return flags
 
 
-def first_not_finite(device: Device, arrays: Sequence[DeviceArray]) -> Callable[[], int | None]:
-    """Look for the first array with a NaN or an infinity; return what waits for its number."""
-    due = device.due  # another thread may launch it meanwhile: it looks by itself all the same
-    if due is not None and all(id(array) in due.flags for array in arrays):
-        return partial(due.first_not_finite, arrays)
-    read = device.read_later(flags_of(device, arrays))  # who asks later must not wait for later steps
-
-    def first() -> int | None:
-        flagged = np.flatnonzero(read())
-        return int(flagged[0]) if len(flagged) else None
-
-    return first
-
-
 def clipped(device: Device, given: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
     """Return gradients scaled so that their joint norm is at most `max_norm`; and that norm, pending.
 
@@ -676,18 +625,16 @@ def clipped(device: Device, given: Mapping[str, Any], max_norm: float) -> tuple[
     answer = device.empty((2,), "float64")
     for k, array in enumerate(arrays.values()):
         blocks = min(SUMS, -(-array.size // THREADS))
-        arguments = [sums.pointer + k * SUMS * 8, array.pointer, array.size]
         if blocks:
-            name = f"squares_{array.kind}"
-            device.launch(name, blocks, (THREADS, 1), arguments)
+            arguments = [sums.pointer + k * SUMS * 8, array.pointer, array.size]
+            device.launch(f"squares_{array.kind}", blocks, (THREADS, 1), arguments)
     arguments = [answer.pointer, sums.pointer, sums.size, bits(max_norm)]
     device.launch("clip_factor", 1, (THREADS, 1), arguments)
     made: dict[str, Any] = {}
     for name, array in arrays.items():
         copy = like(array)
         arguments = [copy.pointer, array.pointer, array.size, answer.pointer + 8]
-        kernel = f"scale_by_{array.kind}"
-        elementwise(device, kernel, array.size, arguments)
+        elementwise(device, f"scale_by_{array.kind}", array.size, arguments)
         made[name] = replace(sparse[name], values=copy) if name in sparse else copy  # type: ignore[arg-type]
     answer.guards = guards_of(list(arrays.values()))
     return made, pending(lambda: float(np.asarray(answer)[0]))

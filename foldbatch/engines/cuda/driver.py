@@ -58,13 +58,9 @@ class MatrixProduct:
 
 
 class Driver(Protocol):
-    """A GPU, or what stands for one.
+    """A GPU, or what stands for one."""
 
-    Attributes:
-        name: of the device, for people.
-    """
-
-    name: str
+    name: str  # of the device, for people
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
         """Return memory with any content.

@@ -22,7 +22,7 @@ from foldbatch.engines.cuda.memory import DeviceMemory, Staging
 from foldbatch.engines.cuda.packing import SUMMED, PackedBatch, pack
 from foldbatch.engines.cuda.run import CudaRun, Flag, PhaseKernels, Ready
 from foldbatch.engines.cuda.steps import LaunchStep, StepWalker, steps_of_both
-from foldbatch.engines.cuda.updates import updates
+from foldbatch.engines.cuda.updates import DeviceUpdates
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Launched
 from foldbatch.engines.watching import named
@@ -34,31 +34,20 @@ from foldbatch.timelines import Span
 # What a driver enqueues on a stream; everything else is not timed.
 ENQUEUED = frozenset(("launch", "multiply", "copy_in", "copy_out", "copy", "fill", "replay"))
 SHOWN = {"replay": "graph"}  # names of calls, where they are no kernel's
-BY_EVENTS = "of the device, by events on its streams; rows of the host are of the host"
 
 
 class TimingDriver:
-    """A driver that asks another one, and marks the time before and after each call on a stream.
-
-    Args:
-        driver: the other one; see `foldbatch.engines.cuda.driver.Driver`.
-        rows: the name of each stream's row, by the identity of the stream.
-        clock: makes the marks, see `Driver.clock`.
-        kernels: names of kernels, by the identity of the function.
-
-    Attributes:
-        driver: the other one.
-        label: the name and the arguments of the spans that come, or None.
-        marks: row, name, arguments and both marks of each call.
-    """
+    """A driver that asks another one, and marks the time before and after each call on a stream."""
 
     def __init__(self, driver: Any, rows: dict[int, str], clock: Any, kernels: dict[int, str]) -> None:
-        self.driver = driver
-        self._rows = rows
-        self._clock = clock
-        self._kernels = kernels
+        self.driver = driver  # the other one
+        self._rows = rows  # the name of each stream's row, by the identity of the stream
+        self._clock = clock  # makes the marks, see `Driver.clock`
+        self._kernels = kernels  # names, by the identity of the function
         self._kept: set[int] = set()  # streams whose calls are kept for a graph
+        # the name and the arguments of the spans that come
         self.label: tuple[str, dict[str, int | str]] | None = None
+        # row, name, arguments and both marks of each call
         self.marks: list[tuple[str, str, dict[str, int | str], Any, Any]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -94,14 +83,10 @@ class TimingDriver:
 class StreamsWatched:
     """Times what a device's streams do; while it is entered, the device has a `TimingDriver` driver.
 
-    Args:
-        device: what is watched. Other programs that use it meanwhile are in the timeline, too.
-
-    Attributes:
-        note: where the times come from.
+    Other programs that use the device meanwhile are in the timeline, too.
     """
 
-    note = BY_EVENTS
+    note = "of the device, by events on its streams; rows of the host are of the host"
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -164,11 +149,8 @@ class _Labelled:
             name, cell = named(self._phase.bound, step.row[0])
             product = step.task.multiplied
             rows = int(self._numbers[at + CALLS])
-            arguments: dict[str, int | str] = {
-                "cell": cell,
-                "level": self._levels[at] - step.row[1],
-                "rows": rows,
-            }
+            level = self._levels[at] - step.row[1]
+            arguments: dict[str, int | str] = {"cell": cell, "level": level, "rows": rows}
             if product is not None:
                 arguments["product"] = _extents(product, step)
                 name = f"{name} product"
@@ -199,15 +181,7 @@ class Memory:
 
 
 class CudaEngine:
-    """An engine that runs batches on a device; see `foldbatch.engines.engine.Engine`.
-
-    Args:
-        name: in `ENGINES`.
-        model: what it runs.
-        device: where.
-        launch: how batches are launched, one of `foldbatch.engines.engine.LAUNCHES`.
-        debug: whether memory is filled with NaN before each batch.
-    """
+    """An engine that runs batches on a device; see `foldbatch.engines.engine.Engine`."""
 
     one_by_one = False
     splits = 0  # the device computes a whole batch side by side
@@ -228,10 +202,10 @@ class CudaEngine:
         self.model = model
         self.device = device
         self.arithmetic = arithmetic
-        self.updates = updates(device)
-        self.launch = launch
+        self.updates = DeviceUpdates(device)
+        self.launch = launch  # how batches are, one of `foldbatch.engines.engine.LAUNCHES`
         self._captured: dict[bool, Captured] = {}  # for training and inference
-        self.debug = debug
+        self.debug = debug  # whether memory is filled with NaN before each batch
 
     @staticmethod
     def sum_copies(dtype: str) -> Callable[..., None] | None:  # noqa: ARG004 - engines are asked by dtype

@@ -35,7 +35,6 @@ from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, S
 from foldbatch.static.bodies import applied
 from foldbatch.static.graph import Node
 from foldbatch.static.op import CALL, Axis, Op
-from foldbatch.static.places import Place
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Routine
 
@@ -341,7 +340,8 @@ class KernelText:
         slot = self.routine.slots[number]
         if slot.axis.rank == 0:
             return name
-        return f"({name} + {self._row_number(number, row)} * {self.size(number)})"
+        row = f"(at{number} ? at{number}[{row}] : {row})" if self.may_be_apart(number) else f"({row})"
+        return f"({name} + {row} * {self.size(number)})"
 
     def here(self, number: int) -> str:
         """Return where row ``r`` of a slot is."""
@@ -351,28 +351,11 @@ class KernelText:
         self.used[number] = None
         return f"p{number}"
 
-    def element(self, place: Place, terms: Sequence[tuple[str, int]] = (), row: str | None = None) -> str:
-        """Return an element of a place.
-
-        Args:
-            place: the place.
-            terms: names of indices along axes, with the strides of the place.
-            row: the row; by default the one that is being computed.
-        """
-        return f"{self.pointer(place, row)}[{offset_of(place.offset, terms)}]"
-
-    def pointer(self, place: Place, row: str | None = None) -> str:
-        """Return where the row of a place is; the place begins `place.offset` elements further on."""
-        return self.here(place.slot) if row is None else self.row(place.slot, row)
-
-    def declared(self, lines: Sequence[str], row: str = "r") -> list[str]:
+    def declared(self, lines: Sequence[str]) -> list[str]:
         """Return a statement's lines with those before them that say where its rows are."""
-        found = [f"{self.kind(n)}* p{n} = {self.row(n, row)};" for n in self.used]
+        found = [f"{self.kind(n)}* p{n} = {self.row(n, 'r')};" for n in self.used]
         self.used.clear()
         return [*found, *lines]
-
-    def _row_number(self, number: int, row: str) -> str:
-        return f"(at{number} ? at{number}[{row}] : {row})" if self.may_be_apart(number) else f"({row})"
 
     def may_be_apart(self, number: int) -> bool:
         """Whether rows of a slot may be read where they lie in an arena, one here and one there."""

@@ -110,18 +110,11 @@ class RoutineCut:
         """Append a part; before it, those that copy rows together that it reads."""
         for number in sorted(part.reads - self._taken - {SHARED}):
             slot = self.routine.slots[number]
-            summed = slot.binding.kind == "cotangent"
-            if number in self.copied or summed:
+            if number in self.copied or slot.binding.kind == "cotangent":
                 self._taken.add(number)
-                self.parts.append(
-                    RoutinePart(
-                        slot.axis,
-                        partial(row_texts.take_lines, number=number),
-                        writes=frozenset({number}),
-                        elements=slot.type.size,
-                        taken=number,
-                    )
-                )
+                lines, writes = partial(row_texts.take_lines, number=number), frozenset({number})
+                size = slot.type.size
+                self.parts.append(RoutinePart(slot.axis, lines, writes=writes, elements=size, taken=number))
         self.parts.append(part)
 
     # -- statements
@@ -134,24 +127,12 @@ class RoutineCut:
         phases = long_phases(statement)
         if phases:
             yield from self._long(statement, phases)
-            return
-        if name in OPS and OPS[name].elementwise:
-            write = statement.result
-            yield self._part(
-                statement,
-                partial(op_lines, statement=statement, reads=reads, write=write),
-                prod(write.shape),
-            )
-        elif name == "copy":
-            yield self._copy(statement, reads[0], statement.result)
-        elif name == "zero":
-            yield self._part(
-                statement, partial(zero_lines, write=statement.result), prod(statement.result.shape)
-            )
         elif name in PIECES:
             yield from PIECES[name](self, statement)
-        elif name in ALONE:
-            lines = partial(ALONE[name], statement=statement)
+        elif name == "copy":
+            yield self._copy(statement, reads[0], statement.result)
+        elif name in ALONE or (name in OPS and OPS[name].elementwise):
+            lines = partial(ALONE.get(name, op_lines), statement=statement)
             yield self._part(statement, lines, prod(statement.result.shape))
         elif name in ON_SEQUENCES:
             lines = partial(segment_lines, statement=statement)
@@ -160,8 +141,6 @@ class RoutineCut:
             line = line_of(OPS[name].body, statement)
             count = prod(next(iter(line.places.values())).shape)
             yield self._part(statement, partial(line_lines, statement=statement), count)
-        elif name in PRODUCTS:
-            yield from PRODUCTS[name](self, statement)
         else:
             yield self._whole(statement)
 
@@ -283,16 +262,12 @@ def _check(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
 
 
 def _linear(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
-    x, weight, *ids = statement.reads
-    write = statement.result
-    found = [] if ids else multiplied(cut.routine, statement)
+    found = [] if len(statement.reads) > 2 else multiplied(cut.routine, statement)
     if found:
         yield from (_product(statement, each) for each in found)
     else:
         yield cut._part(
-            statement,
-            partial(row_texts.product_lines, x=x, weight=weight, write=write, ids=ids[0] if ids else None),
-            prod(write.shape),
+            statement, partial(row_texts.product_lines, statement=statement), prod(statement.result.shape)
         )
 
 
@@ -321,17 +296,13 @@ def _product(statement: Statement, product: Multiplied) -> RoutinePart:
 
 PIECES: dict[str, Callable[[RoutineCut, Statement], Iterator[RoutinePart]]] = {
     "check_range": _check,
-}
-PRODUCTS: dict[str, Callable[[RoutineCut, Statement], Iterator[RoutinePart]]] = {
-    "linear": _linear,
-    "linear_by": _linear,
-    "matmul": _linear,
-    "sum_outer": _sum_outer,
-    "sum_outer_by": _sum_outer,
+    **dict.fromkeys(("linear", "linear_by", "matmul"), _linear),
+    **dict.fromkeys(("sum_outer", "sum_outer_by"), _sum_outer),
 }
 # Of a text and a `statement`: what a thread computes of one row for each element, and what looks at all rows.
 ALONE: dict[str, Callable[..., list[str]]] = {
     "sum": sum_lines,
+    "zero": lambda text, statement: zero_lines(text, statement.result),
     "gather": row_texts.gather_lines,
     "random": row_texts.random_lines,
 }
@@ -504,15 +475,12 @@ class _KernelWriter:
         body = part.lines(text)
         if not body:
             return
-        if part.planned >= 0:
+        if part.planned >= 0 or part.clears:
             x = min(WIDE, _power_of_two(part.elements))
-            self._write(text, body, LevelTask("", part.axis, (x, BLOCK // x), planned=part.planned))
-        elif part.clears:
-            x = min(WIDE, _power_of_two(part.elements))
-            self._write(text, body, LevelTask("", part.axis, (x, BLOCK // x), clears=True))
+            apart = LevelTask("", part.axis, (x, BLOCK // x), planned=part.planned, clears=part.clears)
+            self._write(text, body, apart)
         elif part.whole:
-            barrier = any("BARRIER" in line for line in body)
-            threads = SUMMED if barrier else (BLOCK, 1)
+            threads = SUMMED if any("BARRIER" in line for line in body) else (BLOCK, 1)
             self._write(text, body, LevelTask("", part.axis, threads, part.elements))
         else:
             lanes = "const i8 r = 0, lane = BLOCK * LANES_X + LANE_X, lanes = BLOCKS * LANES_X;"

@@ -87,11 +87,11 @@ def visit(
     return each(prod(extent for extent, _ in axes), lines)
 
 
-def each(count: int, lines: Sequence[str], name: str = "e") -> list[str]:
+def each(count: int, lines: Sequence[str]) -> list[str]:
     """Return a loop over so many elements, of which each thread takes its own."""
     if not lines:
         return []
-    return [f"for (i8 {name} = lane; {name} < {count}; {name} += lanes) {{", *indented(lines), "}"]
+    return [f"for (i8 e = lane; e < {count}; e += lanes) {{", *indented(lines), "}"]
 
 
 def index_lines(name: str, extents: Sequence[int]) -> tuple[list[str], list[str]]:
@@ -165,8 +165,9 @@ def sweep_lines(text: KernelText, statement: Statement, sweep: Sweep) -> list[st
     return visit(text, sweep.shape, reads, compute, [place(element) for _, element in sweep.stores])
 
 
-def op_lines(text: KernelText, statement: Statement, reads: Sequence[Place], write: Place) -> list[str]:
+def op_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return the lines of a single elementwise op."""
+    reads, write = statement.reads, statement.result
     dtype, *dtypes = (text.routine.slots[place.slot].type.dtype for place in (write, *reads))
 
     def compute(loaded: Sequence[str], mark: str) -> tuple[list[str], list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from foldbatch.engines.nests import Strides, by_rows, merged, parts
+from foldbatch.engines.nests import leading, parts
 from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.static.places import Place
 from foldbatch.static.statements import Routine, Statement, axis_of
@@ -68,22 +68,12 @@ def _matrix(place: Place, rows: int, columns: int, row: int, column: int, offset
     return None
 
 
-def _leading(x: Place, y: Place) -> tuple[list[tuple[int, tuple[int, ...]]], bool]:
-    """Return all axes but the last of two places; whether their rows and these are one axis together."""
-    places = [Strides(x.row, x.strides[:-1]), Strides(y.row, y.strides[:-1])]
-    axes, rows = merged(x.shape[:-1], places), (x.row, y.row)
-    alone = x.axis is UNBATCHED and y.axis is UNBATCHED and len(axes) == 1
-    if alone or by_rows(axes, rows):
-        return axes or [(1, rows)], True
-    return axes, False
-
-
 def _linear(statement: Statement, dtype: str) -> list[Multiplied] | None:
     (x, weight), write = statement.reads, statement.result
     (k, n), axis = weight.shape, axis_of(statement, [x, write])
     if k * n <= FEW and k <= SHORT:
         return None
-    axes, joined = _leading(x, write)
+    axes, joined = leading(x, write)
     made = []
     many = 1 << 40  # rows of a level: a matrix of one row may have any lead
     for part in parts(axes, 1, 2):
@@ -120,7 +110,7 @@ def _matmul(statement: Statement, dtype: str) -> list[Multiplied] | None:
 def _sum_outer(statement: Statement, dtype: str) -> list[Multiplied] | None:
     (x, g), write = statement.reads, statement.result
     (m, n), axis = write.shape, axis_of(statement, [x, g])
-    axes, joined = _leading(x, g)
+    axes, joined = leading(x, g)
     c = _matrix(write, m, n, *write.strides)
     if c is None or c.across:
         return None

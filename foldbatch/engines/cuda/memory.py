@@ -36,26 +36,16 @@ def capacity(rows: int) -> int:
 
 
 class DeviceMemory:
-    """Buffers by number; one memory serves one batch at a time.
-
-    Args:
-        device: whose memory it is.
-        types: of the buffers; None for those that a batch brings.
-        poisoned: whether buffers of floats are filled with NaN before each batch.
-
-    Attributes:
-        addresses: ``[buffers] int64``: where each begins.
-        held: what holds the memory of each.
-    """
+    """Buffers by number; one memory serves one batch at a time."""
 
     def __init__(self, device: Device, types: Sequence[TensorType | None], *, poisoned: bool = False) -> None:
         self._device = device
-        self._types = types
-        self._poisoned = poisoned
+        self._types = types  # of the buffers; None for those that a batch brings
+        self._poisoned = poisoned  # whether buffers of floats are filled with NaN before each batch
         self._own = np.array([type_ is not None for type_ in types], bool)
         self._capacity = np.zeros(len(types), np.int64)
-        self.held: list[DeviceBuffer | Any] = [None] * len(types)
-        self.addresses = np.zeros(len(types), np.int64)
+        self.held: list[DeviceBuffer | Any] = [None] * len(types)  # what holds the memory of each
+        self.addresses = np.zeros(len(types), np.int64)  # ``[buffers]``: where each begins
 
     def fit(self, heights: Ints) -> None:
         """Make every buffer as high as a batch needs it: ``heights: [buffers]``."""

@@ -96,23 +96,14 @@ class _IntegerRuns:
 
 
 def pack(
-    bound: Bound,
-    kernels: Sequence[Kernel],
-    tables: Directions,
-    schedule: Schedule,
-    ids: Ids,
-    rooms: Rooms | None = None,
+    bound: Bound,  # the routines
+    kernels: Sequence[Kernel],  # of these
+    tables: Directions,  # the launch tables
+    schedule: Schedule,  # the control tables
+    ids: Ids,  # by cell and number of its sums, the rows of the table that are added to
+    rooms: Rooms | None = None,  # a class whose `full` the schedule is: zeros stand where its batches differ
 ) -> PackedBatch:
-    """Return the packed table of a batch.
-
-    Args:
-        bound: the routines.
-        kernels: of the routines.
-        tables: the launch tables.
-        schedule: the control tables.
-        ids: by cell and number of its sums, the rows of the table that are added to.
-        rooms: a class whose `full` the schedule is; then zeros stand where batches differ, see `RoomTable`.
-    """
+    """Return the packed table of a batch."""
     wide, runs = _IntegerRuns("int64"), _IntegerRuns("int32")
     head = np.zeros(HEADER + len(bound.types) + SUMMED * len(ids), np.int64)
     wide.add(head)
@@ -155,14 +146,7 @@ def pack(
 class RoomTable:
     """The packed tables of a class's batches: a batch writes its numbers at their places in a copy of one.
 
-    Args:
-        bound: the routines.
-        kernels: of the routines.
-        tables: the launch tables of a batch that takes all room.
-        rooms: the class.
-
-    Attributes:
-        packed: the table that is copied, see `pack`.
+    That is `packed`, given the launch tables of a batch that takes all room; see `pack`.
     """
 
     def __init__(self, bound: Bound, kernels: Sequence[Kernel], tables: Directions, rooms: Rooms) -> None:

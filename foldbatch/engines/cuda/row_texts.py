@@ -104,26 +104,24 @@ def found_by(words: Sequence[int]) -> OutOfRangeError:
     return OutOfRangeError(_MOST - rank, _MOST - id, size, cell=cell - 1)
 
 
-def product_lines(
-    text: KernelText, x: Place, weight: Place, write: Place, ids: Place | None = None
-) -> list[str]:
+def product_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return the lines of ``write = x weight``, a thread a number: for what no library multiplies.
 
     Shapes: ``x: [*, k]``, ``weight: [k, n]``, ``write: [*, n]``; with ids, ``weight: [size, k, n]``.
     """
+    (x, weight, *ids), write = statement.reads, statement.result
     names, lines = index_lines("e", write.shape)
     k = x.shape[-1]
     *lead, column = names
     kind = text.kind(write.slot)
-    place = weight
-    terms: list[tuple[str, int]] = []
-    if ids is not None:
-        lines.append(f"const i8 id = {in_range(f'{text.here(ids.slot)}[{ids.offset}]', weight.shape[0])};")
-        terms = [("id", weight.strides[0])]
+    terms = [("id", weight.strides[0])] if ids else []
+    for place in ids:
+        id_ = in_range(f"{text.here(place.slot)}[{place.offset}]", weight.shape[0])
+        lines.append(f"const i8 id = {id_};")
     a = offset_of(x.offset, [*zip(lead, x.strides[:-1], strict=True), ("k", x.strides[-1])])
-    b = offset_of(place.offset, [*terms, ("k", place.strides[-2]), (column, place.strides[-1])])
+    b = offset_of(weight.offset, [*terms, ("k", weight.strides[-2]), (column, weight.strides[-1])])
     to = offset_of(write.offset, list(zip(names, write.strides, strict=True)))
-    value = f"{text.here(x.slot)}[{a}] * {text.here(place.slot)}[{b}]"
+    value = f"{text.here(x.slot)}[{a}] * {text.here(weight.slot)}[{b}]"
     lines += [f"{kind} total = 0;", f"for (i8 k = 0; k < {k}; k++) total += {value};"]
     lines += [f"{text.here(write.slot)}[{to}] = total;"]
     return each(prod(write.shape), lines)
@@ -189,20 +187,11 @@ def sum_rows_lines(text: KernelText, statement: Statement) -> list[str]:
     table = f"{text.slot(write.slot)}[{offset_of(write.offset, [('v', write.strides[0]), *column])}]"
     value = f"{text.row(rows.slot, 'r')}[{offset_of(rows.offset, row_terms)}]"
     id_ = f"{text.row(ids.slot, 'r')}[{id_at}]"
-    body = [
-        *lead_lines,
-        f"const i8 v = {in_range(id_, write.shape[0])};",
-        increased(kind, table, value),
-    ]
-    axis = axis_of(statement, [rows, ids])
-    return _columns(
-        prod(inner),
-        [
-            *lines,
-            f"for (i8 v = 0; v < {write.shape[0]}; v++) {table} = 0;",
-            *_over(text, axis, prod(ids.shape), body),
-        ],
-    )
+    v = f"const i8 v = {in_range(id_, write.shape[0])};"
+    body = [*lead_lines, v, increased(kind, table, value)]
+    clear = f"for (i8 v = 0; v < {write.shape[0]}; v++) {table} = 0;"
+    over = _over(text, axis_of(statement, [rows, ids]), prod(ids.shape), body)
+    return _columns(prod(inner), [*lines, clear, *over])
 
 
 def sum_outer_lines(text: KernelText, statement: Statement) -> list[str]:
@@ -328,13 +317,8 @@ def take_lines(text: KernelText, number: int) -> list[str]:
         ]
         copies = f"const i4* copies = ints + {field_of(number, COPIES)} + {lower} + r;"
         summed = [copies, f"{at};", *each(size, total)]
-        lines += [
-            f"if ({field_of(number, COPIES)} >= 0) {{",
-            *indented(summed),
-            "} else {",
-            *indented(plain),
-            "}",
-        ]
+        lines += [f"if ({field_of(number, COPIES)} >= 0) {{", *indented(summed)]
+        lines += ["} else {", *indented(plain), "}"]
     return [f"if (apart{number}) {{", *indented(lines), "}"]
 
 
@@ -370,15 +354,17 @@ def cotangent_lines(text: KernelText, number: int, place: Place, width: int) -> 
     base = buffer_of(kind, field_of(number, BASE))
     text.once(f"{kind}* arena{number} = {first} < 0 ? 0 : {base} + {begin};")
 
-    def compute(x: list[str], mark: str) -> tuple[list[str], list[str]]:
+    added = _brought(text, place, target, stores)
+    return [f"if (arena{number}) {{", f"  {kind}* d = arena{number} + r * {size};", *indented(added), "}"]
+
+
+def _brought(text: KernelText, place: Place, target: Place, stores: str) -> list[str]:
+    """Return the lines that store a place at another, or add it there unless an expression holds."""
+
+    def compute(x: Sequence[str], mark: str) -> tuple[list[str], list[str]]:
         return [], [f"({stores} ? {x[0]} : {x[1]} + {x[0]})"]
 
-    return [
-        f"if (arena{number}) {{",
-        f"  {kind}* d = arena{number} + r * {size};",
-        *indented(visit(text, place.shape, [place, target], compute, [target], stores)),  # type: ignore[arg-type]
-        "}",
-    ]
+    return visit(text, place.shape, [place, target], compute, [target], stores)
 
 
 def store_lines(text: KernelText, number: int) -> list[str]:
@@ -386,11 +372,8 @@ def store_lines(text: KernelText, number: int) -> list[str]:
     slot = text.routine.slots[number]
     place = Place(number, slot.axis, slot.type.size, 0, slot.type.shape, contiguous(slot.type.shape))
     width = text.setting.widths.get(number, 1)
-    return [
-        f"if (!{field_of(number, STORES)}) {{",
-        *indented(cotangent_lines(text, number, place, width)),
-        "}",
-    ]
+    added = cotangent_lines(text, number, place, width)
+    return [f"if (!{field_of(number, STORES)}) {{", *indented(added), "}"]
 
 
 def gradient_lines(text: KernelText, number: int, place: Place) -> list[str]:
@@ -398,14 +381,8 @@ def gradient_lines(text: KernelText, number: int, place: Place) -> list[str]:
     kind = text.kind(place.slot)
     target, stores = replace(_dense(text, "d", kind, place), row=0), f"stores{number}"
     text.once(f"const b1 {stores} = {field_of(number, STORES)} != 0;")
-
-    def compute(x: list[str], mark: str) -> tuple[list[str], list[str]]:
-        return [], [f"({stores} ? {x[0]} : {x[1]} + {x[0]})"]
-
-    return [
-        f"{kind}* d = {buffer_of(kind, field_of(number, BASE))};",
-        *visit(text, place.shape, [place, target], compute, [target], stores),  # type: ignore[arg-type]
-    ]
+    begin = f"{kind}* d = {buffer_of(kind, field_of(number, BASE))};"
+    return [begin, *_brought(text, place, target, stores)]
 
 
 def ranked_lines(text: KernelText, number: int, place: Place, axis: Axis) -> list[str]:

@@ -72,37 +72,21 @@ class Flag(NamedTuple):
 
 @dataclass(slots=True)
 class Ready:
-    """A schedule made ready, for training or for inference; made anew where classes were learned since.
-
-    Attributes:
-        phase: the kernels.
-        batch: the schedule, with data.
-        tables: what is launched; of a batch in a class, what is launched for all of its batches.
-        packed: all whole numbers of it.
-        steps: what is launched, forward and backward.
-        placed: the batch in its class; None where it has none.
-        looks: whether the host must look at ids that a cell computes.
-        cleared: the buffers that begin as zeros, and their bytes.
-        flagged: the gradients that are looked at.
-        rows_of: by sum of rows, how many targets it has at most.
-        heights: ``[buffers] int64``: how many rows each buffer must have, in both directions.
-        fixed: ``[buffers] bool``: whether a buffer is not brought anew by each batch.
-        learned: how often classes had been learned.
-    """
+    """A schedule made ready, for training or for inference; made anew where classes were learned since."""
 
     phase: PhaseKernels
-    batch: ScheduledBatch
-    tables: Directions
-    packed: PackedBatch
-    steps: tuple[Sequence[LaunchStep], Sequence[LaunchStep]]
-    placed: InClass | None
-    looks: bool
-    cleared: tuple[tuple[int, int], ...]
-    flagged: tuple[Flag, ...]
-    rows_of: Mapping[tuple[int, int], int]
-    heights: Ints
-    fixed: NDArray[np.bool_]
-    learned: int
+    batch: ScheduledBatch  # the schedule, with data
+    tables: Directions  # what is launched; of a batch in a class, what is launched for all of its batches
+    packed: PackedBatch  # all whole numbers of it
+    steps: tuple[Sequence[LaunchStep], Sequence[LaunchStep]]  # what is launched, forward and backward
+    placed: InClass | None  # the batch in its class, if it has one
+    looks: bool  # whether the host must look at ids that a cell computes
+    cleared: tuple[tuple[int, int], ...]  # the buffers that begin as zeros, and their bytes
+    flagged: tuple[Flag, ...]  # the gradients that are looked at
+    rows_of: Mapping[tuple[int, int], int]  # by sum of rows, how many targets it has at most
+    heights: Ints  # ``[buffers]``: how many rows each buffer must have, in both directions
+    fixed: NDArray[np.bool_]  # ``[buffers]``: whether a buffer is not brought anew by each batch
+    learned: int  # how often classes had been learned
 
     @property
     def ranks(self) -> Sequence[Ints] | None:
@@ -123,26 +107,17 @@ WORDS = 3  # before the losses
 class Status:
     """What a batch tells when it has run: ids out of range, and the sums of losses.
 
-    Args:
-        device: where it runs.
-        losses: how many losses there are.
-        flags: how many gradients are looked at.
-        ranks: per cell, where the calls of each rank are; None where they are at their ranks.
-
-    Attributes:
-        word: ``[WORDS + losses + flags] int64`` on the device, which the batch writes whole: whether an id
-            was out of range, and where; its call's rank and the id (see `row_texts.found_by`); the word of
-            the device's faults. The sums of losses follow, as bits of doubles; then 1 for each gradient that
-            is not finite.
-        within: what errors are raised within, which may change them.
+    `word` is ``[WORDS + losses + flags] int64`` on the device, which the batch writes whole: whether an id
+    was out of range, and where; its call's rank and the id (see `row_texts.found_by`); the word of the
+    device's faults. Sums of losses follow, as bits of doubles; then 1 for each gradient that is not finite.
     """
 
     def __init__(
         self, device: Device, losses: int, flags: int = 0, ranks: Sequence[Array] | None = None
     ) -> None:
         self.word = device.empty((WORDS + losses + flags,), "int64")
-        self.within: Callable[[], AbstractContextManager[None]] = nullcontext
-        self._ranks = ranks
+        self.within: Callable[[], AbstractContextManager[None]] = nullcontext  # which may change errors
+        self._ranks = ranks  # per cell, where the calls of each rank are; None where they are at their ranks
         self._wait: Callable[[], Array] | None = None
         self._numbers: Array | None = None
 
@@ -188,12 +163,7 @@ class Status:
 
 
 class CudaRun:
-    """A batch under way; see `foldbatch.engines.engine.Run`.
-
-    Attributes:
-        flags: where in the status it is told whether a gradient is finite, by the identity of its array, and
-            how many numbers there is room for in it.
-    """
+    """A batch under way; see `foldbatch.engines.engine.Run`."""
 
     def __init__(
         self,
@@ -209,6 +179,8 @@ class CudaRun:
         self.ready = ready
         self.memory = memory
         self.staging = staging
+        # where in the status it is told whether a gradient is finite, by the identity of its array, and how
+        # many numbers there is room for in it
         self.flags: dict[int, tuple[int, int]] = {}
         self._captured = captured if ready.placed is not None else None
         self._launches = 0

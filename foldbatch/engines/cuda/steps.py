@@ -61,13 +61,7 @@ def places_of(kernel: Kernel) -> list[SlotPlace]:
 
 
 def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -> Iterator[LaunchStep]:
-    """Yield the steps of a direction.
-
-    Args:
-        kernels: by their numbers in the launch table.
-        direction: where it lies in a packed table.
-        spaced: whether levels have room for more rows than there are.
-    """
+    """Yield the steps of a direction; where `spaced`, levels have room for more rows than there are."""
     table = direction.table
     places = {number: places_of(kernels[number]) for number in np.unique(table.launches[:, 0]).tolist()}
     levels, columns = table.bounds.tolist(), table.launches.shape[1]
@@ -188,43 +182,25 @@ def _where(
 
 
 class StepWalker:
-    """Runs the steps of some kernels.
-
-    Args:
-        device: where.
-        functions: the compiled kernels, by name.
-    """
+    """Runs the steps of some kernels: compiled functions, by name."""
 
     def __init__(self, device: Device, functions: Mapping[str, Function]) -> None:
         self._device = device
         self._functions = functions
 
     def run(self, steps: Sequence[LaunchStep], table: int, addresses: Sequence[int]) -> None:
-        """Enqueue steps.
-
-        Args:
-            steps: what to run.
-            table: where the packed table lies.
-            addresses: of the batch's buffers.
-        """
+        """Enqueue steps, given where the packed table lies, and the addresses of the batch's buffers."""
         driver, stream, functions = self._device.driver, self._device.stream, self._functions
         for step in steps:
             task = step.task
-            if task.multiplied is not None:
-                driver.multiply(product_of(step, addresses), stream)
+            p = task.multiplied
+            if p is not None:
+                m, k, count = step.extents
+                a, b, c = (addresses[buffer] + offset for buffer, offset in step.matrices)
+                leads, across = (p.a.lead, p.b.lead, p.c.lead), (p.a.across, p.b.across)
+                more = *leads, *across, step.adds, count, *p.steps
+                driver.multiply(MatrixProduct(p.dtype, m, p.n, k, a, b, c, *more), stream)
             else:
                 driver.launch(
                     functions[task.name], step.blocks, task.threads, (table, *step.arguments), stream
                 )
-
-
-def product_of(step: LaunchStep, addresses: Sequence[int]) -> MatrixProduct:
-    """Return the product that a step is."""
-    p = step.task.multiplied
-    assert p is not None
-    m, k, count = step.extents
-    a, b, c = (addresses[buffer] + offset for buffer, offset in step.matrices)
-    leads = p.a.lead, p.b.lead, p.c.lead
-    return MatrixProduct(
-        p.dtype, m, p.n, k, a, b, c, *leads, p.a.across, p.b.across, step.adds, count, *p.steps
-    )

@@ -272,8 +272,3 @@ def _owned(due: Any, arrays: Sequence[DeviceArray]) -> bool:
 
 def _values(gradient: Any) -> Any:
     return gradient.values if isinstance(gradient, SparseRows) else gradient
-
-
-def updates(device: Device) -> DeviceUpdates:
-    """Return optimizers' steps on a device, for `foldbatch.params.parameters.ParameterStore.updates`."""
-    return DeviceUpdates(device)

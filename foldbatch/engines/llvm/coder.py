@@ -40,36 +40,21 @@ from foldbatch.static.statements import Routine, Statement
 
 HEAD, CELL, INSTRUCTION = 4, 4, 6  # numbers of each
 ONE, CALLS, RAGGED = 0, 1, 2  # numbers of axes: one value for all, calls, the first ragged one
-(
-    BY_LAUNCH,
-    BY_RANK,
-    WHOLE,
-    TARGET,
-    STORED,
-    ENTRIES,
-    COPIES_OF,
-    SEGMENTS_OF,
-    FIELDS_OF,
-    ERRORS,
-) = range(10)
-FOUND = (
-    6  # numbers of an error: whether there is one, the row, what was found, the size; launch and first call
-)
+BY_LAUNCH, BY_RANK, WHOLE, TARGET, STORED = range(5)
+ENTRIES, COPIES_OF, SEGMENTS_OF, FIELDS_OF, ERRORS = range(5, 10)
+# numbers of an error: whether there is one, the row, what was found, the size; launch and first call
+FOUND = 6
 
 MOST = 4  # parts that an instruction is cut into
 BY_ROWS = -1  # how an instruction can be cut: else the number of its parts, 0 where it cannot
 
-KIND_OF = {
-    "operand": BY_LAUNCH,
-    "cotangent": BY_LAUNCH,
-    "feed": BY_RANK,
-    "kept": BY_RANK,
-    "parameter": WHOLE,
-    "constant": WHOLE,
-    "scratch": WHOLE,
+KIND_OF = {  # of a slot's cell, by its binding
+    **dict.fromkeys(("operand", "cotangent"), BY_LAUNCH),
+    **dict.fromkeys(("feed", "kept"), BY_RANK),
+    **dict.fromkeys(("parameter", "constant", "scratch"), WHOLE),
     "segments": SEGMENTS_OF,
     "store": STORED,
-}  # of a slot's cell, by its binding
+}
 
 
 Pointers = Sequence[tuple[int, int]]

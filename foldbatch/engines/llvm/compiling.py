@@ -57,12 +57,8 @@ def timed(make: Callable[[], C]) -> C:
     shown = shown and sys.stderr.isatty()
     if shown:
         kept = "not kept on disk" if cache_directory() is None else "once a machine"
-        print(
-            f"{CLEAR}foldbatch: compiling kernel {len(_spent) + 1}, {kept}",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
+        told = f"{CLEAR}foldbatch: compiling kernel {len(_spent) + 1}, {kept}"
+        print(told, end="", file=sys.stderr, flush=True)
     try:
         return make()
     finally:
@@ -71,6 +67,7 @@ def timed(make: Callable[[], C]) -> C:
             print(CLEAR, end="", file=sys.stderr, flush=True)
 
 
+@cache
 def compiled_function(
     function: Callable[..., Any], signature: str, *modules: ModuleType, small: bool = False
 ) -> Callable[..., int]:

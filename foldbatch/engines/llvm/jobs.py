@@ -6,8 +6,7 @@ Importing this needs llvmlite.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,12 +59,6 @@ def _run(jobs: Any, count: Any, words: Any, room: Any, checks: Any, answer: Any)
         where += 8 * (HEAD + 2 * here[1])
 
 
-@cache
-def compiled() -> Callable[..., int]:
-    """Return `_run` compiled."""
-    return compiled_function(_run, "i8 i8 i8 i8 i8 i8", sys.modules[__name__], team)
-
-
 class Jobs:
     """Jobs that are put together one by one, and then run."""
 
@@ -100,19 +93,12 @@ class Jobs:
 
     def run(self, helper: Team | None) -> bool:
         """Run them, large ones together with a helper, if it is idle; return whether all have run."""
-        run = compiled()
+        run = compiled_function(_run, "i8 i8 i8 i8 i8 i8", sys.modules[__name__], team)
         numbers, room = np.array(self._numbers, np.int64), np.empty(self._room, np.int64)
         words = helper.take() if helper is not None and self._work >= WORTH else 0
-        given = (
-            address_of(numbers),
-            self._count,
-            words,
-            address_of(room),
-            self._checks,
-            address_of(self.answer),
-        )
+        given = address_of(numbers), self._count, words, address_of(room)
         try:
-            run(*given)
+            run(*given, self._checks, address_of(self.answer))
         finally:
             if words and helper is not None:
                 helper.leave()

@@ -40,7 +40,7 @@ from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import PARAMETER, Node, reachable
 from foldbatch.static.op import CALL
 from foldbatch.static.routines import Stage, What, routine_of
-from foldbatch.static.statements import Binding, Routine
+from foldbatch.static.statements import Binding
 from foldbatch.system.remembering import remembered
 from foldbatch.types import TensorType
 
@@ -173,9 +173,7 @@ def with_known(bound: Bound) -> tuple[Bound, list[KernelCode], Adapt]:
     return bound, codes, partial(adapt, bound, plans)
 
 
-@remembered
-def _code_of(routine: Routine) -> KernelCode:
-    return encode(routine)
+_code_of = remembered(encode)
 
 
 def find_sites(model: Model, precision: str, *, training: bool) -> Iterator[Site]:

@@ -155,8 +155,8 @@ def own_bindings(routine: Routine) -> int:
 
 def known_rows(form: ProductForm) -> KernelCode:
     """Return the code that multiplies known rows, on the level that follows the last rank."""
-    coder, at = _empty("known_rows", form)
-    _multiply(coder, form, at, at + TABLE, adds=False)
+    coder = _empty("known_rows", form)
+    _multiply(coder, form, 0, TABLE, adds=False)
     return coder.finish()
 
 
@@ -175,15 +175,11 @@ def forward_step(form: ProductForm, routine: Routine) -> KernelCode:
 
 def prepared(form: ProductForm) -> KernelCode:
     """Return the code that makes ready for the backward levels, on the level of all calls."""
-    coder, at = _empty("prepared", form)
-    weight, back = coder.cell(at + WEIGHT, WHOLE), coder.cell(at + BACK, WHOLE)
+    coder = _empty("prepared", form)
+    weight, back = coder.cell(WEIGHT, WHOLE), coder.cell(BACK, WHOLE)
     _add(coder, TRANSPOSE, form, UNBATCHED, [weight, back], [form.width * form.height, form.size])
-    pointers = [
-        coder.cell(at + PLACE, ENTRIES, CALL),
-        coder.cell(at + COTANGENTS, WHOLE),
-        coder.cell(at + PLACE, FIELDS_OF),
-        coder.cell(at + COTANGENTS, FIELDS_OF),
-    ]
+    cells = (PLACE, ENTRIES, CALL), (COTANGENTS, WHOLE), (PLACE, FIELDS_OF), (COTANGENTS, FIELDS_OF)
+    pointers = [coder.cell(*cell) for cell in cells]
     _add(coder, CLEAR, form, CALL, pointers, [form.width, form.height])
     return coder.finish()
 
@@ -196,37 +192,33 @@ def backward_step(form: ProductForm, routine: Routine) -> KernelCode:
 
 def summed(form: ProductForm) -> KernelCode:
     """Return the code that sums the cotangents of known rows, on a level with a call for each of these."""
-    coder, at = _empty("summed", form)
-    pointers = [
-        coder.cell(at + PRODUCTS, WHOLE),
-        coder.cell(at + PRODUCTS, ENTRIES, CALL),
-        coder.cell(at + PRODUCTS, COPIES_OF, CALL),
-        coder.cell(at + PRODUCTS, FIELDS_OF),
-        coder.cell(at + BEHIND, BY_LAUNCH, CALL, form.size * form.bytes),
-    ]
+    coder = _empty("summed", form)
+    cells = (PRODUCTS, WHOLE), (PRODUCTS, ENTRIES, CALL), (PRODUCTS, COPIES_OF, CALL), (PRODUCTS, FIELDS_OF)
+    pointers = [coder.cell(*cell) for cell in cells]
+    pointers.append(coder.cell(BEHIND, BY_LAUNCH, CALL, form.size * form.bytes))
     _add(coder, move_texts.take(form.kind), form, CALL, pointers, [form.size])
     return coder.finish()
 
 
 def returned(form: ProductForm) -> KernelCode:
     """Return the code that adds the cotangents of known rows, on the level that follows the last rank."""
-    coder, at = _empty("returned", form)
-    _multiply_back(coder, form=form, at=at, adds=True)
+    coder = _empty("returned", form)
+    _multiply_back(coder, form=form, at=0, adds=True)
     return coder.finish()
 
 
 def gradient(form: ProductForm) -> KernelCode:
     """Return the code that makes the weight's gradient, on the level of all ranks and what follows."""
-    coder, at = _empty("gradient", form)
+    coder = _empty("gradient", form)
     function = _function(form, products.outer_text)
     for column, axis in enumerate(form.axes):
         pointers = [
-            (coder.cell(at + VALUES, WHOLE), 0),
-            (coder.cell(at + ROWS, ENTRIES, axis), 0),
-            (coder.cell(at + PRODUCTS, WHOLE), 0),
-            (coder.cell(at + RANKS, ENTRIES, axis), 0),
-            (coder.cell(at + GRADIENT, WHOLE), column * form.height * form.size * form.bytes),
-            (coder.cell(at + GRADIENT, FIELDS_OF), 0),
+            (coder.cell(VALUES, WHOLE), 0),
+            (coder.cell(ROWS, ENTRIES, axis), 0),
+            (coder.cell(PRODUCTS, WHOLE), 0),
+            (coder.cell(RANKS, ENTRIES, axis), 0),
+            (coder.cell(GRADIENT, WHOLE), column * form.height * form.size * form.bytes),
+            (coder.cell(GRADIENT, FIELDS_OF), 0),
         ]
         statics = [form.height, form.size, form.height, form.size, form.size]
         cut = by_columns(pointers, statics, 1, {2: form.bytes, 4: form.bytes}, form.height)
@@ -269,9 +261,9 @@ def _multiply_back(coder: Coder, *, form: ProductForm, at: int, adds: bool) -> N
         coder.add(function, axis, pointers, statics, cut)
 
 
-def _empty(name: str, form: ProductForm) -> tuple[Coder, int]:
-    """Return a code that has no routine, and its first binding of the product."""
-    return Coder(_counted(Routine(name, (), (), ()), form)), 0
+def _empty(name: str, form: ProductForm) -> Coder:
+    """Return a code that has no routine: its bindings are those of the product."""
+    return Coder(_counted(Routine(name, (), (), ()), form))
 
 
 def _counted(routine: Routine, form: ProductForm) -> Routine:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -61,16 +61,12 @@ def split(entries: Index, width: int, groups: Index, count: int) -> Split:
             if it is not known beforehand.
         count: how many such numbers there are.
     """
-    return split_with(compiled(), entries, width, groups, count)
-
-
-def split_with(function: Callable[..., int], entries: Index, width: int, groups: Index, count: int) -> Split:
-    """Do what `split` does, by `write_split` or what was compiled of it."""
     calls = len(entries) // width
     rows, ranks, place, users = (np.empty(len(entries), np.int64) for _ in range(4))
     counts, starts = np.empty((width, calls + 2), np.int64), np.empty(len(entries) + 1, np.int64)
     uses = np.zeros(count * width, np.int64)
-    size = function(entries, width, groups, uses, rows, ranks, counts, place, users, starts)
+    write = compiled_function(write_split, SIGNATURE, sys.modules[__name__])
+    size = write(entries, width, groups, uses, rows, ranks, counts, place, users, starts)
     late = int((counts[:, -2] - counts[:, 0]).sum())
     users, starts = users[: len(entries) - late], starts[: size - late + 1]
     return Split(rows[:size], ranks[:size], counts, place, users, starts)
@@ -133,18 +129,11 @@ def write_split(
     return to
 
 
-@cache
-def compiled() -> Callable[..., int]:
-    """Return `write_split` compiled."""
-    return compiled_function(write_split, SIGNATURE, sys.modules[__name__])
-
-
 FEWEST = 400  # calls: with fewer, what the levels save is lost before and after them
 LEAST = 0.1  # share of the rows that must be saved, as they repeat: else nothing pays for storing products
 
-Adapt = Callable[
-    [Schedule, Directions], Directions
-]  # changes what a batch runs to what yields the same faster
+# changes what a batch runs to what yields the same faster
+Adapt = Callable[[Schedule, Directions], Directions]
 Instead = Mapping[int, Sequence[tuple[int, tuple[int, int] | None]]]  # see `_replaced`
 
 

@@ -13,10 +13,8 @@ from typing import Any
 import llvmlite
 from llvmlite import binding
 
-LEVEL, SPEED = (
-    3,
-    2,
-)  # of instructions for a processor, and of what is done before: at 3, tiles come out slower
+# of instructions for a processor, and of what is done before: at 3, tiles come out slower
+LEVEL, SPEED = 3, 2
 
 
 @cache

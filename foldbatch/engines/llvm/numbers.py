@@ -28,9 +28,7 @@ TYPES: dict[str, Any] = {
     "b1": ir.IntType(1),
 }
 NUMBERS = I64.as_pointer()
-EXACT = (
-    "contract",
-)  # what may be done to operations on floats: no more than to round a sum of a product once
+EXACT = ("contract",)  # what may be done to floats: no more than to round a sum of a product once
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +78,8 @@ def convert(builder: Any, operand: Operand, kind: str) -> Typed:
 def _whole(builder: Any, at: Any, type_: Any) -> Any:
     """Return a float as a signed whole number, as `ops.elementwise.cast_into`."""
     signature = ir.FunctionType(type_, [at.type])
-    return builder.call(
-        builder.module.declare_intrinsic("llvm.fptosi.sat", [type_, at.type], signature), [at]
-    )
+    function = builder.module.declare_intrinsic("llvm.fptosi.sat", [type_, at.type], signature)
+    return builder.call(function, [at])
 
 
 def _constant(number: float, kind: str) -> Any:
@@ -145,11 +142,7 @@ WHOLE_WRITERS: dict[type, str] = {
     ast.BitOr: "or_",
     ast.BitXor: "xor",
 }
-UNSIGNED_WRITERS: dict[type, str] = WHOLE_WRITERS | {
-    ast.FloorDiv: "udiv",
-    ast.Mod: "urem",
-    ast.RShift: "lshr",
-}
+UNSIGNED_WRITERS = WHOLE_WRITERS | {ast.FloorDiv: "udiv", ast.Mod: "urem", ast.RShift: "lshr"}
 TRUTH_WRITERS: dict[type, str] = {ast.BitAnd: "and_", ast.BitOr: "or_"}
 PLAIN: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

@@ -12,9 +12,9 @@ from foldbatch.engines.llvm.coder import ERRORS, Coder, by_columns
 from foldbatch.engines.llvm.compiling import Native, native
 from foldbatch.engines.llvm.loop_texts import KINDS, MEMORY
 from foldbatch.engines.llvm.visits import OF_BYTES, copied, elementwise, numbers_of, visit, zeroed
-from foldbatch.engines.nests import Stretch, Strides, by_rows, merged, parts
+from foldbatch.engines.nests import Stretch, Strides, leading, merged, parts
 from foldbatch.static.bodies import line_of
-from foldbatch.static.op import CALL, OPS, UNBATCHED, Op
+from foldbatch.static.op import CALL, OPS, Op
 from foldbatch.static.ops.random import GAMMA, WORD
 from foldbatch.static.ops.rows import REPEATED
 from foldbatch.static.places import Place, aligned, contiguous
@@ -100,16 +100,13 @@ def _along(coder: Coder, statement: Statement) -> None:
     line = line_of(body, statement)
     places = line.places.values()
     text = line_texts.along_lines(body, {name: MEMORY[coder.dtype(at)] for name, at in line.places.items()})
-    shape = next(iter(places)).shape
-    for part in parts(
-        merged(shape, [Strides(place.row, place.strides) for place in places]), line_texts.AXES, len(places)
-    ):
+    axes = merged(next(iter(places)).shape, [Strides(place.row, place.strides) for place in places])
+    for part in parts(axes, line_texts.AXES, len(places)):
         told = zip(places, part.strides, line.steps.values(), strict=True)
         strides = [s for place, along, step in told for s in (place.row, *along, step)]
         pointers = [coder.at(place, offset) for place, offset in zip(places, part.offsets, strict=True)]
-        coder.add(
-            native(text), axis_of(statement, [*places]), pointers, [*part.extents, line.length, *strides]
-        )
+        statics = [*part.extents, line.length, *strides]
+        coder.add(native(text), axis_of(statement, [*places]), pointers, statics)
 
 
 def _by_ids(coder: Coder, statement: Statement, text: str, table: Place, ids: Place, rows: Place) -> None:
@@ -193,7 +190,7 @@ N = 3  # which of a product's whole numbers are its columns
 def _linear(coder: Coder, statement: Statement) -> None:
     (x, weight), write = statement.reads, statement.result
     (k, n), function = weight.shape, _product(coder, write)
-    axes, by_row = _leading(x, write)
+    axes, by_row = leading(x, write)
     for part in parts(axes, 1, 2):
         (extent,), ((x_step,), (y_step,)) = part.extents, part.strides
         extents = [1, extent, k, n, M] if by_row else [extent, 1, k, n, M]
@@ -212,7 +209,7 @@ def _sum_outer(coder: Coder, statement: Statement) -> None:
         zeroed(coder, write)
         return
     (m, n), function = write.shape, _product(coder, write)
-    axes, by_row = _leading(x, g)
+    axes, by_row = leading(x, g)
     for number, part in enumerate(parts(axes, 1, 2)):
         (extent,), ((x_step,), (g_step,)) = part.extents, part.strides
         extents = [1, m, extent, n, K] if by_row else [extent, m, 1, n, K]
@@ -224,16 +221,6 @@ def _sum_outer(coder: Coder, statement: Statement) -> None:
         size = np.dtype(coder.dtype(write)).itemsize
         cut = by_columns(pointers, statics, N, {1: g.strides[-1] * size, 2: size}, m * extent)
         coder.add(function, axis_of(statement, [x, g]), pointers, statics, cut)
-
-
-def _leading(x: Place, y: Place) -> tuple[list[tuple[int, tuple[int, ...]]], bool]:
-    """Return all axes but the last of two places; whether their rows and these are one axis together."""
-    places = [Strides(x.row, x.strides[:-1]), Strides(y.row, y.strides[:-1])]
-    axes, rows = merged(x.shape[:-1], places), (x.row, y.row)
-    alone = x.axis is UNBATCHED and y.axis is UNBATCHED and len(axes) == 1
-    if alone or by_rows(axes, rows):
-        return axes or [(1, rows)], True
-    return axes, False
 
 
 def _matmul(coder: Coder, statement: Statement) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,16 +23,14 @@ SIGNATURE = " ".join(["i8[]"] * 10 + ["i4[]"] * 2 + ["i8[]"] * 6)
 LARGE = 4096  # numbers noted or made from which a round is planned as any batch
 
 
-@cache
-def compiled() -> Callable[..., int]:
-    """Return `round_loops.planned` compiled."""
-    return compiled_function(round_loops.planned, SIGNATURE, round_loops, table_loops)
+# `round_loops.planned` compiled, when it is first called
+COMPILED = partial(compiled_function, round_loops.planned, SIGNATURE, round_loops, table_loops)
 
 
 class RoundPlanner:
     """Plans the rounds of a phase of a model, given its routines, and what returns the loops."""
 
-    def __init__(self, bound: Bound, planned: Callable[[], Callable[..., int]] = compiled) -> None:
+    def __init__(self, bound: Bound, planned: Callable[[], Callable[..., int]] = COMPILED) -> None:
         self._bound, self._planned, self._arrays = bound, planned, list[Any]()
         self._width = bound.places.shape[1]
 

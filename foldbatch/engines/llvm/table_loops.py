@@ -286,12 +286,8 @@ def take_turns(memory: Index, fixed: Index, turns: Index) -> None:
 def read(memory: Index, fixed: Index, rows: Ints, k: int, o: int, values: Index) -> int:
     """Write the values that an operand reads, by rank; return how many."""
     columns, ranks = moved(fixed, fixed[COLUMNS_AT]), moved(memory, memory[RANKS] + memory[k + FIRST])
-    width, base, ragged = (
-        1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES],
-        memory[k + ROWS],
-        memory[o + RAGGED],
-    )
-    to = 0
+    width, base = 1 + memory[k + ARGUMENTS] + memory[k + SEQUENCES], memory[k + ROWS]
+    ragged, to = memory[o + RAGGED], 0
     if ragged < 0:
         first = memory[o + COLUMN]
         last = first + memory[o + COLUMNS]
@@ -407,11 +403,8 @@ def number(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
 def locate(memory: Index, fixed: Index, rows: Ints, k: int, operand: int, end: int) -> int:
     """Write where the rows lie that an operand reads; return the end of the index."""
     o = memory[SPANS_AT] + operand * SPAN
-    row_of, index, seen = (
-        moved(memory, memory[ROW_OF]),
-        moved(memory, memory[INDEX] + end),
-        moved(memory, memory[WORK]),
-    )
+    row_of, index = moved(memory, memory[ROW_OF]), moved(memory, memory[INDEX] + end)
+    seen = moved(memory, memory[WORK])
     size, base, jumps = read(memory, fixed, rows, k, o, index), memory[memory[BASES] + memory[o + ARENA]], 0
     for i in range(size):
         row = row_of[index[i]]
@@ -431,11 +424,8 @@ def locate(memory: Index, fixed: Index, rows: Ints, k: int, operand: int, end: i
 
 def pack(memory: Index, fixed: Index, shares: Index, rows: Ints) -> None:
     """Write index arrays and facts, but for those that say which operands store."""
-    row_of, index, facts = (
-        moved(memory, memory[ROW_OF]),
-        moved(memory, memory[INDEX]),
-        moved(memory, memory[FACTS_AT]),
-    )
+    row_of, index = moved(memory, memory[ROW_OF]), moved(memory, memory[INDEX])
+    facts = moved(memory, memory[FACTS_AT])
     facts[0] = 1
     fact, end = 1, 0
     for cell in range(fixed[KINDS]):
@@ -485,12 +475,8 @@ def widen(memory: Index) -> None:
     index, facts = moved(memory, memory[INDEX]), moved(memory, memory[FACTS_AT])
     for t in range(memory[STEPS]):
         step = memory[STEPS_AT] + 4 * t
-        k, stage, start, stop = (
-            memory[CELLS_AT] + memory[step] * CELL,
-            memory[step + 1],
-            memory[step + 2],
-            memory[step + 3],
-        )
+        k, stage = memory[CELLS_AT] + memory[step] * CELL, memory[step + 1]
+        start, stop = memory[step + 2], memory[step + 3]
         if stage == STEP or stage == WHOLE:
             widest = memory[k + FACT] + 1
             facts[widest] = max(facts[widest], stop - start)
@@ -505,12 +491,8 @@ def store(memory: Index, fixed: Index) -> None:
 
     An operand may store if its rows follow each other, and are read once in the phases from its own on.
     """
-    times, index, bases = (
-        moved(memory, memory[WORK]),
-        moved(memory, memory[INDEX]),
-        moved(memory, memory[BASES]),
-    )
-    facts = moved(memory, memory[FACTS_AT])
+    times, index = moved(memory, memory[WORK]), moved(memory, memory[INDEX])
+    bases, facts = moved(memory, memory[BASES]), moved(memory, memory[FACTS_AT])
     phases, members = moved(fixed, fixed[PHASES_AT]), moved(fixed, fixed[MEMBERS_AT])
     for phase in range(fixed[PHASES] - 1, -1, -1):
         p = phase * PHASE

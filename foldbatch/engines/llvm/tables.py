@@ -98,28 +98,14 @@ def _fixed(
         members += group
     facts, kinds = sum(1 for _ in fact_names(cells, arenas)), len(cells)
     ends, bounds = (arenas + 1, 0, 0), 2 * kinds
-    sizes = [
-        (len(shapes), 0, 0),
-        (len(spans), 0, 0),
-        (len(lists), 0, 0),
-        (0, 1, 0),
-        (0, 0, 1),
-        (bounds, 0, 1),
-    ]
+    sizes = [(len(table), 0, 0) for table in (shapes, spans, lists)]
+    sizes += [(0, 1, 0), (0, 0, 1), (bounds, 0, 1)]
     sizes += [(16 * kinds, 0, 4), (facts, 0, 0), (0, 1, 1), ends, ends, (kinds, 0, 2)]
     sizes += [(bounds + loops.DIGITS, 1, 2), (kinds + len(widths) + 1, 0, 0)]  # the index takes more a call
     tables = shapes, spans, lists, columns, outputs, list(priority(cells)), phases, members, [*chain(*sizes)]
     _, _, _, *starts = accumulate(map(len, tables[:-1]), initial=loops.FIXED)
-    counts = (
-        kinds,
-        len(spans) // loops.SPAN,
-        len(widths),
-        arenas,
-        facts,
-        layout is by_consumer,
-        len(of_phases),
-    )
-    numbers = np.array([*counts, *starts, *chain.from_iterable(tables)], np.int64)
+    counts = kinds, len(spans) // loops.SPAN, len(widths), arenas, facts, layout is by_consumer
+    numbers = np.array([*counts, len(of_phases), *starts, *chain.from_iterable(tables)], np.int64)
     more, value, call = map(sum, zip(*sizes, strict=True))
     rooms = [sum([len(o.columns) for o in c.operands], 1 + len(c.outputs) + len(c.sequences)) for c in cells]
     ragged = sum(o.sequence is not None for c in cells for o in c.operands)
@@ -263,9 +249,8 @@ def _part(
             return tuple(memory[told[loops.ZEROS] - arenas : told[loops.ZEROS]].tolist())
         case "zero_rows":
             zeros = pairwise([0, *memory[told[loops.ENDS] : told[loops.BASES] - 1].tolist()])
-            return tuple(
-                [memory[told[loops.ZEROS] + first : told[loops.ZEROS] + last] for first, last in zeros]
-            )
+            rows = memory[told[loops.ZEROS] :]
+            return tuple([rows[first:last] for first, last in zeros])
         case "row_of":
             return memory[told[loops.ROW_OF] : told[loops.RANKS]]
         case "steps":
@@ -278,10 +263,8 @@ def _part(
 def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
     """Return the tables of cells."""
     memory, told = flat.memory, flat.told
-    facts, index = (
-        iter(memory[told[loops.FACTS_AT] : told[loops.ZEROS]].tolist()),
-        memory[told[loops.INDEX] :],
-    )
+    facts = iter(memory[told[loops.FACTS_AT] : told[loops.ZEROS]].tolist())
+    index = memory[told[loops.INDEX] :]
     spans = iter(memory[told[loops.SPANS_AT] : told[loops.LISTS_AT]].reshape(-1, loops.SPAN).tolist())
     shapes = memory[told[loops.CELLS_AT] : told[loops.SPANS_AT]].reshape(-1, loops.CELL).tolist()
     next(facts)
@@ -293,16 +276,9 @@ def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[
         for operand in cell.operands:
             start, size, place, repeats, first = next(spans)[loops.START : loops.TOLD]
             rows = None if place < 0 else index[place : place + size]
-            span = (
-                operand.arena,
-                len(operand.columns) or 1,
-                operand.sequence,
-                size,
-                start if rows is None else None,
-            )
-            found.append(RowSpan(*span, rows, bool(repeats), bool(first)))
-            for _ in range(5):
-                next(facts)
+            span = operand.arena, len(operand.columns) or 1, operand.sequence, size
+            found.append(RowSpan(*span, start if rows is None else None, rows, bool(repeats), bool(first)))
+            next(islice(facts, 4, None))
         outputs = [index[place : place + running] for place in islice(facts, len(cell.outputs))]
         segments = []
         for _ in cell.sequences:

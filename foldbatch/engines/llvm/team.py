@@ -22,7 +22,6 @@ import ctypes
 import sys
 import threading
 import time
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -118,12 +117,6 @@ def _help(words: Any) -> None:
     store(words + 8 * AWAKE, 0)
 
 
-@cache
-def compiled() -> Callable[..., int]:
-    """Return `_help` compiled."""
-    return compiled_function(_help, "i8", sys.modules[__name__])
-
-
 class Team:
     """The helper of a process, which serves one walking thread at a time."""
 
@@ -172,7 +165,7 @@ class Team:
 
     def _wake(self) -> None:
         if self._thread is None:
-            given = compiled(), self._words, self._gate
+            given = compiled_function(_help, "i8", sys.modules[__name__]), self._words, self._gate
             self._thread = threading.Thread(target=_serve, args=given, name="foldbatch-helper", daemon=True)
             self._thread.start()
         self._words[AWAKE], self._woken = 1, time.monotonic()

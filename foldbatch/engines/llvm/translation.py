@@ -72,7 +72,11 @@ def translate(name: str, text: str, scope: Mapping[str, Any]) -> str:
     for argument in inner.args[1:]:
         argument.add_attribute("noalias")
     outer = ir.Function(module, ir.FunctionType(ir.VoidType(), [NUMBERS, NUMBERS]), name)
-    _call(ir.IRBuilder(outer.append_basic_block()), inner, *outer.args)
+    builder, (numbers, statics) = ir.IRBuilder(outer.append_basic_block()), outer.args
+    rows, *words = (builder.load(builder.gep(numbers, [I64(i)])) for i in range(len(inner.args) - 1))
+    types = [argument.type for argument in inner.args[1:-1]]
+    builder.call(inner, [rows, *map(builder.inttoptr, words, types), statics])
+    builder.ret_void()
     return str(module)
 
 
@@ -199,17 +203,6 @@ class Array:
 
     pointer: Typed
     extents: tuple[Typed, ...]
-
-
-def _call(builder: Any, inner: Any, numbers: Any, statics: Any) -> None:
-    """Call a function with what it finds in memory."""
-    words = [builder.load(builder.gep(numbers, [I64(i)])) for i in range(len(inner.args) - 1)]
-    pointers = [
-        builder.inttoptr(word, argument.type)
-        for word, argument in zip(words[1:], inner.args[1:-1], strict=True)
-    ]
-    builder.call(inner, [words[0], *pointers, statics])
-    builder.ret_void()
 
 
 BUILT_IN: dict[str, Any] = {

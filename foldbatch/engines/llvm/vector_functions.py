@@ -228,9 +228,8 @@ def _greatest(builder: Any, x: Typed, y: Typed) -> Typed:
 
 moved: Any = Instruction(further)  # built in, so that a text need not name it
 copysign: Any = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
-fmod: Any = Instruction(
-    lambda builder, x, y: Typed(x.kind, builder.frem(x.at, y.at))
-)  # exact, with the sign of x
+# exact, with the sign of x
+fmod: Any = Instruction(lambda builder, x, y: Typed(x.kind, builder.frem(x.at, y.at)))
 
 SCOPE: dict[str, Any] = {
     "inf": inf,

@@ -8,8 +8,7 @@ calls one function after the other. Importing this needs llvmlite.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -181,13 +180,6 @@ def _walk(
     return large
 
 
-@cache
-def compiled() -> Callable[..., int]:
-    """Return `_walk` compiled."""
-    signature = "i8 i8[] i8[,] i8[,] i8[] i8[] i8 i8 i8 i8"
-    return compiled_function(_walk, signature, sys.modules[__name__], coder, launch, team)
-
-
 class Walker:
     """Runs launch tables of some kernels, by number; several threads may, each with a memory of its own."""
 
@@ -199,7 +191,8 @@ class Walker:
         self._room = max([1, *(code.room for code in codes)])
         self._places = address_of(self._numbers), self._starts
         self._large = FEW  # instructions worth sharing, of the batch before: the next one is like it
-        self._walk = compiled()
+        signature = "i8 i8[] i8[,] i8[,] i8[] i8[] i8 i8 i8 i8"
+        self._walk = compiled_function(_walk, signature, sys.modules[__name__], coder, launch, team)
 
     def run(self, table: LaunchTable, addresses: Ints, helper: Team | None = None) -> None:
         """Run a table on buffers, each at least as high as ``table.heights`` says.
@@ -213,17 +206,8 @@ class Walker:
         memory[0] = 0
         errors = address_of(memory)
         words = helper.take() if helper is not None and self._large >= FEW else 0
-        self._large = self._walk(
-            *self._places,
-            table.launches,
-            table.bounds,
-            table.index,
-            addresses,
-            errors + 8 * FOUND,
-            self._room,
-            errors,
-            words,
-        )
+        given = *self._places, table.launches, table.bounds, table.index, addresses
+        self._large = self._walk(*given, errors + 8 * FOUND, self._room, errors, words)
         if words and helper is not None:
             helper.leave()
         if memory[0]:

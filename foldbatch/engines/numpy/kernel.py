@@ -26,7 +26,7 @@ from foldbatch.static.op import CALL, Axis
 from foldbatch.static.ops.elementwise import cast_into
 from foldbatch.static.ops.random import random_bits
 from foldbatch.static.ops.reduce import top_and_rest
-from foldbatch.static.places import Place
+from foldbatch.static.places import Place, contiguous
 from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
 from foldbatch.system.remembering import code_of, remembered
 
@@ -65,16 +65,10 @@ def expression(place: Place, slot: Slot, name: str, rows: str) -> str:
     shape = slot.type.shape
     if place.axis is slot.axis and (place.row == math.prod(shape) or not place.axis.rank):
         batch = [rows] if place.axis.rank else []
-        if (
-            place.offset == 0
-            and math.prod(place.shape) == math.prod(shape)
-            and _has_strides_of(place, place.shape)
-        ):
-            return (
-                name
-                if place.shape == shape
-                else f"{name}.reshape({_tuple([*batch, *map(str, place.shape)])})"
-            )
+        whole = place.offset == 0 and math.prod(place.shape) == math.prod(shape)
+        if whole and _has_strides_of(place, place.shape):
+            reshaped = f"{name}.reshape({_tuple([*batch, *map(str, place.shape)])})"
+            return name if place.shape == shape else reshaped
         starts = _starts(place, shape)
         if starts is not None:
             bounds = zip(starts, place.shape, shape, strict=True)
@@ -87,12 +81,8 @@ def expression(place: Place, slot: Slot, name: str, rows: str) -> str:
 
 def _has_strides_of(place: Place, shape: Sequence[int]) -> bool:
     """Whether its elements lie to each other as those of an array of this shape without gaps do."""
-    strides = zip(place.shape, place.strides, _without_gaps(shape), strict=True)
+    strides = zip(place.shape, place.strides, contiguous(shape), strict=True)
     return all(stride == whole for extent, stride, whole in strides if extent > 1)
-
-
-def _without_gaps(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[i + 1 :]) for i in range(len(shape))]
 
 
 def _starts(place: Place, shape: Sequence[int]) -> list[int] | None:
@@ -100,7 +90,7 @@ def _starts(place: Place, shape: Sequence[int]) -> list[int] | None:
     if len(place.shape) != len(shape) or not shape or 0 in shape or not _has_strides_of(place, shape):
         return None
     starts, rest = [], place.offset
-    for extent, stride, whole in zip(place.shape, _without_gaps(shape), shape, strict=True):
+    for extent, stride, whole in zip(place.shape, contiguous(shape), shape, strict=True):
         start, rest = divmod(rest, stride)
         if start + extent > whole:
             return None
@@ -110,11 +100,6 @@ def _starts(place: Place, shape: Sequence[int]) -> list[int] | None:
 
 def _tuple(parts: Sequence[str]) -> str:
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
-
-
-def text_of(routine: Routine) -> str:
-    """Return the text of the function of a routine."""
-    return _TextWriter(routine).text()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +131,8 @@ _ON_SEQUENCES = {
 
 
 class _TextWriter:
+    """Writes the text of the function of a routine."""
+
     def __init__(self, routine: Routine) -> None:
         self.routine = routine
         self.launch: list[str] = []
@@ -162,15 +149,11 @@ class _TextWriter:
         for statement in self.routine.statements:
             self._statement(statement)
         self._results()
-        lines = [*self.launch]
-        lines += [
-            f"{self._rows(axis).count}_before = -1" for axis, counted in self.counted.items() if counted
-        ]
-        lines += ["for start, stop in bounds.tolist():"]
+        befores = [f"{self._rows(axis).count}_before = -1" for axis, lines in self.counted.items() if lines]
+        lines = [*self.launch, *befores, "for start, stop in bounds.tolist():"]
         lines += [f"    {line}" for line in self._counts() + self.level]
-        return f"def {self.routine.name}(bounds, row, index, buffers):\n" + "".join(
-            f"    {x}\n" for x in lines
-        )
+        head = f"def {self.routine.name}(bounds, row, index, buffers):\n"
+        return head + "".join(f"    {line}\n" for line in lines)
 
     def _counts(self) -> list[str]:
         """Return the lines that say how many rows there are, and what depends on no more than that."""
@@ -217,7 +200,7 @@ class _TextWriter:
                 self.launch.append(f"{name}_all = index[{_field(number, INDEX)}:]")
             case "operand" | "cotangent":
                 self._located(name, number, slot.type.shape)
-                self._count(slot.axis, f"{name}_copy = {name}_spare[:{rows.count}]")
+                self.counted[slot.axis].append(f"{name}_copy = {name}_spare[:{rows.count}]")
                 gathered = f"{name}_all.take({name}_at{rows.slice}, 0, {name}_copy, 'clip')"
                 if slot.binding.kind == "operand":
                     self.level.append(f"{name} = {name}_all{rows.slice} if {name}_at is None else {gathered}")
@@ -235,31 +218,25 @@ class _TextWriter:
             case "store":
                 self._located(name, number, slot.type.shape)
                 self.launch.append(f"{name}_stores = {_field(number, STORES)} == 1")
-                self._count(slot.axis, f"{name}_copy = {name}_spare[:{rows.count}]")
+                self.counted[slot.axis].append(f"{name}_copy = {name}_spare[:{rows.count}]")
                 self.level.append(f"{name} = {name}_all{rows.slice} if {name}_stores else {name}_copy")
             case _ if slot.axis.rank == 0:
                 self.launch.append(f"{name} = buffers[{_field(number, BASE)}][0, ...]")
             case "scratch":
                 self.launch.append(f"{name}_all = buffers[{_field(number, BASE)}]")
-                self._count(slot.axis, f"{name} = {name}_all[:{rows.count}]")
+                self.counted[slot.axis].append(f"{name} = {name}_all[:{rows.count}]")
             case _:
                 self.launch.append(f"{name}_all = buffers[{_field(number, BASE)}]")
                 self.level.append(f"{name} = {name}_all{rows.slice}")
 
     def _located(self, name: str, number: int, shape: tuple[int, ...], *, spare: bool = True) -> None:
         start = HEAD + FIELDS * number
-        rows, fields = (
-            f"{name}_all, {name}_at, {f'{name}_spare' if spare else '_'}",
-            f"row[{start}:{start + FIELDS}]",
-        )
-        self.launch.append(f"{rows} = located({fields}, index, buffers, {shape})")
+        copies, fields = f"{name}_spare" if spare else "_", f"row[{start}:{start + FIELDS}]"
+        self.launch.append(f"{name}_all, {name}_at, {copies} = located({fields}, index, buffers, {shape})")
 
     def _copies(self, name: str, number: int) -> None:
         field = _field(number, COPIES)
         self.launch.append(f"{name}_copies = index[{field}:] if {field} >= 0 else None")
-
-    def _count(self, axis: Axis, line: str) -> None:
-        self.counted[axis].append(line)
 
     # -- statements
 
@@ -293,7 +270,7 @@ class _TextWriter:
             if slot.axis.rank and slot.binding.kind != "scratch":
                 self.level.append(line)
             elif place.axis.rank:
-                self._count(place.axis, line)
+                self.counted[place.axis].append(line)
             else:
                 self.launch.append(line)
         return self.views[place]
@@ -318,43 +295,34 @@ class _TextWriter:
 
     def _results(self) -> None:
         """Write where results go."""
-        stores = [
-            (number, slot) for number, slot in enumerate(self.routine.slots) if slot.binding.kind == "store"
-        ]
-        results = list(enumerate(self.routine.results, len(self.routine.slots)))
-        cotangents = [(number, result) for number, result in results if result.binding.kind == "cotangent"]
+        ends: list[Slot | Result] = [*self.routine.slots, *self.routine.results]
         # those of several operands may be added to the same rows, so the order is fixed: by operand
-        adds: dict[int, tuple[int, Slot | Result]] = {int(slot.binding.key): (i, slot) for i, slot in stores}
-        adds |= {int(result.binding.key): (i, result) for i, result in cotangents}
+        adds = {
+            int(end.binding.key): (number, end)
+            for number, end in enumerate(ends)
+            if end.binding.kind == ("store" if isinstance(end, Slot) else "cotangent")
+        }
         for _, (number, end) in sorted(adds.items()):
-            if isinstance(end, Slot):
-                self._add_store(self.names[number], end)
-            else:
-                self._add_cotangent(number, end)
-        for number, result in results:
-            if result.binding.kind != "cotangent":
-                self._result(number, result)
+            self._add_to_arena(number, end)
+        for number, end in enumerate(ends):
+            if isinstance(end, Result) and end.binding.kind != "cotangent":
+                self._result(number, end)
 
-    def _add_store(self, name: str, slot: Slot) -> None:
-        rows = self._rows(slot.axis)
-        self.level += [
-            f"if {name}_at is not None:",
-            f"    add_rows({name}, {name}_all, {name}_at{rows.slice})",
-            f"elif not {name}_stores:",
-            f"    {name}_all{rows.slice} += {name}",
-        ]
-
-    def _add_cotangent(self, number: int, result: Result) -> None:
-        name, place, rows = self._name_result("d", result), result.place, self._rows(result.place.axis)
-        self._located(name, number, place.shape, spare=False)
-        self.launch.append(f"{name}_stores = {_field(number, STORES)} == 1")
-        values = self._place(place)
+    def _add_to_arena(self, number: int, end: Slot | Result) -> None:
+        """Write what brings cotangents to their rows; those of a slot may have been stored there already."""
+        if isinstance(end, Slot):
+            name, values, rows, stored = self.names[number], self.names[number], self._rows(end.axis), []
+        else:
+            name, rows = self._name_result("d", end), self._rows(end.place.axis)
+            self._located(name, number, end.place.shape, spare=False)
+            self.launch.append(f"{name}_stores = {_field(number, STORES)} == 1")
+            values = self._place(end.place)
+            stored = [f"elif {name}_stores:", f"    {name}_all{rows.slice} = {values}"]
         self.level += [
             f"if {name}_at is not None:",
             f"    add_rows({values}, {name}_all, {name}_at{rows.slice})",
-            f"elif {name}_stores:",
-            f"    {name}_all{rows.slice} = {values}",
-            "else:",
+            *stored,
+            f"elif not {name}_stores:",
             f"    {name}_all{rows.slice} += {values}",
         ]
 
@@ -574,34 +542,13 @@ def check_range(
 
 Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
 
-GLOBALS: dict[str, Any] = {
-    **NUMBERS,
-    "inf": np.inf,
-    "nan": np.nan,
-    "np": np,
-    "add_rows": add_rows,
-    "cast_into": cast_into,
-    "check_range": check_range,
-    "linear_by": linear_by,
-    "located": located,
-    "put_rows": put_rows,
-    "random_bits": random_bits,
-    "rounded": rounded,
-    "segment_is_max": segment_is_max,
-    "segment_max": segment_max,
-    "segment_position": segment_position,
-    "segment_softmax": segment_softmax,
-    "segment_sum": sums.segment_sum,
-    "spread": spread,
-    "sum_axes": sums.sum_axes,
-    "sum_copies": sum_copies,
-    "sum_first": sums.sum_first,
-    "sum_outer": sums.sum_outer,
-    "sum_outer_by": sum_outer_by,
-    "sum_rows": sums.sum_rows,
-    "top_and_rest": top_and_rest,
-    "view": view,
-}
+_FUNCTIONS: tuple[Callable[..., Any], ...] = (
+    *(add_rows, cast_into, check_range, linear_by, located, put_rows, random_bits, rounded, spread),
+    *(segment_is_max, segment_max, segment_position, segment_softmax, sums.segment_sum, sums.sum_axes),
+    *(sum_copies, sums.sum_first, sum_outer, sum_outer_by, sum_rows, top_and_rest, view),
+)
+GLOBALS: dict[str, Any] = {"inf": np.inf, "nan": np.nan, "np": np, **NUMBERS}
+GLOBALS |= {function.__name__: function for function in _FUNCTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,7 +568,7 @@ class NumPyKernel:
 @remembered
 def load(routine: Routine, name: str) -> NumPyKernel:
     """Make the kernel of a routine; `name` tells it from those of the same routine of other cells."""
-    source = text_of(routine)
+    source = _TextWriter(routine).text()
     # two programs may have cells of one name, so the text itself tells the registered texts apart
     printed = name if name.isprintable() else ascii(name)  # a name of a file's choosing may hold anything
     filename = f"<foldbatch numpy kernel {printed} {zlib.crc32(source.encode()):08x}>"

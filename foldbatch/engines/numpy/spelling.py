@@ -90,7 +90,7 @@ def _sum_outer(statement: Statement, xs: Sequence[str], out: str, dtype: str) ->
     return [f"sum_outer({left}, {right}, {out})"]
 
 
-def _by_id(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+def _function(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     return [f"{statement.op}({', '.join(xs)}, {out})"]
 
 
@@ -167,25 +167,9 @@ def _sum_rows(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> 
     return [f"{out}[...] = sum_rows({xs[0]}, {xs[1]}, {statement.attrs['size']}).dense()"]
 
 
-def _segments(name: str) -> Spelling:
-    return lambda statement, xs, out, dtype: [f"{name}({', '.join(xs)}, {out})"]
-
-
 _UFUNCS = (
-    *("subtract", "multiply", "divide", "negative", "square", "exp", "log", "sqrt", "abs", "sign"),
-    *(
-        "floor_divide",
-        "mod",
-        "floor",
-        "tanh",
-        "sin",
-        "cos",
-        "maximum",
-        "minimum",
-        "less",
-        "less_equal",
-        "equal",
-    ),
+    *("subtract", "multiply", "divide", "negative", "square", "exp", "log", "sqrt", "abs", "sign", "mod"),
+    *("floor_divide", "floor", "tanh", "sin", "cos", "maximum", "minimum", "less", "less_equal", "equal"),
 )
 
 SPELLINGS: dict[str, Spelling] = {
@@ -203,8 +187,6 @@ SPELLINGS: dict[str, Spelling] = {
     "cast": lambda statement, xs, out, dtype: [f"cast_into({out}, {xs[0]})"],
     "linear": _linear,
     "sum_outer": _sum_outer,
-    "linear_by": _by_id,
-    "sum_outer_by": _by_id,
     "matmul": _ufunc("matmul"),
     "round": lambda statement, xs, out, dtype: [f"np.rint({xs[0]}, out={out})"],
     "sum": _sum,
@@ -219,10 +201,8 @@ SPELLINGS: dict[str, Spelling] = {
     "repeat": _take,
     "sum_rows": _sum_rows,
     "sum_batch": lambda statement, xs, out, dtype: [f"sum_first({xs[0]}, {out})"],
-    **{
-        name: _segments(name)
-        for name in ("segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax")
-    },
+    **dict.fromkeys(("linear_by", "sum_outer_by", "segment_sum", "segment_max"), _function),
+    **dict.fromkeys(("segment_is_max", "segment_position", "segment_softmax"), _function),
 }
 
 PRODUCTS = ("linear", "matmul", "sum_outer")  # ops whose operands are rounded in bfloat16
@@ -245,12 +225,7 @@ def rounded(array: Array) -> Array:
 # writes it; of several passes, only those operands that no later pass reads.
 OVERWRITES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys((*_UFUNCS, "add"), (0, 1)),
-    "sigmoid": (0,),
-    "relu": (0,),
-    "softplus": (0,),
-    "log_sigmoid": (0,),
-    "round": (0,),
-    "power": (0,),
+    **dict.fromkeys(("sigmoid", "relu", "softplus", "log_sigmoid", "round", "power"), (0,)),
     "where": (2,),
     "softmax": (),
 }

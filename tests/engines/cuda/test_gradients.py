@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.device import DeviceArray, DeviceRows, computed, first_not_finite, flags_of
+from foldbatch.engines.cuda.device import DeviceArray, DeviceRows, computed, flags_of
 from foldbatch.engines.nonfinite import look_for_not_finite
 from foldbatch.engines.pending import Pending
 from foldbatch.engines.sums import total
@@ -81,7 +81,7 @@ def test_the_first_array_that_is_not_finite_is_found(dtype, bad):
         arrays[bad].flat[-1] = -np.inf
         arrays[16].fill(np.nan)
     there = [device().put(array) for array in arrays]
-    assert first_not_finite(device(), there)() == bad
+    assert there[0].first_not_finite(there)() == bad
     name = look_for_not_finite(dict(zip(map(str, range(17)), there, strict=True)))()
     assert name == (None if bad is None else str(bad))
 

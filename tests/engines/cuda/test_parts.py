@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foldbatch.engines.cuda.kernels import ALONE, PIECES, PRODUCTS, WHOLE, RoutineCut
+from foldbatch.engines.cuda.kernels import ALONE, PIECES, WHOLE, RoutineCut
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.static import ops
 from foldbatch.static.graph import VIEWS, Graph, Node, apply, constant, input_node, is_view
@@ -83,7 +83,7 @@ def _together() -> None:
 def test_every_op_has_a_text() -> None:
     """But views, which are places, and what is made of copies; bodies are rendered."""
     others = {op.name for op in OPS.values() if op.copies is not None or op.body}
-    assert {*PIECES, *ALONE, *PRODUCTS, *WHOLE} - {"check_range"} == set(OPS) - VIEWS - others
+    assert {*PIECES, *ALONE, *WHOLE} - {"check_range", "zero"} == set(OPS) - VIEWS - others
 
 
 @pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.samples])

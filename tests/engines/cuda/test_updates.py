@@ -6,7 +6,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cuda.device import Device, DeviceArray, DeviceRows
-from foldbatch.engines.cuda.updates import updates
+from foldbatch.engines.cuda.updates import DeviceUpdates
 from foldbatch.engines.pending import Pending
 from foldbatch.engines.sums import total
 from foldbatch.errors import ExampleError, NotFiniteWarning, ParameterError
@@ -198,7 +198,7 @@ class Waits(Emulator):
 def test_a_step_waits_for_nothing():
     driver = Waits()
     one = Device(driver)
-    store, opt = on_host(parameters(), updates(one)), Adam()
+    store, opt = on_host(parameters(), DeviceUpdates(one)), Adam()
     values, rows = one.put(np.ones((2, 3), "float32")), np.array([1, 4])
     grads = {name: one.put(np.ones(p.shape, "float32")) for name, p in parameters().items()}
     grads["table.weight"] = DeviceRows(rows, values, (7, 3), one.put(rows))
@@ -219,7 +219,7 @@ def _trained(one):
     """Train with two optimizers on a device, with sums of gradients and clipping; return what came of it."""
     ends = []
     for make in (Adam, AdaGrad):
-        store, opt = on_host(parameters(), updates(one)), make(0.1, weight_decay=0.1)
+        store, opt = on_host(parameters(), DeviceUpdates(one)), make(0.1, weight_decay=0.1)
         for seed in range(2):
             grads, more = (there(gradients(k), where=one) for k in (seed, 5))
             for name in ("table.weight", "layer.bias"):

@@ -133,13 +133,14 @@ def test_a_forked_process_has_a_helper_of_its_own(team: Any, chains: list[Any]) 
 @pytest.mark.parametrize("asleep", [0, 1])
 def test_a_helper_gives_way_until_it_is_to_sleep(team: Any, asleep: int) -> None:
     from foldbatch.engines.llvm import team as module  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.engines.llvm.compiling import compiled_function  # noqa: PLC0415 - beside it
 
     calls: list[int] = []
     give_way = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: calls.append(1) or 0)
     words = np.zeros(module.WORDS + module.LINE, np.int64)
     words[module.YIELD] = ctypes.cast(give_way, ctypes.c_void_p).value
     words[module.AWAKE], words[module.ASLEEP] = 1, asleep
-    module.compiled()(words.ctypes.data)
+    compiled_function(module._help, "i8", module)(words.ctypes.data)
     assert bool(calls) != bool(asleep)
     assert not words[module.AWAKE]
 
