@@ -368,3 +368,8 @@ def _infer(node: Node) -> tuple[TensorType, Axis]:
 
 def _text(graph: Graph) -> str:
     return f"{len(graph.nodes)} nodes to {[str(node.type) for node in graph.outputs]}"
+
+
+def slice_of(x: Node, axis: int, start: int, stop: int) -> Node:
+    """Return a slice of a tensor, or the tensor where that is all of it."""
+    return x if (start, stop) == (0, x.shape[axis]) else apply("slice", x, axis=axis, start=start, stop=stop)

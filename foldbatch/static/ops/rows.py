@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.operators import public
-from foldbatch.static.graph import Node, TensorLike, apply, constant, lift
+from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, slice_of
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Op, Sample, define, fail, ragged
 from foldbatch.static.ops.shape import linear_jvp
 from foldbatch.types import TensorType
@@ -209,19 +209,13 @@ def getitem(x: Node, key: Any) -> Node:
             case int() | np.integer() if not isinstance(k, bool):
                 if not -extent <= k < extent:
                     fail("getitem", f"an index from {-extent} to {extent - 1} on axis {axis}", str(k))
-                x = _section(x, axis, int(k) % extent, int(k) % extent + 1)
+                x = slice_of(x, axis, int(k) % extent, int(k) % extent + 1)
             case _:
                 fix = "computed ids stand alone, as in x[ids]; choose elements by a condition with ops.where"
                 fail("getitem", "ints, slices, None or ..., or one tensor of ids", repr(k), fix)
         axis += 1
     shape.extend(x.shape[axis:])
     return x if tuple(shape) == x.shape else apply("reshape", x, shape=tuple(shape))
-
-
-def _section(x: Node, axis: int, start: int, stop: int) -> Node:
-    if (start, stop) == (0, x.shape[axis]):
-        return x
-    return apply("slice", x, axis=axis, start=start, stop=stop)
 
 
 def _stepped(x: Node, axis: int, key: slice) -> Node:
@@ -232,7 +226,7 @@ def _stepped(x: Node, axis: int, key: slice) -> Node:
     if not places:
         return apply("slice", x, axis=axis, start=0, stop=0)
     low, high = sorted((places[0], places[-1]))
-    x = _section(x, axis, low, high + 1)
+    x = slice_of(x, axis, low, high + 1)
     if key.step is not None and key.step < 0:
         x = apply("flip", x, axis=axis)
     step = abs(key.step or 1)

@@ -19,7 +19,7 @@ from math import prod
 
 import numpy as np
 
-from foldbatch.static.graph import CONSTANT, Graph, Node, apply, constant
+from foldbatch.static.graph import CONSTANT, Graph, Node, apply, constant, slice_of
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.passes.rewrite import fold, rebuilt, rewrite, sealed
 from foldbatch.types import TensorType
@@ -64,11 +64,6 @@ def negative_twice(node: Node) -> Node | None:
     """``-(-x)`` is x."""
     (x,) = node.inputs
     return x.inputs[0] if x.op.name == "negative" else None
-
-
-def sum_of_one(node: Node) -> Node | None:
-    """Replace a sum of one term by the term."""
-    return in_place_of(node, node.inputs[0]) if len(node.inputs) == 1 else None
 
 
 def constants_joined(node: Node) -> Node | None:
@@ -132,9 +127,14 @@ def known_condition(node: Node) -> Node | None:
     return in_place_of(node, chosen)
 
 
-def same_cast(node: Node) -> Node | None:
-    """Drop a cast to the dtype that a tensor has."""
+def same_type(node: Node) -> Node | None:
+    """Drop a cast to the dtype, or a slice, reshape or broadcast to the shape, that a tensor has."""
     return in_place_of(node, node.inputs[0])
+
+
+def of_one(node: Node) -> Node | None:
+    """Replace a sum of one term, or a concatenation of one part, by it."""
+    return in_place_of(node, node.inputs[0]) if len(node.inputs) == 1 else None
 
 
 def sum_over_one(node: Node) -> Node | None:
@@ -149,11 +149,6 @@ def zeros(type_: TensorType) -> Node:
     """Return zeros, as a constant unless they are many."""
     zero = constant(0, type_.dtype)
     return fold(apply("broadcast_to", zero, shape=type_.shape)) if type_.shape else zero
-
-
-def same_shape(node: Node) -> Node | None:
-    """Drop a reshape or broadcast to the shape that a tensor has."""
-    return in_place_of(node, node.inputs[0])
 
 
 def again(node: Node) -> Node | None:
@@ -180,15 +175,6 @@ def _range(node: Node) -> tuple[int, int, int]:
     return node.attrs["axis"], node.attrs["start"], node.attrs["stop"]
 
 
-def _slice(x: Node, axis: int, start: int, stop: int) -> Node:
-    return x if (start, stop) == (0, x.shape[axis]) else apply("slice", x, axis=axis, start=start, stop=stop)
-
-
-def full_slice(node: Node) -> Node | None:
-    """Drop a slice of the whole axis."""
-    return in_place_of(node, node.inputs[0])
-
-
 def slice_of_slice(node: Node) -> Node | None:
     """``x[2:8][1:3]`` is ``x[3:5]``."""
     (x,) = node.inputs
@@ -196,7 +182,7 @@ def slice_of_slice(node: Node) -> Node | None:
     if x.op.name != "slice" or x.attrs["axis"] != axis:
         return None
     offset = x.attrs["start"]
-    return _slice(x.inputs[0], axis, offset + start, offset + stop)
+    return slice_of(x.inputs[0], axis, offset + start, offset + stop)
 
 
 def slice_of_concat(node: Node) -> Node | None:
@@ -209,7 +195,7 @@ def slice_of_concat(node: Node) -> Node | None:
     for part in concat.inputs:
         extent = part.shape[axis]
         if offset <= start and stop <= offset + extent:
-            return in_place_of(node, _slice(part, axis, start - offset, stop - offset))
+            return in_place_of(node, slice_of(part, axis, start - offset, stop - offset))
         offset += extent
     return None
 
@@ -236,7 +222,7 @@ def slice_of_pad(node: Node) -> Node | None:
     before = padded.attrs["before"]
     after = before + x.shape[axis]
     if before <= start and stop <= after:
-        return _slice(x, axis, start - before, stop - before)
+        return slice_of(x, axis, start - before, stop - before)
     return in_place_of(node, zeros(node.type)) if stop <= before or after <= start else None
 
 
@@ -250,11 +236,6 @@ def pad_of_pad(node: Node) -> Node | None:
         return None
     before, after = x.attrs["before"] + attrs["before"], x.attrs["after"] + attrs["after"]
     return apply("pad", x.inputs[0], axis=attrs["axis"], before=before, after=after)
-
-
-def concat_of_one(node: Node) -> Node | None:
-    """Drop a concatenation of one tensor."""
-    return in_place_of(node, node.inputs[0]) if len(node.inputs) == 1 else None
 
 
 def adjacent_slices(node: Node) -> Node | None:
@@ -386,11 +367,10 @@ def _disjoint(candidates: Sequence[_PaddedTerm]) -> list[_PaddedTerm]:
     taken: list[tuple[int, int]] = []
     chosen: list[_PaddedTerm] = []
     for filled in sorted(candidates, key=lambda filled: filled.parts[-1][1]):
-        ranges = [(start, stop) for start, stop, _ in filled.parts]
-        if all(_is_free(taken, start, stop) for start, stop in ranges):
+        if all(_is_free(taken, start, stop) for start, stop, _ in filled.parts):
             chosen.append(filled)
-            for range_ in ranges:
-                insort(taken, range_)
+            for start, stop, _ in filled.parts:
+                insort(taken, (start, stop))
     return chosen
 
 
@@ -436,27 +416,21 @@ def _reshaped(x: Node, shape: tuple[int, ...]) -> Node:
 Simplification = Callable[[Node], Node | None]
 
 RULES: dict[str, tuple[Simplification, ...]] = {
-    "add": (sum_of_one, constants_joined, plus_zero, pads_joined),
+    "add": (of_one, constants_joined, plus_zero, pads_joined),
     "subtract": (minus_zero,),
     "multiply": (times_one,),
     "divide": (divided_by_one,),
     "negative": (negative_twice,),
     "where": (known_condition,),
-    "cast": (same_cast,),
+    "cast": (same_type,),
     "sum": (sum_over_one,),
     "repeat": (repeated_batch,),
-    "reshape": (same_shape, again),
-    "broadcast_to": (same_shape, again),
+    "reshape": (same_type, again),
+    "broadcast_to": (same_type, again),
     "transpose": (same_order, transposed_twice),
-    "slice": (
-        full_slice,
-        slice_of_slice,
-        slice_of_concat,
-        slice_of_stack,
-        slice_of_pad,
-    ),
+    "slice": (same_type, slice_of_slice, slice_of_concat, slice_of_stack, slice_of_pad),
     "pad": (pad_of_pad,),
-    "concat": (concat_of_one, adjacent_slices),
+    "concat": (of_one, adjacent_slices),
 }
 
 # Every rule makes a graph smaller or an op cheaper, so these bounds are never met; they turn a
@@ -506,19 +480,13 @@ def _once(node: Node) -> Node:
     folded = fold(node)
     if folded is not node:
         return folded
-    for rule in _rules(node):
+    rules = RULES.get(node.op.name, ()) + (without_spreading,) * node.op.elementwise
+    # an op with an axis rule of its own may count rows
+    for rule in rules if node.op.axis else (*rules, batched_last):
         simpler = rule(node)
         if simpler is not None:
             return simpler
     return node
-
-
-def _rules(node: Node) -> tuple[Simplification, ...]:
-    rules = RULES.get(node.op.name, ())
-    if node.op.elementwise:
-        rules += (without_spreading,)
-    # an op with an axis rule of its own may count rows
-    return rules if node.op.axis else (*rules, batched_last)
 
 
 def in_phase(graph: Graph, *, training: bool) -> Graph:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from foldbatch.static.cellgraph import BEFORE, STEP, StageOf
-from foldbatch.static.graph import PARAMETER, Graph, Node, apply, reachable
+from foldbatch.static.graph import PARAMETER, Graph, Node, apply, reachable, slice_of
 from foldbatch.static.op import UNBATCHED
 from foldbatch.static.passes.rewrite import rebuilt, rewrite_knowing
 
@@ -173,7 +173,7 @@ def _slice_of_wide(node: Node, operands: Sequence[Node], run: Sequence[_Member])
     wide: list[Node] = []
     for i, (x, now) in enumerate(zip(node.inputs, operands, strict=True)):
         if x.op.name == "slice" and x.axis is not UNBATCHED:
-            wide.append(_sliced(now.inputs[0], last, start, stop))
+            wide.append(slice_of(now.inputs[0], last, start, stop))
         elif x.type.size == 1:
             wide.append(now)
         else:
@@ -182,10 +182,6 @@ def _slice_of_wide(node: Node, operands: Sequence[Node], run: Sequence[_Member])
     product = apply(node.op.name, *wide, **node.attrs)
     member = next(member for member in run if member.node is node)
     return apply("slice", product, axis=last, start=member.start - start, stop=member.stop - start)
-
-
-def _sliced(x: Node, axis: int, start: int, stop: int) -> Node:
-    return x if (start, stop) == (0, x.shape[axis]) else apply("slice", x, axis=axis, start=start, stop=stop)
 
 
 def sum_early(graph: Graph, stage_of: StageOf) -> Graph:
