@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.static.graph import Node, apply, constant
-from foldbatch.static.op import CALL, Attrs, Axis, Op, Sample, Tangents, define, fail, ragged
+from foldbatch.static.op import CALL, Attrs, Axis, Op, Sample, define, fail, ragged
 from foldbatch.static.ops.shape import linear_jvp
 from foldbatch.types import TensorType
 
@@ -54,10 +54,10 @@ def _reduced(name: str, x: TensorType, axes: tuple[int, ...]) -> TensorType:
     return TensorType(tuple(extent for axis, extent in enumerate(x.shape) if axis not in axes), x.dtype)
 
 
-def _infer_sum(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+def _numbers_of(name: str, types: tuple[TensorType, ...]) -> TensorType:
     if types[0].dtype == "bool":
-        fail("sum", "numbers", str(types[0]), "cast with ops.cast")
-    return _reduced("sum", types[0], attrs["axes"])
+        fail(name, "numbers", str(types[0]), "cast with ops.cast")
+    return types[0]
 
 
 def _picked(name: str, x: TensorType, axis: int) -> TensorType:
@@ -71,7 +71,7 @@ def _picked(name: str, x: TensorType, axis: int) -> TensorType:
 define(
     Op(
         "sum",
-        _infer_sum,
+        lambda types, attrs: _reduced("sum", _numbers_of("sum", types), attrs["axes"]),
         lambda attrs, x: np.sum(x, attrs["axes"], np.asarray(x).dtype),  # NumPy would widen integers
         lambda g, y, x: (apply("broadcast_to", expand(g, x, y.attrs["axes"]), shape=x.shape),),
         linear_jvp,
@@ -200,17 +200,15 @@ define(
 )
 
 
+def _weighted(t: Node, y: Node, x: Node) -> Node:
+    """Return the sum of `t` times softmax."""
+    return _dot_along(t, apply("softmax", x, axis=y.attrs["axis"]), y.attrs["axis"])
+
+
 def _less_share(g: Node, y: Node, x: Node) -> Node:
     """Return `g` less its sum times softmax: a cotangent through log_softmax."""
     axis = y.attrs["axis"]
     return g - apply("softmax", x, axis=axis) * expand(apply("sum", g, axes=(axis,)), x, (axis,))
-
-
-def _jvp_log_softmax(tangents: Tangents, y: Node, x: Node) -> Node:
-    tangent: Node | None = tangents[0]
-    assert tangent is not None
-    axis = y.attrs["axis"]
-    return tangent - expand(_dot_along(tangent, apply("softmax", x, axis=axis), axis), x, (axis,))
 
 
 define(
@@ -219,22 +217,11 @@ define(
         _infer_float_axis("log_softmax", reduce=False),
         _evaluate_log_softmax,
         lambda g, y, x: (_less_share(g, y, x),),
-        _jvp_log_softmax,
+        lambda tangents, y, x: tangents[0] - expand(_weighted(tangents[0], y, x), x, (y.attrs["axis"],)),
         (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
         body=LOG_SOFTMAX,
     )
 )
-
-
-def _vjp_logsumexp(g: Node, y: Node, x: Node) -> tuple[Node, ...]:
-    axis = y.attrs["axis"]
-    return (apply("softmax", x, axis=axis) * expand(g, x, (axis,)),)
-
-
-def _jvp_logsumexp(tangents: Tangents, y: Node, x: Node) -> Node:
-    assert tangents[0] is not None
-    axis = y.attrs["axis"]
-    return _dot_along(tangents[0], apply("softmax", x, axis=axis), axis)
 
 
 define(
@@ -242,8 +229,8 @@ define(
         "logsumexp",
         _infer_float_axis("logsumexp", reduce=True),
         _evaluate_logsumexp,
-        _vjp_logsumexp,
-        _jvp_logsumexp,
+        lambda g, y, x: (apply("softmax", x, axis=y.attrs["axis"]) * expand(g, x, (y.attrs["axis"],)),),
+        lambda tangents, y, x: _weighted(tangents[0], y, x),
         (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
         body=_REST + "y = t(f8(top) + rest)",
     )
@@ -299,12 +286,6 @@ def _along(name: str, fix: str, result: Axis | None = None) -> Callable[[tuple[A
         return result or axes[0]
 
     return axis
-
-
-def _numbers_of(name: str, types: tuple[TensorType, ...]) -> TensorType:
-    if types[0].dtype == "bool":
-        fail(name, "numbers", str(types[0]), "cast with ops.cast")
-    return types[0]
 
 
 def _only_first(x: Node, t: Node) -> Node:
