@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.errors import counted
@@ -24,35 +24,22 @@ from foldbatch.system.showing import Printed, table
 
 @dataclass(frozen=True, slots=True)
 class CellReport:
-    """One cell: its calls, in how many steps they run, and the widths of those steps.
-
-    Attributes:
-        name: the name of the cell.
-        calls: the number of its calls, of all examples.
-        distinct: how many of them run; the others are identical to one that does (`share` of
-            `foldbatch.compile`).
-        recursive: whether it calls itself.
-        rows: the number of rows of each step.
-        forward: by stage, the number of ops that it runs forward; `backward` likewise.
-        gathered_rows: rows copied together because they did not lie side by side.
-        losses: the names of the losses that it yields; `metrics` likewise.
-        repeatable: whether identical calls of it may run once, if asked for (`share` of `foldbatch.compile`).
-        form: a number that it shares with the cells that differ from it in their parameters only; None of a
-            cell without parameters.
-    """
+    """One cell: its calls, in how many steps they run, and the widths of those steps."""
 
     name: str
-    calls: int
-    distinct: int
-    recursive: bool
-    rows: tuple[int, ...]
-    forward: dict[str, int]
+    calls: int  # of all examples
+    distinct: int  # how many of them run; the others are identical to one that does (`share` of `compile`)
+    recursive: bool  # whether it calls itself
+    rows: tuple[int, ...]  # the number of rows of each step
+    forward: dict[str, int]  # by stage, the number of ops that it runs
     backward: dict[str, int]
-    gathered_rows: int
-    losses: tuple[str, ...] = ()
+    gathered_rows: int  # rows copied together because they did not lie side by side
+    losses: tuple[str, ...] = ()  # the names of the losses that it yields
     metrics: tuple[str, ...] = ()
-    repeatable: bool = False
-    form: int | None = None
+    repeatable: bool = (
+        False  # whether identical calls of it may run once, if asked for (`share` of `compile`)
+    )
+    form: int | None = None  # alike in cells that differ in their parameters only; None without parameters
 
     @property
     def hit_rate(self) -> float:
@@ -66,40 +53,24 @@ class CellReport:
 
 
 class Launched(NamedTuple):
-    """A launch: a kernel on some levels.
+    """A launch: a kernel on some levels."""
 
-    Attributes:
-        direction: ``forward`` or ``backward``.
-        cell: the number of the cell.
-        stage: of the cell.
-        levels: how many levels it runs, one after the other.
-        rows: calls in all of these.
-    """
-
-    direction: str
-    cell: int
-    stage: str
-    levels: int
-    rows: int
+    direction: str  # ``forward`` or ``backward``
+    cell: int  # the number of the cell
+    stage: str  # of the cell
+    levels: int  # how many levels it runs, one after the other
+    rows: int  # calls in all of these
 
 
 class Captures(NamedTuple):
-    """What batches of one kind were run by graphs that a GPU has captured, each by one launch.
+    """What batches of one kind were run by graphs that a GPU has captured, each by one launch."""
 
-    Attributes:
-        launches: of each class of batches, the slots of its graph, each for one kernel; without the update of
-            parameters.
-        hits: batches that fit into a class.
-        misses: batches that did not, by reason; they ran kernel by kernel.
-        milliseconds: how long it took to capture each graph.
-        reasons: why the last batch was launched as it was, in lines.
-    """
-
+    # of each class of batches, the slots of its graph, each for one kernel; without the update of parameters
     launches: tuple[int, ...]
-    hits: int
-    misses: Mapping[str, int]
-    milliseconds: tuple[float, ...]
-    reasons: tuple[str, ...] = ()
+    hits: int  # batches that fit into a class
+    misses: Mapping[str, int]  # batches that did not, by reason; they ran kernel by kernel
+    milliseconds: tuple[float, ...]  # how long it took to capture each graph
+    reasons: tuple[str, ...] = ()  # why the last batch was launched as it was, in lines
 
     @property
     def hit_rate(self) -> float:
@@ -110,63 +81,42 @@ class Captures(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """The same batch, run with another option of `foldbatch.compile`.
+    """The same batch, run with another option of `foldbatch.compile`."""
 
-    Attributes:
-        option: as it is written, for example ``policy='by_depth'``.
-        steps: groups of calls that run together.
-        distinct: calls that run.
-        seconds: of planning, forward and backward, medians in turn; `instead` without the option.
-    """
-
-    option: str
-    steps: int
-    distinct: int
-    seconds: float
-    instead: float
+    option: str  # as it is written, for example ``policy='by_depth'``
+    steps: int  # groups of calls that run together
+    distinct: int  # calls that run
+    seconds: float  # of planning, forward and backward, medians in turn
+    instead: float  # the same without the option
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report(Printed):
-    """What a batch costs; prints itself.
-
-    Attributes:
-        examples: number of examples.
-        calls: cell calls of all examples.
-        steps: groups of calls that run together.
-        lower_bound: groups that no schedule can do without.
-        calls_forward: kernels called forward; `calls_backward` backward.
-        gathered_rows: rows copied together because they did not lie side by side.
-        buffer_bytes: bytes of the buffers that this batch needs.
-        phases: seconds of trace, merge, tables, ready (what the engine makes of these), forward and backward:
-            medians of `runs`. Where a GPU runs both passes together, they are counted as backward.
-        cells: by cell.
-        launches: the launch table, in order; none of an engine that has no such table.
-        program: the tracing program's text.
-        policy: how calls were grouped and why, where the policy chooses; else empty.
-        alternatives: the same batch with other options, where these may be quicker.
-        captures: of an engine that captures graphs, what training batches it has run by these; else None.
-        remarks: what is to be said of the model, in sentences.
-        runs: how often the batch ran to be timed, after a first run; 0 where that one was timed.
-    """
+    """What a batch costs; prints itself."""
 
     examples: int
-    calls: int
-    steps: int
-    lower_bound: int
-    calls_forward: int
+    calls: int  # cell calls of all examples
+    steps: int  # groups of calls that run together
+    lower_bound: int  # groups that no schedule can do without
+    calls_forward: int  # kernels called forward
     calls_backward: int
-    gathered_rows: int
-    buffer_bytes: int
+    gathered_rows: int  # rows copied together because they did not lie side by side
+    buffer_bytes: int  # bytes of the buffers that this batch needs
+    # seconds of trace, merge, tables, ready (what the engine makes of these), forward and backward: medians
+    # of `runs`. Where a GPU runs both passes together, they are counted as backward.
     phases: dict[str, float]
     cells: tuple[CellReport, ...]
-    launches: tuple[Launched, ...] = ()
-    program: str = ""
-    policy: str = ""
-    alternatives: tuple[Alternative, ...] = ()
-    captures: Captures | None = None
-    remarks: tuple[str, ...] = ()
-    runs: int = 0
+    launches: tuple[
+        Launched, ...
+    ] = ()  # the launch table, in order; none of an engine that has no such table
+    program: str = ""  # the tracing program's text
+    policy: str = ""  # how calls were grouped and why, where the policy chooses; else empty
+    alternatives: tuple[Alternative, ...] = ()  # with other options, where these may be quicker
+    captures: Captures | None = (
+        None  # of an engine that captures graphs, what training batches it ran by these
+    )
+    remarks: tuple[str, ...] = ()  # what is to be said of the model, in sentences
+    runs: int = 0  # how often the batch ran to be timed, after a first run; 0 where that one was timed
 
     @property
     def distinct(self) -> int:
@@ -416,20 +366,6 @@ def _launches(report: Report) -> Iterator[str]:
 # -- advice
 
 
-class Stepped(Protocol):
-    """What is known of a cell's steps: the calls of each, and how many run in all."""
-
-    @property
-    def rows(self) -> tuple[int, ...]:
-        """The calls of each step."""
-
-    @property
-    def distinct(self) -> int:
-        """All calls that run."""
-
-
-C = TypeVar("C", bound=Stepped)
-
 FEW = 16  # calls in a step: with fewer, a matrix product takes about as long as reading its weights
 MUCH = 0.3  # of the time of a batch
 LESS = 0.8  # of the time that a batch takes: an option that needs more than that is not worth trying
@@ -452,7 +388,7 @@ def advice(report: Report) -> tuple[str, ...]:
     return tuple(sentence for kind in kinds for sentence in kind(report))[:SENTENCES]
 
 
-def by_cost(cells: Iterable[C]) -> list[C]:
+def by_cost(cells: Iterable[CellReport]) -> list[CellReport]:
     """Return cells in order of what they cost: those with most steps of few calls first, then most steps."""
     return sorted(cells, key=lambda cell: (_few(cell), len(cell.rows), cell.distinct), reverse=True)
 
@@ -472,7 +408,7 @@ def _share(report: Report, *phases: str) -> float:
     return sum(report.phases.get(name, 0.0) for name in phases) / total if total else 0.0
 
 
-def _few(cell: Stepped) -> int:
+def _few(cell: CellReport) -> int:
     """Return how many steps have few calls."""
     return sum(rows < FEW for rows in cell.rows)
 
