@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -78,21 +79,12 @@ def _rows(array: Array) -> list[Array]:
 
 def traced_for(policy: Policy, traces: Sequence[Trace], cells: Sequence[CellSignature]) -> list[Trace]:
     """Return traces with the levels that another policy plans by."""
-    return [
-        pack(
-            Trace(
-                trace.calls,
-                trace.elements,
-                levels(policy, cells, trace.calls, trace.elements, trace.values),
-                trace.feeds,
-                trace.labels,
-                trace.values,
-                trace.result,
-            ),
-            trace.form,
-        )
-        for trace in traces
-    ]
+
+    def leveled(trace: Trace) -> Trace:
+        own = trace.calls, trace.elements, trace.values
+        return pack(replace(trace, levels=levels(policy, cells, *own)), trace.form)
+
+    return list(map(leveled, traces))
 
 
 def schedule_batch(

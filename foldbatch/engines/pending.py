@@ -115,25 +115,8 @@ def _define_read(name: str) -> None:
 
 for _name in ("add", "sub", "mul", "truediv"):
     _define(_name)
-for _name in (
-    *(
-        "abs",
-        "bool",
-        "ceil",
-        "divmod",
-        "floor",
-        "floordiv",
-        "ge",
-        "gt",
-        "int",
-        "le",
-        "lt",
-        "mod",
-        "neg",
-        "pos",
-    ),
-    *("pow", "rdivmod", "rfloordiv", "rmod", "round", "rpow", "trunc"),
-):
+_READ = "abs", "bool", "ceil", "divmod", "floor", "floordiv", "ge", "gt", "int", "le", "lt", "mod", "neg"
+for _name in (*_READ, "pos", "pow", "rdivmod", "rfloordiv", "rmod", "round", "rpow", "trunc"):
     _define_read(f"__{_name}__")
 numbers.Real.register(Pending)
 

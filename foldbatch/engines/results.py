@@ -23,18 +23,12 @@ class MetricValues(Printed):
     That is example by example, and within an example in the order in which the model applies its blocks:
     the parts of a `Record` or a pipe one after the other, the elements of a sequence from the first to the
     last, a part with all that is nested in it before the next part.
-
-    Attributes:
-        values: ``[m, *shape]``, m being the number of visits.
-        examples: ``[m] int64``: the example of each value.
-        nodes: ``[m] int64``: which visit of its example each value was collected at, counted from 0.
-        labels: a list of ``m`` objects, or None where the metric has no labels.
     """
 
-    values: Array
-    examples: NDArray[np.int64]
-    nodes: NDArray[np.int64]
-    labels: Any
+    values: Array  # ``[m, *shape]``, m being the number of visits
+    examples: NDArray[np.int64]  # ``[m]``: the example of each value
+    nodes: NDArray[np.int64]  # ``[m]``: which visit of its example each was collected at, counted from 0
+    labels: Any  # a list of ``m`` objects, or None where the metric has no labels
 
     def __len__(self) -> int:
         return len(self.values)
@@ -254,35 +248,26 @@ def join(parts: Sequence[Results]) -> Results:
         return parts[0]
     metrics = [part._metrics for part in parts if part._metrics is not None]
     losses = [part._losses for part in parts if part._losses is not None]
+    by_name = {
+        name: sum((part.by_name[name] for part in losses), 0.0)
+        for name in (losses[0].by_name if losses else ())
+    }
     return Results(
         [item for part in parts for item in part],
         _join_metrics(metrics, list(map(len, parts))) if metrics else None,
-        _join_losses(losses) if losses else None,
+        Losses(sum((part.total for part in losses), 0.0), by_name) if losses else None,
     )
 
 
-def _join_losses(parts: Sequence[Losses]) -> Losses:
-    total = sum((part.total for part in parts), 0.0)
-    names = parts[0].by_name
-    return Losses(total, {name: sum((part.by_name[name] for part in parts), 0.0) for name in names})
-
-
 def _join_metrics(parts: Sequence[Metrics], sizes: Sequence[int]) -> Metrics:
-    collected: dict[str, list[MetricValues]] = {}
-    first = 0
-    for part, size in zip(parts, sizes, strict=True):
-        for name, m in part.items():
-            shifted = MetricValues(m.values, m.examples + first, m.nodes, m.labels)
-            collected.setdefault(name, []).append(shifted)
-        first += size
-    return Metrics({name: _join_metric(ms) for name, ms in collected.items()})
-
-
-def _join_metric(parts: Sequence[MetricValues]) -> MetricValues:
-    labels: list[Any] | None = None
-    if any(part.labels is not None for part in parts):
-        labels = [label for part in parts for label in part.labels or [None] * len(part)]
-    values = np.concatenate([part.values for part in parts])
-    examples = np.concatenate([part.examples for part in parts])
-    nodes = np.concatenate([part.nodes for part in parts])
-    return MetricValues(values, examples, nodes, labels)
+    collected: dict[str, MetricValues] = {}
+    firsts = list(itertools.accumulate(sizes, initial=0))
+    for name in dict.fromkeys(itertools.chain.from_iterable(parts)):
+        own = [(part[name], first) for part, first in zip(parts, firsts, strict=False) if name in part]
+        arrays = [(m.values, m.examples + first, m.nodes) for m, first in own]
+        labels: list[Any] | None = None
+        if any(m.labels is not None for m, _ in own):
+            labels = [label for m, _ in own for label in m.labels or [None] * len(m)]
+        values, examples, nodes = map(np.concatenate, zip(*arrays, strict=True))
+        collected[name] = MetricValues(values, examples, nodes, labels)
+    return Metrics(collected)

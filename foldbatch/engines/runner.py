@@ -62,15 +62,6 @@ class Options:
     launch: str = "auto"
 
 
-@dataclass(frozen=True, slots=True)
-class _TimedBatch:
-    """A batch that has run: how it was planned, and the seconds of each phase."""
-
-    batch: ScheduledBatch
-    ready: Any
-    phases: Phases
-
-
 class Runner:
     """Runs traces of a model, for one thread at a time; others wait."""
 
@@ -186,9 +177,9 @@ class Runner:
         """
         options = self.options
         with self._lock, np.errstate(all="ignore"):
-            timed = self._timed(traces, options)
-            launches, needed = self.engine.launched(timed.ready), self.engine.nbytes(timed.ready)
-            report = report_on(timed.batch, self.model, launches, needed, phases | timed.phases)
+            batch, ready, timed = self._timed(traces, options)
+            launches, needed = self.engine.launched(ready), self.engine.nbytes(ready)
+            report = report_on(batch, self.model, launches, needed, phases | timed)
             if not compare:
                 return report
             tries = {"": partial(self._timed, traces, options)}
@@ -204,13 +195,13 @@ class Runner:
         instead = median(sum(each.values()) for each in own_phases)
         return replace(
             report,
-            phases=phases | {name: median(each[name] for each in own_phases) for name in timed.phases},
+            phases=phases | {name: median(each[name] for each in own_phases) for name in timed},
             alternatives=tuple(_alternative(name, *run, instead) for name, run in runs.items()),
             runs=len(own_phases),
         )
 
-    def _timed(self, traces: list[Trace], options: Options) -> _TimedBatch:
-        """Run a batch forward and backward, whole, and time it."""
+    def _timed(self, traces: list[Trace], options: Options) -> tuple[ScheduledBatch, Any, Phases]:
+        """Run a batch forward and backward, whole; return how it was planned, readied, and its seconds."""
         batch = self.scheduled(traces, options)
         phases = dict(batch.seconds)
         start = time.perf_counter()
@@ -227,7 +218,7 @@ class Runner:
             float(sum_losses(self.model, run).total)  # where both passes are launched together, they are now
             self.engine.wait()
             phases["backward"] = time.perf_counter() - start
-        return _TimedBatch(batch, ready, phases)
+        return batch, ready, phases
 
     def _summed(self, parts: Sequence[Derived]) -> dict[Parameter, Gradient]:
         """Return the gradients of all trainable parameters, summed over the parts of a batch."""
@@ -390,16 +381,16 @@ class Runner:
 
 
 def _in_turn(
-    tries: Mapping[str, Callable[[], _TimedBatch]],
+    tries: Mapping[str, Callable[[], tuple[ScheduledBatch, Any, Phases]]],
 ) -> dict[str, tuple[ScheduledBatch, list[Phases]]]:
     """Run each some times, in turn; return its batch, and its phases but for those of the first turn."""
     runs: dict[str, tuple[ScheduledBatch, list[Phases]]] = {
-        name: (run().batch, []) for name, run in tries.items()
+        name: (run()[0], []) for name, run in tries.items()
     }
     begun = time.perf_counter()
     for _ in range(TURNS):
         for name, run in tries.items():
-            runs[name][1].append(run().phases)
+            runs[name][1].append(run()[2])
         if time.perf_counter() - begun > SECONDS:
             break
     return runs
