@@ -163,11 +163,6 @@ class Parameter(Operators[Any]):
         return (self.number if self.owner is None else self.owner.number), self.number
 
     @property
-    def is_initialized(self) -> bool:
-        """Whether the array exists yet."""
-        return self._value is not None
-
-    @property
     def path(self) -> str:
         """Its name with that of its layer, as far as it is known outside a program: ``words.weight``."""
         return f"{self.owner.name}.{self.name}" if self.owner else self.name

@@ -37,6 +37,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise, repeat
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -103,14 +104,6 @@ def scopes(
         found.setdefault(scope(cell), []).append(k)
     needing = [own for own in found.values() if len(own) > 1 or cells[own[0]].recursive]
     return tuple(map(tuple, needing))
-
-
-def _one(cell: CellSignature) -> int:
-    return 0
-
-
-def _component(cell: CellSignature) -> int:
-    return cell.component
 
 
 def by_depth(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmetic = NUMPY) -> RunOrder:
@@ -213,7 +206,8 @@ def _by_component(
         if len(members) == 1:
             (k,) = members
             # without recursion they need nothing of their scope, and all have level 0
-            sizes[k] = _height(trace.levels[k]) if cells[k].recursive else min(1, len(trace.levels[k]))
+            own = trace.levels[k]
+            sizes[k] = int(own.max(initial=-1)) + 1 if cells[k].recursive else min(1, len(own))
             turns = list(zip(repeat(k), range(sizes[k]), strict=False))
         else:
             groups_of_members, turns, reason = several(members)
@@ -244,18 +238,14 @@ def is_recursion(cells: tuple[CellSignature, ...], members: tuple[int, ...]) -> 
     return len({cells[k].component for k in members}) == 1 and any(cells[k].recursive for k in members)
 
 
-def _height(levels: Ints) -> int:
-    return int(levels.max()) + 1 if len(levels) else 0
-
-
 ALONE = "no two cells call each other, so each runs level by level, which takes the fewest steps"
 SAVED = 0.5  # of the steps that might be saved at most, the share that is saved in the mean
 
 POLICIES = {
-    "auto": Policy("auto", _component, auto, ALONE),
-    "by_component": Policy("by_component", _component, by_component, ""),
-    "by_agenda": Policy("by_agenda", _one, by_agenda),
-    "by_depth": Policy("by_depth", _one, by_depth),
+    "auto": Policy("auto", attrgetter("component"), auto, ALONE),
+    "by_component": Policy("by_component", attrgetter("component"), by_component, ""),
+    "by_agenda": Policy("by_agenda", lambda _: 0, by_agenda),
+    "by_depth": Policy("by_depth", lambda _: 0, by_depth),
 }
 
 
