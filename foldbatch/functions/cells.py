@@ -28,7 +28,9 @@ from foldbatch.functions.specs import (
     ValueSpec,
     described,
     hint_of,
+    is_nest,
     leaves,
+    opened,
     rebuilt,
     spec_of,
     typed,
@@ -108,29 +110,37 @@ class Signature:
     unbound: dict[str, Callable[[Any], None]] | None = None
 
     def __post_init__(self) -> None:
+        weakref.finalize(self, _forget, [*self.names]).atexit = False
+
+    @cached_property
+    def names(self) -> dict[str, tuple[str, int]]:
+        """What its code notes in, by name among its globals: kind and number; ``R``, rows, come first."""
         several = ("E", self.sequences), ("F", self.feeds), ("L", self.labels)
-        names = [f"R{self.number}"]
-        names += [f"{kind}{self.number}_{i}" for kind, some in several for i in range(len(some))]
-        weakref.finalize(self, _forget, names).atexit = False
+        return {f"R{self.number}": ("R", 0)} | {
+            f"{kind}{self.number}_{i}": (kind, i) for kind, some in several for i in range(len(some))
+        }
+
+    @property
+    def inputs(self) -> list[Node]:
+        """All nodes that it reads: values, data, members of lists."""
+        members = [n for _, _, several in self.sequences for _, n in several]
+        return [*(n for _, n in self.operands), *(n for _, n, _ in self.feeds), *members]
+
+    @property
+    def ends(self) -> list[Node]:
+        """All nodes that it yields: outputs, losses, metrics."""
+        return [*self.outputs, *(n for _, n in self.draft.losses), *(n for _, n in self.draft.metrics)]
 
     @cached_property
     def bounds(self) -> list[int | None]:
         """Per feed, the number that ids must be below, or None."""
-        nodes = [n for _, n in self.operands] + [n for _, _, members in self.sequences for _, n in members]
-        losses, metrics = ([n for _, n in part] for part in (self.draft.losses, self.draft.metrics))
-        parts = [
-            tuple(part) for part in (nodes, [n for _, n, _ in self.feeds], self.outputs, losses, metrics)
-        ]
-        found = CellGraph(self.name, *parts).bounds
+        found = CellGraph(self.name, (), tuple(self.inputs), tuple(self.ends)).bounds
         return [found.get(node) for _, node, _ in self.feeds]
 
     @cached_property
     def digest(self) -> str:
         """A text that tells signatures of one name apart, whatever the order in which they were found."""
-        ends = [*self.outputs, *(n for _, n in self.draft.losses), *(n for _, n in self.draft.metrics)]
-        inputs = [n for _, n in self.operands] + [n for _, n, _ in self.feeds]
-        inputs += [n for _, _, members in self.sequences for _, n in members]
-        graph = Graph(tuple(inputs), tuple(ends))
+        graph = Graph(tuple(self.inputs), tuple(self.ends))
         constants = sorted(n.attrs["value"].tobytes() for n in graph.nodes if n.op is CONSTANT)
         specs = {name: described(spec) for name, spec in self.specs.items()}
         return repr(
@@ -165,9 +175,8 @@ class Signature:
 
     def parameters(self) -> Iterator[Parameter]:
         """Yield the parameters, in the order in which the function uses them."""
-        ends = [*self.outputs, *(n for _, n in self.draft.losses), *(n for _, n in self.draft.metrics)]
         seen: set[Node] = set()
-        stack = ends[::-1]
+        stack = self.ends[::-1]
         while stack:
             node = stack.pop()
             if node not in seen:
@@ -513,8 +522,8 @@ def _signature(
     held: list[int | str] = []
 
     def taken(x: Any) -> Spec:
-        if isinstance(x, tuple | dict) or (hasattr(x, "__dataclass_fields__") and not isinstance(x, type)):
-            keys, items = _items(x)
+        if is_nest(x):
+            keys, items = opened(x)
             return NestSpec(type(x), keys, tuple([taken(item) for item in items]))
         if isinstance(x, list):
             return taken(tuple(x))
@@ -576,14 +585,6 @@ def _signature(
         held,
         draft,
     )
-
-
-def _items(x: Any) -> tuple[tuple[Any, ...], list[Any]]:
-    if isinstance(x, dict):
-        return tuple(x), list(x.values())
-    if isinstance(x, tuple):
-        return tuple(range(len(x))), list(x)
-    return tuple(x.__dataclass_fields__), [getattr(x, key) for key in x.__dataclass_fields__]
 
 
 def cell(function: Callable[..., Any]) -> Any:

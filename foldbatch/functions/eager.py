@@ -52,17 +52,11 @@ def _real_class(type_: TensorType) -> Any:
 
 @dataclass(slots=True)
 class Seen:
-    """What one example yields in eager mode.
+    """What one example yields in eager mode."""
 
-    Attributes:
-        result: what the walk returned, with arrays in the place of values.
-        loss: the sum of all losses.
-        losses: by name.
-        metrics: by name, the values in the order of calls, each with its label.
-    """
-
-    result: Any = None
-    losses: dict[str, float] = field(default_factory=dict)
+    result: Any = None  # what the walk returned, with arrays in the place of values
+    losses: dict[str, float] = field(default_factory=dict)  # by name
+    # by name, the values in the order of calls, each with its label
     metrics: dict[str, list[tuple[Any, Any]]] = field(default_factory=dict)
 
     @property
@@ -152,8 +146,7 @@ def _computed(
     draft = signature.draft
     for parameter in signature.parameters():
         _Eager.begin(_Eager.own.get(parameter, parameter))
-    ends = [*signature.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
-    ends = with_own(ends, _Eager.own)
+    ends = with_own(signature.ends, _Eager.own)
     nodes, values = [*given], [*given.values()]
     graph = in_phase(Graph(tuple(nodes), tuple(ends)), training=False)
     found = iter(evaluate(graph, values, _Eager.dtype))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from foldbatch.errors import WalkError
@@ -38,16 +38,8 @@ class Learnt:
 
     def copy(self) -> Learnt:
         """Return what is known now, which goes on as it is while this grows."""
-        return Learnt(
-            dict(self.cells),
-            dict(self.wires),
-            self.results,
-            self.result,
-            dict(self.parameters),
-            self.version,
-            dict(self.own),
-            self.decides,
-        )
+        own, wires, parameters = dict(self.own), dict(self.wires), dict(self.parameters)
+        return replace(self, cells=dict(self.cells), wires=wires, parameters=parameters, own=own)
 
     def admit(self, signatures: Sequence[Signature]) -> None:
         """Take over cells, and parameters in the order in which these were made; refuse unlike metrics."""
@@ -70,8 +62,7 @@ def with_own(nodes: Sequence[Node], own: Mapping[Parameter, Parameter]) -> list[
 
 def owned(draft: Draft, own: Mapping[Parameter, Parameter]) -> None:
     """Let a cell read other parameters."""
-    parts = draft.outputs, draft.losses, draft.metrics
-    left = iter(with_own([*parts[0], *(n for _, n in parts[1]), *(n for _, n in parts[2])], own))
+    left = iter(with_own(draft.results, own))
     draft.outputs = {next(left): flow for flow in draft.outputs.values()}
     draft.losses = [(name, next(left)) for name, _ in draft.losses]
     draft.metrics = [(name, next(left)) for name, _ in draft.metrics]

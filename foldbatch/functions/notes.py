@@ -92,11 +92,9 @@ def running() -> bool:
 
 def lists_of(signature: Signature) -> Lists:
     """Return empty lists for calls of a signature."""
-    of, k = signature, signature.number
+    of = signature
     lists = Lists([], [[] for _ in of.sequences], [[] for _ in of.feeds], [[] for _ in of.labels])
-    lists.bound[f"R{k}"] = appending(lists, "R")
-    for kind, several in (("E", of.sequences), ("F", of.feeds), ("L", of.labels)):
-        lists.bound |= {f"{kind}{k}_{i}": appending(lists, kind, i) for i in range(len(several))}
+    lists.bound = {name: appending(lists, *place) for name, place in of.names.items()}
     return lists
 
 
@@ -161,22 +159,15 @@ def example() -> int:
 def unbind(signature: Signature) -> None:
     """Let the next call of a signature ask for lists."""
     if signature.unbound is None:
-        signature.unbound = _unbound(signature)
+        rows, held = f"R{signature.number}", weakref.ref(signature)  # globals must not keep its cell alive
+
+        def first(row: Sequence[int]) -> None:
+            called = held()
+            assert called is not None, "the code of a cell runs without its signature"
+            bind(called).bound[rows](row)
+
+        signature.unbound = dict.fromkeys(signature.names, _nowhere) | {rows: first}
     GLOBALS.update(signature.unbound)
-
-
-def _unbound(signature: Signature) -> dict[str, Callable[[Any], None]]:
-    """Return what stands among the globals of cells' code where no run has called a signature yet."""
-    k, held = signature.number, weakref.ref(signature)  # these globals must not keep its cell alive
-
-    def first(row: Sequence[int]) -> None:
-        called = held()
-        assert called is not None, "the code of a cell runs without its signature"
-        bind(called).bound[f"R{k}"](row)
-
-    several = ("E", signature.sequences), ("F", signature.feeds), ("L", signature.labels)
-    names = [f"{kind}{k}_{i}" for kind, some in several for i in range(len(some))]
-    return {f"R{k}": first, **dict.fromkeys(names, _nowhere)}
 
 
 def _nowhere(_: Any) -> NoReturn:

@@ -190,11 +190,12 @@ def is_object(x: Any) -> bool:
         x is None
         or isinstance(x, Value | list | tuple | dict | bool | int | float)
         or _is_array(x)
-        or _is_nest(x)
+        or is_nest(x)
     )
 
 
-def _is_nest(x: Any) -> bool:
+def is_nest(x: Any) -> bool:
+    """Whether an object is a tuple, dict or dataclass."""
     return isinstance(x, tuple | dict) or (dataclasses.is_dataclass(x) and not isinstance(x, type))
 
 
@@ -216,8 +217,8 @@ def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
         case list():
             element = hint[0] if isinstance(hint, list) and hint else None
             return _list_of(x, where, element)
-    if _is_nest(x):
-        keys, items = _opened(x)
+    if is_nest(x):
+        keys, items = opened(x)
         hints = hint if isinstance(hint, tuple) and len(hint) == len(items) else [None] * len(items)
         found = [spec_of(item, where, each) for item, each in zip(items, hints, strict=True)]
         return NestSpec(type(x), keys, tuple(found))
@@ -230,7 +231,8 @@ def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
     return ObjectSpec()
 
 
-def _opened(x: Any) -> tuple[tuple[Any, ...], list[Any]]:
+def opened(x: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    """Return the keys and items of a nest."""
     if isinstance(x, dict):
         return tuple(x), list(x.values())
     if isinstance(x, tuple):

@@ -51,6 +51,11 @@ class Draft:
         members = [wire for _, several in self.sequences for _, wire in several]
         return [*(wire for _, wire in self.operands), *members]
 
+    @property
+    def results(self) -> list[Node]:
+        """All that it yields: outputs, losses, metrics."""
+        return [*self.outputs, *(node for _, node in self.losses), *(node for _, node in self.metrics)]
+
     def output(self, node: Node) -> tuple[int, Flow]:
         """Make a node an output; return its number and its wire."""
         wire = self.outputs.setdefault(node, Flow())

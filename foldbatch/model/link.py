@@ -4,7 +4,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
@@ -104,8 +104,7 @@ def link(
 
 def _packed(draft: Draft, component: dict[object, int], known: StagedBefore) -> _PackedDraft:
     singles = [node for node, _ in draft.operands]
-    results = [*draft.outputs, *(n for _, n in draft.losses), *(n for _, n in draft.metrics)]
-    results = numbered_sites(results)
+    results = numbered_sites(draft.results)
     recursive = {
         i for i, (_, wire) in enumerate(draft.operands) if component[wire] == component[draft.number]
     }
@@ -262,12 +261,15 @@ def moved_upstream(
             continue
         cuts = [_cut(drafts[at], number, _ends_of(drafts[at], component)) for at, number in places]
         found = [cut for cut in cuts if cut is not None]
-        if len(found) < len(cuts) or (len(found) > 1 and not _are_side_by_side(found)):
-            continue
+        types = [cut.product.type for cut in found]
+        vectors = all(len(x.shape) == 1 and x.dtype == types[0].dtype for x in types)
+        if len(found) < len(cuts) or (len(found) > 1 and not vectors):
+            continue  # products of several cells, as of a sequence read both ways, are one vector
         new = {source: _yielding(draft, part, part_of, found) for source, draft in words.items()}
         if any(len(draft.outputs) < len(words[source].outputs) for source, draft in new.items()):
             continue  # a cell of words yields that very product already: its two outputs would be one
-        for (at, _), cut, start in zip(places, found, _starts(found), strict=True):
+        starts = accumulate((cut.product.type.size for cut in found[:-1]), initial=0)
+        for (at, _), cut, start in zip(places, found, starts, strict=True):
             drafts[at] = _reading(cut, found, start)
         for source, draft in new.items():
             drafts[source] = draft
@@ -290,11 +292,7 @@ def closed(draft: Draft) -> Draft:
         for node, wire in draft.operands
     ]
     replacement = {old: new for (old, _), (new, _) in zip(draft.operands, operands, strict=True)}
-    return _with_results(draft, operands, substitute(_results(draft), replacement))
-
-
-def _results(draft: Draft) -> list[Node]:
-    return [*draft.outputs, *(node for _, node in draft.losses), *(node for _, node in draft.metrics)]
+    return _with_results(draft, operands, substitute(draft.results, replacement))
 
 
 def _with_results(draft: Draft, operands: list[tuple[Node, Flow]], results: Iterable[Node]) -> Draft:
@@ -329,7 +327,7 @@ def _cut(draft: Draft, number: int, ends: Ends) -> _WordProduct | None:
     operands = tuple(node for node, _ in draft.operands)
     members = (node for _, several in draft.sequences for node, _ in several)
     feeds = tuple(node for node, _ in draft.feeds)
-    graph = CellGraph(draft.name, (*operands, *members), feeds, tuple(_results(draft)))
+    graph = CellGraph(draft.name, (*operands, *members), feeds, tuple(draft.results))
     if not any(node.op.name == "when_training" for node in reachable(graph.results, graph.inputs)):
         graph = optimized(graph, ends, training=True).graph  # in it a product of x and h is one of each
     word = operands[number]
@@ -354,24 +352,13 @@ def _made_of(word: Node, graph: CellGraph) -> set[Node]:
             alone.add(node)
         else:
             read.update(node.inputs)
-    return {_behind_views(node) for node in alone & read}
-
-
-def _behind_views(node: Node) -> Node:
-    while is_view(node):
-        (node,) = node.inputs
-    return node
-
-
-def _are_side_by_side(cuts: Sequence[_WordProduct]) -> bool:
-    """Whether products can be one vector: those of several cells, as of a sequence read both ways."""
-    types = [cut.product.type for cut in cuts]
-    return all(len(x.shape) == 1 and x.dtype == types[0].dtype for x in types)
-
-
-def _starts(cuts: Sequence[_WordProduct]) -> Iterator[int]:
-    """Yield where each product begins in a vector of all."""
-    return accumulate((cut.product.type.size for cut in cuts[:-1]), initial=0)
+    made = set[Node]()
+    for node in alone & read:
+        behind = node
+        while is_view(behind):
+            (behind,) = behind.inputs
+        made.add(behind)
+    return made
 
 
 def _reading(cut: _WordProduct, cuts: Sequence[_WordProduct], start: int) -> Draft:
@@ -389,13 +376,10 @@ def _joined(products: Sequence[Node]) -> Node:
 
 def _yielding(draft: Draft, part: int, part_of: Mapping[Flow, int], cuts: Sequence[_WordProduct]) -> Draft:
     """Return the cell of words with products in the place of each word, on wires of a connected part."""
-
-    def products_of(word: Node) -> Node:
-        return _joined([substitute([cut.product], {cut.word: word})[0] for cut in cuts])
-
-    outputs = draft.outputs.items()
-    return _with_results(
-        draft,
-        draft.operands,
-        [products_of(node) if part_of[wire] == part else node for node, wire in outputs],
-    )
+    outputs = [
+        _joined([substitute([cut.product], {cut.word: node})[0] for cut in cuts])
+        if part_of[wire] == part
+        else node
+        for node, wire in draft.outputs.items()
+    ]
+    return _with_results(draft, draft.operands, outputs)
