@@ -22,26 +22,8 @@ from foldbatch.static.graph import Node
 from foldbatch.types import TensorType, describe_value
 
 # Functions whose plain numbers are data, and may differ from call to call; those of others are static.
-NUMBERS = frozenset(
-    [
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "floor_divide",
-        "mod",
-        "minimum",
-        "maximum",
-        "clip",
-        "where",
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-    ]
-)
+NUMBERS = frozenset({"add", "subtract", "multiply", "divide", "floor_divide", "mod", "minimum", "maximum"})
+NUMBERS |= {"clip", "where", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 IDS = frozenset({"cross_entropy", "gather"})  # whose plain numbers are ids of the example
 TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belongs to the cell
 

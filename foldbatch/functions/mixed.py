@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import CoroutineType
-from typing import Any, Protocol
+from typing import Any
 
 from foldbatch.blocks.block import AnyBlock, Block, function_name
 from foldbatch.blocks.builder import Builder
@@ -220,13 +220,6 @@ def given_type(x: Any, levels: int = 3) -> Type:
 
 
 # -- blocks in walks
-
-
-class Running(Protocol):
-    """Runs a part of a walk that is a block."""
-
-    def __call__(self, part: BlockInWalk, x: Any) -> Any:
-        """Return what the part makes of what it is given."""
 
 
 @dataclass(eq=False)
@@ -443,4 +436,4 @@ def call(block: AnyBlock, xs: tuple[Any, ...]) -> Any:
 class Eagerly:
     """What a call of a block does in eager mode; `eager` sets it."""
 
-    run: Running
+    run: Callable[[BlockInWalk, Any], Any]

@@ -25,7 +25,6 @@ from foldbatch.functions.learnt import Learnt, Output, owned, remarks
 from foldbatch.functions.noted import (
     Noted,
     Owners,
-    Reads,
     bases_of,
     integers_of,
     joined_result,
@@ -270,22 +269,15 @@ class FunctionTracer:
             notes = decide(self, examples, numbers, careful=careful)
         return notes
 
-    def _owners(
-        self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]
-    ) -> tuple[Owners, Reads]:
-        """Return which output made each number, and what calls read: values of their own example alone."""
+    def _learn(self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]) -> list[Any]:
+        """Take over what is new in notes; return results as traces hold them, with numbers of the run."""
         ends = np.array([notes.start, *notes.ends], np.int64)
         sizes: Index = ends[1:] - ends[:-1]
-        owners = Owners(int(sizes.sum()))
+        owners = Owners(int(sizes.sum()))  # which output made each number
         for signature, calls in noted.items():
             owners.add(signature, calls.bases)
         reads = reads_of(noted.values())
         refuse_leaks(reads, np.repeat(np.arange(len(sizes)), sizes), numbers)
-        return owners, reads
-
-    def _learn(self, notes: Notes, noted: dict[Signature, Noted], numbers: Sequence[int]) -> list[Any]:
-        """Take over what is new in notes; return results as traces hold them, with numbers of the run."""
-        owners, reads = self._owners(notes, noted, numbers)
         learnt, grown = self.learnt, False
         new = [s for s, calls in noted.items() if len(calls.rows) and s not in learnt.cells]
         if new:
@@ -443,12 +435,8 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> 
 
 def _names(stems: Sequence[str]) -> list[str]:
     """Return names that differ: ``leaf``, ``leaf_1``."""
-    taken: set[str] = set()
-    names = []
+    names: dict[str, None] = {}
     for stem in stems:
-        name = next(
-            n for n in itertools.chain([stem], (f"{stem}_{i}" for i in itertools.count(1))) if n not in taken
-        )
-        taken.add(name)
-        names.append(name)
-    return names
+        several = itertools.chain([stem], (f"{stem}_{i}" for i in itertools.count(1)))
+        names[next(name for name in several if name not in names)] = None
+    return list(names)
