@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from types import CoroutineType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from warnings import warn
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import WALKED, ManyRoundsWarning, WalkError, frames_inside, install
 from foldbatch.functions.cells import GLOBALS, Signature
-from foldbatch.functions.noted import ATOMS, Noted, joined_result, leak, noted_in, numbers_of
+from foldbatch.functions.noted import ATOMS, Noted, joined_result, kept_result, leak, noted_in, numbers_of
 from foldbatch.functions.notes import Notes, begin, may_go_deeper, noting, session
 from foldbatch.functions.rounds import Computing, Rounds, Stretches
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
@@ -78,34 +78,23 @@ def results(
     return session(run, examples, range(len(examples)))
 
 
-class _Thrown:
+class _Thrown(NamedTuple):
     """An error that a part of a walk has raised, for the walk that waits for it."""
 
-    __slots__ = ("error",)
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
+    error: Exception
 
 
 class UnderWay:
-    """A batch under way; further examples may join between rounds.
-
-    Args:
-        rounds: what was learnt of the rounds of the walk.
-        computing: what computes them.
-        tracer: has the walk.
-        traced: whether its complete notes are wanted, too.
-        keep_going: whether others go on where the walk of one raises an exception.
-    """
+    """A batch under way; further examples may join between rounds."""
 
     def __init__(
         self,
-        rounds: Rounds,
-        computing: Computing,
-        tracer: FunctionTracer,
+        rounds: Rounds,  # what was learnt of the rounds of the walk
+        computing: Computing,  # what computes them
+        tracer: FunctionTracer,  # has the walk
         *,
-        traced: bool = False,
-        keep_going: bool = False,
+        traced: bool = False,  # whether its complete notes are wanted, too
+        keep_going: bool = False,  # whether others go on where the walk of one raises an exception
     ) -> None:
         self._rounds, self._computing, self._tracer = rounds, computing, tracer
         rounds.read(tracer.learnt.own)
@@ -323,7 +312,7 @@ class UnderWay:
         def renumbered(walked: Walked, value: Value) -> Value:
             n = value.n - self._start
             if not 0 <= n < len(moved) or whose[n] != walked.place:
-                raise self._not_own(walked)
+                raise kept_result(walked.number)
             return value.__class__(int(moved[n]))
 
         notes = self._notes
@@ -369,16 +358,12 @@ class UnderWay:
         def number(value: Value) -> NDArray[Any]:
             n = value.n - self._start
             if n < 0 or self.store.example[n] != walked.place:
-                raise self._not_own(walked)
+                raise kept_result(walked.number)
             return np.array(self.store.row(value.__class__, n))
 
         self._result = joined_result(self._result, walked.result, 0, [], set(), walked.number)
         walked.result = _replaced(walked.result, number)
         return walked
-
-    def _not_own(self, walked: Walked) -> WalkError:
-        where, fix = f"walk at example {walked.number}", "return what this example's calls yield"
-        return WalkError(where, "a value of the same example", "one kept from another example or run", fix)
 
 
 def _in_threes(numbers: list[int]) -> Index:

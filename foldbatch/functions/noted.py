@@ -171,6 +171,12 @@ def leak(what: str, example: int) -> WalkError:
     return WalkError(f"{what} at example {example}", "values of the same example", found, fix)
 
 
+def kept_result(example: int) -> WalkError:
+    """Return the error for a value of another example or run in the result of an example."""
+    where, fix = f"walk at example {example}", "return what this example's calls yield"
+    return WalkError(where, "a value of the same example", "one kept from another example or run", fix)
+
+
 def refuse_leaks(reads: Reads, example: Index, numbers: Sequence[int]) -> None:
     """Refuse a call that reads a value of another example or run.
 
@@ -337,8 +343,7 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
     match x:
         case Value():
             if x.n < start:
-                found, fix = "one kept from another example or run", "return what this example's calls yield"
-                raise WalkError(f"walk at example {example}", "a value of the same example", found, fix)
+                raise kept_result(example)
             seen.add(x.n)
             held.append(_Single(x.n))
             return x.type

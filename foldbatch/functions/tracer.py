@@ -7,7 +7,6 @@ whether all wires are known. Where one is new, or a cell, the model is linked ag
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
@@ -58,6 +57,7 @@ from foldbatch.scheduler.noting import Integers, Noting
 from foldbatch.scheduler.policies import Policy, levels
 from foldbatch.scheduler.record import Together, TraceColumns
 from foldbatch.scheduler.trace import Form, Trace
+from foldbatch.static.printer import unlike
 from foldbatch.system.processes import no_garbage
 from foldbatch.trees.records import Records
 from foldbatch.types import VOID, TensorType, Type
@@ -392,10 +392,10 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> 
     """Link the cells in an order that does not depend on the order in which they were learnt."""
     cells = sorted(learnt.cells, key=lambda signature: signature.key)
     number = {signature: k for k, signature in enumerate(cells)}
-    drafts = [
-        signature.drafted(k, name)
-        for k, (signature, name) in enumerate(zip(cells, _names([c.name for c in cells]), strict=True))
-    ]
+    names: dict[str, None] = {}
+    for signature in cells:
+        names[unlike(signature.name, names)] = None
+    drafts = [s.drafted(k, name) for k, (s, name) in enumerate(zip(cells, names, strict=True))]
     flows = {
         (s, j): flow
         for s, draft in zip(cells, drafts, strict=True)
@@ -431,12 +431,3 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> 
     model = link(left, learnt.result or VOID, results, list(learnt.parameters), known)
     own = tuple((cells[old], each) for old, each in kept.items())
     return Linked(learnt.version, model, own, model.form, model.bounds, learnt)
-
-
-def _names(stems: Sequence[str]) -> list[str]:
-    """Return names that differ: ``leaf``, ``leaf_1``."""
-    names: dict[str, None] = {}
-    for stem in stems:
-        several = itertools.chain([stem], (f"{stem}_{i}" for i in itertools.count(1)))
-        names[next(name for name in several if name not in names)] = None
-    return list(names)

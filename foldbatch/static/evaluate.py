@@ -21,12 +21,7 @@ Watch = Callable[[Node, Sequence[Value], Value], None]
 
 
 class IdError(IndexError):
-    """An op was given an id that is negative, or not below the number of rows that it chooses from.
-
-    Attributes:
-        id: the integer.
-        size: what it must stay below.
-    """
+    """An op was given an `id` that is negative, or not below `size`, the rows that it chooses from."""
 
     def __init__(self, id: int, size: int) -> None:
         super().__init__(id, size)
