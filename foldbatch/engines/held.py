@@ -16,7 +16,7 @@ import numpy as np
 
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.parts import ForwardPart, sum_losses
-from foldbatch.engines.results import walk
+from foldbatch.engines.results import numbers_in, walk
 from foldbatch.engines.runner import Runner, Work
 from foldbatch.engines.visits import DataGradients
 from foldbatch.params.parameters import Array, Gradient, Parameter
@@ -64,23 +64,19 @@ class Pool:
 
 
 class WaitingBatch:
-    """A batch that has run forward, and may wait for its backward pass.
-
-    Args:
-        pool: where its memory goes.
-        parts: its parts.
-        again: runs the batch forward once more: a backward pass spoils what the forward pass left.
-        memories: those of the parts.
-    """
+    """A batch that has run forward, and may wait for its backward pass."""
 
     def __init__(
-        self, pool: Pool, parts: Sequence[ForwardPart], again: Callable[[], WaitingBatch], memories: list[Any]
+        self,
+        pool: Pool,  # where its memory goes
+        parts: Sequence[ForwardPart],
+        again: Callable[[], WaitingBatch],  # runs it forward again: a backward pass spoils what that left
+        memories: list[Any],  # those of the parts
     ) -> None:
-        self.pool = pool
-        self.parts = parts
-        self.again = again
+        self.pool, self.parts, self.again = pool, parts, again
         self.memories: list[Any] | None = memories  # None when they have been given back
-        self._numbers = [self._numbers_of(part) for part in parts]
+        type_, own = pool.runner.model.result, [part.batch for part in parts]
+        self._numbers = [numbers_in(type_, b.results, b.merged.offsets.tolist()) for b in own]
 
     @cached_property
     def loss(self) -> float:
@@ -100,19 +96,6 @@ class WaitingBatch:
     def lengths(self) -> list[int]:
         """Return how many elements each example's result has, where results are sequences."""
         return [len(next(iter(held))) for part in self.parts for held in part.batch.results]  # type: ignore[call-overload]
-
-    def _numbers_of(self, part: ForwardPart) -> list[int]:
-        """Return the numbers of the tensors of a part's results."""
-        numbers: list[int] = []
-        offsets = part.batch.merged.offsets.tolist()
-        for held, offset in zip(part.batch.results, offsets, strict=True):
-            terminals: Any = held
-            walk(
-                self.pool.runner.model.result,
-                iter(terminals),
-                lambda number, offset=offset: numbers.append(number + offset),  # type: ignore[misc]
-            )
-        return numbers
 
     def results(self, tensors: Sequence[Any]) -> list[Any]:
         """Return each example's result, made of other tensors that stand for `values`."""

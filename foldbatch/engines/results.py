@@ -204,11 +204,16 @@ def decode(
         every = np.fromiter(itertools.chain.from_iterable(sequences), np.int64, ends[-1]) + raised
         found = fetch(every.tolist())
         return [found[start:stop] for start, stop in itertools.pairwise(ends)]
+    arrays = iter(fetch(numbers_in(type_, held, offsets)))
+    return [walk(type_, iter(terminals), lambda _: next(arrays)) for terminals in held]
+
+
+def numbers_in(type_: Type, held: Sequence[Any], offsets: Sequence[int]) -> list[int]:
+    """Return the numbers of the tensors of results in the batch; arguments are those of `decode`."""
     numbers: list[int] = []
     for terminals, offset in zip(held, offsets, strict=True):
         walk(type_, iter(terminals), lambda number, offset=offset: numbers.append(number + offset))  # type: ignore[misc]
-    arrays = iter(fetch(numbers))
-    return [walk(type_, iter(terminals), lambda _: next(arrays)) for terminals in held]
+    return numbers
 
 
 def walk(type_: Type, held: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
