@@ -154,12 +154,7 @@ class FunctionTracer:
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> FunctionTracer:
         return FunctionTracer(
-            self.walk,
-            policy or self.policy,
-            self.max_calls,
-            asides,
-            self.arithmetic,
-            self.learnt,
+            self.walk, policy or self.policy, self.max_calls, asides, self.arithmetic, self.learnt
         )
 
     def place_of(self, example: Any, cell: int, call: int) -> str:

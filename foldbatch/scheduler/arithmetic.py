@@ -279,10 +279,4 @@ class Arithmetic:
     traced: Callable[..., int] | None = None
 
 
-NUMPY = Arithmetic(
-    join,
-    group,
-    drain,
-    levels_in,
-    Costs(step=30.0, weight=0.001, plan=100.0, number=0.6),
-)
+NUMPY = Arithmetic(join, group, drain, levels_in, Costs(step=30.0, weight=0.001, plan=100.0, number=0.6))

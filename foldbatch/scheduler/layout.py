@@ -48,11 +48,7 @@ class RowNumbering:
 
 
 def values_read(
-    trace: Trace,
-    cells: Sequence[CellSignature],
-    cell: int,
-    operand: Operand,
-    order: Index | None,
+    trace: Trace, cells: Sequence[CellSignature], cell: int, operand: Operand, order: Index | None
 ) -> Index:
     """Return the values an operand reads, in rank order.
 
@@ -114,10 +110,7 @@ def priority(cells: tuple[CellSignature, ...]) -> tuple[int, ...]:
 
 
 def by_producer(
-    trace: Trace,
-    cells: Sequence[CellSignature],
-    orders: list[Index | None],
-    arenas: int,
+    trace: Trace, cells: Sequence[CellSignature], orders: list[Index | None], arenas: int
 ) -> RowNumbering:
     """Number rows as values are made; no order is changed. Arguments are those of `by_consumer`."""
     return RowNumbering(np.full(trace.values, -1, np.int64), [0] * arenas)

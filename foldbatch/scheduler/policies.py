@@ -284,10 +284,7 @@ class CallGraph:
 
 
 def call_graph(
-    trace: Trace,
-    signatures: Sequence[CellSignature],
-    cells: Sequence[int],
-    arithmetic: Arithmetic = NUMPY,
+    trace: Trace, signatures: Sequence[CellSignature], cells: Sequence[int], arithmetic: Arithmetic = NUMPY
 ) -> CallGraph:
     """Return the graph of the calls of some cells."""
     members = tuple([signatures[k] for k in cells])
