@@ -26,7 +26,6 @@ from foldbatch.engines.runner import Options, Runner, Work
 from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, WalkError, frames_inside
 from foldbatch.model.dual import LOSS, dual, float_reads, with_gradients
-from foldbatch.model.model import Model
 from foldbatch.model.tracer import Decide, TraceAll, Tracer
 from foldbatch.params.parameters import Array, Gradient, Parameter, SparseRows
 from foldbatch.program.traced import Prepared, Traces, digests, listed
@@ -72,10 +71,7 @@ class Derivatives:
     @cached_property
     def _dual(self) -> Runner:
         tangents = {self.parameters[name]: tangent for name, tangent in self.tangents.items()}
-        return self._running(dual(self.runner.model, tangents))
-
-    def _running(self, model: Model) -> Runner:
-        return Runner(model, self.runner.options, self.runner.seed)
+        return Runner(dual(self.runner.model, tangents), self.runner.options, self.runner.seed)
 
     def jvp(self, traces: list[Trace], tangents: Tangents, step: int) -> tuple[float, float]:
         """Return the summed loss and its derivative along the tangents."""
@@ -122,7 +118,7 @@ class Derivatives:
         with self._lock:
             if key not in self._runners:
                 model = with_gradients(self.runner.model, training=training, **wanted)
-                self._runners[key] = self._running(model)
+                self._runners[key] = Runner(model, self.runner.options, self.runner.seed)
             return self._runners[key]
 
     def pool_of(self, *, losses: bool, results: bool, inputs: bool, training: bool) -> Pool:

@@ -115,23 +115,11 @@ class Placed:
 
 
 class Rooms:
-    """A class of batches: places with room for each of their levels.
-
-    Args:
-        shape: its items are the levels, with the calls and elements that there is room for; ``listed`` and
-            ``rest`` are rooms, too.
-        cells: the cells.
-
-    Attributes:
-        shape: see there.
-        sizes: per cell, the ranks of all its levels.
-        full: the schedule of a batch that takes all room, but for the contents of index arrays.
-        starts: per cell, where in `Placed.places` its ranks and the elements of each sequence begin; the end.
-        counted: per slot, where its calls and the elements of each sequence stand in `Placed.counts`.
-        totals: per cell, the same of all its calls.
-    """
+    """A class of batches: places with room for each of their levels."""
 
     def __init__(self, shape: Shape, cells: Sequence[CellSignature]) -> None:
+        # its items are the levels, with the calls and elements that there is room for; `listed` and `rest`
+        # are rooms, too
         self.shape = shape
         self._cells = cells
         # per cell, how many calls and elements of each sequence there is room for
@@ -143,7 +131,7 @@ class Rooms:
                 starts[slot] = rooms[k][0]
                 levels[k].append((slot, rooms[k], (calls, *elements)))
                 rooms[k] = tuple(a + b for a, b in zip(rooms[k], (calls, *elements), strict=True))
-        self.sizes = tuple(own[0] for own in rooms)
+        self.sizes = tuple(own[0] for own in rooms)  # per cell, the ranks of all its levels
         self._number(levels, rooms)
         heights = [0] * len(shape.rest)
         self._runs: dict[Reader, int] = {}
@@ -185,13 +173,17 @@ class Rooms:
         for k, number in shape.first:
             span = tables[k].operands[number]
             zeros[span.arena] -= span.size
+        # that of a batch that takes all room, but for the contents of index arrays
         self.full = Schedule(tuple(tables), tuple(steps), tuple(heights), tuple(map(np.arange, zeros)), _NONE)
 
     def _number(self, levels: Sequence[Sequence[_Level]], rooms: Sequence[Sequence[int]]) -> None:
         """Number the levels along each axis of each cell."""
         begins: list[int] = []
         most, order, end = [], [], 0
+        # per cell, where in `Placed.places` its ranks and the elements of each sequence begin; the end
         self.starts: list[list[int]] = []
+        # per slot, where its calls and the elements of each sequence stand in `Placed.counts`; `totals`: the
+        # same of all calls of each cell
         self.totals: list[range] = []
         self.counted: list[list[int]] = [[] for _ in self.shape.items]
         self._levels: list[list[slice]] = []  # per cell and axis, its levels
