@@ -55,10 +55,10 @@ def test_a_server_from_its_start_to_its_end(saved, tmp_path):
             assert good["label"] and "example 1:1:" in bad["error"] and long["label"]
             save_model(model, seed=9)
             for _ in range(600):
-                if ask(address, "/predict", [GOOD])["predictions"] != [good]:
+                if 'foldbatch_reloads_total{outcome="ok"} 1.0' in ask(address, "/metrics"):
                     break
                 time.sleep(0.05)
-            assert 'foldbatch_reloads_total{outcome="ok"} 1.0' in ask(address, "/metrics")
+            assert ask(address, "/predict", [GOOD])["predictions"] != [good]
             host, port = address.removeprefix("http://").split(":")
             before = batches(address)
             with closing(HTTPConnection(host, int(port), timeout=60)) as connection:
