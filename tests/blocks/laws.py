@@ -1,7 +1,9 @@
 """What the code of trees must do: make the record and the levels of the tracing program, to the bit."""
 
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import cache, lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -13,13 +15,22 @@ from foldbatch.blocks.integers import Refused, TreeProgram
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.engines.llvm.integers import compiled
 from foldbatch.scheduler import tree_code
+from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.policies import find_policy, levels
 from foldbatch.scheduler.record import TraceColumns
+
+LLVM = find_spec("llvmlite") is not None
+
+
+@cache
+def arithmetic() -> Arithmetic:
+    """Return what traces by code: compiled, or as Python where nothing compiles."""
+    return compiled() if LLVM else replace(NUMPY, traced=tree_code.traced)
 
 
 @lru_cache(200)
 def lowered(block: fb.Block, policy: str = "auto") -> Lowered:
-    return lower(block, find_policy(policy), arithmetic=compiled())
+    return lower(block, find_policy(policy), arithmetic=arithmetic())
 
 
 def trees_of(block: fb.Block, policy: str = "auto") -> TreeProgram:
@@ -39,7 +50,7 @@ def check_same(block: fb.Block, examples: Sequence[Any], policy: str = "auto") -
     made, expected = lowered(block, policy), program_record(block, examples)
     own = made.model.signatures, expected.calls, expected.elements, int(expected.offsets[-1])
     found = levels(made.policy, *own)
-    for traced in (compiled().traced, tree_code.traced):
+    for traced in {arithmetic().traced, tree_code.traced}:
         record = trees_of(block, policy).record(traced, examples, 10**7)
         assert_same(record, expected)
         for array, other in zip(record.levels, found, strict=True):
@@ -55,7 +66,7 @@ def program_record(block: fb.Block, examples: Sequence[Any]) -> TraceColumns:
 def refusal(block: fb.Block, examples: Sequence[Any], max_calls: int = 10**7) -> str:
     """Return why the code refuses examples that do not fit, compiled and as Python."""
     told = set()
-    for traced in (compiled().traced, tree_code.traced):
+    for traced in {arithmetic().traced, tree_code.traced}:
         with pytest.raises((Refused, TypeError)) as caught:
             trees_of(block).record(traced, examples, max_calls)
         told.add(f"{type(caught.value).__name__}: {caught.value}")

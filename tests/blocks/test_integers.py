@@ -17,7 +17,6 @@ from benchmarks.workload import tree_lstm as benchmark_model
 from foldbatch.blocks import integers
 from foldbatch.blocks.lower import lower
 from foldbatch.blocks.purity import pure
-from foldbatch.engines.llvm.integers import compiled
 from foldbatch.errors import ExampleError
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.trees import Tree, Vocabulary, parse_brackets
@@ -25,14 +24,25 @@ from foldbatch.zoo.models import MODELS
 from foldbatch.zoo.tasks import Task
 from foldbatch.zoo.words import Words
 from tests.blocks.forests import WORDS, batches
-from tests.blocks.laws import assert_same, check_same, lowered, program_record, refusal, trees_of, why_not
+from tests.blocks.laws import (
+    LLVM,
+    arithmetic,
+    assert_same,
+    check_same,
+    lowered,
+    program_record,
+    refusal,
+    trees_of,
+    why_not,
+)
 
 V = Vocabulary(WORDS[:3])
 WHOLE = Words(V, size=2)
 NODES, ROOT = Task("nodes", classes=5, dropout=0.5), Task("root", classes=5)
 FEW = settings(max_examples=5)
 LEAF = attrgetter("is_leaf")
-TRACED = compiled().traced
+TRACED = arithmetic().traced
+pytestmark = [pytest.mark.llvm, pytest.mark.skipif(not LLVM, reason="llvmlite is not installed")]
 
 OF_BINARY_TREES = {
     "benchmark": benchmark_model(2, V),
@@ -289,7 +299,7 @@ def test_an_example_of_too_many_calls_is_left_to_the_program():
     block = declared(summed)
     calls = int(program_record(block, [TREE]).counts.sum())
     for most, fits in ((calls, True), (calls - 1, False)):
-        made = lower(block, find_policy("auto"), most, arithmetic=compiled())
+        made = lower(block, find_policy("auto"), most, arithmetic=arithmetic())
         assert (made.trees.records(TRACED, [TREE], most) is not None) == fits
         if not fits:
             assert "refuses" in refusal(block, [TREE], most)
@@ -298,7 +308,7 @@ def test_an_example_of_too_many_calls_is_left_to_the_program():
 
 
 def test_batches_that_are_refused_again_and_again_are_tried_less_often():
-    made = lower(declared(summed), find_policy("auto"), arithmetic=compiled()).trees
+    made = lower(declared(summed), find_policy("auto"), arithmetic=arithmetic()).trees
     tries = []
     for number in range(20):
         made.last = ""
@@ -414,7 +424,7 @@ def test_threads_may_trace_at_once():
     more = [[Tree([n] * n + [-1], [1] * (n + 1))] * 3 for n in range(1, 65)]
     with ThreadPoolExecutor(8) as pool:
         for which, some in ((block, batches_), (wide, more)):
-            made = lower(which, find_policy("auto"), arithmetic=compiled())
+            made = lower(which, find_policy("auto"), arithmetic=arithmetic())
             found = [*pool.map(lambda x: made.trees.record(TRACED, x, 10**6), some)]
             for record, examples in zip(found, some, strict=True):
                 assert_same(record, program_record(which, examples))

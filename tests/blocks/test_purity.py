@@ -15,13 +15,13 @@ import foldbatch as fb
 from foldbatch.blocks.integers import TreeProgram
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.purity import Reads, pure, reads_of
-from foldbatch.engines.llvm.integers import compiled
 from foldbatch.errors import ExampleError
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.trees import Tree, Vocabulary
 from foldbatch.zoo.tasks import class_or_minus_one, class_or_none, number_or_nan
 from foldbatch.zoo.words import name_of, subwords, words_of
 from tests.blocks.functions import BEYOND, STATEFUL, Case, Opaque, of, random_pure
+from tests.blocks.laws import LLVM, arithmetic
 
 V = Vocabulary(["a"])
 
@@ -132,7 +132,7 @@ def nested(random_: random.Random, size: int) -> Any:
 
 
 def made(block: fb.Block) -> Lowered:
-    return lower(block, find_policy("auto"), arithmetic=compiled())
+    return lower(block, find_policy("auto"), arithmetic=arithmetic())
 
 
 def outcome(lowered: Lowered, examples: Sequence[Any]) -> Any:
@@ -207,7 +207,8 @@ def test_nodes_that_a_function_tells_apart_are_told_apart(text: str) -> None:
 def test_lists_are_not_shared_by_examples() -> None:
     block = beside_a_tree(lambda tree: [tree.label])
     (first, second) = (
-        result[1] for result in fb.compile(block, "llvm").run([Tree.leaf("a"), Tree.leaf("a")])
+        result[1]
+        for result in fb.compile(block, "llvm" if LLVM else "numpy").run([Tree.leaf("a"), Tree.leaf("a")])
     )
     assert first == second == ["a"]
     assert first is not second

@@ -1,5 +1,7 @@
 """`fb.explain` takes programs, blocks and cells, and gives text, data and pictures."""
 
+from importlib.util import find_spec
+
 import pytest
 
 import foldbatch as fb
@@ -47,6 +49,8 @@ def test_of_many_cells_there_is_a_line_each():
     assert found._repr_html_().count("graph as built") == 20
 
 
+@pytest.mark.llvm
+@pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed")
 def test_how_examples_are_traced_is_told():
     """With what keeps trees from being traced at once: the block, and its function."""
     label = fb.GetItem("label") >> fb.Scalar()
