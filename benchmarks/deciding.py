@@ -21,7 +21,7 @@ from benchmarks.case import Case
 from benchmarks.deciding_split import split, without_tensors
 from benchmarks.deciding_walks import ours, walks, weights
 from benchmarks.figures import Figure, new_figure
-from benchmarks.options import add_backend, add_batch, add_data, add_repeats, trees_of
+from benchmarks.options import add_backend, add_batch, add_data, add_repeats, positive, trees_of
 from foldbatch.program.deciding import RoundEngine
 from foldbatch.types import BackendName
 
@@ -214,7 +214,9 @@ def _add_arguments(parser: ArgumentParser) -> None:
     add_batch(parser, 64)
     add_repeats(parser, 5)
     add_backend(parser)
-    parser.add_argument("--hidden", type=int, nargs="+", default=[64, 128, 256, 512], help="sizes of states")
+    parser.add_argument(
+        "--hidden", type=positive, nargs="+", default=[64, 128, 256, 512], help="sizes of states"
+    )
     tasks = ("decode", "beams", "halting", "adaptive", "parse")
     parser.add_argument("--only", nargs="+", choices=tasks, default=tasks, help="the tasks wanted")
 

@@ -17,6 +17,7 @@ import foldbatch as fb
 from benchmarks.case import Case
 from benchmarks.figures import COLOURS, Figure, new_figure
 from benchmarks.functions import paired
+from benchmarks.options import positive
 from foldbatch import ops
 
 WORDS, CLASSES, DEPTH = 50, 5, 8  # DEPTH: states that a stack of blocks holds
@@ -258,9 +259,9 @@ def _run(options: Namespace) -> list[Row]:
 
 
 def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--hidden", type=int, default=64, help="size of states (default 64)")
-    parser.add_argument("--batch", type=int, default=64, help="examples a batch (default 64)")
-    parser.add_argument("--repeats", type=int, default=15, help="alternations (default 15)")
+    parser.add_argument("--hidden", type=positive, default=64, help="size of states (default 64)")
+    parser.add_argument("--batch", type=positive, default=64, help="examples a batch (default 64)")
+    parser.add_argument("--repeats", type=positive, default=15, help="alternations (default 15)")
 
 
 def _tables(rows: list[Row]) -> list[RenderableType]:

@@ -23,6 +23,7 @@ from benchmarks.fold_paper import (
     Outcome,
     run,
 )
+from benchmarks.options import positive
 from foldbatch.errors import FoldbatchError
 
 
@@ -141,11 +142,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this case's options."""
     quick = "trees of 32 leaves, states of 256, batches up to 256: well below a minute"
     parser.add_argument("--quick", action="store_true", help=quick)
-    parser.add_argument("--leaves", type=int, metavar="N", help="leaves of a tree (default 128)")
-    parser.add_argument("--size", type=int, metavar="N", help="size of a state (default 1024)")
+    parser.add_argument("--leaves", type=positive, metavar="N", help="leaves of a tree (default 128)")
+    parser.add_argument("--size", type=positive, metavar="N", help="size of a state (default 1024)")
     sizes = "trees of a batch; what does not fit into memory is left out (default 1 4 16 64 256 1024)"
-    parser.add_argument("--batches", type=int, nargs="+", metavar="N", help=sizes)
-    parser.add_argument("--repeats", type=int, default=11, help="most runs of each task (default 11)")
+    parser.add_argument("--batches", type=positive, nargs="+", metavar="N", help=sizes)
+    parser.add_argument("--repeats", type=positive, default=11, help="most runs of each task (default 11)")
     most = "about how long a size of batch may take, beyond what must run (default 60, quick 5)"
     parser.add_argument("--seconds", type=float, help=most)
     parser.add_argument("--backend", default="auto", help="auto, llvm or numpy (default auto)")

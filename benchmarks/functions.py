@@ -17,7 +17,7 @@ from rich.table import Table
 import foldbatch as fb
 from benchmarks.case import Case
 from benchmarks.figures import COLOURS, Figure, new_figure
-from benchmarks.options import add_data, trees_of
+from benchmarks.options import add_data, positive, trees_of
 from benchmarks.workload import CLASSES, draw_batches, lstm_reading, tree_lstm, unseen
 from foldbatch import ops
 from foldbatch.functions.notes import note
@@ -289,10 +289,10 @@ def _run(options: Namespace) -> Outcome:
 
 def _add_arguments(parser: ArgumentParser) -> None:
     add_data(parser)
-    parser.add_argument("--trees", type=int, default=1024, help="how many trees (default 1024)")
-    parser.add_argument("--hidden", type=int, default=150, help="size of states (default 150)")
-    parser.add_argument("--batch", type=int, nargs="+", default=[16, 256], help="batch sizes")
-    parser.add_argument("--repeats", type=int, default=15, help="alternations (default 15)")
+    parser.add_argument("--trees", type=positive, default=1024, help="how many trees (default 1024)")
+    parser.add_argument("--hidden", type=positive, default=150, help="size of states (default 150)")
+    parser.add_argument("--batch", type=positive, nargs="+", default=[16, 256], help="batch sizes")
+    parser.add_argument("--repeats", type=positive, default=15, help="alternations (default 15)")
 
 
 def _tables(outcome: Outcome) -> list[RenderableType]:

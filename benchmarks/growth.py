@@ -25,6 +25,7 @@ from benchmarks.case import Case
 from benchmarks.figures import Figure, log_axes, new_figure
 from benchmarks.inside import backend_name
 from benchmarks.measure import Timing, interleave
+from benchmarks.options import positive
 from foldbatch import (
     RNN,
     AllOf,
@@ -270,9 +271,11 @@ def figure(outcome: Outcome) -> Figure:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of these cases."""
     largest = "the largest size; the others are a half, a quarter, ... of it (default 16384)"
-    parser.add_argument("--nodes", type=int, default=16_384, metavar="N", help=largest)
-    parser.add_argument("--hidden", type=int, default=150, metavar="N", help="size of h and c (default 150)")
-    parser.add_argument("--repeats", type=int, default=7, metavar="N", help="runs of each size (default 7)")
+    parser.add_argument("--nodes", type=positive, default=16_384, metavar="N", help=largest)
+    parser.add_argument(
+        "--hidden", type=positive, default=150, metavar="N", help="size of h and c (default 150)"
+    )
+    parser.add_argument("--repeats", type=positive, default=7, metavar="N", help="runs a size (default 7)")
     parser.add_argument("--backend", default="auto", help="auto, llvm or numpy (default auto)")
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 import foldbatch as fb
+from benchmarks.options import positive
 from benchmarks.workload import CLASSES, draw_batches, load_trees, tree_lstm
 from foldbatch.torch import Module
 from foldbatch.trees import Tree, Vocabulary
@@ -98,10 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.inside_torch", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="holds train.txt")
-    parser.add_argument("--hidden", type=int, default=150)
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 16, 64])
-    parser.add_argument("--turns", type=int, default=20, help="of four batches each")
-    parser.add_argument("--limit", type=int, default=1000, help="trees to draw from")
+    parser.add_argument("--hidden", type=positive, default=150)
+    parser.add_argument("--batch", type=positive, nargs="+", default=[1, 16, 64])
+    parser.add_argument("--turns", type=positive, default=20, help="of four batches each")
+    parser.add_argument("--limit", type=positive, default=1000, help="trees to draw from")
     parser.add_argument("--backend", default="auto")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)

@@ -20,6 +20,7 @@ from benchmarks.case import Case
 from benchmarks.figures import Figure, log_axes, new_figure
 from benchmarks.inside import backend_name, make_ready
 from benchmarks.measure import Timing, interleave
+from benchmarks.options import positive
 from benchmarks.workload import load_trees, random_trees, unseen
 from benchmarks.zoo_models import MODELS
 from foldbatch import Program, compile
@@ -270,10 +271,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add this case's options."""
     parser.add_argument("--data", type=Path, metavar="DIR", help="a directory with train.txt in bracket form")
     size = "size of states; the RNTN has one of its own (default 150)"
-    parser.add_argument("--hidden", type=int, default=150, metavar="N", help=size)
-    batches = "sentences of a batch (default 1 16 64 256)"
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16, 64, 256], metavar="N", help=batches)
-    parser.add_argument("--repeats", type=int, default=7, metavar="N", help="runs of each task (default 7)")
+    parser.add_argument("--hidden", type=positive, default=150, metavar="N", help=size)
+    batches = "sentences a batch (default 1 16 64 256)"
+    parser.add_argument(
+        "--batches", type=positive, nargs="+", default=[1, 16, 64, 256], metavar="N", help=batches
+    )
+    parser.add_argument("--repeats", type=positive, default=7, metavar="N", help="runs a task (default 7)")
     parser.add_argument("--backend", default="auto", help="auto, llvm or numpy (default auto)")
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS), metavar="NAME")
 
