@@ -6,8 +6,6 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import ExampleError, UnknownNameError
-from foldbatch.views.explanation import boxes
-from tests.views.explained import explained, textbook
 
 NODE = "{http://www.w3.org/2000/svg}g[@class='node']"
 
@@ -111,20 +109,3 @@ def test_parameters_have_the_programs_names():
     program = fb.compile(layers, backend="numpy")
     (cell,) = fb.explain(program).cells
     assert [weight.name for weight in cell.parameters] == list(program.params)
-
-
-def test_the_drawing_is_as_it_has_been_read() -> None:
-    """Its boxes, forward: key, title, kind, and what it reads."""
-    found = [(box.key, box.title, box.kind, box.reads) for box in boxes(explained(textbook()))]
-    assert found == [
-        ("f0", "f0", "feed", ()),
-        ("f1", "f1", "feed", ()),
-        ("w", "w", "parameter", ()),
-        ("%0", "%0 linear", "before", ("f0", "w")),
-        ("v", "v", "parameter", ()),
-        ("%1", "%1 linear", "before", ("f1", "v")),
-        ("%2", "%2 multiply", "before", ("%0", "%1")),
-        ("%3.1", "1.0", "constant", ()),
-        ("%3", "%3 add", "before", ("%2", "%3.1")),
-        ("result 0", "output 0", "result", ("%3",)),
-    ]
