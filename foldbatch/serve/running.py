@@ -4,13 +4,13 @@ uvicorn closes a connection whose client has said that it sends no more, waits f
 byte of it comes, and for ever for a client that does not read its answer. Here
 
 - a client that sends no more gets what it has asked for;
-- a head that is too long, too slow or malformed is refused in JSON, after the answers to what came before it;
+- a head that is too long, too slow or malformed is refused in JSON;
 - a connection that moves nothing for a while is closed, and one too many is refused;
+- who sends a request before the last one is answered must send it again: the answer says "close";
 - at the server's end, requests that are just being sent are answered, too.
 """
 
 import asyncio
-import math
 import os
 import signal
 import socket
@@ -27,7 +27,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 import foldbatch
 from foldbatch.errors import FoldbatchError, ReadError
@@ -35,7 +35,6 @@ from foldbatch.serve.predict import Predict, ServerMetrics
 from foldbatch.serve.service import Batching, Limits, Service, log
 from foldbatch.trees.formats import FORMATS
 
-FEW = 16  # requests of a connection that may wait for the answer to the one before them
 LINGER = 1.0  # seconds in which a request may still come when the server ends
 
 MALFORMED = FoldbatchError("request", "HTTP/1.1", "what is none", "send it as RFC 9112 says")
@@ -58,15 +57,13 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.timeout_keep_alive = self.limits.idle
         self._head = 0  # bytes of the head that is being read, as far as the parser has told of them
         self._raw = 0  # bytes that came since it began, while it alone came
-        self._heads = 0  # that have been read
         self._reading_head = True
         self._refusal = 400, MALFORMED
         self._last = False  # whether no more requests are taken
         self._ending = False  # whether the server ends
-        self._running: Any = None  # the request that is being answered
-        self._timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.TimerHandle | None = None
 
     # from the transport
@@ -77,14 +74,13 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         if len(self.connections) > self.limits.connections:
             self._refuse(503, TAKEN)
         else:
-            self._wait(self.limits.idle, self._head_is_late)
+            self._wait(self.limits.idle)
 
     def data_received(self, data: bytes) -> None:
         """Read what came; what is no request, or too much, is refused."""
         if self._last:
             return
-        self._unset_keepalive_if_required()
-        heads = self._heads if self._reading_head else -1
+        self._raw += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -92,25 +88,21 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         except httptools.HttpParserError:
             self._refuse(*self._refusal)
         else:
-            if self._heads == heads:
-                self._raw += len(data)
-                if self._raw > self.limits.head:
-                    self._refuse(*self._too_long())
+            if self._reading_head and self._raw > self.limits.head:
+                self._refuse(*self._too_long())
 
     def eof_received(self) -> bool:
         """Keep the connection where a whole request waits for its answer: the client only sends no more."""
-        self._end()
-        return not self.transport.is_closing()
+        waits = self._reading_head and not self._idle()
+        if waits:
+            self._end()
+        return waits
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the request that is being answered; uvicorn tells the newest one only."""
-        self._stop_waiting()
+        """Forget the connection."""
+        self._unset_keepalive_if_required()
         if self._reader is not None:
             self._reader.cancel()
-        self.pipeline.clear()
-        if self._running is not None and not self._running.response_complete:
-            self._running.disconnected = True
-            self._running.message_event.set()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -122,7 +114,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        if len(self.pipeline) >= FEW:
+        if not self._idle():
             raise TooMuchError
         super().on_message_begin()
 
@@ -139,9 +131,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
 
     def on_headers_complete(self) -> None:
         """Begin to answer."""
-        self._heads += 1
         self._reading_head = False
-        self._stop_waiting()
+        self._unset_keepalive_if_required()
         super().on_headers_complete()
         if self._ending:
             self.cycle.keep_alive = False
@@ -154,25 +145,28 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
 
     # from uvicorn
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
-        super()._start_asgi_task(cycle, app)
-
     def on_response_complete(self) -> None:
-        """Wait for the next request, or end where there will be none."""
+        """Wait for the next request; where there will be none, what is written is still to be taken."""
         super().on_response_complete()
         if self.transport.is_closing():
-            self._watch_reader()  # what is written is still to be taken
-        elif self._idle():
-            self._wait(self.limits.idle, self._head_is_late)
+            self._watch_reader()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection whose next head did not come in time; say so where it had begun."""
+        if self._raw and self._reading_head and not self._ending:
+            expected, found = f"a head in {self.limits.idle:g} s", f"{self._raw:,} bytes of it"
+            self._refuse(408, FoldbatchError("head", expected, found, "send it faster"))
+        else:
+            self._close()
 
     def shutdown(self) -> None:
-        """End: after the answers that are due; or else when no request has come for a moment."""
+        """End: after the answer that is due; or else when no request has come for a moment."""
         self._ending = True
-        if not self._idle():
-            self.cycle.keep_alive = False
+        if self._idle():
+            self._unset_keepalive_if_required()
+            self._wait(LINGER)
         else:
-            self._wait(LINGER, self._close)
+            self.cycle.keep_alive = False
 
     # our own
 
@@ -180,28 +174,21 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         return self.cycle is None or bool(self.cycle.response_complete)
 
     def _end(self) -> None:
-        """Take no more requests; close the connection when all whole ones are answered."""
-        self._last = True
-        if not self._reading_head and self.pipeline:  # what is missing of the newest one will never come
-            self.pipeline.popleft()
-            self.cycle = self.pipeline[0][0] if self.pipeline else self._running
-        elif not self._reading_head or self._idle():
-            self._close()
-            return
-        self.cycle.keep_alive = False
+        """Take no more requests; the connection ends with the answer that is due."""
+        self._last, self.cycle.keep_alive = True, False
 
     def _refuse(self, status: int, error: FoldbatchError) -> None:
-        """Refuse the request that is being read, where the client can know that it is meant."""
-        its_turn = self.cycle is self._running and not self._reading_head
-        if self._idle() or (its_turn and not self.cycle.response_started):
+        """Refuse the request that is being read; the one before, if there is any, is answered."""
+        if self._reading_head and not self._idle():
+            self._end()
+            return
+        self._last = True
+        if self._idle() or not self.cycle.response_started:
             body = msgspec.json.encode({"error": str(error)})
             size = b"content-length: %d" % len(body)
             head = [b"content-type: application/json", b"connection: close", size, b"", b""]
             self.transport.write(STATUS_LINE[status] + b"\r\n".join(head) + body)
-            self._last = True
-            self._close()
-        else:
-            self._end()
+        self._close()
 
     def _count(self, size: int) -> None:
         self._head += size
@@ -212,13 +199,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
     def _too_long(self) -> tuple[int, FoldbatchError]:
         expected, fix = f"{self.limits.head:,} bytes or fewer", "send shorter headers, or raise --head"
         return 431, FoldbatchError("head", expected, "more", fix)
-
-    def _head_is_late(self) -> None:
-        if self._raw and self._reading_head:
-            expected, found = f"a head in {self.limits.idle:g} s", f"{self._raw:,} bytes of it"
-            self._refuse(408, FoldbatchError("head", expected, found, "send it faster"))
-        else:
-            self._close()
 
     def _close(self) -> None:
         self.transport.close()
@@ -234,14 +214,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         elif left is not None:
             self._reader = None
 
-    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
-        self._stop_waiting()
-        self._timer = self.loop.call_later(seconds, then)
-
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _wait(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
 
 BACKLOG = 2048  # connections that the system holds until they are taken
@@ -281,7 +255,6 @@ def server_of(app: Any, limits: Limits, grace: float) -> Server:
         app,
         http=connections(limits),
         ws="none",
-        timeout_keep_alive=math.ceil(limits.idle),
         log_config=None,
         access_log=False,
         lifespan="on",
