@@ -6,24 +6,22 @@ slice of it, and sends the sum to the others, so a rank sends less than twice th
 many ranks there are.
 """
 
-import atexit
 import heapq
 import math
-import operator
-import sys
-import threading
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain, islice, pairwise
-from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.blocks.drafts import is_int
 from foldbatch.communicators import Communicator, find, share, together
 from foldbatch.communicators.communicator import Bytes, told
 from foldbatch.engines.planned import Planned
@@ -443,7 +441,6 @@ class DataParallel:
 
 
 END: Final = object()  # stands for the batch after the last
-PATIENCE = 1.0  # seconds that closing waits for the thread, whose source may block
 
 
 def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iterator[Any]:
@@ -451,11 +448,10 @@ def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iter
 
     Batches of a plain function that reads numbers come as they are: what it calls depends on parameters.
 
-    The thread starts with the first batch asked for, and has ended when the iterator has, also when
-    that is closed early or dropped; but where reading `batches` blocks, only when that goes on, or with
-    the process. It is in that thread that `batches` is read and that functions of
-    the user's run while examples are traced. An error is raised where its batch would have come, with
-    the traceback of where it arose; it ends the iterator, and so do batches that lie ready behind it.
+    It is in that thread that `batches` is read and that functions of the user's run while examples are
+    traced. An error is raised where its batch would have come, with the traceback of where it arose. The
+    thread ends with the iterator, also when that is closed early or dropped, when it has read and planned
+    what is under way: so what it reads must not block for ever.
 
     Args:
         program: the program that will run them.
@@ -471,62 +467,31 @@ def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iter
     >>> [[float(x) for x in program.run(plan)] for plan in prefetched(program, [[1, 2], [3]])]
     [[1.0, 4.0], [9.0]]
     """
-    try:
-        count = operator.index(ahead)
-    except TypeError:
-        count = 0
-    if count < 1:
+    if not is_int(ahead) or ahead < 1:
         expected = "a whole number of 1 or more"
         raise TrainingError("prefetched ahead", expected, describe_value(ahead), "2 is enough")
-    return _prefetch(program, batches, count)
+    return _prefetch(program, iter(batches), int(ahead))
 
 
-def _prefetch(program: Program, batches: Iterable[Any], ahead: int) -> Iterator[Any]:
-    source = iter(batches)
-    ready: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-    wanted, closed = threading.Semaphore(ahead), threading.Event()
+def _prefetch(program: Program, batches: Iterator[Any], ahead: int) -> Iterator[Any]:
+    def planned() -> Any:
+        batch: Any = next(batches, END)
+        if batch is not END and not program.lowered.decides:
+            with suppress(DecidingError):
+                return program.plan(batch)
+        return batch
 
-    def work() -> None:
-        planned: Any = None
-        error: BaseException | None = None
-        while planned is not END and error is None and wanted.acquire() and not closed.is_set():
-            try:
-                batch: Any = next(source, END)
-                planned = batch
-                if batch is not END and not program.lowered.decides:
-                    with suppress(DecidingError):
-                        planned = program.plan(batch)
-            except BaseException as raised:  # noqa: BLE001 - it is raised where the batch would have come
-                error = raised
-            ready.put((planned, error))
-
-    def close() -> None:
-        closed.set()
-        wanted.release()
-        # The collector may find a dropped iterator in any thread, and the worker cannot wait for itself.
-        if threading.current_thread() is not worker and not sys.is_finalizing():
-            worker.join(PATIENCE)
-
-    # A daemon, or the process could not end while the source blocks.
-    worker = threading.Thread(target=work, name="foldbatch-prefetch", daemon=True)
-    worker.start()
-    atexit.register(close)
+    process, pool = os.getpid(), ThreadPoolExecutor(1, "foldbatch-prefetch")
     try:
-        while True:
-            if not worker.is_alive() and ready.empty():
+        waiting = deque(pool.submit(planned) for _ in range(ahead))
+        while (made := waiting.popleft().result()) is not END:
+            waiting.append(pool.submit(planned))
+            yield made
+            if os.getpid() != process:
                 expected, found = "the process that began to iterate", "a process forked from it"
                 raise TrainingError("prefetched", expected, found, "begin in the process that trains")
-            planned, error = ready.get()
-            if error is not None:
-                raise error
-            if planned is END:
-                return
-            wanted.release()
-            yield planned
     finally:
-        atexit.unregister(close)
-        close()
-        error = None  # whose traceback holds this frame
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(slots=True)
