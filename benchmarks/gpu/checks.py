@@ -40,7 +40,7 @@ def accuracy(
         hidden: size of the model.
         words: rows of the embedding.
         backend: that is checked.
-        oracle: ``reference``, or ``numpy``, which computes larger models in float64, too.
+        oracle: what is right, such as ``numpy``, which computes in float64.
         way: how it launches; of a captured step, it is a later one, which is a graph.
     """
     exact = OurModel(MODELS[SST], hidden, words, oracle, dtype="float64")

@@ -118,7 +118,7 @@ def _rates(run: Run) -> None:
 def _accuracy(run: Run) -> None:
     settings = run.settings
     few = run.trees[:FEW]
-    run.record.checks += checks.accuracy(few, SMALL, settings.words, settings.backend, "reference")
+    run.record.checks += checks.accuracy(few, SMALL, settings.words, settings.backend, "numpy")
     sizes = (1, FEW, 3, 2, FEW + 1)
     batches = [run.trees[k : k + size] for k, size in enumerate(sizes)]
     run.record.checks += checks.training(batches, settings.hidden[0], settings.words, settings.backend)

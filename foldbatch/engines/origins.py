@@ -16,11 +16,10 @@ import numpy as np
 
 from foldbatch.engines.keys import keyed
 from foldbatch.engines.nonfinite import NotFinite, has_nan, is_finite, shown
-from foldbatch.engines.reference import Evaluation
 from foldbatch.engines.results import walk
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Parameter
-from foldbatch.scheduler.trace import Trace
+from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, lengths_of
 from foldbatch.static.cell import Cell, What, cotangents
 from foldbatch.static.evaluate import Value, evaluate
 from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node
@@ -47,8 +46,8 @@ def find_nonfinite(
         for number, trace in enumerate(traces):
             examples = [np.full(len(rows), number) for rows in trace.calls]
             feeds = keyed(trace.feeds, model.keys, seed, step, examples)
-            reference = Evaluation(model.cells, model.signatures, replace(trace, feeds=feeds))
-            walks.append(_Walk(model, cells, reference, number, names, dtype))
+            reading = Reading(model.signatures, replace(trace, feeds=feeds))
+            walks.append(_Walk(model, cells, reading, number, names, dtype))
             walks[-1].forward()
         losses = (walk.sinks.get("the loss") for walk in walks)
         backward = (walk.backward(gradients) for walk in walks)
@@ -57,6 +56,47 @@ def find_nonfinite(
             if origin is not None:
                 return origin
     return None
+
+
+@dataclass(slots=True)
+class Reading:
+    """What the calls of one example read, one after the other."""
+
+    signatures: Sequence[CellSignature]  # the scheduler's view, for how calls are packed
+    trace: Trace  # the example
+    values: dict[int, Array] = field(default_factory=dict)  # every value so far, by number
+    _starts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+
+    def sweep(self) -> list[tuple[int, int, int]]:
+        """Return the calls in the order of the trace: the first value's number, the cell, the call."""
+        return sorted(
+            (int(base), k, i) for k, rows in enumerate(self.trace.calls) for i, base in enumerate(rows[:, 0])
+        )
+
+    def read(self, k: int, i: int) -> tuple[list[Any], list[list[int]]]:
+        """Return a call's inputs, and for each operand the numbers of the values it reads."""
+        cell = self.signatures[k]
+        inputs: list[Any] = []
+        read: list[list[int]] = []
+        for operand in cell.operands:
+            if operand.sequence is None:
+                numbers = [int(arguments_of(self.trace, self.signatures, k)[i, c]) for c in operand.columns]
+                parts = [self.values[n] for n in numbers]
+                inputs.append(parts[0] if len(parts) == 1 else np.stack(parts))
+            else:
+                start, stop = self._elements(k, operand.sequence)[i : i + 2]
+                numbers = self.trace.elements[k][operand.sequence][start:stop, operand.member].tolist()
+                inputs.append([self.values[n] for n in numbers])
+            read.append(numbers)
+        inputs += [column[i] for column in self.trace.feeds[k]]
+        return inputs, read
+
+    def _elements(self, k: int, sequence: int) -> list[int]:
+        """Return where the elements of each of a cell's calls start, and where the last ones end."""
+        if (k, sequence) not in self._starts:
+            lengths = lengths_of(self.trace, self.signatures, k, sequence)
+            self._starts[k, sequence] = [0, *np.cumsum(lengths).tolist()]
+        return self._starts[k, sequence]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +123,7 @@ class _Walk:
 
     model: Model
     cells: Sequence[_Graphs]  # the graphs of its cells
-    reference: Evaluation  # holds the example, and the values so far by number
+    reading: Reading  # holds the example, and the values so far by number
     example: int  # the number of the example
     names: Mapping[Parameter, str]  # the parameters' names
     dtype: str | None  # the precision, or None for that of each tensor
@@ -97,15 +137,15 @@ class _Walk:
 
     def forward(self) -> None:
         """Evaluate every call, in the order of the trace."""
-        for base, k, i in self.reference.sweep():
+        for base, k, i in self.reading.sweep():
             graph = self.model.cells[k].graph
-            inputs, read = self.reference.read(k, i)
+            inputs, read = self.reading.read(k, i)
             given = self._given(k, i, inputs, read)
             self.inputs[k, i] = inputs, read, given
             values, origins = self._evaluate(k, i, self.cells[k].forward, inputs, given)
             for j, (node, value) in enumerate(zip(graph.results, values, strict=True)):
                 if j < len(graph.outputs):
-                    self.reference.values[base + j] = value
+                    self.reading.values[base + j] = value
                     if node in origins:
                         self.origins[base + j] = origins[node]
                 elif not is_finite(value):
@@ -117,7 +157,7 @@ class _Walk:
         """Add the example's gradients to those of others; return the origin of the first not finite."""
         totals: dict[int, Array] = {}
         reached: dict[int, NotFinite] = {}
-        for base, k, i in reversed(self.reference.sweep()):
+        for base, k, i in reversed(self.reading.sweep()):
             cell = self.cells[k]
             inputs, read, given = self.inputs[k, i]
             seeds = [totals.get(base + j, np.zeros(x.shape, x.dtype)) for j, x in cell.seeds.items()]
@@ -141,7 +181,7 @@ class _Walk:
     def result(self) -> NotFinite | None:
         """Return the origin of the first tensor of the example's result that is not finite."""
         numbers: list[int] = []
-        walk(self.model.result, iter(self.reference.trace.result), numbers.append)
+        walk(self.model.result, iter(self.reading.trace.result), numbers.append)
         origins = (self.origins[number] for number in numbers if number in self.origins)
         return next((replace(origin, reached="the result") for origin in origins), None)
 

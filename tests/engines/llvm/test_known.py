@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.engine import EngineSettings
-from foldbatch.engines.reference import Evaluation
 from foldbatch.params.parameters import SparseRows
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.sharing import SHARES
 from tests.engines import unfused
 from tests.engines.random_cells import Runnable, runnables
+from tests.engines.reference import Evaluation
 
 pytestmark = [
     pytest.mark.llvm,
@@ -50,7 +50,7 @@ def test_any_batch_gives_what_the_oracle_gives(runnable: Runnable, layout: Any, 
     engine = unfused.load(runnable.model, EngineSettings(debug=True))
     feeds = [[data.astype(np.int64) for data in columns] for columns in batch.feeds]
     run = engine.forward(engine.ready(batch, training=True), feeds, engine.memory())
-    oracle = Evaluation(runnable.model.cells, runnable.model.signatures, batch.merged.trace)
+    oracle = Evaluation(runnable.model.signatures, batch.merged.trace, cells=runnable.model.cells)
     oracle.forward()
     gradients, expected = run.backward(), oracle.backward()
     assert set(gradients) == set(expected)

@@ -14,6 +14,7 @@ import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.engine import Backend, Cotangents
+from foldbatch.engines.origins import Reading
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.report import Launched
 from foldbatch.engines.threads import single_threaded_blas
@@ -22,7 +23,6 @@ from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index
-from foldbatch.scheduler.trace import CellSignature, Trace, arguments_of, lengths_of
 from foldbatch.static.cell import Cell
 from foldbatch.static.cell import cotangents as derivative
 from foldbatch.static.evaluate import IdError, evaluate
@@ -30,16 +30,13 @@ from foldbatch.static.graph import Graph
 from foldbatch.static.routines import Target
 
 
-@dataclass(slots=True)
-class Evaluation:
+@dataclass(slots=True, kw_only=True)
+class Evaluation(Reading):
     """One example, evaluated call by call."""
 
     cells: Sequence[Cell]  # the cells; only their graphs are read
-    signatures: Sequence[CellSignature]  # the scheduler's view, for how calls are packed
-    trace: Trace  # the example
     # whether to evaluate the graphs of training, as `backward` needs, or those of inference
     training: bool = True
-    values: dict[int, Array] = field(default_factory=dict)  # every value so far, by number
     # by (cell, number), the values in order of calls
     losses: dict[tuple[int, int], list[Array]] = field(default_factory=dict)
     # by (cell, number), the values in order of calls
@@ -47,7 +44,6 @@ class Evaluation:
     # by (cell, feed), the gradients of data by call, where cells yield them
     inputs: dict[tuple[int, int], dict[int, Array]] = field(default_factory=dict)
     _inputs: dict[tuple[int, int], tuple[list[Any], list[list[int]]]] = field(default_factory=dict)
-    _starts: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
     def forward(self) -> None:
         """Evaluate every call, in the order of the trace."""
@@ -101,39 +97,6 @@ class Evaluation:
                 for number, part in zip(read[key], [value] if single else value, strict=True):
                     total[number] = total.get(number, 0.0) + part
         return gradients
-
-    def sweep(self) -> list[tuple[int, int, int]]:
-        """Return the calls in the order of the trace: the first value's number, the cell, the call."""
-        return sorted(
-            (int(base), k, i) for k, rows in enumerate(self.trace.calls) for i, base in enumerate(rows[:, 0])
-        )
-
-    def read(self, k: int, i: int) -> tuple[list[Any], list[list[int]]]:
-        """Return a call's inputs, and for each operand the numbers of the values it reads."""
-        cell = self.signatures[k]
-        inputs: list[Any] = []
-        read: list[list[int]] = []
-        for operand in cell.operands:
-            if operand.sequence is None:
-                numbers = [int(arguments_of(self.trace, self.signatures, k)[i, c]) for c in operand.columns]
-                parts = [self.values[n] for n in numbers]
-                inputs.append(parts[0] if len(parts) == 1 else np.stack(parts))
-            else:
-                start, stop = self._elements(k, operand.sequence)[i : i + 2]
-                numbers = [
-                    int(n) for n in self.trace.elements[k][operand.sequence][start:stop, operand.member]
-                ]
-                inputs.append([self.values[n] for n in numbers])
-            read.append(numbers)
-        inputs += [column[i] for column in self.trace.feeds[k]]
-        return inputs, read
-
-    def _elements(self, k: int, sequence: int) -> list[int]:
-        """Return where the elements of each of a cell's calls start, and where the last ones end."""
-        if (k, sequence) not in self._starts:
-            lengths = lengths_of(self.trace, self.signatures, k, sequence)
-            self._starts[k, sequence] = [0, *np.cumsum(lengths).tolist()]
-        return self._starts[k, sequence]
 
 
 class ReferenceEngine:
@@ -197,7 +160,7 @@ class ReferenceEngine:
             )
         )
         trace = replace(batch.merged.trace, feeds=ordered)
-        reference = Evaluation(self.model.cells, self.model.signatures, trace, training=training)
+        reference = Evaluation(self.model.signatures, trace, cells=self.model.cells, training=training)
         with single_threaded_blas(), np.errstate(all="ignore"):
             reference.forward()
         return ReferenceRun(reference, tuple(table.order for table in tables))
