@@ -7,21 +7,18 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from foldbatch.blocks.drafts import is_int
 from foldbatch.engines.nonfinite import first_not_finite
 from foldbatch.engines.pending import Pending
 from foldbatch.errors import ParameterError, TrainingError, UnknownNameError, with_nearest
 from foldbatch.params.parameters import Array
-from foldbatch.train.checks import NUMBERED, is_above, noting
+from foldbatch.train.checks import NUMBERED, noting
 from foldbatch.train.metrics import Mode, check_mode, figure_of, is_better, mode_of
+from foldbatch.train.numbers import number, whole
 from foldbatch.train.optimizer import clip_by_global_norm
 from foldbatch.train.resuming import LATE, assign, exchanged
-from foldbatch.train.schedules import Factor
+from foldbatch.train.schedules import FACTOR, Factor
 from foldbatch.train.trainer import Callback, Trainer
 from foldbatch.types import describe_value
-
-BEST = "best/"  # before the names of parameters, in a state
-
 
 MOMENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
@@ -84,10 +81,9 @@ class EarlyStopping(Monitored):
         mode: ``"min"`` where lower is better, ``"max"`` where higher is; by default what the name says.
         patience: how many epochs without a better figure end the training.
         min_delta: by how much a figure has to be better to count.
-        restore: at the end of `fit`, give all parameters the values that they had after the best epoch. A
-            `fit` that is cut off within an epoch restores nothing.
 
-    Where patience was over once, a later `fit` does not train.
+    Where patience was over once, a later `fit` does not train. The best parameters are those that
+    ``Checkpoints(monitor=)`` keeps, see `Trainer.restore_best`.
 
     Attributes:
         best: the best figure, or None.
@@ -111,44 +107,19 @@ class EarlyStopping(Monitored):
         *,
         patience: int = 5,
         min_delta: float = 0.0,
-        restore: bool = False,
     ) -> None:
         super().__init__(monitor, mode, min_delta)
-        if patience < 1:
-            raise TrainingError("EarlyStopping patience", "1 epoch or more", repr(patience), "for example 5")
-        self.patience = patience
-        self.restore = restore
+        self.patience = whole("EarlyStopping patience", patience, 1, "for example 5")
         self.best_epoch: int | None = None
-        self._parameters: dict[str, Array] = {}
-        self._in_epoch = False
 
     def on_fit_start(self, trainer: Trainer) -> None:
         self._stop_late(trainer)
 
-    def on_step_start(self, trainer: Trainer) -> None:
-        self._in_epoch = True
-
     def on_epoch_end(self, trainer: Trainer) -> None:
-        self._in_epoch = False
         if self._got_better(trainer):
             self.best_epoch = trainer.epoch
-            if self.restore:
-                self._parameters = {name: np.array(a) for name, a in trainer.program.params.items()}
         else:
             self._stop_late(trainer)
-
-    def on_fit_end(self, trainer: Trainer) -> None:
-        if self._parameters and not self._in_epoch:
-            assign(trainer.program.params, self._parameters)
-
-    def state(self) -> dict[str, Any]:
-        return super().state() | {BEST + name: array for name, array in self._parameters.items()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        super().load_state(state)
-        self._parameters = {
-            key.removeprefix(BEST): np.array(array) for key, array in state.items() if key.startswith(BEST)
-        }
 
     def _stop_late(self, trainer: Trainer) -> None:
         if self._waited >= self.patience:
@@ -190,10 +161,7 @@ class ReduceLROnPlateau(Monitored):
         min_lr: float = 0.0,
     ) -> None:
         super().__init__(monitor, mode, min_delta)
-        if not 0 < factor < 1:
-            fix = "for example 0.5"
-            raise TrainingError("ReduceLROnPlateau factor", "a number between 0 and 1", repr(factor), fix)
-        self.factor = factor
+        self.factor = number("ReduceLROnPlateau factor", factor, 0, 1, "for example 0.5", above=True)
         self.patience = patience
         self.min_lr = min_lr
 
@@ -207,7 +175,6 @@ class ReduceLROnPlateau(Monitored):
 
 
 LEAST = 1e-12  # a learning rate must be above 0
-FACTOR = "it multiplies the learning rate"
 
 
 class Schedule(Callback):
@@ -245,13 +212,10 @@ class Schedule(Callback):
             raise TrainingError("Schedule", "a function of a count", describe_value(schedule), fix)
         if every not in ("step", "epoch"):
             raise TrainingError("Schedule every", "'step' or 'epoch'", repr(every), "it says what is counted")
-        if lr is not None and not is_above(lr, 0):
-            raise TrainingError(
-                "Schedule lr", "a number above 0", repr(lr), "leave it out for the optimizer's"
-            )
         self.schedule = schedule
         self.every = every
-        self._base = lr
+        fix = "leave it out for the optimizer's"
+        self._base = None if lr is None else number("Schedule lr", lr, 0, fix=fix, above=True)
         self._factor: float | None = None
 
     def on_epoch_start(self, trainer: Trainer) -> None:
@@ -268,13 +232,10 @@ class Schedule(Callback):
     def _apply(self, trainer: Trainer, count: int) -> None:
         if self._base is None:
             self._base = trainer.optimizer.lr
-        factor = self.schedule(count)
-        if not is_above(factor, 0, or_equal=True):
-            where = f"Schedule at {self.every} {count}"
-            raise TrainingError(where, "a factor of 0 or more", describe_value(factor), FACTOR)
+        factor = number(f"Schedule at {self.every} {count}", self.schedule(count), 0, fix=FACTOR)
         if factor != self._factor:
             trainer.optimizer.lr = max(self._base * factor, LEAST)
-            self._factor = float(factor)
+            self._factor = factor
 
 
 MEMORY = 9  # in its first steps a moving average remembers a tenth of all of them
@@ -329,12 +290,10 @@ class AverageWeights(Callback):
         validation: Sequence[Any] | None = None,
         keep: bool = True,
     ) -> None:
-        if decay is not None and not (is_above(decay, 0) and decay < 1):
-            raise TrainingError("AverageWeights decay", "a number between 0 and 1", repr(decay), "try 0.999")
-        if not (is_int(start) and start >= 0):
-            raise TrainingError("AverageWeights start", "0 epochs or more", repr(start), "it counts epochs")
+        if decay is not None:
+            decay = number("AverageWeights decay", decay, 0, 1, "try 0.999", above=True)
         self.decay = decay
-        self.start = start
+        self.start = whole("AverageWeights start", start, 0, "it counts epochs")
         self.validation = validation
         self.keep = keep
         self.averages: dict[str, Array] = {}
@@ -413,11 +372,7 @@ class ClipGradients(Callback):
     steers = True
 
     def __init__(self, max_norm: float) -> None:
-        if not is_above(max_norm, 0):
-            raise TrainingError(
-                "ClipGradients max_norm", "a number above 0", repr(max_norm), "for example 5.0"
-            )
-        self.max_norm = max_norm
+        self.max_norm = number("ClipGradients max_norm", max_norm, 0, fix="for example 5.0", above=True)
 
     def on_gradients(self, trainer: Trainer) -> None:
         batch = trainer.batch

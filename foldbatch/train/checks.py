@@ -4,9 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import numpy as np
-
-from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import DecidingError, ExampleError, TrainingError, UnknownNameError, with_nearest
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
@@ -26,29 +23,12 @@ def instance_of(name: str, value: Any, kind: type[T], expected: str, fix: str) -
     return value
 
 
-def check_count(name: str, value: Any, least: int) -> int:
-    """Return an argument that is a whole number of `least` or more."""
-    if not is_int(value) or value < least:
-        expected = f"a whole number of {least} or more"
-        raise TrainingError(f"Trainer {name}", expected, describe_value(value), "for example 10")
-    return int(value)
-
-
 def all_of(name: str, values: Any) -> list[Any]:
     """Return what `Trainer` was given several of, as a list."""
     if not isinstance(values, Iterable) or isinstance(values, str | Mapping):
         fix = f"write {name}=[...], also for one"
         raise TrainingError(f"Trainer {name}", f"a list of {name}", describe_value(values), fix)
     return list(values)
-
-
-def is_above(value: object, low: float, *, or_equal: bool = False) -> bool:
-    """Return whether a setting is a number above another one.
-
-    >>> is_above(1, 0), is_above("1", 0), is_above(float("nan"), 0), is_above(0, 0, or_equal=True)
-    (True, False, False, True)
-    """
-    return isinstance(value, int | float | np.number) and bool(value > low or (or_equal and value == low))
 
 
 def check_metrics(program: Program, metrics: Sequence[Metric], *, learnt: bool = True) -> list[Metric]:

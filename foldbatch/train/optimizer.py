@@ -23,6 +23,7 @@ from foldbatch.params.parameters import (
     Updates,
 )
 from foldbatch.system.showing import Described
+from foldbatch.train.numbers import number
 from foldbatch.types import describe_value
 
 Gradients = Mapping[str, Any]  # each an array or SparseRows
@@ -345,26 +346,13 @@ Formulas = dict[tuple[int, float, float], tuple[Rule, tuple[float, ...], bool]] 
 Factors = Mapping[str, float]  # by the name of a parameter, or by a prefix that ends before a dot
 
 
-def within(where: str, value: object, low: float, high: float = math.inf, *, open_low: bool = False) -> float:
-    """Return a setting that lies in its range, `high` excluded."""
-    if (
-        isinstance(value, int | float | np.floating | np.integer)
-        and low <= value < high
-        and not (open_low and value == low)
-    ):
-        return float(value)
-    above = f"a number above {low:g}" if open_low else f"a number of {low:g} or more"
-    below = "" if high == math.inf else f" and below {high:g}"
-    raise TrainingError(where, above + below, describe_value(value), "see the optimizer's docstring")
-
-
 def _factors(where: str, factors: Factors | None) -> dict[str, float]:
     if factors is None:
         return {}
     if not isinstance(factors, Mapping):
         found, fix = describe_value(factors), "for example {'words': 0.1}"
         raise TrainingError(where, "a dict from names of parameters to numbers", found, fix)
-    return {name: within(f"{where}[{name!r}]", factor, 0) for name, factor in factors.items()}
+    return {name: number(f"{where}[{name!r}]", factor, 0) for name, factor in factors.items()}
 
 
 def _factor(factors: Factors, name: str) -> float:
@@ -422,7 +410,7 @@ class Optimizer(Described):
     ) -> None:
         kind = type(self).__name__
         self.lr = lr
-        self.weight_decay = within(f"{kind} weight_decay", weight_decay, 0)
+        self.weight_decay = number(f"{kind} weight_decay", weight_decay, 0)
         self.lr_factors = _factors(f"{kind} lr_factors", lr_factors)
         self.decay_factors = _factors(f"{kind} decay_factors", decay_factors)
         self._steps: dict[str, int] = {}
@@ -441,7 +429,7 @@ class Optimizer(Described):
 
     @lr.setter
     def lr(self, lr: float) -> None:
-        self._lr = within(f"{type(self).__name__} lr", lr, 0, open_low=True)
+        self._lr = number(f"{type(self).__name__} lr", lr, 0, above=True)
 
     def update(self, params: Mapping[str, Array], grads: Gradients, *, scale: float = 1.0) -> None:
         """Take one step: change, in place, each parameter that has a gradient.
@@ -559,7 +547,7 @@ class Optimizer(Described):
             odd = min(wanted ^ set(state))
             found = f"{odd!r} {'missing' if odd in wanted else 'besides'}"
             raise TrainingError(f"{kind}.load_state", expected, found, f"give what {kind}.state() returned")
-        lr = within(f"{kind}.load_state lr", np.asarray(state["lr"]).item(), 0, open_low=True)
+        lr = number(f"{kind}.load_state lr", np.asarray(state["lr"]).item(), 0, above=True)
         moments = {name: [np.array(state[f"{moment}/{name}"]) for moment in self.moments] for name in names}
         self.lr, self._moments, self._device = lr, moments, None
         self._steps = {name: int(state[f"steps/{name}"]) for name in names}

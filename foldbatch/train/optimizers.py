@@ -3,7 +3,8 @@
 import math
 
 from foldbatch.errors import TrainingError
-from foldbatch.train.optimizer import Factors, Optimizer, within
+from foldbatch.train.numbers import number
+from foldbatch.train.optimizer import Factors, Optimizer
 
 
 class SGD(Optimizer):
@@ -41,7 +42,7 @@ class SGD(Optimizer):
         decay_factors: Factors | None = None,
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
-        self.momentum = within("SGD momentum", momentum, 0, 1)
+        self.momentum = number("SGD momentum", momentum, 0, 1)
         self.nesterov = nesterov
         if nesterov and not momentum:
             raise TrainingError("SGD nesterov", "a momentum above 0", "momentum 0", "give momentum=0.9")
@@ -95,8 +96,8 @@ class AdaGrad(Optimizer):
         decay_factors: Factors | None = None,
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
-        self.eps = within("AdaGrad eps", eps, 0, open_low=True)
-        self.initial = within("AdaGrad initial_accumulator", initial_accumulator, 0)
+        self.eps = number("AdaGrad eps", eps, 0, above=True)
+        self.initial = number("AdaGrad initial_accumulator", initial_accumulator, 0)
 
     def _touches_rows_only(self, decay: float) -> bool:
         return not decay
@@ -147,9 +148,9 @@ class RMSprop(Optimizer):
         decay_factors: Factors | None = None,
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
-        self.alpha = within("RMSprop alpha", alpha, 0, 1)
-        self.eps = within("RMSprop eps", eps, 0, open_low=True)
-        self.momentum = within("RMSprop momentum", momentum, 0, 1)
+        self.alpha = number("RMSprop alpha", alpha, 0, 1)
+        self.eps = number("RMSprop eps", eps, 0, above=True)
+        self.momentum = number("RMSprop momentum", momentum, 0, 1)
         self.moments = ("square", "velocity") if self.momentum else ("square",)
 
     def _lines(self) -> tuple[str, ...]:
@@ -203,9 +204,9 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
         kind = type(self).__name__
-        first, second = (within(f"{kind} betas[{i}]", beta, 0, 1) for i, beta in enumerate(betas))
+        first, second = (number(f"{kind} betas[{i}]", beta, 0, 1) for i, beta in enumerate(betas))
         self.betas = (first, second)
-        self.eps = within(f"{kind} eps", eps, 0, open_low=True)
+        self.eps = number(f"{kind} eps", eps, 0, above=True)
 
     def _lines(self) -> tuple[str, ...]:
         return (

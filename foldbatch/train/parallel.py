@@ -21,7 +21,6 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.blocks.drafts import is_int
 from foldbatch.communicators import Communicator, find, share, together
 from foldbatch.communicators.communicator import Bytes, told
 from foldbatch.engines.planned import Planned
@@ -33,6 +32,7 @@ from foldbatch.program.traced import Prepared, holds_objects, listed
 from foldbatch.scheduler.trace import Trace
 from foldbatch.train.checks import noting, several
 from foldbatch.train.metrics import Metric, Tally
+from foldbatch.train.numbers import whole
 from foldbatch.train.resuming import AGAIN, DIGEST, Digests, Facts, digest, digests, text_of, traced
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.records import Records, chosen
@@ -467,10 +467,7 @@ def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iter
     >>> [[float(x) for x in program.run(plan)] for plan in prefetched(program, [[1, 2], [3]])]
     [[1.0, 4.0], [9.0]]
     """
-    if not is_int(ahead) or ahead < 1:
-        expected = "a whole number of 1 or more"
-        raise TrainingError("prefetched ahead", expected, describe_value(ahead), "2 is enough")
-    return _prefetch(program, iter(batches), int(ahead))
+    return _prefetch(program, iter(batches), whole("prefetched ahead", ahead, 1, "2 is enough"))
 
 
 def _prefetch(program: Program, batches: Iterator[Any], ahead: int) -> Iterator[Any]:

@@ -1,6 +1,5 @@
 """Samplers: which examples make up which batch, as lists of indices, epoch after epoch."""
 
-import operator
 import zlib
 from collections.abc import Callable, Sequence, Sized
 from typing import Any, Literal, TypeAlias
@@ -12,6 +11,7 @@ from foldbatch.engines.keys import call_keys
 from foldbatch.errors import ExampleTypeError, TrainingError, UnknownNameError
 from foldbatch.program.traced import Prepared
 from foldbatch.system.showing import Described
+from foldbatch.train.numbers import whole
 from foldbatch.trees import Tree
 from foldbatch.types import describe_value
 
@@ -38,13 +38,13 @@ class Sampler(Described):
     """
 
     def __init__(self, costs: ArrayLike, limit: int, *, keys: ArrayLike | None = None, seed: int = 0) -> None:
-        self.costs = _numbers("costs", costs, whole=True)
-        self.keys = np.zeros_like(self.costs) if keys is None else _numbers("keys", keys, whole=False)
+        self.costs = _numbers("costs", costs, counts=True)
+        self.keys = np.zeros_like(self.costs) if keys is None else _numbers("keys", keys, counts=False)
         if len(self.keys) != len(self.costs):
             found = f"{len(self.keys)} for {len(self.costs)}"
             raise TrainingError("Sampler keys", "a key for each cost", found, "give as many")
-        self.limit = _whole("limit", limit, 1)
-        self.seed = _whole("seed", seed)
+        self.limit = whole("Sampler limit", limit, 1)
+        self.seed = whole("Sampler seed", seed)
 
     def epoch(self, number: int) -> list[list[int]]:
         """Return all batches of an epoch, counted from 0; the same ones whenever they are asked for.
@@ -52,7 +52,7 @@ class Sampler(Described):
         Raises:
             TrainingError: when the number is no whole number of 0 or more.
         """
-        number = _whole("epoch", number, 0)
+        number = whole("Sampler epoch", number, 0)
         order = self._shuffled(number, len(self.costs), 0)
         alike = len(np.unique(self.keys)) <= 1
         if not alike:
@@ -206,9 +206,9 @@ def _of_each(
     return costs
 
 
-def _numbers(where: str, values: ArrayLike, *, whole: bool) -> NDArray[Any]:
+def _numbers(where: str, values: ArrayLike, *, counts: bool) -> NDArray[Any]:
     """Return numbers as ``[n]`` int64, or float64 where they need not be whole."""
-    kinds, expected = ("iu", "whole numbers of 0 or more") if whole else ("iuf", "finite numbers")
+    kinds, expected = ("iu", "whole numbers of 0 or more") if counts else ("iuf", "finite numbers")
     try:
         array = np.asarray(values)
     except ValueError:
@@ -216,19 +216,6 @@ def _numbers(where: str, values: ArrayLike, *, whole: bool) -> NDArray[Any]:
     array = array.astype(np.int64) if array.shape == (0,) else array
     if array.ndim != 1 or array.dtype.kind not in kinds or not np.isfinite(array).all():
         raise TrainingError(f"Sampler {where}", expected, describe_value(values), "give one for each example")
-    if whole and len(array) and array.min() < 0:
+    if counts and len(array) and array.min() < 0:
         raise TrainingError(f"Sampler {where}", expected, str(array.min()), "give one for each example")
-    return array.astype(np.int64 if whole else np.float64)
-
-
-def _whole(where: str, value: object, least: int | None = None) -> int:
-    expected = "a whole number" if least is None else f"a whole number of {least} or more"
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]  # which is what is tested
-    except TypeError:
-        number = None
-    if number is None or (least is not None and number < least):
-        raise TrainingError(
-            f"Sampler {where}", expected, describe_value(value), "see the sampler's docstring"
-        )
-    return number
+    return array.astype(np.int64 if counts else np.float64)

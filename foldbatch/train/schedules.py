@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from numbers import Integral, Real
 
 from foldbatch.errors import TrainingError
+from foldbatch.train.numbers import number, whole
 
 Factor = Callable[[int], float]
+COUNTS, FACTOR = "it counts steps or epochs", "it multiplies the learning rate"
 
 
 def stepwise(every: int, factor: float = 0.1) -> Factor:
@@ -19,8 +20,8 @@ def stepwise(every: int, factor: float = 0.1) -> Factor:
     >>> [stepwise(2, 0.5)(count) for count in range(5)]
     [1.0, 1.0, 0.5, 0.5, 0.25]
     """
-    _at_least_1("stepwise every", every)
-    _at_least_0("stepwise factor", factor)
+    whole("stepwise every", every, 1, COUNTS)
+    number("stepwise factor", factor, 0, fix=FACTOR)
     return lambda count: float(factor) ** (count // every)
 
 
@@ -33,7 +34,7 @@ def exponential(factor: float) -> Factor:
     >>> [exponential(0.5)(count) for count in range(3)]
     [1.0, 0.5, 0.25]
     """
-    _at_least_0("exponential factor", factor)
+    number("exponential factor", factor, 0, fix=FACTOR)
     return lambda count: float(factor) ** count
 
 
@@ -46,8 +47,8 @@ def warm_up(length: int, start: float = 0.1) -> Factor:
     >>> [warm_up(2, 0.5)(count) for count in range(4)]
     [0.5, 0.75, 1.0, 1.0]
     """
-    _at_least_1("warm_up length", length)
-    _at_least_0("warm_up start", start)
+    whole("warm_up length", length, 1, COUNTS)
+    number("warm_up start", start, 0, fix=FACTOR)
     return lambda count: start + (1 - start) * min(count / length, 1.0)
 
 
@@ -62,8 +63,8 @@ def cosine(length: int, end: float = 0.0) -> Factor:
 
     Source: Loshchilov and Hutter 2017, equation 5, without restarts.
     """
-    _at_least_1("cosine length", length)
-    _at_least_0("cosine end", end)
+    whole("cosine length", length, 1, COUNTS)
+    number("cosine end", end, 0, fix=FACTOR)
     return lambda count: _between(1.0, end, min(count / length, 1.0))
 
 
@@ -84,13 +85,10 @@ def one_cycle(length: int, rise: float = 0.3, start: float = 0.04, end: float = 
 
     Source: Smith and Topin 2018; the shape is that of torch's OneCycleLR.
     """
-    _at_least_1("one_cycle length", length)
-    if length < 2:
-        raise TrainingError("one_cycle length", "2 steps or more", repr(length), "count all steps")
-    if not 0 < rise < 1:
-        raise TrainingError("one_cycle rise", "a share between 0 and 1", repr(rise), "for example 0.3")
-    _at_least_0("one_cycle start", start)
-    _at_least_0("one_cycle end", end)
+    whole("one_cycle length", length, 2, COUNTS)
+    number("one_cycle rise", rise, 0, 1, "for example 0.3", above=True)
+    number("one_cycle start", start, 0, fix=FACTOR)
+    number("one_cycle end", end, 0, fix=FACTOR)
     top, last = max(rise * length - 1, 0.0), length - 1
 
     def factor(count: int) -> float:
@@ -118,7 +116,7 @@ def chained(schedules: Sequence[Factor], lengths: Sequence[int]) -> Factor:
         fix = "the last schedule rules from there on"
         raise TrainingError("chained lengths", "one less than schedules", f"{len(lengths)} lengths", fix)
     for length in lengths:
-        _at_least_1("chained lengths", length)
+        whole("chained lengths", length, 1, COUNTS)
     begins = [0, *accumulate(lengths)]
 
     def factor(count: int) -> float:
@@ -131,13 +129,3 @@ def chained(schedules: Sequence[Factor], lengths: Sequence[int]) -> Factor:
 def _between(first: float, last: float, share: float) -> float:
     """Return the height of half a wave of the cosine from `first` to `last`."""
     return last + (first - last) * (1 + math.cos(math.pi * share)) / 2
-
-
-def _at_least_1(where: str, value: object) -> None:
-    if not isinstance(value, Integral) or value < 1:
-        raise TrainingError(where, "a whole number of 1 or more", repr(value), "it counts steps or epochs")
-
-
-def _at_least_0(where: str, value: float) -> None:
-    if not isinstance(value, Real) or not 0 <= value < math.inf:
-        raise TrainingError(where, "a number of 0 or more", repr(value), "it multiplies the learning rate")

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from foldbatch.blocks.drafts import is_int
 from foldbatch.communicators import Alone, from_first, together
 from foldbatch.communicators.communicator import told
 from foldbatch.errors import ProcessError, TrainingError, counted
@@ -24,6 +23,7 @@ from foldbatch.system.files import locked, remove_partial
 from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
 from foldbatch.train.metrics import Metric, Mode, check_mode, figure_of, is_better, mode_of
+from foldbatch.train.numbers import number, whole
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import (
     Batch,
@@ -38,7 +38,6 @@ from foldbatch.train.parallel import (
 from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, settings, text_of
 from foldbatch.train.samplers import Sampler, shuffled
 from foldbatch.trees.records import Records
-from foldbatch.types import describe_value
 
 BATCH = 32  # examples of a batch, where nobody says how many
 AVERAGED = "validation_averaged_"  # begins the names of figures of averaged parameters
@@ -153,19 +152,15 @@ class Checkpoints(Callback):
         mode: Mode | None = None,
         keep: int = 0,
     ) -> None:
-        for name, value, least in (("every", every, 1), ("seconds", seconds, 0), ("keep", keep, 0)):
-            whole = is_int(value) or name == "seconds"
-            if value is not None and not (whole and checks.is_above(value, least, or_equal=True)):
-                expected = f"a {'whole number' if name != 'seconds' else 'number'} of {least} or more"
-                raise TrainingError(f"Checkpoints {name}", expected, describe_value(value), "or leave it out")
+        fix = "or leave it out"
         self.folder = Path(folder)
-        self.every = every
-        self.seconds = seconds
+        self.every = None if every is None else whole("Checkpoints every", every, 1, fix)
+        self.seconds = None if seconds is None else number("Checkpoints seconds", seconds, 0, fix=fix)
         self.monitor = monitor
         self.mode = mode or (None if monitor is None else mode_of("Checkpoints monitor", monitor))
         if self.mode is not None:
             check_mode("Checkpoints mode", self.mode)
-        self.keep = keep
+        self.keep = whole("Checkpoints keep", keep, 0, fix)
         self.last = self.folder / f"last{ENDING}"
         self.best = self.folder / f"best{ENDING}"
         self.best_figure: float | None = None
@@ -320,9 +315,9 @@ class Trainer:
         fix = "for example fb.Adam()"
         self.optimizer = checks.instance_of("optimizer", optimizer, Optimizer, "an optimizer", fix)
         callbacks = checks.all_of("callbacks", callbacks)
-        for number, callback in enumerate(callbacks):
+        for place, callback in enumerate(callbacks):
             fix = "give an instance of a class derived from fb.train.Callback"
-            checks.instance_of(f"callbacks[{number}]", callback, Callback, "a callback", fix)
+            checks.instance_of(f"callbacks[{place}]", callback, Callback, "a callback", fix)
         if sampler is not None:
             fix = "for example fb.train.bucketed(examples, batch_size=25)"
             checks.instance_of("sampler", sampler, Sampler, "a sampler", fix)
@@ -339,10 +334,10 @@ class Trainer:
         self.history: list[dict[str, Any]] = []
         self.stopped: str | None = None
         self.fitting = False
-        self._size = BATCH if batch_size is None else checks.check_count("batch_size", batch_size, 1)
+        self._size = BATCH if batch_size is None else whole("Trainer batch_size", batch_size, 1)
         self._given_sampler = sampler
         self._seed = seed
-        self._ahead = checks.check_count("ahead", ahead, 0)
+        self._ahead = whole("Trainer ahead", ahead, 0)
         self._began = 0.0  # when the epoch under way would have begun, had it not been interrupted
         self._interrupts = Interrupts()
         self._settings = settings(optimizer) | {"lr": text_of(optimizer.lr)}
@@ -391,7 +386,7 @@ class Trainer:
         The arguments, the first example of each set and the checkpoint are looked at before anything changes.
         """
         with together(self.parallel.communicator):
-            self.epochs = checks.check_count("fit epochs", epochs, 0)
+            self.epochs = whole("Trainer fit epochs", epochs, 0)
             training = checks.fitting_examples(self.program, "examples", examples)
             if validation is not None:
                 validation = checks.fitting_examples(self.program, "validation", validation)

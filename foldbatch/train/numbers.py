@@ -1,0 +1,40 @@
+"""Numbers among the settings of samplers, schedules, optimizers and callbacks: each within its range."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from foldbatch.blocks.drafts import is_int
+from foldbatch.errors import TrainingError
+from foldbatch.types import describe_value
+
+SEE = "its docstring says what it does"
+
+
+def number(
+    where: str, value: Any, low: float, below: float = math.inf, fix: str = SEE, *, above: bool = False
+) -> float:
+    """Return a setting of `low` or more, or only `above` it, and `below` another number.
+
+    >>> number("SGD lr", 1, 0, above=True)
+    1.0
+    """
+    fits = isinstance(value, int | float | np.floating | np.integer)
+    if fits and low <= value < below and not (above and value == low):
+        return float(value)
+    expected = f"a number above {low:g}" if above else f"a number of {low:g} or more"
+    expected += "" if below == math.inf else f" and below {below:g}"
+    raise TrainingError(where, expected, describe_value(value), fix)
+
+
+def whole(where: str, value: Any, least: int | None = None, fix: str = SEE) -> int:
+    """Return a setting that is a whole number, of `least` or more.
+
+    >>> whole("Trainer batch_size", 32, 1)
+    32
+    """
+    if not is_int(value) or (least is not None and value < least):
+        expected = "a whole number" if least is None else f"a whole number of {least} or more"
+        raise TrainingError(where, expected, describe_value(value), fix)
+    return int(value)
