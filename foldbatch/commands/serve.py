@@ -11,7 +11,7 @@ from foldbatch.serve.service import Limits
 from foldbatch.system.processes import set_aside
 
 LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
-HOST, PORT, WATCH, GRACE = "127.0.0.1", 8000, 1.0, 10.0
+HOST, PORT, GRACE = "127.0.0.1", 8000, 10.0
 WHAT = {
     "head": "bytes of a request's head: address and headers",
     "body": "bytes of a request",
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
     with listen(options.host, options.port) as listening:  # before the model is loaded, which takes longer
         service = Service(options.model, options.backend, set_aside, options.trust)
-        run(service, limits, listening, watch=options.watch, grace=options.grace, started=started)
+        run(service, limits, listening, grace=options.grace, started=started)
     return 0
 
 
@@ -73,8 +73,6 @@ def _parser(prog: str, limits: Limits) -> ArgumentParser:
         what = f"{WHAT[field.name]} (default {default})"
         name = f"--{field.name.replace('_', '-')}"
         parser.add_argument(name, type=kind, default=default, metavar=metavar, help=what)
-    what = f"seconds between looks whether the model's file has changed; 0: none (default {WATCH:g})"
-    parser.add_argument("--watch", type=seconds, default=WATCH, metavar="SECONDS", help=what)
     what = f"seconds that SIGTERM leaves to what waits (default {GRACE:g})"
     parser.add_argument("--grace", type=seconds, default=GRACE, metavar="SECONDS", help=what)
     return parser

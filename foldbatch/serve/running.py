@@ -270,7 +270,6 @@ def run(
     limits: Limits,
     listening: socket.socket,
     *,
-    watch: float,
     grace: float,
     started: Callable[[str], None],
 ) -> None:
@@ -282,7 +281,7 @@ def run(
         ending: bool = server.should_exit
         return ending
 
-    app = application(service, limits, watch=watch, started=lambda: started(address), draining=draining)
+    app = application(service, limits, started=lambda: started(address), draining=draining)
     server = server_of(app, limits, grace)
     # uvicorn ends gracefully on SIGTERM and then raises it again, but a graceful end is no failure
     former = signal.signal(signal.SIGTERM, lambda *_: None)
@@ -297,7 +296,6 @@ def application(
     service: Service,
     limits: Limits,
     *,
-    watch: float = 0.0,
     started: Callable[[], None] = lambda: None,
     draining: Callable[[], bool] = lambda: False,
 ) -> Any:
@@ -334,12 +332,12 @@ def application(
         loop = asyncio.get_running_loop()
         with suppress(NotImplementedError, RuntimeError, ValueError):  # only the main thread hears signals
             loop.add_signal_handler(signal.SIGHUP, asked.set)
-        watcher = asyncio.create_task(_reload_when_changed(service, metrics, asked, watch))
+        reader = asyncio.create_task(_reload_when_asked(service, metrics, asked))
         started()
         try:
             yield
         finally:
-            watcher.cancel()
+            reader.cancel()
             await asyncio.to_thread(batching.stop)
             service.close()
 
@@ -368,15 +366,9 @@ def application(
     return app
 
 
-async def _reload_when_changed(
-    service: Service, metrics: ServerMetrics, asked: asyncio.Event, seconds: float
-) -> None:
-    """Read the model anew when its file has changed, or when somebody asks for it; whatever comes of it."""
-    while True:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(asked.wait(), seconds or None)
-        if not asked.is_set() and not service.changed():
-            continue
+async def _reload_when_asked(service: Service, metrics: ServerMetrics, asked: asyncio.Event) -> None:
+    """Read the model anew as often as somebody asks for it; whatever comes of it."""
+    while await asked.wait():
         asked.clear()
         try:
             await asyncio.to_thread(service.reload)

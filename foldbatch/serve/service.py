@@ -221,7 +221,6 @@ def one_line(text: str) -> str:
 EXPECTED = "a model that can answer"
 FIX = "train it again, or give another file"
 NUMBER = re.compile(r"\bat example (\d+)")  # of an example, in an error of a batch
-Signature = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,18 +308,12 @@ class Service:
         self._backend = backend
         self._trust = tuple(trust)
         self._loaded = loaded
-        self._seen = self._signature()
         self._continuous: Continuous | None = None
         self.model = load(path, backend, self._trust)
         loaded()
 
-    def changed(self) -> bool:
-        """Return whether the files of the model are others than when it was last read."""
-        return self._signature() != self._seen
-
     def reload(self) -> None:
         """Read the model anew. A batch that runs ends on the former model, which stays where this fails."""
-        self._seen = self._signature()
         model = load(self.path, self._backend, self._trust)
         former, new = self.model.configuration.data.format, model.configuration.data.format
         if new != former:
@@ -373,14 +366,6 @@ class Service:
             end = self._continuous.close
             threading.Thread(target=end, name="foldbatch end of rounds", daemon=True).start()
             self._continuous = None
-
-    def _signature(self) -> Signature:
-        found = []
-        with suppress(OSError):  # a file that is just being exchanged, or a folder that cannot be listed
-            for file in model_files(self.path):
-                status = file.stat()
-                found.append((str(file), status.st_mtime_ns, status.st_size, status.st_ino))
-        return tuple(found)
 
 
 def _tell(told: Future[Any], answer: Future[Any]) -> None:

@@ -34,7 +34,7 @@ def test_options_become_limits(monkeypatch):
     monkeypatch.setattr("foldbatch.serve.service.Service", lambda *arguments: arguments)
     assert main(["serve", "m", "--batch-nodes", "77", "--deadline", "0.5", "--grace", "3"]) == 0
     ((limits, options),) = calls
-    assert (limits.batch_nodes, limits.deadline, options["grace"], options["watch"]) == (77, 0.5, 3.0, 1.0)
+    assert (limits.batch_nodes, limits.deadline, options["grace"]) == (77, 0.5, 3.0)
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,12 @@ def test_the_small_routes_answer(service):
     asked(scenario, service, draining=lambda: bool(ending))
 
 
-def test_a_model_that_changes_is_read_anew_and_a_damaged_one_is_not(tmp_path, capsys):
+def test_a_model_is_read_anew_at_a_signal_and_a_damaged_one_is_not(tmp_path, capsys):
     save_model(tmp_path / "model.safetensors")
     service = Service(tmp_path / "model.safetensors", "numpy")
 
     async def counted(opened, text):
+        os.kill(os.getpid(), signal.SIGHUP)
         for _ in range(1000):
             if text in (await opened.get("/metrics")).text:
                 return
@@ -90,26 +91,26 @@ def test_a_model_that_changes_is_read_anew_and_a_damaged_one_is_not(tmp_path, ca
         await counted(opened, 'foldbatch_reloads_total{outcome="failed"} 1.0')
         assert await label() == second
 
-    asked(scenario, service, watch=0.01)
-    assert "the former model answers on" in capsys.readouterr().err
+    asked(scenario, service)
+    said = capsys.readouterr().err
+    assert "read anew" in said and "the former model answers on" in said
 
 
-def test_the_watch_ends_with_the_server_also_while_it_reads():
+def test_reading_ends_with_the_server_also_while_it_reads():
     reading, free = threading.Event(), threading.Event()
 
     class Slow:
         path = "model"
-
-        def changed(self):
-            return True
 
         def reload(self):
             reading.set()
             free.wait(60)
 
     async def scenario():
+        asked = asyncio.Event()
+        asked.set()
         watcher = asyncio.create_task(
-            app_module._reload_when_changed(Slow(), app_module.ServerMetrics(), asyncio.Event(), 0.01)
+            app_module._reload_when_asked(Slow(), app_module.ServerMetrics(), asked)
         )
         await asyncio.to_thread(reading.wait, 60)
         watcher.cancel()
@@ -118,15 +119,3 @@ def test_the_watch_ends_with_the_server_also_while_it_reads():
         return watcher.cancelled()
 
     assert asyncio.run(scenario())
-
-
-def test_a_signal_asks_for_the_model_anew(service, capsys):
-    async def scenario(opened):
-        os.kill(os.getpid(), signal.SIGHUP)
-        for _ in range(1000):
-            if 'outcome="ok"} 1.0' in (await opened.get("/metrics")).text:
-                return
-            await asyncio.sleep(0.01)
-
-    asked(scenario, service)
-    assert "read anew" in capsys.readouterr().err

@@ -57,7 +57,7 @@ def slowed(service, seconds):
         return service
 
     class Slow:
-        model, path, changed = service.model, service.path, service.changed
+        model, path = service.model, service.path
         joining, close = service.joining, service.close
 
         def answer(self, structures, nodes=False):

@@ -39,7 +39,7 @@ def batches(address):
 def test_a_server_from_its_start_to_its_end(saved, tmp_path):
     model = tmp_path / "model.safetensors"
     shutil.copy(saved, model)
-    command = [sys.executable, "-m", "foldbatch.cli", "serve", str(model), "--port", "0", "--watch", "0.05"]
+    command = [sys.executable, "-m", "foldbatch.cli", "serve", str(model), "--port", "0"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         [*command, "--backend", "numpy"],
@@ -54,6 +54,7 @@ def test_a_server_from_its_start_to_its_end(saved, tmp_path):
             good, bad, long = ask(address, "/predict", [GOOD, "(1 (1", LONG])["predictions"]
             assert good["label"] and "example 1:1:" in bad["error"] and long["label"]
             save_model(model, seed=9)
+            server.send_signal(signal.SIGHUP)
             for _ in range(600):
                 if 'foldbatch_reloads_total{outcome="ok"} 1.0' in ask(address, "/metrics"):
                     break
