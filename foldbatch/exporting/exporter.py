@@ -302,41 +302,6 @@ LARGEST = 2_000_000_000  # bytes of constants; a message of protocol buffers has
 State = dict[str, str]  # what runs hand on: tensors that grow, by name
 
 
-def model_proto(model: Model, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:
-    """Return a model as an `onnx.ModelProto`, checked."""
-    if opset not in OPSETS:
-        expected = f"a version from {OPSETS[0]} to {OPSETS[-1]}"
-        raise BlockValueError("opset", expected, str(opset), f"leave it out for {OPSET}")
-    interface = interface_of(model)
-    build = _Build(model, interface)
-    if not isinstance(metadata or {}, Mapping):
-        fix = "to write a file: onnx.save(to_onnx(program), path)"
-        raise BlockTypeError("export metadata", "a mapping of texts", describe_value(metadata), fix)
-    for component in interface.components:
-        if component[0].recursive:
-            build.loop(component)
-        else:
-            build.run_all(component[0])
-    outputs = build.outputs()
-    if not outputs:
-        fix = "end it with a tensor" if model.cells else "run a walk once, so that its cells are known"
-        raise ModelError("export", "a model that computes tensors", "one without", fix)
-    size = sum(x.nbytes for x in build.writer.constants.values())
-    if size >= LARGEST:
-        expected = f"parameters of less than {LARGEST / 1e9:.1f} GB, which fit into one file of ONNX"
-        raise ModelError("export", expected, f"{size / 1e9:.1f} GB", "make tables of words smaller")
-    constants = [onnx.numpy_helper.from_array(x, name) for name, x in build.writer.constants.items()]
-    graph = onnx.helper.make_graph(build.writer.nodes, "foldbatch", build.inputs, outputs, constants)
-    opsets = [onnx.helper.make_opsetid("", opset)]
-    proto = onnx.helper.make_model(
-        graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="foldbatch"
-    )
-    described = {"foldbatch.tables": json.dumps(described_tables(model, interface))}
-    onnx.helper.set_model_props(proto, described | dict(metadata or {}))
-    onnx.checker.check_model(proto, full_check=True)
-    return proto
-
-
 def described_tables(model: Model, interface: Interface) -> dict[str, Any]:
     """Return what tables a graph takes as plain data: for readers that must find their way by it."""
     cells = []
@@ -569,8 +534,40 @@ class Exporter:
 
         Raises:
             BlockValueError: when there is no such version, or it is too old.
+            BlockTypeError: when the metadata are no mapping.
+            ModelError: when the model computes no tensors, or is too large for one file.
         """
-        return model_proto(self.lowered.model, metadata, opset)
+        if opset not in OPSETS:
+            expected = f"a version from {OPSETS[0]} to {OPSETS[-1]}"
+            raise BlockValueError("opset", expected, str(opset), f"leave it out for {OPSET}")
+        if not isinstance(metadata or {}, Mapping):
+            fix = "to write a file: onnx.save(to_onnx(program), path)"
+            raise BlockTypeError("export metadata", "a mapping of texts", describe_value(metadata), fix)
+        model = self.lowered.model
+        build = _Build(model, self.interface)
+        for component in self.interface.components:
+            if component[0].recursive:
+                build.loop(component)
+            else:
+                build.run_all(component[0])
+        outputs = build.outputs()
+        if not outputs:
+            fix = "end it with a tensor" if model.cells else "run a walk once, so that its cells are known"
+            raise ModelError("export", "a model that computes tensors", "one without", fix)
+        size = sum(x.nbytes for x in build.writer.constants.values())
+        if size >= LARGEST:
+            expected = f"parameters of less than {LARGEST / 1e9:.1f} GB, which fit into one file of ONNX"
+            raise ModelError("export", expected, f"{size / 1e9:.1f} GB", "make tables of words smaller")
+        constants = [onnx.numpy_helper.from_array(x, name) for name, x in build.writer.constants.items()]
+        graph = onnx.helper.make_graph(build.writer.nodes, "foldbatch", build.inputs, outputs, constants)
+        opsets = [onnx.helper.make_opsetid("", opset)]
+        proto = onnx.helper.make_model(
+            graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="foldbatch"
+        )
+        described = {"foldbatch.tables": json.dumps(described_tables(model, self.interface))}
+        onnx.helper.set_model_props(proto, described | dict(metadata or {}))
+        onnx.checker.check_model(proto, full_check=True)
+        return proto
 
     def tables(self, examples: Iterable[Any]) -> Tables:
         """Return the arrays that the graph takes for a batch of examples.
@@ -607,15 +604,7 @@ def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: 
 
     Its inputs are the tables that `Exporter` makes of examples; see `foldbatch.exporting.exporter`.
 
-    Args:
-        program: the program.
-        metadata: texts to keep in the file.
-        opset: the version of ONNX's operators.
-
-    Raises:
-        ModelError: as `Exporter`; when the model computes no tensors.
-        BlockValueError: when there is no such version of the operators, or it is too old.
-        BlockTypeError: when the metadata are no mapping.
+    Arguments and errors are those of `Exporter` and `Exporter.proto`.
 
     >>> import foldbatch as fb
     >>> proto = to_onnx(fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy"))

@@ -36,6 +36,7 @@ from foldbatch.recipes import building
 from foldbatch.recipes.configuration import Configuration, Data, JsonModel, checked, plain, to_toml
 from foldbatch.recipes.data import Dataset
 from foldbatch.system.files import locked, remove_partial, write_whole
+from foldbatch.system.showing import table
 from foldbatch.train import (
     SGD,
     Accuracy,
@@ -384,18 +385,14 @@ def class_table(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> s
     """Return figures and confusion of classes as text: a line for each label, its answers in columns.
 
     >>> print(class_table([[3, 1], [0, 2]], ["bad", "good"]))
-            examples  precision  recall     f1  answered  1  2
-    1 bad          4      1.000   0.750  0.857            3  1
-    2 good         2      0.667   1.000  0.800            0  2
+            examples  precision  recall     f1  answered 1  2
+    1 bad          4      1.000   0.750  0.857           3  1
+    2 good         2      0.667   1.000  0.800           0  2
     """
-    names = [f"{number} {name}" for number, name in enumerate(classes, 1)]
-    first = max(map(len, names))
-    width = max(len(str(max(map(max, confusion)))), len(str(len(classes))))
-    numbers = "".join(f"  {number:{width}}" for number in range(1, len(classes) + 1))
-    lines = [f"{'':{first}}  examples  precision  recall     f1  answered{numbers}"]
-    for name, row, figures in zip(names, confusion, class_figures(confusion, classes).values(), strict=True):
-        examples, precision, recall, f1 = figures.values()
-        shares = f"{precision:9.3f}  {recall:6.3f}  {f1:5.3f}"
-        counts = "".join(f"  {count:{width}}" for count in row)
-        lines.append(f"{name:{first}}  {examples:8}  {shares}{'':10}{counts}")
-    return "\n".join(lines)
+    answered = map(str, range(1, len(classes) + 1))
+    rows = []
+    for number, (name, figures) in enumerate(class_figures(confusion, classes).items(), 1):
+        examples, *shares = figures.values()
+        counts = map(str, confusion[number - 1])
+        rows.append([f"{number} {name}", str(examples), *(f"{share:.3f}" for share in shares), *counts])
+    return table(["", *HEADS, f"answered {next(answered)}", *answered], rows)
