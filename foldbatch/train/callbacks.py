@@ -239,7 +239,6 @@ class Schedule(Callback):
 
 
 MEMORY = 9  # in its first steps a moving average remembers a tenth of all of them
-AVERAGE = "average/"  # before the names of parameters, in a state
 BLOCK = 1 << 14  # numbers that are averaged at once, so that they stay in the cache
 
 
@@ -323,16 +322,11 @@ class AverageWeights(Callback):
             assign(trainer.program.params, self.averages)
 
     def state(self) -> dict[str, Any]:
-        averages = {AVERAGE + name: np.array(array) for name, array in self.averages.items()}
-        return super().state() | averages
+        return super().state() | {"averages": {name: np.array(a) for name, a in self.averages.items()}}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
-        self.averages = {
-            key.removeprefix(AVERAGE): np.array(array)
-            for key, array in state.items()
-            if key.startswith(AVERAGE)
-        }
+        self.averages = {name: np.array(a) for name, a in state["averages"].items()}
 
     def _take(self, trainer: Trainer, weight: float) -> None:
         """Move the averages towards the parameters by a share of the way, at first all of it."""

@@ -135,19 +135,6 @@ def deal(costs: Sequence[int], ranks: int) -> list[list[int]]:
     return [sorted(share) for share in shares]
 
 
-def stretches(costs: Sequence[int], ranks: int) -> list[range]:
-    """Return, for each rank, neighbouring examples of about the same cost together; ranks keep the order.
-
-    >>> stretches([5, 1, 3, 3, 1, 1], 2)
-    [range(0, 2), range(2, 6)]
-    """
-    done = np.cumsum(np.maximum(np.asarray(costs, np.int64), 1))
-    total = int(done[-1]) if len(done) else 0
-    ends = [int(np.searchsorted(done, total * rank // ranks, side="right")) for rank in range(1, ranks)]
-    bounds = [0, *ends, len(costs)]
-    return [range(first, last) for first, last in pairwise(bounds)]
-
-
 Counts = tuple[int, ...]  # for each gradient, how many rows it has; DENSE where it is an array
 DENSE = -1
 SumCopies = Callable[[str], Callable[..., None] | None]
@@ -380,11 +367,9 @@ class DataParallel:
         return noting("of rank {}, whose examples have the numbers {}", rank, places)
 
     def stretch(self, examples: Sequence[Any]) -> range:
-        """Return the places of this rank's part of examples whose order matters: neighbours, of even cost."""
-        if self.is_alone:
-            return range(len(examples))
-        costs = [cost(example) for example in examples]
-        return stretches(costs, self.communicator.size)[self.communicator.rank]
+        """Return the places of this rank's part of examples whose order matters: neighbours, as many each."""
+        count, size, rank = len(examples), self.communicator.size, self.communicator.rank
+        return range(count * rank // size, count * (rank + 1) // size)
 
     def prepare(self, examples: Iterable[Any]) -> list[Prepared]:
         """Trace examples as `Program.prepare` does: each rank traces a part, and all ranks get all traces.
