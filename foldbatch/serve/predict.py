@@ -6,13 +6,13 @@ A fault in one example of a body is told of it alone.
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import StringIO
-from math import ceil, isfinite
+from itertools import islice
+from math import ceil
 from typing import Annotated, Any
-from urllib.parse import parse_qs
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -25,7 +25,7 @@ from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.trees.tree import TreeNode
 from foldbatch.types import describe_value
 
-JSON, TEXT = "application/json", "text/plain"
+JSON = "application/json"
 
 
 class TooLargeError(ReadError):
@@ -65,20 +65,15 @@ def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limi
     (3, 'example 1:1:8')
     """
     kind = kind.partition(";")[0].strip().lower() or JSON
-    if kind == JSON:
-        ask = _ask(body)
-        read = [_one(value, number, configuration, limits) for number, value in _few(ask.examples, limits)]
-    elif kind == TEXT:
-        ask, read = Ask([]), []
-        for piece in _pieces(_text(body), configuration.data.format):
-            most = limits.examples - len(read) + 1  # one too many is enough to know
-            read += _structures(piece, len(read), configuration, limits, most)
-            _few(read, limits)
-    else:
-        raise MediaTypeError("body", "JSON or text", kind, f"send Content-Type: {JSON} or {TEXT}")
-    if not read:
+    if kind != JSON:
+        raise MediaTypeError("body", "JSON", kind, f"send Content-Type: {JSON}")
+    ask = _ask(body)
+    if not ask.examples:
         raise ReadError("body", "an example or more", "none", 'send {"examples": [...]}')
-    return read, ask
+    if len(ask.examples) > limits.examples:
+        fix = "send them in several requests"
+        raise TooLargeError("body", f"{limits.examples:,} examples or fewer", "more", fix)
+    return [_one(value, number, configuration, limits) for number, value in enumerate(ask.examples)], ask
 
 
 def numbered(error: FoldbatchError, number: int) -> FoldbatchError:
@@ -102,34 +97,12 @@ def _ask(body: bytes) -> Ask:
         raise ReadError("body", "a JSON object", "deeper nesting than the parser can follow", fix) from None
 
 
-def _text(body: bytes) -> str:
-    try:
-        return body.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        found = f"the byte 0x{error.object[error.start]:02x} ({error.reason})"
-        raise ReadError("body", "text in UTF-8", found, "send it as UTF-8") from None
-
-
-def _few(examples: list[Any], limits: Limits) -> Iterator[tuple[int, Any]]:
-    if len(examples) > limits.examples:
-        fix = "send them in several requests"
-        raise TooLargeError("body", f"{limits.examples:,} examples or fewer", "more", fix)
-    return enumerate(examples)
-
-
-def _pieces(text: str, format_: str) -> list[str]:
-    """Return the pieces of a text, of which a fault in one does not touch the others."""
-    separator = FORMATS[format_].separator
-    pieces = text.replace("\r\n", "\n").split(separator) if separator else [text]
-    return [piece for piece in pieces if piece.strip() or not separator]
-
-
 def _one(value: Any, number: int, configuration: Configuration, limits: Limits) -> Read:
     where = f"example {number}"
     if FORMATS[configuration.data.format].kind == "records":
         return _bounded(None, value, where, limits)
     if isinstance(value, str):
-        read = _structures(value, number, configuration, limits, 2)
+        read = _structures(value, where, configuration, limits)
         if len(read) == 1:
             return read[0]
         fix = "send each as an example of its own"
@@ -140,23 +113,16 @@ def _one(value: Any, number: int, configuration: Configuration, limits: Limits) 
     return ExampleTypeError(where, "a text or a list of words", describe_value(value), fix)
 
 
-def _structures(
-    text: str, number: int, configuration: Configuration, limits: Limits, most: int
-) -> list[Read]:
-    """Return the examples of a text, so many at most; what cannot be read ends them."""
+def _structures(text: str, where: str, configuration: Configuration, limits: Limits) -> list[Read]:
+    """Return the first two examples of a text; what cannot be read ends them."""
     read: list[Read] = []
-    structures = structures_of(configuration.data.format)
     try:
-        for name, structure in structures(StringIO(text), f"example {number}"):
-            where = f"example {number + len(read)}"
+        for name, structure in islice(structures_of(configuration.data.format)(StringIO(text), where), 2):
             check_arity(configuration, structure, where)
             read.append(_bounded(name, structure, where, limits))
-            if len(read) == most:
-                break
     except FoldbatchError as error:
-        place = f"example {number + len(read)}"
-        where = error.where if error.where.startswith("example ") else f"{place}, {error.where}"
-        read.append(ReadError(where, error.expected, error.found, error.fix))
+        place = error.where if error.where.startswith("example ") else f"{where}, {error.where}"
+        read.append(ReadError(place, error.expected, error.found, error.fix))
     return read
 
 
@@ -266,7 +232,6 @@ Headers = list[tuple[bytes, bytes]]
 
 READERS = 2  # long bodies that are read at the same time, which bounds memory and leaves time to others
 SHORT = 16_384  # bytes of a body that is read at once; a longer one is read in a thread
-TRUE, FALSE = ("1", "true", "yes"), ("0", "false", "no")
 MOST_DIGITS = 18  # of a length that can be true
 ENDED = "server: expected time for an answer, found the end of the server; ask again later"
 INTERNAL = "server: expected an answer, found an error of the server; its log says more"
@@ -335,12 +300,12 @@ class Predict:
         headers = dict(scope["headers"])
         body = await self._body(headers, receive)
         try:
-            return await self._answer_body(body, headers, scope["query_string"], arrived, receive)
+            return await self._answer_body(body, headers, arrived, receive)
         finally:
             self._held -= len(body)
 
     async def _answer_body(
-        self, body: bytes, headers: Mapping[bytes, bytes], query: bytes, arrived: float, receive: Receive
+        self, body: bytes, headers: Mapping[bytes, bytes], arrived: float, receive: Receive
     ) -> tuple[int, Any]:
         kind = headers.get(b"content-type", b"").decode("latin-1")
         coding = headers.get(b"content-encoding", b"identity").decode("latin-1")
@@ -357,7 +322,7 @@ class Predict:
                 raise DeadlineError("deadline", "a body that is read in time", "none", fix) from None
         else:
             read, ask = read_body(body, kind, configuration, self._limits)
-        nodes, seconds = self._wishes(ask, query)
+        seconds = self._seconds(ask)
         examples = [each for each in read if isinstance(each, ReadExample)]
         answers: Sequence[Any] = ()
         if examples:
@@ -365,7 +330,7 @@ class Predict:
                 [example.structure for example in examples],
                 [example.size for example in examples],
                 arrived + seconds,
-                nodes,
+                ask.nodes,
             )
             answers = await self._unless_gone(request, receive)
         return self._told(read, answers)
@@ -409,25 +374,13 @@ class Predict:
             more = message.get("more_body", False)
         return size
 
-    def _wishes(self, ask: Ask, query: bytes) -> tuple[bool, float]:
-        asked = parse_qs(query.decode("latin-1")) if query else {}
-        wished = asked.get("nodes", ["false"])[-1].lower()
-        if wished not in TRUE + FALSE:
-            raise ReadError("nodes", "true or false", repr(wished), "send nodes=true, or leave it out")
-        nodes = ask.nodes or wished in TRUE
+    def _seconds(self, ask: Ask) -> float:
+        """Return how long a request may take; refuse nodes where the model does not tell them."""
         task = self._service.model.notes["task"]
-        if nodes and task != "nodes":
+        if ask.nodes and task != "nodes":
             found = f"the task {task}" if task else "none"
             raise ReadError("nodes", "a model that is trained on every node", found, "leave nodes out")
-        seconds = self._limits.deadline if ask.deadline is None else ask.deadline
-        for text in asked.get("deadline", ()):
-            try:
-                seconds = float(text)
-            except ValueError:
-                seconds = -1.0
-            if not (seconds > 0 and isfinite(seconds)):
-                raise ReadError("deadline", "seconds above 0", repr(text), "send a number such as 0.5")
-        return nodes, min(seconds, self._limits.deadline)
+        return min(ask.deadline or self._limits.deadline, self._limits.deadline)
 
     async def _unless_gone(self, request: Request, receive: Receive) -> Sequence[Any]:
         """Return the answers to a request; forget it where the client goes away."""

@@ -63,7 +63,6 @@ BAD_REQUESTS = [
     b"PUT /predict HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
     b"POST /predict HTTP/1.1\r\nContent-Type: image/png\r\nContent-Length: 1\r\n\r\na",
     b"POST /predict HTTP/1.1\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\na",
-    b"POST /predict?nodes=maybe HTTP/1.1\r\nContent-Length: 23\r\n\r\n" + b'{"examples": ["(1 a)"]}',
 ]
 
 

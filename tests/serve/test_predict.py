@@ -21,7 +21,7 @@ def service(saved):
     return Service(saved, "numpy")
 
 
-def post(service, *bodies, headers=JSON, query="", limits=LIMITS, answer=None, chunks=1, leave=None):
+def post(service, *bodies, headers=JSON, limits=LIMITS, answer=None, chunks=1, leave=None):
     """Return status, headers and content of the answer to each of several requests that come at once."""
 
     async def one(predict, body):
@@ -42,7 +42,7 @@ def post(service, *bodies, headers=JSON, query="", limits=LIMITS, answer=None, c
             sent.append(message)
 
         named = [(name.encode(), value.encode()) for name, value in headers.items()]
-        await predict({"type": "http", "headers": named, "query_string": query.encode()}, receive, send)
+        await predict({"type": "http", "headers": named}, receive, send)
         if not sent:
             return None
         content = b"".join(message.get("body", b"") for message in sent)
@@ -73,13 +73,6 @@ def test_answers_equal_those_of_the_command(service, saved, tmp_path, capsys):
         expected = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         (status, _, content), _ = post(service, examples(GOOD, BAD, LONG, nodes=bool(nodes)))
         assert status == 200 and content["predictions"] == expected
-        (_, _, content), _ = post(
-            service,
-            (tmp_path / "trees.txt").read_bytes(),
-            headers={"content-type": "text/plain"},
-            query="nodes=true" if nodes else "",
-        )
-        assert content["predictions"] == expected
 
 
 def test_a_bad_example_fails_neither_its_own_request_nor_others(service):
@@ -103,12 +96,8 @@ def test_a_bad_example_fails_neither_its_own_request_nor_others(service):
         (examples(GOOD, GOOD), {"limits": Limits(examples=1)}, 413, "expected 1 examples or fewer"),
         (examples(GOOD), {"limits": Limits(body=10)}, 413, "expected 10 bytes or fewer"),
         (examples(GOOD), {"limits": Limits(body=10), "chunks": 3}, 413, "expected 10 bytes or fewer"),
-        (examples(GOOD), {"query": "deadline=soon"}, 400, "expected seconds above 0, found 'soon'"),
-        (examples(GOOD), {"query": "deadline=-1"}, 400, "expected seconds above 0, found '-1'"),
-        (examples(GOOD), {"query": "nodes=maybe"}, 400, "nodes: expected true or false, found 'maybe'"),
         (examples(GOOD), {"headers": {"content-encoding": "gzip"}}, 415, "no Content-Encoding, found gzip"),
         (examples(GOOD, deadline=1e-9), {}, 504, "expected all answers in time"),
-        (examples(GOOD), {"query": "deadline=1e-9"}, 504, "expected all answers in time"),
     ],
 )
 def test_a_request_that_is_refused_as_a_whole(service, body, options, status, message):
@@ -160,7 +149,7 @@ def test_no_bytes_stay_counted(service, end):
         async def send(message):
             pass
 
-        await predict({"type": "http", "headers": [], "query_string": b""}, receive, send)
+        await predict({"type": "http", "headers": []}, receive, send)
         batching.stop()
         return predict._held
 
@@ -223,7 +212,7 @@ def test_a_request_that_the_end_of_the_server_cuts_off_is_503(service, capsys):
         body = [{"type": "http.request", "body": json.dumps({"examples": [GOOD]}).encode()}]
         metrics = ServerMetrics()
         predict = Predict(service, batching, LIMITS, metrics)
-        asked = asyncio.create_task(predict({"headers": [], "query_string": b""}, receive, send))
+        asked = asyncio.create_task(predict({"headers": []}, receive, send))
         await asyncio.sleep(0.01)
         asked.cancel()  # as uvicorn does when the grace has passed
         await asyncio.wait([asked])

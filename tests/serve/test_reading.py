@@ -1,4 +1,4 @@
-"""Bodies: JSON, lines and text become examples; a fault in one is told of it alone."""
+"""Bodies become examples; a fault in one is told of it alone."""
 
 import json
 
@@ -10,7 +10,7 @@ from foldbatch.recipes.configuration import Configuration
 from foldbatch.serve.service import Limits
 
 predict = pytest.importorskip("foldbatch.serve.predict", reason="HTTP needs foldbatch[serve]")
-JSON, TEXT, read_body = predict.JSON, predict.TEXT, predict.read_body
+JSON, read_body = predict.JSON, predict.read_body
 MediaTypeError, TooLargeError = predict.MediaTypeError, predict.TooLargeError
 LIMITS = Limits()
 GOOD = "(1 (1 good) (1 film))"
@@ -35,21 +35,14 @@ def told(each):
     return str(each) if isinstance(each, FoldbatchError) else each.structure
 
 
-def test_json_and_text_hold_the_same_examples():
-    by_json, ask = read({"examples": [GOOD, ["good", "film"]], "nodes": True, "deadline": 2})
-    by_text, _ = read(f"{GOOD}\r\ngood film\n", f"{TEXT}; charset=utf-8")
-    assert list(map(told, by_json)) == list(map(told, by_text))
-    assert [each.size for each in by_json] == [3, 2] and ask.nodes and ask.deadline == 2
+def test_examples_are_texts_or_lists_of_words():
+    texts, ask = read({"examples": [GOOD, ["good", "film"]], "nodes": True, "deadline": 2})
+    assert [each.size for each in texts] == [3, 2] and ask.nodes and ask.deadline == 2
 
 
-@pytest.mark.parametrize("kind", [JSON, TEXT])
-def test_one_bad_example_is_refused_alone_with_its_number(kind):
-    texts = [GOOD, "(1 (1 good)", GOOD, "(1 (1 a) (1 b) (1 c))"]
-    body = {
-        JSON: json.dumps({"examples": texts}),
-        TEXT: "\n".join(texts),
-    }[kind]
-    good, bad, also_good, ternary = read(body, kind)[0]
+def test_one_bad_example_is_refused_alone_with_its_number():
+    body = {"examples": [GOOD, "(1 (1 good)", GOOD, "(1 (1 a) (1 b) (1 c))"]}
+    good, bad, also_good, ternary = read(body)[0]
     assert good.structure == also_good.structure
     assert bad.where.startswith("example 1:1") and "example 1:1:1" in bad.expected
     assert str(ternary).startswith("example 3: expected two children at each inner node, found a node with 3")
@@ -76,18 +69,19 @@ def test_depth_is_limited_of_trees_and_of_records():
     (tree,), _ = read(
         {"examples": ["(1 (1 (1 (1 a))))"]}, format="brackets", model="child_sum", limits=limits
     )
-    record, deep = read('{"a": [1]}\n{"a": [{"b": 1}]}', TEXT, "jsonlines", "json", limits)[0]
+    records = {"examples": [{"a": [1]}, {"a": [{"b": 1}]}]}
+    record, deep = read(records, JSON, "jsonlines", "json", limits)[0]
     assert record.structure == {"a": [1]} and record.size == 2
     for refused in (tree, deep):
         assert isinstance(refused, TooLargeError) and "expected 2 levels or fewer, found 3" in str(refused)
 
 
-def test_a_text_of_python_holds_many_functions_with_names():
-    text = "def read_line(file):\n    return file.readline()\n\n\ndef write(x):\n    pass\n"
-    examples, _ = read(text, TEXT, "functions", "child_sum")
-    assert len(examples) == 2 and "read_line" in examples[0].name and "write" in examples[1].name
-    (broken,), _ = read("def f(:\n", TEXT, "functions", "child_sum")
-    assert isinstance(broken, FoldbatchError)
+def test_a_function_has_its_name():
+    text = "def read_line(file):\n    return file.readline()\n"
+    (one,), _ = read({"examples": [text]}, JSON, "functions", "child_sum")
+    assert "read_line" in one.name
+    several, broken = read({"examples": [text * 2, "def f(:\n"]}, JSON, "functions", "child_sum")[0]
+    assert "found several" in str(several) and isinstance(broken, FoldbatchError)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +92,7 @@ def test_a_text_of_python_holds_many_functions_with_names():
         (b'{"examples": []}', JSON, ReadError, "expected an example or more, found none"),
         (b'{"examples": ["\xff"]}', JSON, ReadError, "body: expected"),
         (b'{"examples": ' + b"[" * 100_000, JSON, ReadError, "body: expected"),
-        (b"\xff", TEXT, ReadError, "expected text in UTF-8, found the byte 0xff"),
         (b"[1]", "application/xml", MediaTypeError, "found application/xml"),
-        (b"a\n" * 9, TEXT, TooLargeError, "expected 8 examples or fewer, found more"),
         (b'{"examples": [1,2,3,4,5,6,7,8,9]}', JSON, TooLargeError, "found more"),
     ],
 )

@@ -63,8 +63,8 @@ def test_a_server_from_its_start_to_its_end(saved, tmp_path):
             host, port = address.removeprefix("http://").split(":")
             before = batches(address)
             with closing(HTTPConnection(host, int(port), timeout=60)) as connection:
-                headers = {"Content-Type": "text/plain"}
-                connection.request("POST", "/predict?nodes=1", f"{LONG}\n" * 1000, headers)
+                body = json.dumps({"examples": [LONG] * 1000, "nodes": True})
+                connection.request("POST", "/predict", body, {"Content-Type": "application/json"})
                 while batches(address) == before:
                     time.sleep(0.01)
                 server.send_signal(signal.SIGTERM)  # what is being answered is answered
