@@ -221,12 +221,13 @@ def bench(
     (('inference',), [(1, 4, 7), (4, 1, 2)])
     """
     program = _program(block_or_program, backend, threads)
-    if program.options.backend == "reference" or not program.options.batched:
+    if not program.options.batched:
         found = "one that runs examples one by one"
         raise BlockValueError("program", "one that batches", found, "compile it for auto, numpy or llvm")
     _refuse_no_count("repeats", repeats)
     sample, sizes = _sample(examples, batch_sizes)
-    trainable = any(cell.backward for cell in program.describe(sample[:1], compare=False).cells)
+    program.warm(sample[:1])  # so that the cells of a plain function are known
+    trainable = any(cell.training.backward for cell in program.model.cells)
     if train and not trainable:
         fix = "give the block a Loss, or measure inference"
         raise BlockValueError("bench", "a block with losses and parameters to train", "none", fix)
@@ -421,7 +422,7 @@ class Glance:
 def glance(program: Program, examples: Sequence[Any], size: int) -> Glance | None:
     """Measure what batching gains in training; None for a program or a batch that does not batch."""
     size = min(size, len(examples))
-    if size < 2 or program.options.backend == "reference" or not program.options.batched:
+    if size < 2 or not program.options.batched:
         return None
     batch = [examples[i * len(examples) // size] for i in range(size)]
     by_size = sorted(range(size), key=[example.trace.size for example in program.prepare(batch)].__getitem__)

@@ -16,9 +16,8 @@ from foldbatch.errors import counted
 from foldbatch.model.model import Model
 from foldbatch.scheduler.levels import lower_bound
 from foldbatch.scheduler.policies import POLICIES
-from foldbatch.static.graph import SOURCES, Graph, is_view
+from foldbatch.static.graph import Graph
 from foldbatch.static.printer import print_graph
-from foldbatch.static.routines import Stage
 from foldbatch.system.showing import Printed, table
 
 
@@ -31,8 +30,6 @@ class CellReport:
     distinct: int  # how many of them run; the others are identical to one that does (`share` of `compile`)
     recursive: bool  # whether it calls itself
     rows: tuple[int, ...]  # the number of rows of each step
-    forward: dict[str, int]  # by stage, the number of ops that it runs
-    backward: dict[str, int]
     gathered_rows: int  # rows copied together because they did not lie side by side
     losses: tuple[str, ...] = ()  # the names of the losses that it yields
     metrics: tuple[str, ...] = ()
@@ -139,7 +136,7 @@ class Report(Printed):
         return advice(self)
 
     def text(self, *, whole: bool = False) -> str:
-        """Return the report as text of 40 lines at most; if `whole`, all cells, their ops and kernels."""
+        """Return the report as text of 40 lines at most; if `whole`, with all cells."""
         return text_of(self, whole=whole)
 
     def __str__(self) -> str:
@@ -171,8 +168,6 @@ def report_on(
             len(schedule.cells[k].order),
             model.signatures[k].recursive,
             tuple(schedule.widths(k)),
-            _op_counts(cell.training.forward),
-            _op_counts(cell.training.backward),
             sum(span.gathered for span in schedule.cells[k].operands),
             model.losses[k],
             model.metrics[k],
@@ -208,19 +203,10 @@ def _forms(model: Model) -> list[int | None]:
     return forms
 
 
-def _op_counts(stages: Mapping[str, Stage]) -> dict[str, int]:
-    """Return how many ops each stage has, without views, which cost nothing."""
-    return {
-        name: sum(node.op not in SOURCES and not is_view(node) for node in stage.graph.nodes)
-        for name, stage in stages.items()
-    }
-
-
 # -- as text
 
 CELLS = 10  # shown unless all are asked for
 WIDTH = 100  # of advice
-ROWS = 24  # steps of a cell whose sizes are listed
 PLANNING = "merge", "tables", "ready"  # the phases from traces to a batch that can run
 TIMES = {
     "tracing the examples": ("trace",),
@@ -229,11 +215,10 @@ TIMES = {
     "forward": ("forward",),
     "backward": ("backward",),
 }
-STAGES = {"before": "before the recursion", "step": "in each step", "after": "after the recursion"}
 
 
 def text_of(report: Report, *, whole: bool) -> str:
-    """Return a report as text: at most 40 lines, or with `whole` all cells, their ops and all kernels."""
+    """Return a report as text: at most 40 lines, or with `whole` all cells."""
     lines = [*_counts(report), *_costs(report), ""]
     shown = by_cost(report.cells)[: None if whole else CELLS]
     lines += _cells(report, shown)
@@ -244,14 +229,9 @@ def text_of(report: Report, *, whole: bool) -> str:
             lines += wrap(
                 sentence, WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False
             )
-    lines.append("")
-    if whole:
-        lines += [*_ops(shown), *_launches(report)]
-    else:
-        lines.append(
-            "print(program.describe(examples).text(whole=True)) shows all cells, their ops and kernels"
-        )
-    return "\n".join(lines).rstrip()
+    if len(shown) < len(report.cells):
+        lines += ["", "print(program.describe(examples).text(whole=True)) shows all cells"]
+    return "\n".join(lines)
 
 
 def _counts(report: Report) -> Iterator[str]:
@@ -330,37 +310,6 @@ def _cells(report: Report, shown: Sequence[CellReport]) -> Iterator[str]:
         mean = f", {ran / took:.1f} calls a step" if took else ""
         steps = f"{counted(ran, 'call')} in {counted(took, 'step')}{mean}"
         yield f"and {counted(len(rest), 'more cell')}: {steps}"
-
-
-def _ops(cells: Iterable[CellReport]) -> Iterator[str]:
-    yield "Cell by cell: calls of each step, and how many ops it runs when"
-    for cell in cells:
-        rows = ", ".join(map(str, cell.rows[:ROWS])) + ", ..." * (len(cell.rows) > ROWS)
-        yield f"{cell.name}{' (recursive)' * cell.recursive}: {rows or 'no steps'}"
-        forward, backward = (_ops_by_stage(cell, ops) for ops in (cell.forward, cell.backward))
-        yield f"  forward: {forward}; backward: {backward}"
-        for kind in ("losses", "metrics"):
-            if names := getattr(cell, kind):
-                yield f"  {kind}: {', '.join(dict.fromkeys(names))}"
-
-
-def _ops_by_stage(cell: CellReport, ops: dict[str, int]) -> str:
-    if not cell.recursive:
-        return str(sum(ops.values()) or "none")
-    return ", ".join(f"{count} {STAGES[stage]}" for stage, count in ops.items()) or "none"
-
-
-def _launches(report: Report) -> Iterator[str]:
-    for direction in ("forward", "backward"):
-        launches = [launch for launch in report.launches if launch.direction == direction]
-        if launches:
-            yield f"Kernels {direction}, in order"
-        for launch in launches:
-            cell = report.cells[launch.cell]
-            stage, *variant = launch.stage.split()
-            when = [f", {STAGES[stage]}"] * cell.recursive + [f" ({name})" for name in variant]
-            steps = f"{counted(launch.levels, 'step')}, {counted(launch.rows, 'call')}"
-            yield f"  {cell.name}{''.join(when)}: {steps}"
 
 
 # -- advice
