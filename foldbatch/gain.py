@@ -221,7 +221,7 @@ def bench(
     (('inference',), [(1, 4, 7), (4, 1, 2)])
     """
     program = _program(block_or_program, backend, threads)
-    if not program.options.batched:
+    if program.engine.one_by_one or not program.options.batched:
         found = "one that runs examples one by one"
         raise BlockValueError("program", "one that batches", found, "compile it for auto, numpy or llvm")
     _refuse_no_count("repeats", repeats)
@@ -422,7 +422,7 @@ class Glance:
 def glance(program: Program, examples: Sequence[Any], size: int) -> Glance | None:
     """Measure what batching gains in training; None for a program or a batch that does not batch."""
     size = min(size, len(examples))
-    if size < 2 or not program.options.batched:
+    if size < 2 or program.engine.one_by_one or not program.options.batched:
         return None
     batch = [examples[i * len(examples) // size] for i in range(size)]
     by_size = sorted(range(size), key=[example.trace.size for example in program.prepare(batch)].__getitem__)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain, islice, pairwise
 from typing import Any, Final, TypeVar
@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from foldbatch.communicators import Communicator, find, share, together
 from foldbatch.communicators.communicator import Bytes, told
-from foldbatch.engines.planned import Planned
 from foldbatch.engines.sums import total
 from foldbatch.errors import DecidingError, ProcessError, TrainingError, counted
 from foldbatch.params.parameters import Array, Gradient, SparseRows
@@ -298,12 +297,12 @@ class DataParallel:
                 return self.sum_of([examples[place] for place in places], places)
 
     def sum_of(
-        self, part: Sequence[Any] | Planned, places: Sequence[int] | None, signal: int = 0
+        self, part: Sequence[Any], places: Sequence[int] | None, signal: int = 0
     ) -> tuple[float, dict[str, Gradient]]:
         """Return loss and gradients of the batch of which this rank runs a part.
 
         Args:
-            part: this rank's examples, or their plan.
+            part: this rank's examples.
             places: theirs in the batch; None where the part is the batch.
             signal: that this process has noted; after the call all ranks have the highest one in `signal`.
 
@@ -493,7 +492,7 @@ class Share:
     batch: Batch  # the whole batch
     # the places of this process's examples in the batch; None where it runs them all
     places: list[int] | None
-    part: Sequence[Any] | Planned  # these examples, or their plan made ahead
+    part: Sequence[Any]  # these examples
 
     @property
     def indices(self) -> list[int]:
@@ -508,23 +507,9 @@ def share_of(parallel: DataParallel, batch: Batch) -> Share:
     return Share(batch, places, batch.examples if places is None else chosen(batch.examples, places))
 
 
-def shares(
-    parallel: DataParallel, examples: Sequence[Any], batches: Sequence[list[int]], ahead: int
-) -> Iterator[Share]:
-    """Yield this process's share of each batch; with `ahead`, a thread plans so many shares ahead."""
-    made = (share_of(parallel, Batch(indices, chosen(examples, indices))) for indices in batches)
-    if not ahead:
-        yield from made
-        return
-    waiting: deque[Share] = deque()  # whose plans are under way
-
-    def parts() -> Iterator[Any]:  # read by the thread
-        for own in made:
-            waiting.append(own)
-            yield own.part
-
-    for plan in prefetched(parallel.program, parts(), ahead):
-        yield replace(waiting.popleft(), part=plan)
+def shares(parallel: DataParallel, examples: Sequence[Any], batches: Sequence[list[int]]) -> Iterator[Share]:
+    """Yield this process's share of each batch."""
+    return (share_of(parallel, Batch(indices, chosen(examples, indices))) for indices in batches)
 
 
 EVALUATED = 256  # examples of a batch that is not trained on

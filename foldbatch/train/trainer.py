@@ -262,8 +262,6 @@ class Trainer:
         metrics: figures of the values that `Metric` blocks collect; see `foldbatch.train.metrics`.
         callbacks: called meanwhile, in order, `Checkpoints` last; `Progress` too where a person looks on.
         seed: from which epochs are shuffled.
-        ahead: how many batches a thread plans ahead; see `foldbatch.train.prefetched`. It changes no result.
-            It pays where a callback waits for each loss, or other processes are waited for.
 
     Attributes:
         program: whose parameters are trained.
@@ -305,7 +303,6 @@ class Trainer:
         metrics: Sequence[Metric] = (),
         callbacks: Sequence[Callback] = (),
         seed: int = 0,
-        ahead: int = 0,
     ) -> None:
         if not isinstance(program, DataParallel):
             fix = "fb.compile(block) makes one"
@@ -337,7 +334,6 @@ class Trainer:
         self._size = BATCH if batch_size is None else whole("Trainer batch_size", batch_size, 1)
         self._given_sampler = sampler
         self._seed = seed
-        self._ahead = whole("Trainer ahead", ahead, 0)
         self._began = 0.0  # when the epoch under way would have begun, had it not been interrupted
         self._interrupts = Interrupts()
         self._settings = settings(optimizer) | {"lr": text_of(optimizer.lr)}
@@ -585,7 +581,7 @@ class Trainer:
             if not self.parallel.is_alone:
                 name = f"order of examples in epoch {self.epoch + 1}"
                 check_alike(self.parallel.communicator, {name: DIGEST + digest(batches).hex()})
-            for share in shares(self.parallel, examples, batches[position.batches :], self._ahead):
+            for share in shares(self.parallel, examples, batches[position.batches :]):
                 self._step(share, position, checks.noting(checks.NUMBERED, share.indices))
                 position.read(late=True)  # a GPU has the next steps to do meanwhile
                 self._look()

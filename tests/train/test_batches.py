@@ -11,7 +11,6 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.communicators import Alone
-from foldbatch.engines.planned import Planned
 from foldbatch.errors import ExampleTypeError, TrainingError
 from foldbatch.train import Accuracy, DataParallel, prefetched
 from foldbatch.train.parallel import EVALUATED, evaluate, in_parts, shares
@@ -124,22 +123,19 @@ def parallel(communicator):
     return DataParallel(fb.compile(SUM, "numpy"), communicator)
 
 
-@pytest.mark.parametrize("ahead", [0, 1])
-def test_a_process_alone_runs_whole_batches(ahead):
-    made = list(shares(parallel(Alone()), ROWS, BATCHES, ahead))
+def test_a_process_alone_runs_whole_batches():
+    made = list(shares(parallel(Alone()), ROWS, BATCHES))
     assert [(share.batch.indices, share.places, share.indices) for share in made] == [
         ([4, 0, 1], None, [4, 0, 1]),
         ([2, 3], None, [2, 3]),
     ]
     assert [len(share.part) for share in made] == [3, 2]
-    assert all(isinstance(share.part, Planned) == bool(ahead) for share in made)
 
 
-@pytest.mark.parametrize("ahead", [0, 1])
-def test_ranks_run_every_example_once(ahead):
+def test_ranks_run_every_example_once():
     def work(communicator):
         program = parallel(communicator)
-        made = list(shares(program, ROWS, BATCHES, ahead))
+        made = list(shares(program, ROWS, BATCHES))
         lengths = [[float(x) for x in program.program.run(share.part)] for share in made]
         assert lengths == [[float(len(ROWS[i])) for i in share.indices] for share in made]
         return [share.indices for share in made]

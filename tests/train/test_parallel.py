@@ -42,11 +42,10 @@ def assert_equal(ranks):
         assert figures(other) == figures(ranks[0])
 
 
-@pytest.mark.parametrize("ahead", [0, 1])
-def test_ranks_have_the_same_bits_in_every_run_and_those_of_one_process_to_rounding(ahead):
+def test_ranks_have_the_same_bits_in_every_run_and_those_of_one_process_to_rounding():
     """With Dropout, which is keyed by the example's number in the whole batch."""
     alone = fitted(Alone())
-    ranks = in_threads(lambda communicator: fitted(communicator, ahead=ahead), 3)
+    ranks = in_threads(fitted, 3)
     assert_equal([*ranks, *in_threads(fitted, 3)])
     assert_close(alone, ranks[0])
     for one, other in zip(figures(alone), figures(ranks[0]), strict=True):
