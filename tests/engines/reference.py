@@ -1,6 +1,7 @@
 """The oracle: examples one at a time, calls one at a time, in float64, by the interpreter.
 
-It has no schedule, no arena and no generated code. Every engine must agree with it.
+It has no schedule, no arena and no generated code. Every engine must agree with it. It also shows what a new
+engine must have, and no more: `BACKEND`, and what `foldbatch.engines.engine` says of an Engine and a Run.
 """
 
 from __future__ import annotations

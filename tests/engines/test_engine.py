@@ -266,14 +266,10 @@ def test_a_new_engine_is_a_line_in_the_table() -> None:
             choose_engine("lacking")
 
 
-TOY = {"toy": ("tests.engines.toy", "")}
-
-
 @settings(many, max_examples=10)
 @given(programs())
-def test_a_toy_engine_is_lawful(program: BlockProgram) -> None:
-    with mock.patch.dict(ENGINES, TOY):
-        engine = fb.compile(program.block, "toy", threads=1, debug=True)
+def test_an_engine_of_a_few_lines_is_lawful(program: BlockProgram) -> None:
+    engine = fb.compile(program.block, "reference", threads=1, debug=True)
     meanings = [program.meant(example) for example in program.examples]
     assert_meant(engine, program.examples, meanings)
     loss, gradients = gradients_of(engine, program.examples)
