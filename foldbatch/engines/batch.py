@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +13,11 @@ from foldbatch.params.parameters import Array
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.merge import Merged, merge
-from foldbatch.scheduler.policies import Policy, levels
+from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.scheduler.sharing import Share, leaves
 from foldbatch.scheduler.tables import build
-from foldbatch.scheduler.trace import CellSignature, Trace, pack
+from foldbatch.scheduler.trace import CellSignature, Trace
 
 
 class ScheduledBatch(NamedTuple):
@@ -75,16 +74,6 @@ def fetched(
 def _rows(array: Array) -> list[Array]:
     """Return the rows of an array, each an array, be it of no dimensions."""
     return list(array) if array.ndim > 1 else [array[i, ...] for i in range(len(array))]
-
-
-def traced_for(policy: Policy, traces: Sequence[Trace], cells: Sequence[CellSignature]) -> list[Trace]:
-    """Return traces with the levels that another policy plans by."""
-
-    def leveled(trace: Trace) -> Trace:
-        own = trace.calls, trace.elements, trace.values
-        return pack(replace(trace, levels=levels(policy, cells, *own)), trace.form)
-
-    return list(map(leveled, traces))
 
 
 def schedule_batch(

@@ -15,7 +15,6 @@ from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.errors import counted
 from foldbatch.model.model import Model
 from foldbatch.scheduler.levels import lower_bound
-from foldbatch.scheduler.policies import POLICIES
 from foldbatch.static.graph import Graph
 from foldbatch.static.printer import print_graph
 from foldbatch.system.showing import Printed, table
@@ -76,12 +75,9 @@ class Captures(NamedTuple):
         return self.hits / batches if batches else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """The same batch, run with another option of `foldbatch.compile`."""
+class Shared(NamedTuple):
+    """The same batch, run with ``share='subtrees'`` (see `foldbatch.compile`)."""
 
-    option: str  # as it is written, for example ``policy='by_depth'``
-    steps: int  # groups of calls that run together
     distinct: int  # calls that run
     seconds: float  # of planning, forward and backward, medians in turn
     instead: float  # the same without the option
@@ -108,7 +104,7 @@ class Report(Printed):
     ] = ()  # the launch table, in order; none of an engine that has no such table
     program: str = ""  # the tracing program's text
     policy: str = ""  # how calls were grouped and why, where the policy chooses; else empty
-    alternatives: tuple[Alternative, ...] = ()  # with other options, where these may be quicker
+    shared: Shared | None = None  # with more calls shared, where that may be quicker
     captures: Captures | None = (
         None  # of an engine that captures graphs, what training batches it ran by these
     )
@@ -330,7 +326,7 @@ def advice(report: Report) -> tuple[str, ...]:
     >>> import foldbatch as fb
     >>> add = fb.Function(lambda a, b: a + b)
     >>> program = fb.compile(fb.Map(fb.Scalar()) >> fb.Fold(add, fb.Zeros([])))
-    >>> advice(replace(program.describe([[0.0, 1.0], [2.0]]), alternatives=(), phases={"forward": 1.0}))
+    >>> advice(replace(program.describe([[0.0, 1.0], [2.0]]), shared=None, phases={"forward": 1.0}))
     ('model.combine: 2 of its 2 steps run fewer than 16 calls; batches of more examples make them larger',)
     """
     kinds = _quicker, _planning, _tracing, _alike, _narrow
@@ -342,14 +338,9 @@ def by_cost(cells: Iterable[CellReport]) -> list[CellReport]:
     return sorted(cells, key=lambda cell: (_few(cell), len(cell.rows), cell.distinct), reverse=True)
 
 
-def worth_trying(report: Report, policy: str, share: str | None) -> list[tuple[str, str]]:
-    """Return other options for a batch, as names and values: those that may take less time."""
-    options = []
-    if report.steps > report.lower_bound:
-        options += [("policy", name) for name in POLICIES if name != policy]
-    if share != "subtrees" and any(cell.repeatable and cell.distinct > 1 for cell in report.cells):
-        options.append(("share", "subtrees"))
-    return options
+def may_share(report: Report, share: str | None) -> bool:
+    """Return whether more calls may be shared than a batch shares."""
+    return share != "subtrees" and any(cell.repeatable and cell.distinct > 1 for cell in report.cells)
 
 
 def _share(report: Report, *phases: str) -> float:
@@ -363,15 +354,12 @@ def _few(cell: CellReport) -> int:
 
 
 def _quicker(report: Report) -> Iterator[str]:
-    """Name the quickest policy that has fewer steps, and sharing of more calls, if they save enough time."""
-    for kind, attribute, words in (("policy", "steps", "steps"), ("share", "distinct", "calls that run")):
-        before: int = getattr(report, attribute)
-        counts = {x: getattr(x, attribute) for x in report.alternatives if x.option.startswith(kind)}
-        fewer = [other for other, count in counts.items() if count < before]
-        best = min(fewer, key=lambda other: other.seconds, default=None)
-        if best is not None and best.seconds < LESS * best.instead:
-            took = f"{duration(best.seconds)} instead of {duration(best.instead)} for this batch"
-            yield f"try {best.option}: it took {took}, with {counts[best]:,} {words} instead of {before:,}"
+    """Name the sharing of more calls, if it saves enough time."""
+    shared, before = report.shared, report.distinct
+    if shared is not None and shared.distinct < before and shared.seconds < LESS * shared.instead:
+        took = f"{duration(shared.seconds)} instead of {duration(shared.instead)} for this batch"
+        calls = f"{shared.distinct:,} calls that run instead of {before:,}"
+        yield f"try share='subtrees': it took {took}, with {calls}"
 
 
 def _planning(report: Report) -> Iterator[str]:

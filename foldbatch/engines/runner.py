@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,12 +19,12 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.batch import ScheduledBatch, schedule_batch, traced_for
+from foldbatch.engines.batch import ScheduledBatch, schedule_batch
 from foldbatch.engines.engine import Cotangents, EngineSettings, Run, choose_engine, load_engine
 from foldbatch.engines.keys import example_numbers, keyed
 from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, nothing, sum_losses
 from foldbatch.engines.planned import SubBatch
-from foldbatch.engines.report import Alternative, Report, report_on, worth_trying
+from foldbatch.engines.report import Report, Shared, may_share, report_on
 from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, split
@@ -172,7 +172,7 @@ class Runner:
     def report(self, traces: list[Trace], phases: Phases, *, compare: bool) -> Report:
         """Return a report on one batch, run whole on one thread; `phases` are the seconds spent before.
 
-        To compare, the batch runs some times more, in turn with other options where these may be quicker;
+        To compare, the batch runs some times more, in turn with more calls shared where that may be quicker;
         medians count. Else the first run is timed, with all that it has to make.
         """
         options = self.options
@@ -182,22 +182,19 @@ class Runner:
             report = report_on(batch, self.model, launches, needed, phases | timed)
             if not compare:
                 return report
-            tries = {"": partial(self._timed, traces, options)}
-            tried = () if self._one_by_one else worth_trying(report, options.policy, options.share)
-            for name, value in tried:
-                changed: dict[str, Any] = {name: value}
-                own = traces
-                if name == "policy":
-                    own = traced_for(find_policy(value), traces, self.model.signatures)
-                tries[f"{name}={value!r}"] = partial(self._timed, own, replace(options, **changed))
-            runs = _in_turn(tries)
-        _, own_phases = runs.pop("")
-        instead = median(sum(each.values()) for each in own_phases)
+            tries = [partial(self._timed, traces, options)]
+            if not self._one_by_one and may_share(report, options.share):
+                tries.append(partial(self._timed, traces, replace(options, share="subtrees")))
+            own, *others = _in_turn(tries)
+        instead, shared = median(sum(each.values()) for each in own[1]), None
+        for other, seconds in others:
+            distinct = sum(len(table.order) for table in other.schedule.cells)
+            shared = Shared(distinct, median(sum(each.values()) for each in seconds), instead)
         return replace(
             report,
-            phases=phases | {name: median(each[name] for each in own_phases) for name in timed},
-            alternatives=tuple(_alternative(name, *run, instead) for name, run in runs.items()),
-            runs=len(own_phases),
+            phases=phases | {name: median(each[name] for each in own[1]) for name in timed},
+            shared=shared,
+            runs=len(own[1]),
         )
 
     def _timed(self, traces: list[Trace], options: Options) -> tuple[ScheduledBatch, Any, Phases]:
@@ -381,22 +378,14 @@ class Runner:
 
 
 def _in_turn(
-    tries: Mapping[str, Callable[[], tuple[ScheduledBatch, Any, Phases]]],
-) -> dict[str, tuple[ScheduledBatch, list[Phases]]]:
+    tries: Sequence[Callable[[], tuple[ScheduledBatch, Any, Phases]]],
+) -> list[tuple[ScheduledBatch, list[Phases]]]:
     """Run each some times, in turn; return its batch, and its phases but for those of the first turn."""
-    runs: dict[str, tuple[ScheduledBatch, list[Phases]]] = {
-        name: (run()[0], []) for name, run in tries.items()
-    }
+    runs = [(run()[0], list[Phases]()) for run in tries]
     begun = time.perf_counter()
     for _ in range(TURNS):
-        for name, run in tries.items():
-            runs[name][1].append(run()[2])
+        for run, (_, phases) in zip(tries, runs, strict=True):
+            phases.append(run()[2])
         if time.perf_counter() - begun > SECONDS:
             break
     return runs
-
-
-def _alternative(option: str, batch: ScheduledBatch, phases: Sequence[Phases], instead: float) -> Alternative:
-    distinct = sum(len(table.order) for table in batch.schedule.cells)
-    seconds = median(sum(each.values()) for each in phases)
-    return Alternative(option, batch.schedule.groups, distinct, seconds, instead)

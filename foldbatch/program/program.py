@@ -503,9 +503,9 @@ class Program(Printed):
 
         Args:
             examples: the batch.
-            compare: whether the batch is traced and run some times more, in turn with other policies and ways
-                to share where these may be quicker; medians count, and trees are traced once only. False
-                times the first run, with all that it has to make.
+            compare: whether the batch is traced and run some times more, in turn with more calls shared where
+                that may be quicker; medians count, and trees are traced once only. False times the first run,
+                with all that it has to make.
 
         Raises:
             ExampleError: when an example does not fit the block.

@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
-
 import foldbatch as fb
-from foldbatch.engines.report import Alternative, Captures, CellReport, Report, advice, worth_trying
+from foldbatch.engines.report import Captures, CellReport, Report, Shared, advice, may_share
 
 
 def test_describe_counts_what_runs() -> None:
@@ -47,24 +45,17 @@ def test_bytes_are_those_of_this_batch() -> None:
     assert program.describe(small).buffer_bytes == before
 
 
-def test_other_options_are_run_and_counted() -> None:
-    """What `compile` would have done with them; parameters and further reports do not change."""
+def test_more_calls_are_shared_and_counted() -> None:
+    """What `compile` would have done; parameters and further reports do not change."""
     block = _labelled(3) >> fb.Linear(3)
     examples = [(1, (2, (1, (0, None)))), (2, (1, (1, (0, None))))]
-    program = fb.compile(block, "numpy", options={"policy": "by_component"}, debug=True)
+    program = fb.compile(block, "numpy", debug=True)
     report = program.describe(examples)
-    assert report.steps > report.lower_bound
-    options = {other.option: other for other in report.alternatives}
-    assert {"policy='by_depth'", "policy='by_agenda'", "share='subtrees'"} <= set(options)
-    depth = fb.compile(block, "numpy", options={"policy": "by_depth"}).describe(examples, compare=False)
-    shared = fb.compile(block, "numpy", options={"policy": "by_component", "share": "subtrees"}).describe(
-        examples
-    )
-    assert options["policy='by_depth'"].steps == depth.steps
-    assert options["share='subtrees'"].distinct == shared.distinct < report.distinct
-    assert all(other.seconds > 0 and other.instead > 0 for other in report.alternatives)
-    assert depth.alternatives == program.describe(examples, compare=False).alternatives == ()
-    assert fb.compile(block, "reference").describe(examples).alternatives == ()
+    shared = fb.compile(block, "numpy", options={"share": "subtrees"}).describe(examples)
+    assert report.shared.distinct == shared.distinct < report.distinct
+    assert report.shared.seconds > 0 and report.shared.instead > 0
+    assert shared.shared is program.describe(examples, compare=False).shared is None
+    assert fb.compile(block, "reference").describe(examples).shared is None
 
 
 def test_losses_and_metrics_are_named() -> None:
@@ -213,41 +204,18 @@ def test_cells_that_differ_in_parameters_only_ask_for_one_table() -> None:
     assert advice(report(*[cell(f"case({k})", 30, 20, form=0) for k in range(4)])) == ()
 
 
-def test_a_quicker_policy_is_named_where_it_has_fewer_steps() -> None:
-    """The quickest one of these, if it saves enough; time alone is no reason."""
-    agenda = Alternative("policy='by_agenda'", 4, 145, 0.1, 0.201)
-    depth = Alternative("policy='by_depth'", 3, 145, 0.0331, 0.201)
-    found = advice(report(WIDE, alternatives=(agenda, depth)))
-    assert found == (
-        "try policy='by_depth': it took 33.1 ms instead of 201 ms for this batch, with 3 steps instead of 5",
-    )
-    for other in (replace(depth, instead=0.04), replace(depth, steps=5), replace(depth, steps=6)):
-        assert advice(report(WIDE, alternatives=(other,))) == ()
-
-
 def test_sharing_is_named_where_fewer_calls_run() -> None:
-    other = Alternative("share='subtrees'", 5, 129, 0.5, 1.0)
-    (found,) = advice(report(WIDE, alternatives=(other,)))
+    other = Shared(129, 0.5, 1.0)
+    (found,) = advice(report(WIDE, shared=other))
     assert found == (
         "try share='subtrees': it took 500 ms instead of 1 s for this batch, with 129 calls that run instead "
         "of 215"
     )
-    assert advice(report(WIDE, alternatives=(replace(other, distinct=215),))) == ()
-
-
-@pytest.mark.parametrize(
-    ("changes", "policies"),
-    [({}, False), ({"lower_bound": 4}, True), ({"phases": {"tables": 1.0, "forward": 1.0}}, False)],
-)
-def test_other_policies_are_tried_where_they_may_save(changes, policies) -> None:
-    """Not where no schedule has fewer steps."""
-    tried = worth_trying(report(WIDE, **changes), "by_depth", "leaves")
-    assert {("policy", "by_component"), ("policy", "by_agenda")} <= set(tried) if policies else tried == []
-    assert ("policy", "by_depth") not in tried
+    for no_better in (other._replace(distinct=215), other._replace(instead=0.6)):
+        assert advice(report(WIDE, shared=no_better)) == ()
 
 
 def test_sharing_is_tried_where_calls_may_repeat() -> None:
     repeatable = report(cell("node", 4, 2, repeatable=True))
-    assert worth_trying(repeatable, "by_depth", "leaves") == [("share", "subtrees")]
-    assert worth_trying(repeatable, "by_depth", "subtrees") == []
-    assert worth_trying(report(cell("node", 1, repeatable=True)), "by_depth", None) == []
+    assert may_share(repeatable, "leaves") and not may_share(repeatable, "subtrees")
+    assert not may_share(report(cell("node", 1, repeatable=True)), None)
