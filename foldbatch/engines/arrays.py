@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch, arenas_of, fetched
-from foldbatch.engines.bindings import Bound, Directions, KernelKey, bind
+from foldbatch.engines.bindings import Bound, Directions, bind
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.facts import Fact
 from foldbatch.engines.launch import HEAD, LaunchTable
 from foldbatch.engines.memory import BatchMemory
 from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.engines.report import Launched
 from foldbatch.engines.sums import sum_rows, total
 from foldbatch.engines.watching import named
 from foldbatch.model.model import Model
@@ -121,9 +120,9 @@ class ArrayEngine:
         kernels = self.training if training else self.inference
         return ReadyBatch(kernels, batch, kernels.tables(batch.schedule))
 
-    def launched(self, ready: ReadyBatch) -> list[Launched]:
-        """Return the launch table of a batch for a report, without what an engine does between kernels."""
-        return launched_of(ready.kernels.bound.keys, ready.tables)
+    def launched(self, ready: ReadyBatch) -> tuple[int, int]:
+        """Return how many kernels a batch calls, without what an engine does between them."""
+        return launched_of(ready.kernels.bound, ready.tables)
 
     def wait(self) -> None:
         """Do nothing: what was run is done."""
@@ -150,18 +149,13 @@ class ArrayEngine:
         return run
 
 
-def launched_of(keys: Sequence[KernelKey], tables: Directions) -> list[Launched]:
-    """Return the launches of kernels with these keys, forward and backward."""
-    launches: list[Launched] = []
+def launched_of(bound: Bound, tables: Directions) -> tuple[int, int]:
+    """Return how many kernels of routines are called, forward and backward: each once for every level."""
+    counts = []
     for table in (tables.forward, tables.backward):
-        if table is not None:
-            rows = np.append(0, np.cumsum(table.bounds[:, 1] - table.bounds[:, 0])).tolist()
-            for kernel, first, last in table.launches[:, :HEAD].tolist():
-                if kernel < len(keys):
-                    cell, direction, *stage = keys[kernel]
-                    levels, calls = last - first, rows[last] - rows[first]
-                    launches.append(Launched(direction, cell, " ".join(stage).strip(), levels, calls))
-    return launches
+        kernels, first, last = table.launches[:, :HEAD].T if table is not None else np.zeros((3, 0), np.int64)
+        counts.append(int((last - first)[kernels < len(bound.keys)].sum()))
+    return counts[0], counts[1]
 
 
 @dataclass(slots=True)

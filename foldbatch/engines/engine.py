@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.batch import ScheduledBatch
-from foldbatch.engines.report import Captures, Launched
+from foldbatch.engines.report import Captures
 from foldbatch.engines.watching import Watch
 from foldbatch.errors import BackendError, UnknownNameError, frames_inside, install
 from foldbatch.model.model import Model
@@ -111,8 +111,8 @@ class Engine(Protocol):
     def wait(self) -> None:
         """Wait until a device has done what was launched; elsewhere it is done."""
 
-    def launched(self, ready: Any) -> Sequence[Launched]:
-        """Return the launch table of a batch for a report; nothing where there is none."""
+    def launched(self, ready: Any) -> tuple[int, int]:
+        """Return how many kernels a batch calls forward and backward, each once a level."""
 
     def nbytes(self, ready: Any) -> int:
         """Return the bytes of memory that a batch needs, of which `ready` made this."""

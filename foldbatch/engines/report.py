@@ -48,16 +48,6 @@ class CellReport:
         return self.distinct / len(self.rows) if self.rows else 0.0
 
 
-class Launched(NamedTuple):
-    """A launch: a kernel on some levels."""
-
-    direction: str  # ``forward`` or ``backward``
-    cell: int  # the number of the cell
-    stage: str  # of the cell
-    levels: int  # how many levels it runs, one after the other
-    rows: int  # calls in all of these
-
-
 class Captures(NamedTuple):
     """What batches of one kind were run by graphs that a GPU has captured, each by one launch."""
 
@@ -99,9 +89,6 @@ class Report(Printed):
     # of `runs`. Where a GPU runs both passes together, they are counted as backward.
     phases: dict[str, float]
     cells: tuple[CellReport, ...]
-    launches: tuple[
-        Launched, ...
-    ] = ()  # the launch table, in order; none of an engine that has no such table
     program: str = ""  # the tracing program's text
     policy: str = ""  # how calls were grouped and why, where the policy chooses; else empty
     shared: Shared | None = None  # with more calls shared, where that may be quicker
@@ -150,11 +137,11 @@ def _hit_rate(calls: int, distinct: int) -> float:
 def report_on(
     batch: ScheduledBatch,
     model: Model,
-    launches: Sequence[Launched],
+    kernels: tuple[int, int],
     buffer_bytes: int,
     phases: dict[str, float],
 ) -> Report:
-    """Return the report on a batch that has run."""
+    """Return the report on a batch that has run; `kernels` are what `Engine.launched` returned."""
     trace, schedule = batch.merged.trace, batch.schedule
     forms = _forms(model)
     parts = tuple(
@@ -177,13 +164,11 @@ def report_on(
         trace.size,
         schedule.groups,
         lower_bound(model.signatures, trace.calls, trace.elements, trace.values),
-        sum(each.levels for each in launches if each.direction == "forward"),
-        sum(each.levels for each in launches if each.direction == "backward"),
+        *kernels,
         schedule.gathered_rows,
         buffer_bytes,
         phases,
         parts,
-        tuple(launches),
         policy=schedule.reason,
     )
 

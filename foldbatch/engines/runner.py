@@ -178,8 +178,8 @@ class Runner:
         options = self.options
         with self._lock, np.errstate(all="ignore"):
             batch, ready, timed = self._timed(traces, options)
-            launches, needed = self.engine.launched(ready), self.engine.nbytes(ready)
-            report = report_on(batch, self.model, launches, needed, phases | timed)
+            kernels, needed = self.engine.launched(ready), self.engine.nbytes(ready)
+            report = report_on(batch, self.model, kernels, needed, phases | timed)
             if not compare:
                 return report
             tries = [partial(self._timed, traces, options)]

@@ -17,7 +17,6 @@ from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.engine import Backend, Cotangents
 from foldbatch.engines.origins import Reading
 from foldbatch.engines.ranges import OutOfRangeError
-from foldbatch.engines.report import Launched
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.engines.watching import NothingWatched
 from foldbatch.model.model import Model
@@ -120,9 +119,9 @@ class ReferenceEngine:
     def memory(self) -> None:
         """Return nothing: every value is an array of its own."""
 
-    def launched(self, ready: tuple[ScheduledBatch, bool]) -> tuple[Launched, ...]:
-        """Return nothing: there is no launch table."""
-        return ()
+    def launched(self, ready: tuple[ScheduledBatch, bool]) -> tuple[int, int]:
+        """Return 0: there are no kernels."""
+        return 0, 0
 
     def nbytes(self, ready: tuple[ScheduledBatch, bool]) -> int:
         """Return 0: there are no buffers."""

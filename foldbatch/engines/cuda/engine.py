@@ -24,7 +24,6 @@ from foldbatch.engines.cuda.run import CudaRun, Flag, PhaseKernels, Ready
 from foldbatch.engines.cuda.steps import LaunchStep, StepWalker, steps_of_both
 from foldbatch.engines.cuda.updates import DeviceUpdates
 from foldbatch.engines.launch import Ints
-from foldbatch.engines.report import Launched
 from foldbatch.engines.watching import named
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
@@ -327,10 +326,10 @@ class CudaEngine:
             if training and sums.ids.kind == "feed" and len(batch.schedule.cells[k].order)
         }
 
-    def launched(self, ready: Ready) -> list[Launched]:
-        """Return the launch table of a batch for a report."""
+    def launched(self, ready: Ready) -> tuple[int, int]:
+        """Return how many kernels a batch calls forward and backward."""
         bound = ready.phase.bound
-        return launched_of(bound.keys, launch_tables(bound, ready.batch.schedule))
+        return launched_of(bound, launch_tables(bound, ready.batch.schedule))
 
     def wait(self) -> None:
         """Wait until the device has done what was launched; a step that is due is not launched."""
