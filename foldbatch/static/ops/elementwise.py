@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.static.graph import Node, apply, constant
-from foldbatch.static.op import Attrs, Op, Sample, Tangents, define, fail
+from foldbatch.static.op import Attrs, Sample, Tangents, define, fail
 from foldbatch.types import TensorType
 
 
@@ -103,7 +103,7 @@ def _define(
     def evaluated(attrs: Attrs, *xs: Any) -> Any:
         return evaluate(*xs, **attrs)
 
-    define(Op(name, infer(name), evaluated, vjp, jvp, samples, elementwise=True, body=body))
+    define(name, infer(name), evaluated, vjp, jvp, samples, elementwise=True, body=body)
 
 
 def _sum(*xs: Any) -> Any:
@@ -242,16 +242,14 @@ def _vjp_where(g: Node, y: Node, condition: Node, a: Node, b: Node) -> tuple[Nod
 
 _B = TensorType((3,), "bool")
 define(
-    Op(
-        "where",
-        _infer_where,
-        lambda attrs, c, a, b: np.where(c, a, b),
-        _vjp_where,
-        diagonal_jvp(_vjp_where),
-        (Sample((_B, _V, _V), {}), Sample((_B, _M, _S), {})),
-        elementwise=True,
-        body="b if a else c",
-    )
+    "where",
+    _infer_where,
+    lambda attrs, c, a, b: np.where(c, a, b),
+    _vjp_where,
+    diagonal_jvp(_vjp_where),
+    (Sample((_B, _V, _V), {}), Sample((_B, _M, _S), {})),
+    elementwise=True,
+    body="b if a else c",
 )
 
 
@@ -275,16 +273,14 @@ def _evaluate_cast(attrs: Attrs, x: Any) -> Any:
 
 
 define(
-    Op(
-        "cast",
-        lambda types, attrs: TensorType(types[0].shape, attrs["dtype"]),
-        _evaluate_cast,
-        lambda g, y, x: (apply("cast", g, dtype=x.dtype) if x.type.is_float and y.type.is_float else None,),
-        lambda tangents, y, x: apply("cast", tangents[0], dtype=y.dtype),
-        (Sample((_V,), {"dtype": "float64"}), Sample((TensorType((3,), "int32"),), {"dtype": "float32"})),
-        elementwise=True,
-        body="t(a)",
-    )
+    "cast",
+    lambda types, attrs: TensorType(types[0].shape, attrs["dtype"]),
+    _evaluate_cast,
+    lambda g, y, x: (apply("cast", g, dtype=x.dtype) if x.type.is_float and y.type.is_float else None,),
+    lambda tangents, y, x: apply("cast", tangents[0], dtype=y.dtype),
+    (Sample((_V,), {"dtype": "float64"}), Sample((TensorType((3,), "int32"),), {"dtype": "float32"})),
+    elementwise=True,
+    body="t(a)",
 )
 
 
@@ -301,13 +297,11 @@ def _jvp(tangents: Tangents, y: Node, a: Node, b: Node) -> Node:
 
 
 define(
-    Op(
-        "when_training",  # a while training, b in inference
-        _infer_when_training,
-        lambda attrs, a, b: a,
-        lambda g, y, a, b: (g, None),
-        _jvp,
-        (Sample((_V, _V), {}), Sample((TensorType((2, 3), "float64"),) * 2, {})),
-        copies=lambda attrs, write, a, b: iter([(write, a)]),
-    )
+    "when_training",  # a while training, b in inference
+    _infer_when_training,
+    lambda attrs, a, b: a,
+    lambda g, y, a, b: (g, None),
+    _jvp,
+    (Sample((_V, _V), {}), Sample((TensorType((2, 3), "float64"),) * 2, {})),
+    copies=lambda attrs, write, a, b: iter([(write, a)]),
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from foldbatch.operators import FUNCTIONS, numpys, public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift
-from foldbatch.static.op import CALL, UNBATCHED, Attrs, Op, Sample, Tangents, define, fail
+from foldbatch.static.op import CALL, UNBATCHED, Attrs, Sample, Tangents, define, fail
 from foldbatch.static.places import Place, backward, section, without
 from foldbatch.types import TensorType
 
@@ -35,7 +35,7 @@ def _define(
     *samples: Sample,
     copies: Callable[..., Copies] | None = None,
 ) -> None:
-    define(Op(name, infer, evaluate, vjp, linear_jvp, samples, copies=copies))
+    define(name, infer, evaluate, vjp, linear_jvp, samples, copies=copies)
 
 
 def _infer_reshape(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
