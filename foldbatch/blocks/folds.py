@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -254,6 +255,9 @@ ROUNDS, PAIRS, REST = (
 class _Summary(Block[TupleType | SequenceType, TensorType]):
     """A tensor made of the tensors of a sequence or a tuple, elementwise."""
 
+    of_two: Callable[..., Node]  # makes one of two tensors
+    over: Callable[..., Node]  # makes one of a tensor along the axis of a sequence's elements
+
     def build(self, builder: Builder, value: Value) -> Node:
         if isinstance(value, tuple) and value and all(isinstance(item, Node) for item in value):
             nodes = [item for item in value if isinstance(item, Node)]
@@ -270,12 +274,10 @@ class _Summary(Block[TupleType | SequenceType, TensorType]):
         return self.of_elements(elements)
 
     def of_tensors(self, nodes: list[Node]) -> Node:
-        """Return the result for several tensors."""
-        raise NotImplementedError
+        return reduce(type(self).of_two, nodes)
 
     def of_elements(self, elements: Node) -> Node:
-        """Return the result for a tensor along the axis of a sequence's elements."""
-        raise NotImplementedError
+        return type(self).over(elements)
 
 
 class Sum(_Summary):
@@ -290,11 +292,13 @@ class Sum(_Summary):
     [6.0, 0.0]
     """
 
+    of_two, over = ops.add, ops.segment_sum
+
     def of_tensors(self, nodes: list[Node]) -> Node:
-        return reduce(ops.add, map(self._number, nodes))
+        return super().of_tensors([*map(self._number, nodes)])
 
     def of_elements(self, elements: Node) -> Node:
-        return ops.segment_sum(self._number(elements))
+        return super().of_elements(self._number(elements))
 
     def _number(self, node: Node) -> Node:
         if node.type.dtype == "bool":  # whose sum would be a bool
@@ -315,11 +319,7 @@ class Min(_Summary):
     [2.0, 0.0]
     """
 
-    def of_tensors(self, nodes: list[Node]) -> Node:
-        return reduce(ops.minimum, nodes)
-
-    def of_elements(self, elements: Node) -> Node:
-        return ops.segment_min(elements)
+    of_two, over = ops.minimum, ops.segment_min
 
 
 class Max(_Summary):
@@ -334,11 +334,7 @@ class Max(_Summary):
     [5.0, 0.0]
     """
 
-    def of_tensors(self, nodes: list[Node]) -> Node:
-        return reduce(ops.maximum, nodes)
-
-    def of_elements(self, elements: Node) -> Node:
-        return ops.segment_max(elements)
+    of_two, over = ops.maximum, ops.segment_max
 
 
 class Mean(_Summary):
@@ -353,9 +349,7 @@ class Mean(_Summary):
     [3.0, 0.0]
     """
 
-    def of_tensors(self, nodes: list[Node]) -> Node:
-        total: Node = reduce(ops.add, nodes)
-        return total * (1.0 / len(nodes))
+    of_two, over = ops.add, ops.segment_mean
 
-    def of_elements(self, elements: Node) -> Node:
-        return ops.segment_mean(elements)
+    def of_tensors(self, nodes: list[Node]) -> Node:
+        return super().of_tensors(nodes) * (1.0 / len(nodes))
