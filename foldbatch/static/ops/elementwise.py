@@ -11,6 +11,7 @@ Wherever it is left in a graph it means training, which is also what is differen
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,31 +34,22 @@ def _same_dtype(name: str, types: tuple[TensorType, ...]) -> str:
     return types[0].dtype
 
 
-def _arithmetic(name: str) -> Callable[[tuple[TensorType, ...], Attrs], TensorType]:
-    def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
-        dtype = _same_dtype(name, types)
-        if dtype == "bool":
-            fail(name, "numbers", " and ".join(map(str, types)), "cast with ops.cast, or use ops.where")
-        return TensorType(_broadcast(name, types), dtype)
-
-    return infer
+def _arithmetic(name: str, types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    dtype = _same_dtype(name, types)
+    if dtype == "bool":
+        fail(name, "numbers", " and ".join(map(str, types)), "cast with ops.cast, or use ops.where")
+    return TensorType(_broadcast(name, types), dtype)
 
 
-def _floating(name: str) -> Callable[[tuple[TensorType, ...], Attrs], TensorType]:
-    def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
-        if not types[0].is_float:
-            fail(name, "a float tensor", str(types[0]), "cast with ops.cast(x, 'float32')")
-        return TensorType(_broadcast(name, types), _same_dtype(name, types))
-
-    return infer
+def _floating(name: str, types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    if not types[0].is_float:
+        fail(name, "a float tensor", str(types[0]), "cast with ops.cast(x, 'float32')")
+    return TensorType(_broadcast(name, types), _same_dtype(name, types))
 
 
-def _comparison(name: str) -> Callable[[tuple[TensorType, ...], Attrs], TensorType]:
-    def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
-        _same_dtype(name, types)
-        return TensorType(_broadcast(name, types), "bool")
-
-    return infer
+def _comparison(name: str, types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    _same_dtype(name, types)
+    return TensorType(_broadcast(name, types), "bool")
 
 
 def _zero(g: Node) -> Node:
@@ -86,7 +78,7 @@ _S = TensorType(())
 def _define(
     name: str,
     arity: int,
-    infer: Callable[[str], Callable[[tuple[TensorType, ...], Attrs], TensorType]],
+    infer: Callable[[str, tuple[TensorType, ...], Attrs], TensorType],
     evaluate: Callable[..., Any],
     body: str,
     vjp: Callable[..., tuple[Node | None, ...]] | None = None,
@@ -103,7 +95,7 @@ def _define(
     def evaluated(attrs: Attrs, *xs: Any) -> Any:
         return evaluate(*xs, **attrs)
 
-    define(name, infer(name), evaluated, vjp, jvp, samples, elementwise=True, body=body)
+    define(name, partial(infer, name), evaluated, vjp, jvp, samples, elementwise=True, body=body)
 
 
 def _sum(*xs: Any) -> Any:

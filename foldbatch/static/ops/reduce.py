@@ -6,14 +6,13 @@ elements of one sequence at once. The maximum of an empty sequence is 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from foldbatch.static.graph import Node, apply, constant
-from foldbatch.static.op import CALL, Attrs, Axis, Sample, define, fail, ragged
-from foldbatch.static.ops.shape import linear_jvp
+from foldbatch.static.op import CALL, Attrs, Sample, define, fail, ragged
+from foldbatch.static.ops.shape import along, linear_jvp
 from foldbatch.types import TensorType
 
 _V, _M = TensorType((3,)), TensorType((2, 3))
@@ -257,17 +256,6 @@ _ELEMENTS = ragged()
 _SAMPLES = tuple(Sample((TensorType(shape),), {}, (_ELEMENTS,)) for shape in ((), (3,), (2, 3)))
 
 
-def _along(name: str, fix: str, result: Axis | None = None) -> Callable[[tuple[Axis, ...], Attrs], Axis]:
-    """Return the axis rule of an op on a sequence's elements: to `result`, by default to themselves."""
-
-    def axis(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
-        if axes[0].rank < 2:
-            fail(name, "a tensor of a sequence's elements", f"a tensor of axis {axes[0]}", fix)
-        return result or axes[0]
-
-    return axis
-
-
 def _only_first(x: Node, t: Node) -> Node:
     """Return `t` at the element that gives the maximum of `x`, else 0."""
     return apply("where", apply("segment_is_max", x), t, constant(0, t.dtype))
@@ -280,7 +268,7 @@ define(
     lambda g, y, x: (_only_first(x, g),),
     lambda tangents, y, x: apply("segment_sum", _only_first(x, tangents[0])),
     _SAMPLES,
-    axis=_along("segment_max", "use ops.max for instance axes", CALL),
+    axis=along("segment_max", "use ops.max for instance axes", CALL),
     whole=True,
     body=GREATEST,
 )
@@ -297,7 +285,7 @@ define(
     lambda types, attrs: TensorType(_numbers_of("segment_is_max", types).shape, "bool"),
     _evaluate_is_max,
     samples=_SAMPLES,
-    axis=_along("segment_is_max", "use ops.argmax for instance axes"),
+    axis=along("segment_is_max", "use ops.argmax for instance axes"),
     whole=True,
     body="at, top = first(x[k])\ny[k] = k == at",
 )
@@ -308,7 +296,7 @@ define(
     lambda types, attrs: TensorType(types[0].shape, "int64"),
     lambda attrs, x: np.broadcast_to(np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1)), x.shape),
     samples=_SAMPLES,
-    axis=_along("segment_position", "use np.arange for instance axes"),
+    axis=along("segment_position", "use np.arange for instance axes"),
     whole=True,
     body="y[k] = k",
 )
@@ -339,7 +327,7 @@ define(
     lambda g, y, x: (_segment_softmax_product(g, y),),
     lambda tangents, y, x: _segment_softmax_product(tangents[0], y),
     _SAMPLES,
-    axis=_along("segment_softmax", "use ops.softmax for instance axes"),
+    axis=along("segment_softmax", "use ops.softmax for instance axes"),
     whole=True,
     body=SOFTMAX,
 )

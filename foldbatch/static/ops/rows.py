@@ -15,7 +15,7 @@ import numpy as np
 from foldbatch.operators import public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, slice_of
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail, ragged
-from foldbatch.static.ops.shape import linear_jvp
+from foldbatch.static.ops.shape import along, linear_jvp
 from foldbatch.types import TensorType
 
 _V, _T, _ID = TensorType((3,)), TensorType((4, 3)), TensorType((), "int32")
@@ -84,17 +84,6 @@ define(
 )
 
 
-def _axis_segment_sum(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
-    if axes[0].rank < 2:
-        fail(
-            "segment_sum",
-            "a tensor of a sequence's elements",
-            f"a tensor of axis {axes[0]}",
-            "use ops.sum for instance axes",
-        )
-    return CALL
-
-
 define(
     "segment_sum",  # the sum over the elements of each call's sequence; zero where it is empty
     _same_type,
@@ -102,7 +91,7 @@ define(
     lambda g, y, x: (apply("repeat", g, axis=x.axis),),
     linear_jvp,
     (Sample((_V,), {}, (_ELEMENTS,)),),
-    axis=_axis_segment_sum,
+    axis=along("segment_sum", "use ops.sum for instance axes", CALL),
     body=TOTAL,
 )
 

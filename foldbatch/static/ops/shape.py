@@ -10,7 +10,7 @@ import numpy as np
 
 from foldbatch.operators import FUNCTIONS, numpys, public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift
-from foldbatch.static.op import CALL, UNBATCHED, Attrs, Sample, Tangents, define, fail
+from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, Tangents, define, fail
 from foldbatch.static.places import Place, backward, section, without
 from foldbatch.types import TensorType
 
@@ -25,6 +25,17 @@ def linear_jvp(tangents: Tangents, y: Node, *xs: Node) -> Node:
         constant(np.zeros(x.shape, x.dtype)) if t is None else t for t, x in zip(tangents, xs, strict=True)
     ]
     return apply(y.op.name, *filled, **y.attrs)
+
+
+def along(name: str, fix: str, result: Axis | None = None) -> Callable[[tuple[Axis, ...], Attrs], Axis]:
+    """Return the axis rule of an op on a sequence's elements: to `result`, by default to themselves."""
+
+    def axis(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
+        if axes[0].rank < 2:
+            fail(name, "a tensor of a sequence's elements", f"a tensor of axis {axes[0]}", fix)
+        return result or axes[0]
+
+    return axis
 
 
 def _define(
