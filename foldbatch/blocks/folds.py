@@ -6,21 +6,10 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+from foldbatch.blocks import flow
 from foldbatch.blocks.block import Block, as_block, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Object, Sequence, Value, as_object, feed, type_of
-from foldbatch.blocks.flow import (
-    Variables,
-    append,
-    assign,
-    declare,
-    each,
-    element_type,
-    empty_list,
-    expect_list,
-    expect_sequence,
-    read,
-)
 from foldbatch.blocks.function import zeros
 from foldbatch.blocks.tracing import Apply, Assign, Branch, Constant, Filled, Listed, Loop
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError
@@ -55,22 +44,22 @@ class Fold(Block[ObjectType | TupleType | SequenceType, Any]):
         self.start = as_block(start, "Fold.start")
 
     def build(self, builder: Builder, value: Value) -> Value:
-        source = expect_list(self, builder, value)
+        source = flow.expect_list(self, builder, value)
         with builder.at(".start"):
             first = as_object(build(self.start, builder, None))
         state = _begin(builder, first)
-        with each(builder, source, ".combine") as element:
-            outcome = build(self.combine, builder, (read(builder, state), element))
-            assign(builder, state, outcome, UNCHANGED, f"a state of {state.type}, as the start is")
-        return read(builder, state)
+        with flow.each(builder, source, ".combine") as element:
+            outcome = build(self.combine, builder, (flow.read(builder, state), element))
+            flow.assign(builder, state, outcome, UNCHANGED, f"a state of {state.type}, as the start is")
+        return flow.read(builder, state)
 
     def arguments(self) -> str:
         return f"{self.combine!r}, {self.start!r}"
 
 
-def _begin(builder: Builder, first: Value) -> Variables:
+def _begin(builder: Builder, first: Value) -> flow.Variables:
     """Return variables that hold a first state. Unlike `assign`, this does not end the region."""
-    state = declare(builder, type_of(first))
+    state = flow.declare(builder, type_of(first))
     for slot, variable in zip(builder.flatten(first), state.slots, strict=True):
         builder.assign(str(variable.expression), slot.expression)
         feed(slot.wires, variable.wires)
@@ -121,21 +110,21 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
                     builder.where(self), "a pair (sequence, state)", str(type_of(value)), fix
                 )
             value, first = value
-        source = expect_list(self, builder, value)
+        source = flow.expect_list(self, builder, value)
         if not self.initial_state_from_input:
-            first = self._first_state(builder, element_type(source))
+            first = self._first_state(builder, flow.element_type(source))
         state = _begin(builder, as_object(first))
         outputs = builder.fresh("list")
         builder.assign(outputs, Listed(()))
-        with each(builder, source, ".cell") as element:
-            outcome = build(self.cell, builder, (element, read(builder, state)))
+        with flow.each(builder, source, ".cell") as element:
+            outcome = build(self.cell, builder, (element, flow.read(builder, state)))
             if not isinstance(outcome, tuple) or len(outcome) != 2:
                 fix = "give both, even where they are the same"
                 raise BlockTypeError(builder.path, "a pair (output, state)", str(type_of(outcome)), fix)
             builder.finish(outcome)  # both in one cell
-            made = append(builder, outcome[0], outputs)
-            assign(builder, state, outcome[1], UNCHANGED, f"a state of {state.type}, as the first is")
-        return made, read(builder, state)
+            made = flow.append(builder, outcome[0], outputs)
+            flow.assign(builder, state, outcome[1], UNCHANGED, f"a state of {state.type}, as the first is")
+        return made, flow.read(builder, state)
 
     def _first_state(self, builder: Builder, element: Type) -> Value:
         if self.initial_state is not None:
@@ -192,16 +181,16 @@ class Reduce(Block[TupleType | SequenceType, Any]):
         self.default = None if default is None else as_block(default, "Reduce.default")
 
     def build(self, builder: Builder, value: Value) -> Value:
-        source = expect_sequence(self, builder, value)
+        source = flow.expect_sequence(self, builder, value)
         type_ = source.element
         wanted = f"{type_}, as the elements are"
         level, above = builder.fresh("level"), builder.fresh("above")
-        items = empty_list(level, type_)
+        items = flow.empty_list(level, type_)
         feed(source.wires, items.wires)
-        result = declare(builder, type_)
+        result = flow.declare(builder, type_)
         builder.assign(level, source.expression)
         rounds = builder.apply(ROUNDS, Object(level))
-        with each(builder, rounds, ""):
+        with flow.each(builder, rounds, ""):
             builder.assign(above, Listed(()))
             pairs, pair = builder.apply(PAIRS, Object(level)), builder.fresh("pair")
             with builder.at(".combine"), builder.inside(loop=True) as combined:
@@ -212,7 +201,7 @@ class Reduce(Block[TupleType | SequenceType, Any]):
                 if type_of(outcome) != type_:
                     fix = "combine two elements into one of their kind"
                     raise BlockTypeError(builder.path, wanted, str(type_of(outcome)), fix)
-                made = append(builder, outcome, empty_list(above, type_))
+                made = flow.append(builder, outcome, flow.empty_list(above, type_))
                 assert isinstance(made, Sequence)
                 feed(made.wires, items.wires)
             index = builder.fresh("i")
@@ -221,12 +210,12 @@ class Reduce(Block[TupleType | SequenceType, Any]):
         blame = builder.blame()
         with builder.inside() as filled:
             first = builder.item(Object(level), 0)
-            assign(builder, result, builder.element(items, first.expression), "")
+            flow.assign(builder, result, builder.element(items, first.expression), "")
         with builder.at(".default"), builder.inside() as none:
             empty = zeros(type_, builder.path) if self.default is None else build(self.default, builder, None)
-            assign(builder, result, empty, "give a default of the elements' type", wanted)
+            flow.assign(builder, result, empty, "give a default of the elements' type", wanted)
         builder.add(Branch(blame, Filled(level), (tuple(filled), tuple(none))))
-        return read(builder, result)
+        return flow.read(builder, result)
 
     def arguments(self) -> str:
         return repr(self.combine) + (f", {self.default!r}" if self.default else "")
@@ -265,7 +254,7 @@ class _Summary(Block[TupleType | SequenceType, TensorType]):
                 return self.of_tensors(nodes)
         if isinstance(value, Node) and value.axis.rank > 1:
             return self.of_elements(value)
-        sequence: Sequence = expect_sequence(self, builder, value)
+        sequence: Sequence = flow.expect_sequence(self, builder, value)
         elements = builder.elements(sequence)
         if not isinstance(elements, Node):
             fix = "select one of them, as in Map(GetItem(0))"

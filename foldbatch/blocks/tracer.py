@@ -18,19 +18,9 @@ from itertools import takewhile
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
+from foldbatch.blocks import printing
 from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.interrupts import interrupted, is_accident
-from foldbatch.blocks.printing import (
-    CODE,
-    DEEPER,
-    FIELDS,
-    LEFT,
-    TABLE,
-    TOOLS,
-    ProgramText,
-    by_number,
-    program,
-)
 from foldbatch.blocks.purity import ATOMS, direct, of_arity
 from foldbatch.blocks.recorder import Recorder, TooManyCallsError
 from foldbatch.blocks.tracing import Blame
@@ -57,7 +47,7 @@ from foldbatch.types import describe_value
 FILENAME, CAREFUL = "<foldbatch trace>", "<foldbatch trace>, statement by statement"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
-NO_TREE = dict.fromkeys(FIELDS)  # globals that belong to a tree, where there is none
+NO_TREE = dict.fromkeys(printing.FIELDS)  # globals that belong to a tree, where there is none
 SPARE = 10_000  # calls within calls that are left to functions of the user
 
 # The globals of a run, and the lists that it appends to.
@@ -90,12 +80,12 @@ class TracingProgram:
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", self.model.bounds)
         object.__setattr__(self, "form", self.model.form)
-        object.__setattr__(self, "code", code_of(program(self.functions).source, FILENAME))
+        object.__setattr__(self, "code", code_of(printing.program(self.functions).source, FILENAME))
 
     @cached_property
-    def text(self) -> ProgramText:
+    def text(self) -> printing.ProgramText:
         """The program as text, statement by statement."""
-        return program(self.functions, careful=True)
+        return printing.program(self.functions, careful=True)
 
     @property
     def source(self) -> str:
@@ -223,10 +213,10 @@ class TracingProgram:
         """Return globals for runs of the program, and the lists that its functions append to."""
         given = self.model, self.collections, self.memos, self.max_calls, self.bounds
         recorder = Recorder(*given, careful=careful)
-        namespace = self.globals | TOOLS | recorder.bindings
+        namespace = self.globals | printing.TOOLS | recorder.bindings
         if not careful:
             namespace.update({name: direct(function) for name, function in self.globals.items()})
-        namespace[DEEPER] = Descent(self.functions, namespace)
+        namespace[printing.DEEPER] = Descent(self.functions, namespace)
         exec(code, namespace)  # noqa: S102 - the text is our own
         return namespace, recorder
 
@@ -283,7 +273,7 @@ class Descent:
         found: list[Frame] = []
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and len(found) < count:
-            if frame.f_globals is self.namespace and LEFT in frame.f_code.co_varnames:
+            if frame.f_globals is self.namespace and printing.LEFT in frame.f_code.co_varnames:
                 found.append((frame.f_code.co_name, frame.f_lineno, frame.f_locals))
             frame = frame.f_back
         return found[::-1]
@@ -303,7 +293,7 @@ def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None
     seen: set[tuple[object, ...]] = set()
     for place, (name, _, scope) in enumerate(frames):
         arguments = [scope[x] for x in objects.get(name, ())]
-        if not arguments or not scope[LEFT] or any(hasattr(x, "__next__") for x in arguments):
+        if not arguments or not scope[printing.LEFT] or any(hasattr(x, "__next__") for x in arguments):
             continue  # without any calls left, the call is made once more
         call = (name, *map(id, arguments))
         if call in seen:
@@ -318,7 +308,7 @@ def frames_of(namespace: Mapping[str, Any], error: BaseException) -> list[Frame]
     trace = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
-        if frame.f_globals is namespace and LEFT in frame.f_code.co_varnames:
+        if frame.f_globals is namespace and printing.LEFT in frame.f_code.co_varnames:
             found.append((frame.f_code.co_name, trace.tb_lineno, frame.f_locals))
         trace = trace.tb_next
     return found
@@ -391,7 +381,7 @@ def _shorten(namespace: Mapping[str, Any], cause: BaseException) -> None:
     trace: TracebackType | None = cause.__traceback__
     innermost = trace
     while trace is not None:
-        if trace.tb_frame.f_globals is namespace and LEFT in trace.tb_frame.f_code.co_varnames:
+        if trace.tb_frame.f_globals is namespace and printing.LEFT in trace.tb_frame.f_code.co_varnames:
             innermost = trace
         trace = trace.tb_next
     cause.__traceback__ = innermost
@@ -438,11 +428,11 @@ def fields_of(example: TreeNode) -> dict[str, Any]:
 
 def numbered(functions: Sequence[Procedure]) -> Numbered | None:
     """Return the program on trees, given its functions; None where it would gain nothing."""
-    text, root, tabled = by_number(functions)
+    text, root, tabled = printing.by_number(functions)
     if not text:
         return None
-    globals_: dict[str, Any] = {f"{TABLE}{each.name}": _ByArity(each.value) for each in tabled}
-    globals_ |= {f"{CODE}{each.name}": getattr(each.value, "__code__", None) for each in tabled}
+    globals_: dict[str, Any] = {f"{printing.TABLE}{each.name}": _ByArity(each.value) for each in tabled}
+    globals_ |= {f"{printing.CODE}{each.name}": getattr(each.value, "__code__", None) for each in tabled}
     return Numbered(code_of(text, "<foldbatch trees>"), root, globals_)
 
 
