@@ -357,7 +357,6 @@ class _Facts:
         return "name", function if variable in self.locals[function] else "", variable
 
     def names(self, function: str, expressions: Iterable[Expression]) -> list[Fact]:
-        """Return the facts that the variables in expressions are used."""
         return [self.name(function, x) for expression in expressions for x in names_of(expression)]
 
     def _learn(self, function: str, body: Body, around: tuple[Fact, ...]) -> None:

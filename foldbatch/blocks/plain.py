@@ -124,7 +124,6 @@ class Sink:
         return None
 
     def constant(self, array: Array) -> str:
-        """Store an array; return its name."""
         native = np.require(array, array.dtype.newbyteorder("="), "C")
         key = native.dtype.name, native.shape, hashlib.blake2b(native.data if native.size else b"").digest()
         if key not in self._names:
@@ -135,7 +134,6 @@ class Sink:
         return self._names[key]
 
     def lose(self, what: str) -> None:
-        """Note that something cannot be written."""
         self.lost.append(what)
 
 
@@ -211,7 +209,6 @@ class _Writer(Sink):
         return _Begun(thing, Thing(kind or "", *data), iter(self.sources))
 
     def _content(self, thing: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the settings and the state of a thing."""
         match thing:
             case Parameter():
                 settings = settings_of(thing)
@@ -253,7 +250,6 @@ class _BlockReader(Source):
     parameters: dict[str, Parameter] = field(default_factory=dict)
 
     def make(self, plain: Thing) -> Any:
-        """Make a thing."""
         cls = KINDS[plain.kind] if plain.kind in KINDS else _class(plain.kind, self.trust)
         settings, state = (
             {name: from_data(value, self) for name, value in part.items()}

@@ -162,8 +162,6 @@ def _named(name: str, given: Sequence[bool]) -> str:
 
 @dataclass(slots=True)
 class _Printer:
-    """Prints a function."""
-
     functions: Mapping[str, Procedure]  # those of the program, by name
     careful: bool = False  # whether loops are never done in bulk
     # gets the functions of the user that are looked up by the number of children
@@ -337,7 +335,6 @@ class _Printer:
         return self.text(expression)
 
     def value(self, statement: Read | Apply) -> str:
-        """Return what a statement finds."""
         if isinstance(statement, Read):
             source, key = statement.source, statement.key
             if statement.target in self.lists:

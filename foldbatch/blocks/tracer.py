@@ -89,7 +89,6 @@ class TracingProgram:
 
     @property
     def source(self) -> str:
-        """The program's text, as users see it."""
         return self.text.source
 
     @cached_property

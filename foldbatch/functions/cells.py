@@ -74,7 +74,6 @@ class Body:
 
 
 def _forget(names: Sequence[str]) -> None:
-    """Take names from the globals of cells' code; what they stood for is gone."""
     for name in names:
         GLOBALS.pop(name, None)
 

@@ -339,8 +339,6 @@ class BlockInWalk:
 
 @dataclass(slots=True)
 class _Run:
-    """A run of a part's program."""
-
     lists: dict[str, Any]  # what it notes in
     slots: Slots  # makes values
     own: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos

@@ -186,7 +186,6 @@ define(
 
 
 def _weighted(t: Node, y: Node, x: Node) -> Node:
-    """Return the sum of `t` times softmax."""
     return _dot_along(t, apply("softmax", x, axis=y.attrs["axis"]), y.attrs["axis"])
 
 
