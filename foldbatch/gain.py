@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from foldbatch.blocks.drafts import is_int
+from foldbatch.blocks.drafts import refuse_no_count
 from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.report import Report
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, counted
@@ -224,7 +224,7 @@ def bench(
     if program.engine.one_by_one or not program.options.batched:
         found = "one that runs examples one by one"
         raise BlockValueError("program", "one that batches", found, "compile it for auto, numpy or llvm")
-    _refuse_no_count("repeats", repeats)
+    refuse_no_count("repeats", repeats, 1)
     sample, sizes = _sample(examples, batch_sizes)
     program.warm(sample[:1])  # so that the cells of a plain function are known
     trainable = any(cell.training.backward for cell in program.model.cells)
@@ -264,17 +264,12 @@ def _sample(examples: Iterable[Any], batch_sizes: Sequence[int] | None) -> tuple
         fix = "give the examples themselves, as tracing them is measured too"
         raise ExampleError("examples", "examples", "prepared ones", fix)
     for size in batch_sizes or ():
-        _refuse_no_count("batch size", size)
+        refuse_no_count("batch size", size, 1)
     sizes = sorted({1, *(batch_sizes or [size for size in SIZES if size <= len(given)])})
     if sizes[-1] > len(given):
         expected = f"{sizes[-1]} or more, for a batch of that size"
         raise ExampleError("examples", expected, str(len(given)), "give more, or smaller batch sizes")
     return [given[i * len(given) // sizes[-1]] for i in range(sizes[-1])], sizes
-
-
-def _refuse_no_count(name: str, value: Any) -> None:
-    if not is_int(value) or value < 1:
-        raise BlockValueError(name, "a whole number of 1 or more", describe_value(value), "for example 16")
 
 
 @contextmanager

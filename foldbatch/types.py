@@ -216,19 +216,25 @@ def sequence_of(spec: object) -> SequenceType:
     return SequenceType(as_type(spec, "sequence_of"))
 
 
+def types_in(type_: Type) -> Iterator[Type]:
+    """Yield a type and all types in it, outer ones first.
+
+    >>> print(*types_in(as_type((5, sequence_of(None)))))
+    (float32[5], [void, ...]) float32[5] [void, ...] void
+    """
+    yield type_
+    inside = type_.items if isinstance(type_, TupleType) else ()
+    for part in (type_.element,) if isinstance(type_, SequenceType | BroadcastType) else inside:
+        yield from types_in(part)
+
+
 def is_void(type_: Type) -> bool:
     """Return whether values of a type hold nothing: the void, and tuples and sequences of it.
 
     >>> is_void(as_type((None, sequence_of(None)))), is_void(as_type((None, 5)))
     (True, False)
     """
-    match type_:
-        case TupleType(items):
-            return all(map(is_void, items))
-        case SequenceType(element) | BroadcastType(element):
-            return is_void(element)
-        case _:
-            return isinstance(type_, VoidType)
+    return not any(isinstance(part, TensorType | ObjectType) for part in types_in(type_))
 
 
 def terminals(type_: Type) -> Iterator[Type]:
@@ -245,21 +251,6 @@ def terminals(type_: Type) -> Iterator[Type]:
             return
         case _:
             yield type_
-
-
-def has_objects(type_: Type) -> bool:
-    """Return whether a value of a type may hold Python objects.
-
-    >>> has_objects(as_type((5, "int32"))), has_objects(TupleType((SequenceType(OBJECT),)))
-    (False, True)
-    """
-    match type_:
-        case TupleType(items):
-            return any(map(has_objects, items))
-        case SequenceType(element) | BroadcastType(element):
-            return has_objects(element)
-        case _:
-            return isinstance(type_, ObjectType)
 
 
 def describe_value(value: object) -> str:

@@ -293,12 +293,7 @@ class Builder(Writer):
         with super().inside(levels, loop=loop) as body:
             yield body
 
-    def _draft(
-        self,
-        outputs: list[Node],
-        losses: list[tuple[str, Node]],
-        metrics: list[MetricVisit],
-    ) -> None:
+    def _draft(self, outputs: list[Node], losses: list[tuple[str, Node]], metrics: list[MetricVisit]) -> None:
         region = self.region
         draft, variable = Draft(self.path, len(self.drafts)), self.fresh("v")
         wanted = [*outputs, *(n for _, n in losses), *(visit.node for visit in metrics)]
@@ -467,7 +462,6 @@ def name_draft(
 
 
 def _shared(paths: PySequence[tuple[str, ...]]) -> PySequence[str]:
-    """Return the segments that all paths begin with."""
     return [
         first for first, *_ in takewhile(lambda segments: len(set(segments)) == 1, zip(*paths, strict=False))
     ]

@@ -204,7 +204,6 @@ class Composition(Block[Any, Any]):
         return uses[0] if uses else self.add(source, ())
 
     def _order(self) -> list[Wire]:
-        """Return all wires, sources first."""
         placed: dict[Wire, None] = {}
         assert self._output.wire is not None
         for start in [*(wire for wire in self._wires if not wire.selects), self._output.wire]:

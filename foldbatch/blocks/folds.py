@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+from foldbatch.blocks import flow
 from foldbatch.blocks.block import Block, as_block, build
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Object, Sequence, Value, as_object, feed, type_of
-from foldbatch.blocks.flow import (
-    Variables,
-    append,
-    assign,
-    declare,
-    each,
-    element_type,
-    empty_list,
-    expect_list,
-    expect_sequence,
-    read,
-)
 from foldbatch.blocks.function import zeros
 from foldbatch.blocks.tracing import Apply, Assign, Branch, Constant, Filled, Listed, Loop
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError
@@ -54,22 +44,22 @@ class Fold(Block[ObjectType | TupleType | SequenceType, Any]):
         self.start = as_block(start, "Fold.start")
 
     def build(self, builder: Builder, value: Value) -> Value:
-        source = expect_list(self, builder, value)
+        source = flow.expect_list(self, builder, value)
         with builder.at(".start"):
             first = as_object(build(self.start, builder, None))
         state = _begin(builder, first)
-        with each(builder, source, ".combine") as element:
-            outcome = build(self.combine, builder, (read(builder, state), element))
-            assign(builder, state, outcome, UNCHANGED, f"a state of {state.type}, as the start is")
-        return read(builder, state)
+        with flow.each(builder, source, ".combine") as element:
+            outcome = build(self.combine, builder, (flow.read(builder, state), element))
+            flow.assign(builder, state, outcome, UNCHANGED, f"a state of {state.type}, as the start is")
+        return flow.read(builder, state)
 
     def arguments(self) -> str:
         return f"{self.combine!r}, {self.start!r}"
 
 
-def _begin(builder: Builder, first: Value) -> Variables:
+def _begin(builder: Builder, first: Value) -> flow.Variables:
     """Return variables that hold a first state. Unlike `assign`, this does not end the region."""
-    state = declare(builder, type_of(first))
+    state = flow.declare(builder, type_of(first))
     for slot, variable in zip(builder.flatten(first), state.slots, strict=True):
         builder.assign(str(variable.expression), slot.expression)
         feed(slot.wires, variable.wires)
@@ -120,21 +110,21 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
                     builder.where(self), "a pair (sequence, state)", str(type_of(value)), fix
                 )
             value, first = value
-        source = expect_list(self, builder, value)
+        source = flow.expect_list(self, builder, value)
         if not self.initial_state_from_input:
-            first = self._first_state(builder, element_type(source))
+            first = self._first_state(builder, flow.element_type(source))
         state = _begin(builder, as_object(first))
         outputs = builder.fresh("list")
         builder.assign(outputs, Listed(()))
-        with each(builder, source, ".cell") as element:
-            outcome = build(self.cell, builder, (element, read(builder, state)))
+        with flow.each(builder, source, ".cell") as element:
+            outcome = build(self.cell, builder, (element, flow.read(builder, state)))
             if not isinstance(outcome, tuple) or len(outcome) != 2:
                 fix = "give both, even where they are the same"
                 raise BlockTypeError(builder.path, "a pair (output, state)", str(type_of(outcome)), fix)
             builder.finish(outcome)  # both in one cell
-            made = append(builder, outcome[0], outputs)
-            assign(builder, state, outcome[1], UNCHANGED, f"a state of {state.type}, as the first is")
-        return made, read(builder, state)
+            made = flow.append(builder, outcome[0], outputs)
+            flow.assign(builder, state, outcome[1], UNCHANGED, f"a state of {state.type}, as the first is")
+        return made, flow.read(builder, state)
 
     def _first_state(self, builder: Builder, element: Type) -> Value:
         if self.initial_state is not None:
@@ -191,16 +181,16 @@ class Reduce(Block[TupleType | SequenceType, Any]):
         self.default = None if default is None else as_block(default, "Reduce.default")
 
     def build(self, builder: Builder, value: Value) -> Value:
-        source = expect_sequence(self, builder, value)
+        source = flow.expect_sequence(self, builder, value)
         type_ = source.element
         wanted = f"{type_}, as the elements are"
         level, above = builder.fresh("level"), builder.fresh("above")
-        items = empty_list(level, type_)
+        items = flow.empty_list(level, type_)
         feed(source.wires, items.wires)
-        result = declare(builder, type_)
+        result = flow.declare(builder, type_)
         builder.assign(level, source.expression)
         rounds = builder.apply(ROUNDS, Object(level))
-        with each(builder, rounds, ""):
+        with flow.each(builder, rounds, ""):
             builder.assign(above, Listed(()))
             pairs, pair = builder.apply(PAIRS, Object(level)), builder.fresh("pair")
             with builder.at(".combine"), builder.inside(loop=True) as combined:
@@ -211,7 +201,7 @@ class Reduce(Block[TupleType | SequenceType, Any]):
                 if type_of(outcome) != type_:
                     fix = "combine two elements into one of their kind"
                     raise BlockTypeError(builder.path, wanted, str(type_of(outcome)), fix)
-                made = append(builder, outcome, empty_list(above, type_))
+                made = flow.append(builder, outcome, flow.empty_list(above, type_))
                 assert isinstance(made, Sequence)
                 feed(made.wires, items.wires)
             index = builder.fresh("i")
@@ -220,12 +210,12 @@ class Reduce(Block[TupleType | SequenceType, Any]):
         blame = builder.blame()
         with builder.inside() as filled:
             first = builder.item(Object(level), 0)
-            assign(builder, result, builder.element(items, first.expression), "")
+            flow.assign(builder, result, builder.element(items, first.expression), "")
         with builder.at(".default"), builder.inside() as none:
             empty = zeros(type_, builder.path) if self.default is None else build(self.default, builder, None)
-            assign(builder, result, empty, "give a default of the elements' type", wanted)
+            flow.assign(builder, result, empty, "give a default of the elements' type", wanted)
         builder.add(Branch(blame, Filled(level), (tuple(filled), tuple(none))))
-        return read(builder, result)
+        return flow.read(builder, result)
 
     def arguments(self) -> str:
         return repr(self.combine) + (f", {self.default!r}" if self.default else "")
@@ -254,6 +244,9 @@ ROUNDS, PAIRS, REST = (
 class _Summary(Block[TupleType | SequenceType, TensorType]):
     """A tensor made of the tensors of a sequence or a tuple, elementwise."""
 
+    of_two: Callable[..., Node]  # makes one of two tensors
+    over: Callable[..., Node]  # makes one of a tensor along the axis of a sequence's elements
+
     def build(self, builder: Builder, value: Value) -> Node:
         if isinstance(value, tuple) and value and all(isinstance(item, Node) for item in value):
             nodes = [item for item in value if isinstance(item, Node)]
@@ -261,7 +254,7 @@ class _Summary(Block[TupleType | SequenceType, TensorType]):
                 return self.of_tensors(nodes)
         if isinstance(value, Node) and value.axis.rank > 1:
             return self.of_elements(value)
-        sequence: Sequence = expect_sequence(self, builder, value)
+        sequence: Sequence = flow.expect_sequence(self, builder, value)
         elements = builder.elements(sequence)
         if not isinstance(elements, Node):
             fix = "select one of them, as in Map(GetItem(0))"
@@ -270,12 +263,10 @@ class _Summary(Block[TupleType | SequenceType, TensorType]):
         return self.of_elements(elements)
 
     def of_tensors(self, nodes: list[Node]) -> Node:
-        """Return the result for several tensors."""
-        raise NotImplementedError
+        return reduce(type(self).of_two, nodes)
 
     def of_elements(self, elements: Node) -> Node:
-        """Return the result for a tensor along the axis of a sequence's elements."""
-        raise NotImplementedError
+        return type(self).over(elements)
 
 
 class Sum(_Summary):
@@ -290,11 +281,13 @@ class Sum(_Summary):
     [6.0, 0.0]
     """
 
+    of_two, over = ops.add, ops.segment_sum
+
     def of_tensors(self, nodes: list[Node]) -> Node:
-        return reduce(ops.add, map(self._number, nodes))
+        return super().of_tensors([*map(self._number, nodes)])
 
     def of_elements(self, elements: Node) -> Node:
-        return ops.segment_sum(self._number(elements))
+        return super().of_elements(self._number(elements))
 
     def _number(self, node: Node) -> Node:
         if node.type.dtype == "bool":  # whose sum would be a bool
@@ -315,11 +308,7 @@ class Min(_Summary):
     [2.0, 0.0]
     """
 
-    def of_tensors(self, nodes: list[Node]) -> Node:
-        return reduce(ops.minimum, nodes)
-
-    def of_elements(self, elements: Node) -> Node:
-        return ops.segment_min(elements)
+    of_two, over = ops.minimum, ops.segment_min
 
 
 class Max(_Summary):
@@ -334,11 +323,7 @@ class Max(_Summary):
     [5.0, 0.0]
     """
 
-    def of_tensors(self, nodes: list[Node]) -> Node:
-        return reduce(ops.maximum, nodes)
-
-    def of_elements(self, elements: Node) -> Node:
-        return ops.segment_max(elements)
+    of_two, over = ops.maximum, ops.segment_max
 
 
 class Mean(_Summary):
@@ -353,9 +338,7 @@ class Mean(_Summary):
     [3.0, 0.0]
     """
 
-    def of_tensors(self, nodes: list[Node]) -> Node:
-        total: Node = reduce(ops.add, nodes)
-        return total * (1.0 / len(nodes))
+    of_two, over = ops.add, ops.segment_mean
 
-    def of_elements(self, elements: Node) -> Node:
-        return ops.segment_mean(elements)
+    def of_tensors(self, nodes: list[Node]) -> Node:
+        return super().of_tensors(nodes) * (1.0 / len(nodes))

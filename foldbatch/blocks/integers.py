@@ -92,8 +92,6 @@ def _name(function: Any) -> str:
 
 
 class _Writer:
-    """Writes the code of a function."""
-
     def __init__(self, program: TreeProgram, function: Procedure, given: Sequence[Held | None]) -> None:
         self.program, self.function, self.start = program, function, Label()
         self.lines: list[Any] = []  # words of the code; a label in a tuple is where it stands
@@ -115,7 +113,6 @@ class _Writer:
             raise Refused("an object that may stand in several places is visited once for all of them")
 
     def new(self, count: int = 1) -> int:
-        """Return the first of some new slots."""
         self.size += count
         return self.size - count
 
@@ -128,7 +125,6 @@ class _Writer:
     # -- variables
 
     def held(self, expression: Expression) -> Held:
-        """Return what an expression is."""
         match expression:
             case str(name):
                 if name not in self.env:
@@ -149,21 +145,18 @@ class _Writer:
         return Held(DATA, held.slot, making=(WHOLE, len))
 
     def number(self, expression: Expression) -> Held:
-        """Return the number of a value."""
         held = self.held(expression)
         if held.kind != VALUE:
             raise Refused("it passes an object to a cell")
         return held
 
     def copied(self, held: Held, slot: int) -> Held:
-        """Copy what is held to other slots."""
         if slot != held.slot or held.more:
             for i, source in enumerate(held.slots):
                 self.emit(code.MOVE, slot + i, source, held.more)
         return held.at(slot)
 
     def put(self, name: str, held: Held) -> None:
-        """Give a variable what is held elsewhere."""
         if held.kind == LIST and not held.width:
             raise Refused("it gives a list another name before it is filled")
         if name in self.several:
@@ -498,7 +491,6 @@ class TreeProgram:
         return self.writers[key]
 
     def linked(self) -> Index:
-        """Return the code with places for labels."""
         flat: list[Any] = []
         for line in chain.from_iterable(writer.lines for writer in self.writers.values()):
             if isinstance(line, tuple):
@@ -586,7 +578,6 @@ class TreeProgram:
     def _joined(
         self, source: _Source, done: int, known: list[int], out: Ints, told: Index, *, atoms: bool
     ) -> TraceColumns:
-        """Return the record of what the code has written."""
         calls, levels, read, labels, elements = [], [], [], [], []
         at = len(self.cells) * code.CELL
         for k, (row, makings, feeds, widths) in enumerate(self.cells):
@@ -639,7 +630,6 @@ def _column(items: list[Any], feed: Feed, bound: int | None) -> NDArray[Any]:
 
 
 def _cases(keys: Sequence[Any], table: Any, last: int) -> list[int]:
-    """Return the numbers of the cases for keys."""
     if table is None:
         return [int(key is None) for key in keys]
     if not {*map(type, keys)} <= {*ATOMS} and not all(map(is_constant, keys)):
@@ -674,13 +664,11 @@ class _Source:
         self._entries: dict[str, Sequence[Any]] = {}
 
     def made(self, making: Making, nodes: Sequence[int]) -> Sequence[Any]:
-        """Return data made of some nodes."""
         first, *functions = making
         read = self._node if first == WHOLE else self._entries_of(first).__getitem__
         return _called(functions, [*map(read, nodes)])
 
     def _entries_of(self, field: str) -> Sequence[Any]:
-        """Return a field of all nodes."""
         if field not in self._entries:
             lists = [getattr(tree, FIELDS[field]) for tree in self.trees]
             self._entries[field] = [*chain.from_iterable(lists)] if len(lists) > 1 else lists[0]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from foldbatch.blocks.block import AnyBlock, build
 from foldbatch.blocks.builder import Builder, tell_apart
@@ -80,6 +80,8 @@ class Lowered:
     tracer: TracingProgram  # the tracing program
     trees: TreeProgram | str  # the program as compiled code, for trees, or what keeps it from that
     asides: frozenset[str]  # which of ``losses`` and ``metrics`` the model has
+    grows: ClassVar[bool] = False
+    decides: ClassVar[bool] = False
 
     @property
     def origin(self) -> AnyBlock:
@@ -96,10 +98,6 @@ class Lowered:
     @property
     def max_calls(self) -> int:
         return self.tracer.max_calls
-
-    @property
-    def grows(self) -> bool:
-        return False
 
     @property
     def source(self) -> str:
@@ -121,10 +119,6 @@ class Lowered:
 
     def lock(self) -> AbstractContextManager[None]:
         return nullcontext()
-
-    @property
-    def decides(self) -> bool:
-        return False
 
     def trace_all(
         self,
@@ -174,11 +168,7 @@ def lower(
 
 
 def linked(
-    block: AnyBlock,
-    made: Built,
-    policy: Policy,
-    max_calls: int = MAX_CALLS,
-    arithmetic: Arithmetic = NUMPY,
+    block: AnyBlock, made: Built, policy: Policy, max_calls: int = MAX_CALLS, arithmetic: Arithmetic = NUMPY
 ) -> Lowered:
     """Return a block that has been built as it is ready to run; arguments are those of `lower`.
 
@@ -367,7 +357,6 @@ class _Facts:
         return "name", function if variable in self.locals[function] else "", variable
 
     def names(self, function: str, expressions: Iterable[Expression]) -> list[Fact]:
-        """Return the facts that the variables in expressions are used."""
         return [self.name(function, x) for expression in expressions for x in names_of(expression)]
 
     def _learn(self, function: str, body: Body, around: tuple[Fact, ...]) -> None:

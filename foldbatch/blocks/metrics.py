@@ -207,7 +207,6 @@ class Collected(Block[Any, TupleType]):
 
 
 def _cut_off(items: list[Any], mark: int) -> list[Any]:
-    """Take from a list what stands behind a mark."""
     tail = items[mark:]
     del items[mark:]
     return tail

@@ -303,7 +303,6 @@ def _listed() -> Mapping[str, Any]:
 
 @cache
 def _by_id() -> Mapping[int, str]:
-    """Return the paths of what is listed by its id."""
     paths: dict[int, str] = {}
     for path, value in _listed().items():
         if value is not None:

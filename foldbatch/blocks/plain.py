@@ -14,14 +14,14 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
 from enum import Enum
 from functools import partial
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -110,6 +110,48 @@ def from_plain(
     return _expect(Block, reader.thing(plain.block)), reader.parameters
 
 
+class Sink:
+    """Takes what data refer to: arrays, equal ones once, and what cannot be written."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self.taken = {*taken}  # names that no array may have
+        self.arrays: dict[str, Array] = {}
+        self.lost: list[str] = []
+        self._names: dict[tuple[Any, ...], str] = {}  # by content
+
+    def refer(self, x: object) -> dict[str, Any] | None:
+        """Return data that refer to a thing written elsewhere, or None where a value is none."""
+        return None
+
+    def constant(self, array: Array) -> str:
+        native = np.require(array, array.dtype.newbyteorder("="), "C")
+        key = native.dtype.name, native.shape, hashlib.blake2b(native.data if native.size else b"").digest()
+        if key not in self._names:
+            name = f"constant {len(self._names)}"
+            while name in self.taken:
+                name += "'"
+            self._names[key], self.arrays[name] = name, native
+        return self._names[key]
+
+    def lose(self, what: str) -> None:
+        self.lost.append(what)
+
+
+@dataclass(slots=True)
+class Source:
+    """Has what data refer to."""
+
+    arrays: dict[str, Array]
+    trust: Trust  # what the data may name besides what is listed
+    things: list[Any] = field(default_factory=list)  # the things that they refer to by number
+
+    def thing(self, number: Any) -> Any:
+        """Return the thing of a number; raise ModelError where there is none."""
+        if type(number) is not int or not 0 <= number < len(self.things):
+            raise refused(f"a reference to object {number!r} of {len(self.things)}")
+        return self.things[number]
+
+
 # -- writing
 
 
@@ -122,19 +164,17 @@ class _Begun:
     sources: Iterator[Any]
 
 
-@dataclass(slots=True)
-class _Writer:
-    names: Mapping[Parameter, str]
-    things: list[Thing] = field(default_factory=list)
-    arrays: dict[str, Array] = field(default_factory=dict)
-    lost: list[str] = field(default_factory=list)
-    declared: list[ForwardDeclaration] = field(default_factory=list)
-    # by id, each with the object itself, so that no other one can get this id
-    references: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
-    constants: dict[tuple[Any, ...], str] = field(default_factory=dict)  # names by content
-    # what is being written, and the things that it refers to
-    current: Any = None
-    sources: list[Any] = field(default_factory=list)
+class _Writer(Sink):
+    def __init__(self, names: Mapping[Parameter, str]) -> None:
+        super().__init__(names.values())
+        self.names = names
+        self.things: list[Thing] = []
+        self.declared: list[ForwardDeclaration] = []
+        # by id, each with the object itself, so that no other one can get this id
+        self.references: dict[int, tuple[Any, dict[str, Any]]] = {}
+        # what is being written, and the things that it refers to
+        self.current: Any = None
+        self.sources: list[Any] = []
 
     def number(self, root: Any) -> int:
         """Write a thing, and before it all that it refers to, however deep; return its number."""
@@ -169,7 +209,6 @@ class _Writer:
         return _Begun(thing, Thing(kind or "", *data), iter(self.sources))
 
     def _content(self, thing: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the settings and the state of a thing."""
         match thing:
             case Parameter():
                 settings = settings_of(thing)
@@ -193,48 +232,24 @@ class _Writer:
         return self.references.setdefault(id(thing), (thing, {"object": None}))[1]
 
     def refer(self, x: object) -> dict[str, Any] | None:
-        """Return data that refer to a thing, or None where a value is none."""
         data = is_dataclass(x) and not isinstance(x, type)
         if not (type(x) in NAMES or isinstance(x, Block) or data):
             return None
         self.sources.append(x)
         return self._reference(x)
 
-    def constant(self, array: Array) -> str:
-        """Store an array, equal ones once; return its name."""
-        native = np.require(array, array.dtype.newbyteorder("="), "C")
-        key = native.dtype.name, native.shape, hashlib.blake2b(native.data if native.size else b"").digest()
-        if key not in self.constants:
-            name, taken = f"constant {len(self.constants)}", set(self.names.values())
-            while name in taken:
-                name += "'"
-            self.constants[key] = name
-            self.arrays[name] = native
-        return self.constants[key]
-
     def lose(self, what: str) -> None:
-        """Note that something of the thing that is being written cannot be."""
-        self.lost.append(f"{what} of {shown(self.current)}")
+        super().lose(f"{what} of {shown(self.current)}")
 
 
 # -- reading
 
 
 @dataclass(slots=True)
-class _BlockReader:
-    arrays: dict[str, Array]
-    trust: Trust
-    things: list[Any] = field(default_factory=list)
+class _BlockReader(Source):
     parameters: dict[str, Parameter] = field(default_factory=dict)
 
-    def thing(self, number: Any) -> Any:
-        """Return the thing of a number."""
-        if type(number) is not int or not 0 <= number < len(self.things):
-            raise refused(f"a reference to object {number!r} of {len(self.things)}")
-        return self.things[number]
-
     def make(self, plain: Thing) -> Any:
-        """Make a thing."""
         cls = KINDS[plain.kind] if plain.kind in KINDS else _class(plain.kind, self.trust)
         settings, state = (
             {name: from_data(value, self) for name, value in part.items()}
@@ -310,34 +325,6 @@ FLAGS = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.UNICODE | re.VE
 
 # -- values as plain data: what JSON lacks is a dict of one key, which names the kind, ``{"tuple": [1, 2]}``.
 # Reading calls no function of the user, and finds only those that `paths` lists or the reader trusts.
-
-
-class Sink(Protocol):
-    """Takes what data refer to."""
-
-    def refer(self, x: object) -> dict[str, Any] | None:
-        """Return data that refer to a thing written elsewhere, or None where a value is none."""
-
-    def constant(self, array: Array) -> str:
-        """Store an array; return its name."""
-
-    def lose(self, what: str) -> None:
-        """Note that something cannot be written."""
-
-
-class Source(Protocol):
-    """Has what data refer to."""
-
-    @property
-    def arrays(self) -> dict[str, Array]:
-        """The arrays, by name."""
-
-    @property
-    def trust(self) -> Trust:
-        """What the data may name besides what is listed."""
-
-    def thing(self, number: Any) -> Any:
-        """Return the thing of a number; raise ModelError where there is none."""
 
 
 def refused(found: str) -> ModelError:

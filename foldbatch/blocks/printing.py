@@ -26,7 +26,7 @@ on nodes                              by number
 ``t = x['is_leaf']``                  ``t = (not kids[x])``
 ``t = x[1]``                          ``t = kids[x][1]``
 ``t, = run_tree(x, left - 1)``        ``t, = run_tree_by_0(x, left - 1)``
-``t = is_leaf(x)``                    ``t = by_arity_is_leaf[len(kids[x])]``
+``t = is_leaf(x)``                    ``t = by_arity_is_leaf[len(kids[x])]``, while its code is the same
 ``t = fn(x)``                         ``t = fn(node(x))``
 ====================================  =========================================================
 """
@@ -34,12 +34,14 @@ on nodes                              by number
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
+from types import FunctionType
 from typing import Any
 
 from foldbatch.blocks.drafts import Procedure
+from foldbatch.blocks.purity import reads_arity
 from foldbatch.blocks.tracing import (
     Append,
     Apply,
@@ -75,7 +77,7 @@ from foldbatch.errors import ExampleKeyError
 CHAIN = 4  # bodies that are tried one after the other
 DEEPER, LEFT = "deeper", "left"  # names in functions
 KINDS = "has_identity"  # the table of kinds, see `memo`
-ITEM_OR, TABLE = "item_or", "by_arity_"
+ITEM_OR, TABLE, CODE = "item_or", "by_arity_", "code_of_"
 LISTS = {"label": "labels", "token": "tokens"}  # of a tree
 FIELDS = ("kids", "node", *LISTS.values())  # globals that belong to the tree being read
 
@@ -121,26 +123,27 @@ def program(functions: Sequence[Procedure], *, careful: bool = False) -> Program
     return _text(lines)
 
 
-def by_number(functions: Sequence[Procedure], has_table: Callable[[Constant], bool]) -> tuple[str, str]:
-    """Return a program on trees as text, and the name of its first function; no text where it gains nothing.
+def by_number(functions: Sequence[Procedure]) -> tuple[str, str, list[Constant]]:
+    """Return a program on trees as text, and the name of its first function, which is given a tree.
 
-    That function is given a tree. `has_table` tells whether the results of a function of the user are looked
-    up by the number of children.
+    There is no text where it gains nothing. Behind these come the functions of the user that are looked up by
+    the number of children, while they have the code that they have.
     """
     known = {function.name: function for function in functions}
     first: tuple[str, tuple[bool, ...]] = (functions[0].name, (True,))
     made: dict[tuple[str, tuple[bool, ...]], list[tuple[str, Blame | None]]] = {}
-    wanted, gains = [first], False
+    wanted, gains, tabled = [first], False, list[Constant]()
     while wanted:
         name, given = wanted.pop()
         if (name, given) not in made:
             function = known[name]
-            printer = _Printer(known, has_table=has_table)
+            printer = _Printer(known, tabled=tabled)
             printer.find_numbers(function, given)
             made[name, given] = [*printer.function(function, _named(name, given)), ("", None)]
             wanted += printer.invoked
             gains |= printer.gains
-    return _text([*chain.from_iterable(made.values())]).source if gains else "", _named(*first)
+    text = _text([*chain.from_iterable(made.values())]).source if gains else ""
+    return text, _named(*first), tabled
 
 
 def levels_of(count: int) -> list[int]:
@@ -159,12 +162,10 @@ def _named(name: str, given: Sequence[bool]) -> str:
 
 @dataclass(slots=True)
 class _Printer:
-    """Prints a function."""
-
     functions: Mapping[str, Procedure]  # those of the program, by name
     careful: bool = False  # whether loops are never done in bulk
-    # whether the results of a function of the user are looked up by the number of children
-    has_table: Callable[[Constant], bool] = lambda _: False
+    # gets the functions of the user that are looked up by the number of children
+    tabled: list[Constant] = field(default_factory=list)
     numbers: set[str] = field(default_factory=set)  # the variables that hold numbers of nodes
     lists: set[str] = field(default_factory=set)  # those that hold lists of numbers, the children of a node
     # gets the functions that are called with numbers, and which of their arguments these are
@@ -334,7 +335,6 @@ class _Printer:
         return self.text(expression)
 
     def value(self, statement: Read | Apply) -> str:
-        """Return what a statement finds."""
         if isinstance(statement, Read):
             source, key = statement.source, statement.key
             if statement.target in self.lists:
@@ -352,12 +352,17 @@ class _Printer:
                 return f"{ITEM_OR}({self.text(source)}, {self.text(key)}, {self.text(statement.default)})"
             return f"{self.text(source)}[{self.text(key)}]"
         function, arguments = statement.function, statement.arguments
-        if len(arguments) == 1 and arguments[0] in self.numbers:
-            if function.value is len:
-                return self.text(Count(arguments[0]))
-            if self.has_table(function):
-                return f"{TABLE}{function.name}[{self.text(Count(arguments[0]))}]"
-        return f"{self.text(function)}({', '.join(map(self.text, arguments))})"
+        call = f"{self.text(function)}({', '.join(map(self.text, arguments))})"
+        if len(arguments) != 1 or arguments[0] not in self.numbers or not reads_arity(function.value):
+            return call
+        arity = self.text(Count(arguments[0]))
+        if function.value is len:
+            return arity
+        self.tabled.append(function)
+        looked_up = f"{TABLE}{function.name}[{arity}]"
+        if type(function.value) is not FunctionType:  # nobody can change it
+            return looked_up
+        return f"({looked_up} if {function.name}.__code__ is {CODE}{function.name} else {call})"
 
     # -- trees
 

@@ -92,13 +92,11 @@ class Recorder:
             namespace[name] = {}
 
     def end(self, result: Any) -> None:
-        """End an example, given its result."""
         self._offsets.append(self._offsets[-1] + next(self._counter))
         self._results.append(result)
         self._ends.append([*map(floordiv, map(len, self._counted), self._divisors)])
 
     def clear(self) -> None:
-        """Forget all that is noted."""
         for noted in self._cleared:
             noted.clear()
         self._offsets.append(0)
@@ -115,7 +113,6 @@ class Recorder:
 
     @property
     def ended(self) -> int:
-        """How many examples have ended."""
         return len(self._ends)
 
     def first_bad(self) -> tuple[int, BadDataError] | None:

@@ -149,7 +149,6 @@ class Zip(Block[TupleType | ObjectType, Any]):
 
 
 def _flat(items: list[Expression]) -> Expression:
-    """Return the expression of an element from those of its terminals."""
     return items[0] if len(items) == 1 and not isinstance(items[0], Spread) else Tuple(tuple(items))
 
 

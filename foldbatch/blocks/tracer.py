@@ -15,24 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import takewhile
-from types import CodeType, FrameType, FunctionType, TracebackType
-from typing import Any, TypeAlias
+from types import CodeType, FrameType, TracebackType
+from typing import Any, NamedTuple, TypeAlias
 
-from foldbatch.blocks.drafts import Kinds, Procedure
+from foldbatch.blocks import printing
+from foldbatch.blocks.drafts import Procedure
 from foldbatch.blocks.interrupts import interrupted, is_accident
-from foldbatch.blocks.printing import DEEPER, FIELDS, LEFT, TABLE, TOOLS, ProgramText, by_number, program
-from foldbatch.blocks.purity import (
-    ATOMS,
-    Reads,
-    direct,
-    is_constant,
-    is_fixed,
-    of_arity,
-    reads_arity,
-    reads_of,
-)
+from foldbatch.blocks.purity import ATOMS, direct, of_arity
 from foldbatch.blocks.recorder import Recorder, TooManyCallsError
-from foldbatch.blocks.tracing import Blame, Constant
+from foldbatch.blocks.tracing import Blame
 from foldbatch.errors import (
     ExampleError,
     ExampleIndexError,
@@ -56,7 +47,7 @@ from foldbatch.types import describe_value
 FILENAME, CAREFUL = "<foldbatch trace>", "<foldbatch trace>, statement by statement"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
-NO_TREE = dict.fromkeys(FIELDS)  # globals that belong to a tree, where there is none
+NO_TREE = dict.fromkeys(printing.FIELDS)  # globals that belong to a tree, where there is none
 SPARE = 10_000  # calls within calls that are left to functions of the user
 
 # The globals of a run, and the lists that it appends to.
@@ -89,22 +80,21 @@ class TracingProgram:
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", self.model.bounds)
         object.__setattr__(self, "form", self.model.form)
-        object.__setattr__(self, "code", code_of(program(self.functions).source, FILENAME))
+        object.__setattr__(self, "code", code_of(printing.program(self.functions).source, FILENAME))
 
     @cached_property
-    def text(self) -> ProgramText:
+    def text(self) -> printing.ProgramText:
         """The program as text, statement by statement."""
-        return program(self.functions, careful=True)
+        return printing.program(self.functions, careful=True)
 
     @property
     def source(self) -> str:
-        """The program's text, as users see it."""
         return self.text.source
 
     @cached_property
     def numbered(self) -> Numbered | None:
         """The program on trees, where it gains something: made when the first tree is read."""
-        return numbered(self.functions, self.globals)
+        return numbered(self.functions)
 
     def trace(self, example: Any, number: int = 0) -> Trace:
         """Return the calls that an example makes; errors tell its number in the batch."""
@@ -140,8 +130,6 @@ class TracingProgram:
         Arguments and errors are those of `trace_all`.
         """
         numbered = self.numbered if all(map(suits, examples)) else None
-        tables = None if numbered is None else numbered.tables()
-        by_number = numbered is not None and tables is not None
         try:
             run = self.unused.pop()
         except IndexError:  # all are in use
@@ -150,16 +138,16 @@ class TracingProgram:
         ended = False
         try:
             root, depth = namespace[self.functions[0].name], _depth()
-            if numbered is not None and tables is not None:
+            if numbered is not None:
                 if numbered.root not in namespace:
+                    namespace.update(numbered.globals)
                     exec(numbered.code, namespace)  # noqa: S102 - the text is our own
-                namespace.update(tables)
                 root = namespace[numbered.root]
             for example in examples:
                 recorder.begin(namespace)
-                if by_number:
+                if numbered is not None:
                     namespace.update(fields_of(example))
-                recorder.end(root(example.index if by_number else example, depth))
+                recorder.end(root(example if numbered is None else example.index, depth))
                 if recorder.full:
                     break
             if look is not None:
@@ -224,10 +212,10 @@ class TracingProgram:
         """Return globals for runs of the program, and the lists that its functions append to."""
         given = self.model, self.collections, self.memos, self.max_calls, self.bounds
         recorder = Recorder(*given, careful=careful)
-        namespace = self.globals | TOOLS | recorder.bindings
+        namespace = self.globals | printing.TOOLS | recorder.bindings
         if not careful:
             namespace.update({name: direct(function) for name, function in self.globals.items()})
-        namespace[DEEPER] = Descent(self.functions, namespace)
+        namespace[printing.DEEPER] = Descent(self.functions, namespace)
         exec(code, namespace)  # noqa: S102 - the text is our own
         return namespace, recorder
 
@@ -284,7 +272,7 @@ class Descent:
         found: list[Frame] = []
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and len(found) < count:
-            if frame.f_globals is self.namespace and LEFT in frame.f_code.co_varnames:
+            if frame.f_globals is self.namespace and printing.LEFT in frame.f_code.co_varnames:
                 found.append((frame.f_code.co_name, frame.f_lineno, frame.f_locals))
             frame = frame.f_back
         return found[::-1]
@@ -304,7 +292,7 @@ def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None
     seen: set[tuple[object, ...]] = set()
     for place, (name, _, scope) in enumerate(frames):
         arguments = [scope[x] for x in objects.get(name, ())]
-        if not arguments or not scope[LEFT] or any(hasattr(x, "__next__") for x in arguments):
+        if not arguments or not scope[printing.LEFT] or any(hasattr(x, "__next__") for x in arguments):
             continue  # without any calls left, the call is made once more
         call = (name, *map(id, arguments))
         if call in seen:
@@ -319,7 +307,7 @@ def frames_of(namespace: Mapping[str, Any], error: BaseException) -> list[Frame]
     trace = error.__traceback__
     while trace is not None:
         frame = trace.tb_frame
-        if frame.f_globals is namespace and LEFT in frame.f_code.co_varnames:
+        if frame.f_globals is namespace and printing.LEFT in frame.f_code.co_varnames:
             found.append((frame.f_code.co_name, trace.tb_lineno, frame.f_locals))
         trace = trace.tb_next
     return found
@@ -392,7 +380,7 @@ def _shorten(namespace: Mapping[str, Any], cause: BaseException) -> None:
     trace: TracebackType | None = cause.__traceback__
     innermost = trace
     while trace is not None:
-        if trace.tb_frame.f_globals is namespace and LEFT in trace.tb_frame.f_code.co_varnames:
+        if trace.tb_frame.f_globals is namespace and printing.LEFT in trace.tb_frame.f_code.co_varnames:
             innermost = trace
         trace = trace.tb_next
     cause.__traceback__ = innermost
@@ -414,36 +402,15 @@ def _brief(error: Exception) -> str:
 # -- by number: on trees, the number of a node stands in the place of the node. To make a node, and to ask
 # it for a field, takes a call each; lists of the tree's fields take none. A function of the user gets a node,
 # made when it is called. One that reads nothing but how many children a node has is called once for each such
-# number, if nothing that the run calls may change what it returns: all functions of the user are known to be
-# pure, or this one is a reader that nobody can change.
+# number, as long as nobody gives it other code, which is looked at at every visit.
 
 
-@dataclass(slots=True)
-class Numbered:
+class Numbered(NamedTuple):
     """The program on trees."""
 
     code: CodeType  # its compiled functions
     root: str  # the name of the first one
-    # by name of a table, the functions that are looked up by the number of children
-    functions: Mapping[str, Any]
-    beside: Sequence[Any]  # other functions of the user, which must be pure where those may change
-    # the last tables, and the functions with the code that they had then; None where that does not tell all
-    _known: tuple[dict[str, dict[int, Any]], list[tuple[FunctionType, CodeType]]] | None = None
-
-    def tables(self) -> dict[str, dict[int, Any]] | None:
-        """Return the tables for a run; None where functions mean something else now: read nodes instead."""
-        if self._known is not None:
-            tables, codes = self._known
-            if all(function.__code__ is code for function, code in codes):
-                return tables
-        if not all(map(_is_pure, self.beside)) or not all(map(reads_arity, self.functions.values())):
-            return None
-        tables = {name: _ByArity(function) for name, function in self.functions.items()}
-        watched = [*self.beside, *self.functions.values()]
-        codes = [(f, f.__code__) for f in watched if type(f) is FunctionType]
-        settled = len(codes) + sum(map(is_fixed, watched)) == len(watched)
-        self._known = (tables, codes) if settled else None
-        return tables
+    globals: dict[str, Any]  # what they look up by the number of children, and the code that it holds for
 
 
 def suits(example: Any) -> bool:
@@ -458,26 +425,14 @@ def fields_of(example: TreeNode) -> dict[str, Any]:
     return {"kids": kids_of(tree), "labels": tree.labels, "tokens": tree.tokens, "node": node}
 
 
-def numbered(functions: Sequence[Procedure], globals_: Mapping[str, Any]) -> Numbered | None:
-    """Return the program on trees, given its functions and globals; None where it would gain nothing."""
-    beside = _user_functions(globals_)
-    alone = beside is None or not all(map(_is_pure, beside))
-    tables: dict[str, Any] = {}
-
-    def has_table(constant: Constant) -> bool:
-        name = f"{TABLE}{constant.name}"
-        if name not in tables:
-            function = constant.value
-            # where others are not known to be pure, a function that they may change has no table
-            if reads_arity(function) and (is_fixed(function) or not alone):
-                tables[name] = function
-        return name in tables
-
-    text, root = by_number(functions, has_table)
+def numbered(functions: Sequence[Procedure]) -> Numbered | None:
+    """Return the program on trees, given its functions; None where it would gain nothing."""
+    text, root, tabled = printing.by_number(functions)
     if not text:
         return None
-    code = code_of(text, "<foldbatch trees>")
-    return Numbered(code, root, tables, [] if alone else beside or [])
+    globals_: dict[str, Any] = {f"{printing.TABLE}{each.name}": _ByArity(each.value) for each in tabled}
+    globals_ |= {f"{printing.CODE}{each.name}": getattr(each.value, "__code__", None) for each in tabled}
+    return Numbered(code_of(text, "<foldbatch trees>"), root, globals_)
 
 
 class _ByArity(dict[int, Any]):
@@ -492,44 +447,6 @@ class _ByArity(dict[int, Any]):
         if type(result) in ATOMS:  # others are looked up by identity in memos
             self[arity] = result
         return result
-
-
-def _is_pure(function: Any) -> bool:
-    return isinstance(reads_of(function), Reads)
-
-
-def _user_functions(globals_: Mapping[str, Any]) -> list[Any] | None:
-    """Return the functions of the user among a program's globals; None where more may run code of the user.
-
-    These are keys, which are compared, and defaults, which stand for what an example lacks.
-    """
-    functions = []
-    for value in globals_.values():
-        match value:
-            case _ if is_constant(value) or type(value) is Kinds or _is_ours(value):
-                pass
-            case slice(start=start, stop=stop, step=step) if is_constant((start, stop, step)):
-                pass
-            case dict() if type(value) is dict and all(map(is_constant, value)):  # cases by key
-                pass
-            case _ if callable(value):
-                functions.append(value)
-            case _:
-                return None
-    return functions
-
-
-def _is_ours(value: Any) -> bool:
-    """Return whether a function is of the room of blocks, and holds nothing of the user's.
-
-    A decorator may copy a function's names, but not its globals.
-    """
-    if type(value) is not FunctionType or not all(
-        is_constant(c.cell_contents) for c in value.__closure__ or ()
-    ):
-        return False
-    name = value.__globals__.get("__name__", "")
-    return name.startswith("foldbatch.blocks.") and vars(sys.modules[name]) is value.__globals__
 
 
 def _node(example: TreeNode, number: int) -> TreeNode:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from foldbatch.model.drafts import Draft
 
@@ -119,49 +119,49 @@ class Blame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement(Part):
-    """What the program does at one place.
+    """What the program does at one place; each kind names the fields that hold what others ask of it."""
 
-    Attributes:
-        blame: what its errors are told of.
-        targets: the variables that it assigns.
-        reads: the expressions that it reads.
-        changes: the variables whose lists it changes.
-        bodies: the statements under it.
-    """
+    blame: Blame  # what its errors are told of
 
-    blame: Blame
+    ASSIGNS: ClassVar[tuple[str, ...]] = ()
+    READS: ClassVar[tuple[str, ...]] = ()
+    CHANGES: ClassVar[tuple[str, ...]] = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
-        return ()
+        """The variables that it assigns."""
+        return self._held(self.ASSIGNS)
 
     @property
     def reads(self) -> tuple[Expression, ...]:
-        return ()
+        """The expressions that it reads."""
+        return self._held(self.READS)
 
     @property
     def changes(self) -> tuple[str, ...]:
-        return ()
+        """The variables whose lists it changes."""
+        return self._held(self.CHANGES)
 
     @property
     def bodies(self) -> tuple[Body, ...]:
+        """The statements under it."""
         return ()
+
+    def _held(self, names: tuple[str, ...]) -> tuple[Any, ...]:
+        """Return what fields hold, one by one."""
+        held = [getattr(self, name) for name in names]
+        return tuple(
+            [x for part in held for x in (part if isinstance(part, tuple) else (part,)) if x is not None]
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assign(Statement):
     """Gives variables values, all at once; several variables and no `Tuple`: the items of the value."""
 
+    ASSIGNS, READS = ("into",), ("value",)
     into: tuple[str, ...]
     value: Expression
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return self.into
-
-    @property
-    def reads(self) -> tuple[Expression, ...]:
-        return (self.value,)
 
     @property
     def pairs(self) -> list[tuple[str, Expression]]:
@@ -175,87 +175,52 @@ class Assign(Statement):
 class Read(Statement):
     """Reads an item of an object or a list; `default`, if any, stands for one that an object lacks."""
 
+    ASSIGNS, READS = ("target",), ("source",)
     target: str
     source: Expression
     key: Constant
     default: Constant | None = None
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return (self.target,)
-
-    @property
-    def reads(self) -> tuple[Expression, ...]:
-        return (self.source,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Apply(Statement):
     """Calls a Python function. Without a target it is a check, which raises an error or does nothing."""
 
+    ASSIGNS, READS, CHANGES = ("target",), ("arguments",), ("changed",)
     target: str | None
     function: Constant
     arguments: tuple[Expression, ...]
     changed: str | None = None  # the variable whose list it changes
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return () if self.target is None else (self.target,)
-
-    @property
-    def reads(self) -> tuple[Expression, ...]:
-        return self.arguments
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        return () if self.changed is None else (self.changed,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limit(Statement):
     """Checks that an object has at most `count` items, by a function of the object and the count."""
 
+    READS = ("source",)
     source: Expression
     count: int
     function: Constant
-
-    @property
-    def reads(self) -> tuple[Expression, ...]:
-        return (self.source,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZipLists(Statement):
     """Makes a list of what `element` is for the items of several lists, side by side, cut to the shortest."""
 
+    ASSIGNS, READS = ("target", "names"), ("sources", "element")
     target: str
     names: tuple[str, ...]
     sources: tuple[Expression, ...]
     element: Expression
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return (self.target, *self.names)
-
-    @property
-    def reads(self) -> tuple[Expression, ...]:
-        return (*self.sources, self.element)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Append(Statement):
     """Puts a value at the end of a list."""
 
+    READS, CHANGES = ("to", "value"), ("to",)
     to: str
     value: Expression
-
-    @property
-    def reads(self) -> tuple[Expression, ...]:
-        return (self.to, self.value)
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        return (self.to,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,16 +235,13 @@ class Datum(Part):
 class Call(Statement):
     """Calls a cell; without a draft it only draws a number from the counter of calls."""
 
+    ASSIGNS = ("target",)
     target: str  # the variable of the call's number
     draft: Draft | None = None  # the cell
     arguments: tuple[Expression, ...] = ()  # the numbers of its operands
     lists: tuple[Datum, ...] = ()  # the sequences that it reads, with what errors say of them
     feeds: tuple[Datum, ...] = ()  # `feeds`, `labels`: the data that it reads, and the labels of its metrics
     labels: tuple[Datum, ...] = ()
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return (self.target,)
 
     @property
     def reads(self) -> tuple[Expression, ...]:
@@ -291,17 +253,10 @@ class Call(Statement):
 class _Invocation(Statement):
     """Calls a function, which yields several results."""
 
+    ASSIGNS, READS = ("results",), ("arguments",)
     results: tuple[str, ...]
     function: Any
     arguments: tuple[Expression, ...]
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return self.results
-
-    @property
-    def reads(self) -> tuple[Expression, ...]:
-        return self.arguments
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -355,12 +310,10 @@ class Branch(Statement):
     @property
     def reads(self) -> tuple[Expression, ...]:
         match self.test:
-            case Case(_, _, key):
-                return (key,)
+            case Case(key=read) | Filled(read):
+                return (read,)
             case Present(objects):
                 return objects
-            case Filled(of):
-                return (of,)
 
     @property
     def bodies(self) -> tuple[Body, ...]:
@@ -371,18 +324,11 @@ class Branch(Statement):
 class Loop(Statement):
     """Does its body for each item of what can be gone through; `index` holds the item's place."""
 
+    ASSIGNS, READS = ("index", "item"), ("source",)
     index: str
     item: str
     source: Expression
     body: Body
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return (self.index, self.item)
-
-    @property
-    def reads(self) -> tuple[Expression, ...]:
-        return (self.source,)
 
     @property
     def bodies(self) -> tuple[Body, ...]:
@@ -393,11 +339,8 @@ class Loop(Statement):
 class Return(Statement):
     """Ends a function with its results."""
 
+    READS = ("values",)
     values: tuple[Expression, ...]
-
-    @property
-    def reads(self) -> tuple[Expression, ...]:
-        return self.values
 
 
 # -- all of it

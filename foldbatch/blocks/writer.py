@@ -35,7 +35,6 @@ class Writer:
 
     @property
     def region(self) -> Region:
-        """The region being built."""
         return self._regions[-1]
 
     # -- where we are
@@ -89,11 +88,9 @@ class Writer:
         return Blame(where or self.path, subject.expression, subject.place, expected, calls)
 
     def add(self, statement: Statement) -> None:
-        """Add a statement to the program."""
         self._body.append(statement)
 
     def assign(self, variable: str, value: Expression) -> None:
-        """Add the assignment of a value to a variable."""
         self.add(Assign(self.blame(), (variable,), value))
 
     def apply(

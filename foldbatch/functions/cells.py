@@ -27,6 +27,7 @@ from foldbatch.functions.specs import (
     StaticSpec,
     ValueSpec,
     described,
+    guard,
     hint_of,
     is_nest,
     leaves,
@@ -73,7 +74,6 @@ class Body:
 
 
 def _forget(names: Sequence[str]) -> None:
-    """Take names from the globals of cells' code; what they stood for is gone."""
     for name in names:
         GLOBALS.pop(name, None)
 
@@ -216,11 +216,11 @@ class Signature:
 
         What a call reads of nests they give a name, see `_operand`: it is looked up once.
         """
-        found = [guard for name, spec in self.specs.items() for guard in spec.guard(GIVEN + name, name_of)]
+        found = [one for name, spec in self.specs.items() for one in guard(spec, GIVEN + name, name_of)]
         for i, (path, _) in enumerate(self.operands):
             if path not in self.specs:
                 own, code = self._operand(i), f"{GIVEN}{path}) is "
-                found = [guard.replace(f"type({code}", f"type({own} := {code}") for guard in found]
+                found = [one.replace(f"type({code}", f"type({own} := {code}") for one in found]
         return found
 
     def _operand(self, number: int) -> str:

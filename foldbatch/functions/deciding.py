@@ -154,7 +154,6 @@ class UnderWay:
         return True
 
     def _rows(self, values: list[Value]) -> list[Any]:
-        """Return the numbers of values that have been computed."""
         rows = {}
         for kind in {*map(type, values)}:
             numbers = [value.n for value in values if value.__class__ is kind]

@@ -170,7 +170,6 @@ class _Block(Slots):
         self.lists = [notes.lists_of(signature) for signature in part.signatures]
 
     def run(self, x: Any) -> Any:
-        """Return what the block makes of what it is given."""
         part = self.part
         lists = {s.number: own for s, own in zip(part.signatures, self.lists, strict=True)}
         bindings = part.bindings(lambda kind, n, i=0: notes.appending(lists[n], kind, i))
@@ -188,7 +187,6 @@ class _Block(Slots):
         return number
 
     def compute(self) -> None:
-        """Compute what is pending, in the order of calls."""
         pending = []
         for signature, lists in zip(self.part.signatures, self.lists, strict=True):
             width, ends = signature.arguments, [0] * len(lists.elements)

@@ -35,7 +35,6 @@ _of_data: dict[tuple[tuple[int, ...], str], CellFunction] = {}  # by shape and d
 
 
 def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Note a call of a function of `foldbatch.ops`."""
     name = function.__name__
     if not running():
         raise WalkError(
@@ -111,7 +110,6 @@ def _cell(
 
 
 def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
-    """Note a call of a layer or of another block."""
     if isinstance(layer, TensorBlock) and type(layer).apply is not TensorBlock.apply:
         return layer_cell(layer, len(xs)).call(*xs)
     return mixed.call(layer, xs)

@@ -42,6 +42,7 @@ from foldbatch.types import (
     Type,
     as_type,
     describe_value,
+    types_in,
 )
 
 DEEPEST = (
@@ -142,12 +143,7 @@ class Called:
 
 
 def _repeats(type_: Type) -> bool:
-    match type_:
-        case BroadcastType():
-            return True
-        case TupleType(items):
-            return any(map(_repeats, items))
-    return False
+    return any(isinstance(part, BroadcastType) for part in types_in(type_))
 
 
 # -- what variables of a program hold, and what walks have
@@ -343,8 +339,6 @@ class BlockInWalk:
 
 @dataclass(slots=True)
 class _Run:
-    """A run of a part's program."""
-
     lists: dict[str, Any]  # what it notes in
     slots: Slots  # makes values
     own: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos

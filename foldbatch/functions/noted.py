@@ -290,11 +290,6 @@ ATOMS = {bool, float, int, str}  # of lists whose items are not looked at one by
 
 
 @dataclass(frozen=True, slots=True)
-class _Single:
-    n: int
-
-
-@dataclass(frozen=True, slots=True)
 class _ListOfValues:
     """A list of values of one type, by number."""
 
@@ -308,7 +303,7 @@ class _Several:
 
 def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None) -> Any:
     """Return part of a result with numbers that count from the example's beginning."""
-    if isinstance(part, _Single):
+    if isinstance(part, Value):
         number = part.n - start
         return int(number if new is None else new[number]) - begin
     if isinstance(part, _ListOfValues):
@@ -317,7 +312,7 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
         return counted
     if isinstance(part, _Several):
         return [relative(item, begin, start, new) for item in part.items]
-    if type(part) is tuple and part and isinstance(part[0], _Single | _ListOfValues | _Several | tuple):
+    if type(part) is tuple and part and isinstance(part[0], Value | _ListOfValues | _Several | tuple):
         return tuple([relative(item, begin, start, new) for item in part])
     return part
 
@@ -345,7 +340,7 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
             if x.n < start:
                 raise kept_result(example)
             seen.add(x.n)
-            held.append(_Single(x.n))
+            held.append(x)
             return x.type
         case tuple():
             return TupleType(tuple([_taken(item, start, held, seen, example) for item in x]))

@@ -12,7 +12,7 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import is_dataclass
 from functools import partial
 from importlib import import_module
 from types import FunctionType, MethodType
@@ -24,7 +24,7 @@ import numpy as np
 from foldbatch.blocks.block import Block
 from foldbatch.blocks.layers.layer import Layer
 from foldbatch.blocks.paths import NOBODY, Trust, called, find, path_of, variable_of
-from foldbatch.blocks.plain import from_data, refused, to_data
+from foldbatch.blocks.plain import Sink, Source, from_data, refused, to_data
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import FoldbatchError, ModelError
 from foldbatch.functions import loose
@@ -78,38 +78,13 @@ class WrittenWalk(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
 # -- writing
 
 
-@dataclass(slots=True)
-class _Sink:
-    """Takes arrays and what cannot be written while data are made."""
-
-    taken: set[str]
-    arrays: dict[str, Array] = field(default_factory=dict)
-    lost: list[str] = field(default_factory=list)
-
-    def refer(self, x: object) -> dict[str, Any] | None:
-        """Return None: nothing is written elsewhere."""
-        return None
-
-    def constant(self, array: Array) -> str:
-        """Store an array; return its name."""
-        name = f"constant {len(self.arrays)}"
-        while name in self.taken:
-            name += "'"
-        self.arrays[name] = np.require(array, array.dtype.newbyteorder("="), "C")
-        return name
-
-    def lose(self, what: str) -> None:
-        """Note that something cannot be written."""
-        self.lost.append(what)
-
-
 def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> Written:
     """Return a walk as plain data, with what was learnt of it, given the program's parameters by name.
 
     Raises:
         ModelError: when the walk, a cell or a layer has no name under which it is found again.
     """
-    sink = _Sink({*parameters})
+    sink = Sink(parameters)
     functions = [walk.func if isinstance(walk, partial) else walk]
     for signature in learnt.cells:
         own = signature.cell
@@ -145,7 +120,7 @@ def _refused(where: str, what: str, fix: str = AT_TOP) -> ModelError:
     return ModelError(f"Program.save: {where}", "what an import path leads to", what, fix)
 
 
-def _walk_data(walk: Any, places: _Places, sink: _Sink) -> Any:
+def _walk_data(walk: Any, places: _Places, sink: Sink) -> Any:
     if isinstance(walk, Module | Block):
         return {"variable": places.of(walk, "the walk")}
     if isinstance(walk, MethodType) and isinstance(walk.__self__, Module):
@@ -156,7 +131,7 @@ def _walk_data(walk: Any, places: _Places, sink: _Sink) -> Any:
     return data
 
 
-def _cell_data(cell: CellFunction | BlockCell, places: _Places, sink: _Sink) -> Any:
+def _cell_data(cell: CellFunction | BlockCell, places: _Places, sink: Sink) -> Any:
     if isinstance(cell, BlockCell):
         return {"block": [places.of(cell.block, "a block"), to_data(cell.given, sink), cell.place]}
     where = f"the cell {cell.name}"
@@ -193,14 +168,14 @@ def _cell_data(cell: CellFunction | BlockCell, places: _Places, sink: _Sink) -> 
     raise AssertionError(cell.origin)
 
 
-def _refuse_lost(where: str, sink: _Sink) -> None:
+def _refuse_lost(where: str, sink: Sink) -> None:
     if sink.lost:
         raise _refused(
             where, sink.lost[0], "a static argument is a number, a text, or a function with a path"
         )
 
 
-def _spec_data(spec: Spec, signature: Signature, sink: _Sink) -> Any:
+def _spec_data(spec: Spec, signature: Signature, sink: Sink) -> Any:
     match spec:
         case ValueSpec(type_):
             return {"value": to_data(type_, sink)}
@@ -266,16 +241,6 @@ def _inside(value: Any) -> Iterator[tuple[Any, Any]]:
 # -- reading
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    arrays: dict[str, Array]
-    trust: Trust
-
-    def thing(self, number: Any) -> Any:
-        """Refuse: a walk's data refer to nothing."""
-        raise refused(f"a reference to object {number!r}")
-
-
 def from_written(
     plain: WrittenWalk, arrays: dict[str, Array], trust: Trust = NOBODY
 ) -> tuple[Any, Learnt, dict[str, Parameter]]:
@@ -287,7 +252,7 @@ def from_written(
         ModelError: when a function or a layer is not found or not trusted, or is another one than when the
             file was written.
     """
-    source, learnt = _Source(arrays, trust), Learnt()
+    source, learnt = Source(arrays, trust), Learnt()
     parameters: dict[str, Parameter] = {}
     try:
         walk = _walk_of(plain.walk, source)  # its module is imported then
@@ -339,7 +304,7 @@ def _parameters(named: set[str]) -> dict[Layer[Any, Any], dict[str, Parameter]]:
     return {x: dict(x.parameters) for x in _Places(present).things if isinstance(x, Layer)}
 
 
-def _walk_of(data: Any, source: _Source) -> Any:
+def _walk_of(data: Any, source: Source) -> Any:
     match data:
         case {"variable": path}:
             walk = _variable(path, source)
@@ -356,7 +321,7 @@ def _walk_of(data: Any, source: _Source) -> Any:
     raise refused(f"{describe_value(data)} in place of a walk")
 
 
-def _variable(path: Any, source: _Source) -> Any:
+def _variable(path: Any, source: Source) -> Any:
     """Return the layer or module that a variable leads to."""
     first, *keys = path
     value = variable_of(first, source.trust)
@@ -368,7 +333,7 @@ def _variable(path: Any, source: _Source) -> Any:
     return value
 
 
-def _method(path: Any, name: str, source: _Source) -> Any:
+def _method(path: Any, name: str, source: Source) -> Any:
     """Return a method that the class of a module defines."""
     owner = _variable(path, source)
     defined = inspect.getattr_static(type(owner), name.rpartition(".")[2], None)
@@ -377,7 +342,7 @@ def _method(path: Any, name: str, source: _Source) -> Any:
     return getattr(owner, name)
 
 
-def _cell_of(data: Any, source: _Source) -> CellFunction:
+def _cell_of(data: Any, source: Source) -> CellFunction:
     ((kind, content),) = data.items()
     match kind, content:
         case "function", path:
@@ -402,7 +367,7 @@ def _cell_of(data: Any, source: _Source) -> CellFunction:
     return cell
 
 
-def _operand(data: Any, source: _Source) -> loose.Given:
+def _operand(data: Any, source: Source) -> loose.Given:
     match data:
         case {"read": None}:
             return None, True, None
@@ -413,7 +378,7 @@ def _operand(data: Any, source: _Source) -> loose.Given:
     return from_data(data[0], source), False, None
 
 
-def _spec_of(data: Any, source: _Source) -> Spec:
+def _spec_of(data: Any, source: Source) -> Spec:
     ((kind, content),) = data.items()
     match kind, content:
         case "value", type_:
@@ -438,7 +403,7 @@ def _spec_of(data: Any, source: _Source) -> Spec:
     raise refused(f"the structure {data!r}")
 
 
-def _tensor_type(data: Any, source: _Source) -> TensorType:
+def _tensor_type(data: Any, source: Source) -> TensorType:
     type_ = from_data(data, source)
     if not isinstance(type_, TensorType):
         raise refused(f"{data!r} in place of the type of a tensor")
@@ -451,7 +416,7 @@ def _type_of(type_: Any) -> Type:
     return type_
 
 
-def _class_of_data(name: Any, source: _Source) -> Any:
+def _class_of_data(name: Any, source: Source) -> Any:
     """Return the class of a number or an array, which is compared and never called."""
     if name is None:
         return None
@@ -466,7 +431,7 @@ def _class_of_data(name: Any, source: _Source) -> Any:
 
 
 def _read_cell(
-    plain: WrittenCell, walk: WrittenWalk, source: _Source, learnt: Learnt, parameters: dict[str, Parameter]
+    plain: WrittenCell, walk: WrittenWalk, source: Source, learnt: Learnt, parameters: dict[str, Parameter]
 ) -> None:
     """Find a cell, and give the parameters that it reads the numbers of the file."""
     signature = _signature_of(plain, source)
@@ -492,7 +457,7 @@ def _read_cell(
     learnt.cells[signature] = None
 
 
-def _signature_of(plain: WrittenCell, source: _Source) -> Signature:
+def _signature_of(plain: WrittenCell, source: Source) -> Signature:
     match plain.found:
         case {"block": [path, given, int(place)]}:
             block = _variable(path, source)

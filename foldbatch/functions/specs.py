@@ -35,10 +35,6 @@ class ValueSpec:
 
     type: TensorType
 
-    def guard(self, code: str, name: Name) -> Iterator[str]:
-        """Yield conditions that an argument of the structure meets."""
-        yield f"type({code}) is {name(value_class(self.type))}"
-
 
 @dataclass(frozen=True)
 class DataSpec:
@@ -47,16 +43,6 @@ class DataSpec:
     type: TensorType  # what it is read as
     found: Any = None  # the class that it has, or, where an annotation says how it is read, None
     form: tuple[tuple[int, ...], str] | None = None  # of an array, its own shape and dtype
-
-    def guard(self, code: str, name: Name) -> Iterator[str]:
-        """Yield conditions that an argument of the structure meets."""
-        if self.found is None:
-            yield f"not isinstance({code}, {name(Value)})"
-            yield f"{code} is not None"
-        else:
-            yield f"type({code}) is {name(self.found)}"
-            if self.form is not None:
-                yield f"{name(form_of)}({code}) == {name(self.form)}"
 
 
 @dataclass(frozen=True)
@@ -67,15 +53,6 @@ class ListSpec:
     # whether an annotation tells the structure: then the list may be empty, too. Else an empty one is a
     # structure of its own, so that nothing depends on which came first
     hinted: bool = False
-
-    def guard(self, code: str, name: Name) -> Iterator[str]:
-        """Yield conditions that an argument of the structure meets."""
-        yield f"type({code}) is list"
-        if self.element is None:
-            yield f"not {code}"
-        else:  # the others are looked at when the batch is noted
-            first = " and ".join(self.element.guard(f"{code}[0]", name))
-            yield f"(not {code} or {first})" if self.hinted else f"{code} and {first}"
 
     @property
     def members(self) -> list[tuple[Path, TensorType]]:
@@ -97,16 +74,6 @@ class NestSpec:
         """Return how code gets an item."""
         key = self.keys[number]
         return f".{key}" if dataclasses.is_dataclass(self.kind) else f"[{key!r}]"
-
-    def guard(self, code: str, name: Name) -> Iterator[str]:
-        """Yield conditions that an argument of the structure meets."""
-        yield f"type({code}) is {name(self.kind)}"
-        if self.kind is tuple:
-            yield f"len({code}) == {len(self.items)}"
-        elif self.kind is dict:
-            yield f"tuple({code}) == {name(self.keys)}"
-        for number, item in enumerate(self.items):
-            yield from item.guard(code + self.item(number), name)
 
     def made(self, items: Sequence[Any]) -> Any:
         """Return a nest of this kind with other items."""
@@ -131,21 +98,6 @@ class StaticSpec:
     def __hash__(self) -> int:
         return hash(typed(self.value))
 
-    def guard(self, code: str, name: Name) -> Iterator[str]:
-        """Yield conditions that an argument of the structure meets."""
-        if self.value is None:
-            yield f"{code} is None"
-            return
-        yield f"type({code}) is {name(type(self.value))}"
-        if type(self.value) is tuple:
-            yield f"len({code}) == {len(self.value)}"
-            for number, item in enumerate(self.value):
-                yield from StaticSpec(item).guard(f"{code}[{number}]", name)
-        elif type(self.value) is float:  # 0.0 == -0.0, and a NaN is not itself
-            yield f"{code}.hex() == {self.value.hex()!r}"
-        else:
-            yield f"{code} == {name(self.value)}"
-
 
 def typed(value: Any) -> Any:
     """Return a key that tells values apart as their types do, too."""
@@ -158,13 +110,52 @@ def typed(value: Any) -> Any:
 class ObjectSpec:
     """An object that no tensor can be made of: it can be the label of a metric."""
 
-    def guard(self, code: str, name: Name) -> Iterator[str]:
-        """Yield conditions that an argument of the structure meets."""
-        yield f"{name(is_object)}({code})"
-
 
 Spec: TypeAlias = ValueSpec | DataSpec | ListSpec | NestSpec | StaticSpec | ObjectSpec
 Path: TypeAlias = str  # of a part of an argument, as code behind the argument's name
+
+
+def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
+    """Yield conditions, as text, that what some code yields meets if it has a structure."""
+    match spec:
+        case ValueSpec(type_):
+            yield f"type({code}) is {name(value_class(type_))}"
+        case DataSpec(_, None):
+            yield f"not isinstance({code}, {name(Value)})"
+            yield f"{code} is not None"
+        case DataSpec(_, found, form):
+            yield f"type({code}) is {name(found)}"
+            if form is not None:
+                yield f"{name(form_of)}({code}) == {name(form)}"
+        case ListSpec(element, hinted):
+            yield f"type({code}) is list"
+            if element is None:
+                yield f"not {code}"
+            else:  # the others are looked at when the batch is noted
+                first = " and ".join(guard(element, f"{code}[0]", name))
+                yield f"(not {code} or {first})" if hinted else f"{code} and {first}"
+        case NestSpec(kind, keys, items):
+            yield f"type({code}) is {name(kind)}"
+            if kind is tuple:
+                yield f"len({code}) == {len(items)}"
+            elif kind is dict:
+                yield f"tuple({code}) == {name(keys)}"
+            for number, item in enumerate(items):
+                yield from guard(item, code + spec.item(number), name)
+        case StaticSpec(None):
+            yield f"{code} is None"
+        case StaticSpec(value):
+            yield f"type({code}) is {name(type(value))}"
+            if type(value) is tuple:
+                yield f"len({code}) == {len(value)}"
+                for number, item in enumerate(value):
+                    yield from guard(StaticSpec(item), f"{code}[{number}]", name)
+            elif type(value) is float:  # 0.0 == -0.0, and a NaN is not itself
+                yield f"{code}.hex() == {value.hex()!r}"
+            else:
+                yield f"{code} == {name(value)}"
+        case ObjectSpec():
+            yield f"{name(is_object)}({code})"
 
 
 def form_of(array: Any) -> tuple[tuple[int, ...], str]:

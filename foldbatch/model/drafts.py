@@ -192,7 +192,6 @@ def needed(drafts: Sequence[Draft], results: Iterable[Flow]) -> dict[int, Pruned
 
 
 def _sources(drafts: Sequence[Draft]) -> dict[Flow, list[Flow]]:
-    """Return, for each wire, the wires that flow to it."""
     sources: dict[Flow, list[Flow]] = {}
     seen: set[Flow] = set()
     stack = [wire for draft in drafts for wire in draft.outputs.values()]

@@ -218,7 +218,6 @@ class Parameter(Operators[Any]):
                 self._stay(numbers)
 
     def _stay(self, numbers: Array) -> None:
-        """Let the array hold the newest numbers."""
         assert self._value is not None
         self._value.flags.writeable = True
         self._value[...] = numbers

@@ -32,6 +32,7 @@ from foldbatch.functions.learnt import Learnt
 from foldbatch.functions.modules import is_walk, refuse_no_walk
 from foldbatch.functions.saving import from_written
 from foldbatch.functions.tracer import FunctionTracer
+from foldbatch.model.drafts import ASIDES
 from foldbatch.model.tracer import MAX_CALLS, Tracer
 from foldbatch.params.parameters import ParameterStore, name_parameters
 from foldbatch.program.program import Program
@@ -166,6 +167,7 @@ def _prepare(
     launch: str = "auto",
     debug: bool = False,
     learnt: Learnt | None = None,
+    asides: frozenset[str] = ASIDES,
 ) -> tuple[Tracer, Options]:
     """Do what `compile` does before there are parameters, and no kernel; `given` are of `OPTIONS`."""
     chosen = {**OPTIONS, **given}
@@ -188,11 +190,10 @@ def _prepare(
         refuse_no_walk(block)
     else:
         block = as_block(block)
-        made = built(block)
+        made = built(block, asides)
         if not made.walks:
             return linked(block, made, grouping, most, arithmetic), options
-    walks = FunctionTracer(block, grouping, most, arithmetic=arithmetic, learnt=learnt)
-    return walks, options
+    return FunctionTracer(block, grouping, most, asides, arithmetic, learnt), options
 
 
 def load(
@@ -298,15 +299,8 @@ def load_parameters(block: Any, path: str | os.PathLike[str]) -> None:
 def evaluate(block: Any, example: Any, backend: str) -> Any:
     """Return what a block makes of one example; see `Block.eval`."""
     # for a single example no compiled loops are worth waiting for, nor are losses, which are not returned
-    engine = choose_engine("numpy" if backend == "auto" else backend)
-    own, policy, asides = as_block(block), find_policy("auto"), frozenset({"metrics"})
-    made = built(own, asides)
-    lowered: Tracer = (
-        linked(own, made, policy) if not made.walks else FunctionTracer(own, policy, MAX_CALLS, asides)
-    )
-    program = Program(
-        lowered, Options(engine, "auto", "consumer", batched=True, threads=1, debug=False), seed=0
-    )
+    engine, asides = "numpy" if backend == "auto" else backend, frozenset({"metrics"})
+    program = Program(*_prepare(as_block(block), engine, {}, threads=1, asides=asides), seed=0)
     results = program.run([example], metrics=True)
     if not results.metrics:
         return results[0]

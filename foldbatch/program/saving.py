@@ -63,15 +63,9 @@ def write(
     notes = _checked({} if notes is None else notes)
     arrays = {name: parameter.fitting(parameter.value, name) for name, parameter in parameters.items()}
     written = tracer.written(parameters)
-    kept = SavedOptions(
-        policy=options.policy,
-        layout=options.layout,
-        batched=options.batched,
-        share=options.share,
-        max_calls=tracer.max_calls,
-        precision=options.precision,
-        seed=seed,
-    )
+    own: dict[str, Any] = {"max_calls": tracer.max_calls, "seed": seed}
+    others = [name for name in SavedOptions.__struct_fields__ if name not in own]
+    kept = SavedOptions(**own, **{name: getattr(options, name) for name in others})
     of_walk = isinstance(written.plain, WrittenWalk)
     lost = [] if of_walk else left_out(written, parameters)
     plain, constants = (None, {}) if lost else (written.plain, written.arrays)

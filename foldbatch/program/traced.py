@@ -23,7 +23,7 @@ from foldbatch.system.showing import Bar
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.given import is_arrow, records_of
 from foldbatch.trees.records import Records, chosen
-from foldbatch.types import describe_value, has_objects
+from foldbatch.types import OBJECT, describe_value, types_in
 
 TRACED = 512  # examples that are traced between two looks at a bar
 PLANNED_BYTES = 64_000_000  # for plans of single trees
@@ -69,7 +69,7 @@ class Traces:
     ) -> None:
         self._tracer, self._model = tracer, model
         self._plan = plan
-        self._may_hold = has_objects(model.result) or any(model.labels)
+        self._may_hold = OBJECT in types_in(model.result) or any(model.labels)
         self._known: dict[int, _TracedTree] = {}
         self._left = PLANNED_BYTES
         self._freed = partial(_freed, weakref.ref(self))
@@ -211,7 +211,7 @@ def _own(planned: Planned, owner: object) -> Planned:
 
 def holds_objects(model: Model, trace: Trace) -> bool:
     """Whether a trace may hold parts of its example: in its result, or as labels of metrics."""
-    if has_objects(model.result):
+    if OBJECT in types_in(model.result):
         return True
     kinds = {type(label) for columns in trace.labels for labels in columns for label in labels}
     return not all(issubclass(kind, ATOMS) for kind in kinds)

@@ -30,13 +30,11 @@ class _Host:
 
     @contextmanager
     def doing(self, name: str) -> Iterator[None]:
-        """Note what is done within."""
         start = time.perf_counter()
         yield
         self.note(name, start, time.perf_counter() - start)
 
     def note(self, name: str, start: float, seconds: float) -> None:
-        """Note what was done."""
         self.spans.append(Span(HOST, name, start, seconds, {"step": self.step}))
 
 

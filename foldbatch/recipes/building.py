@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch import train as training
 from foldbatch.blocks.block import Block
 from foldbatch.errors import TrainingError, UnknownNameError, with_nearest
 from foldbatch.recipes.configuration import (
@@ -22,34 +23,6 @@ from foldbatch.recipes.configuration import (
 )
 from foldbatch.recipes.data import Dataset, Kind
 from foldbatch.schema import Schema, infer
-from foldbatch.train import (
-    F1,
-    SGD,
-    Accuracy,
-    AdaGrad,
-    Adam,
-    AdamW,
-    AverageWeights,
-    Callback,
-    Checkpoints,
-    ClipGradients,
-    Confusion,
-    CSVLog,
-    EarlyStopping,
-    LazyAdam,
-    MeanAbsoluteError,
-    MeanSquaredError,
-    Metric,
-    NaNGuard,
-    Optimizer,
-    Perplexity,
-    Progress,
-    ReduceLROnPlateau,
-    RMSprop,
-    Schedule,
-    TopK,
-    schedules,
-)
 from foldbatch.train.metrics import Mode
 from foldbatch.trees import embedding_matrix, read_vectors
 from foldbatch.trees.brackets import unescape
@@ -59,13 +32,13 @@ from foldbatch.zoo import MODELS, Task, Words, json
 from foldbatch.zoo.votes import features_of
 from foldbatch.zoo.words import name_of, subwords, words_of
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {
-    "adagrad": AdaGrad,
-    "adam": Adam,
-    "adamw": AdamW,
-    "lazy_adam": LazyAdam,
-    "rmsprop": RMSprop,
-    "sgd": SGD,
+OPTIMIZERS: dict[str, type[training.Optimizer]] = {
+    "adagrad": training.AdaGrad,
+    "adam": training.Adam,
+    "adamw": training.AdamW,
+    "lazy_adam": training.LazyAdam,
+    "rmsprop": training.RMSprop,
+    "sgd": training.SGD,
 }
 
 
@@ -100,7 +73,7 @@ def schema_of(dataset: Dataset) -> Schema:
     return infer(record for record, _ in dataset.train)
 
 
-def build_optimizer(options: OptimizerOptions) -> Optimizer:
+def build_optimizer(options: OptimizerOptions) -> training.Optimizer:
     """Return the optimizer of its options."""
     given: dict[str, Any] = {"weight_decay": options.weight_decay}
     given |= {"lr_factors": options.lr_factors}
@@ -180,17 +153,20 @@ def _vectors(vocabulary: Vocabulary, path: str, seed: int) -> NDArray[np.float32
 LOG, CHECKPOINTS = "epochs.csv", "checkpoints"
 AUTO, LAST = "auto", "last"  # of train.best
 LOWER = ("loss", "perplexity", "mse", "mae")  # figures of which less is better
-METRICS: dict[str, Callable[[str, str], Metric]] = {
-    "accuracy": Accuracy,
-    "f1": F1,
-    "confusion": Confusion,
-    "top3": lambda of, name: TopK(of, 3, name),
-    "perplexity": Perplexity,
+METRICS: dict[str, Callable[[str, str], training.Metric]] = {
+    "accuracy": training.Accuracy,
+    "f1": training.F1,
+    "confusion": training.Confusion,
+    "top3": lambda of, name: training.TopK(of, 3, name),
+    "perplexity": training.Perplexity,
 }
-NUMBER_METRICS: dict[str, Callable[[str, str], Metric]] = {"mse": MeanSquaredError, "mae": MeanAbsoluteError}
+NUMBER_METRICS: dict[str, Callable[[str, str], training.Metric]] = {
+    "mse": training.MeanSquaredError,
+    "mae": training.MeanAbsoluteError,
+}
 
 
-def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[Metric]:
+def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[training.Metric]:
     """Return the metrics of a task: of whole examples, and the accuracy of nodes where these are told.
 
     >>> [metric.name for metric in metrics_of("nodes", ["f1"])]
@@ -203,7 +179,7 @@ def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[Metric]:
             expected = f"figures of the task {kind}: {', '.join(makers)}"
             raise UnknownNameError("train.metrics", expected, repr(name), "leave it out")
         metrics.append(makers[name]("root", name))
-    return [*metrics, Accuracy("node", "node_accuracy")] if kind == "nodes" else metrics
+    return [*metrics, training.Accuracy("node", "node_accuracy")] if kind == "nodes" else metrics
 
 
 def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]) -> tuple[str, Mode]:
@@ -222,26 +198,26 @@ def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]
 
 def build_callbacks(
     configuration: Configuration, dataset: Dataset, steps: int, folder: Path
-) -> list[Callback]:
+) -> list[training.Callback]:
     """Return the callbacks of a run, in the order in which they have to be called."""
     train, schedule, average = configuration.train, configuration.schedule, configuration.average
     dev, best = dataset.dev, has_best(configuration, dataset.dev)
     figure, mode = deciding_figure(configuration, dataset.kind, dev)
-    made: list[Callback] = [NaNGuard()]
+    made: list[training.Callback] = [training.NaNGuard()]
     if configuration.optimizer.clip:
-        made.append(ClipGradients(configuration.optimizer.clip))
+        made.append(training.ClipGradients(configuration.optimizer.clip))
     if average.name == "moving":
-        made.append(AverageWeights(average.decay, validation=dev or None, keep=not best))
+        made.append(training.AverageWeights(average.decay, validation=dev or None, keep=not best))
     if schedule.name == "plateau" and dev:
-        made.append(ReduceLROnPlateau(figure, mode, factor=schedule.factor, patience=schedule.every))
+        made.append(training.ReduceLROnPlateau(figure, mode, factor=schedule.factor, patience=schedule.every))
     elif schedule.name != "constant" or schedule.warm_up:
-        made.append(Schedule(_rate(schedule, steps, train.epochs * steps)))
+        made.append(training.Schedule(_rate(schedule, steps, train.epochs * steps)))
     if train.patience and dev:
-        made.append(EarlyStopping(figure, mode, patience=train.patience))
-    made += [CSVLog(folder / LOG), Progress()]
+        made.append(training.EarlyStopping(figure, mode, patience=train.patience))
+    made += [training.CSVLog(folder / LOG), training.Progress()]
     every = train.checkpoint or None
     chosen = (figure, mode) if best else (None, None)
-    return [*made, Checkpoints(folder / CHECKPOINTS, every=every, monitor=chosen[0], mode=chosen[1])]
+    return [*made, training.Checkpoints(folder / CHECKPOINTS, every=every, monitor=chosen[0], mode=chosen[1])]
 
 
 def has_best(configuration: Configuration, dev: Sequence[Any]) -> bool:
@@ -249,19 +225,19 @@ def has_best(configuration: Configuration, dev: Sequence[Any]) -> bool:
     return bool(dev) and configuration.train.best != LAST
 
 
-def _rate(options: ScheduleOptions, epoch: int, total: int) -> schedules.Factor:
+def _rate(options: ScheduleOptions, epoch: int, total: int) -> training.schedules.Factor:
     """Return the factor of the learning rate by steps, of which an epoch has `epoch` and the run `total`."""
     rise = round(options.warm_up * epoch)
     match options.name:
         case "step":
-            found = schedules.stepwise(options.every * epoch, options.factor)
+            found = training.schedules.stepwise(options.every * epoch, options.factor)
         case "exponential":
-            found = schedules.exponential(options.factor ** (1 / epoch))
+            found = training.schedules.exponential(options.factor ** (1 / epoch))
         case "cosine":
-            found = schedules.cosine(total, options.end)
+            found = training.schedules.cosine(total, options.end)
         case "one-cycle":
-            found = schedules.one_cycle(total)
+            found = training.schedules.one_cycle(total)
         case _:
-            found = schedules.cosine(total, 1.0)  # which is 1 throughout
-    rising = schedules.warm_up(max(rise, 1))
+            found = training.schedules.cosine(total, 1.0)  # which is 1 throughout
+    rising = training.schedules.warm_up(max(rise, 1))
     return (lambda step: rising(step) * found(step)) if rise else found

@@ -13,23 +13,7 @@ from typing import Any
 
 import msgspec
 
-from foldbatch.blocks import (
-    AllOf,
-    Block,
-    Concat,
-    Embedding,
-    InputTransform,
-    Linear,
-    Map,
-    Max,
-    Mean,
-    Min,
-    Optional,
-    Record,
-    Scalar,
-    Sum,
-    Vector,
-)
+from foldbatch import blocks as fb
 from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ModelError, shortened
 from foldbatch.schema import kinds, reading
@@ -38,7 +22,12 @@ from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
 WHOLE = "record"  # what the whole value is called
-POOLINGS: dict[str, Callable[[], Block[Any, Any]]] = {"mean": Mean, "max": Max, "sum": Sum, "min": Min}
+POOLINGS: dict[str, Callable[[], fb.Block[Any, Any]]] = {
+    "mean": fb.Mean,
+    "max": fb.Max,
+    "sum": fb.Sum,
+    "min": fb.Min,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +40,32 @@ class Settings:
     buckets: int
 
 
-def place_block(place: kinds.DataPosition, settings: Settings, path: str) -> Block[Any, Any] | None:
+def place_block(place: kinds.DataPosition, settings: Settings, path: str) -> fb.Block[Any, Any] | None:
     """Return the block that embeds a place, or None where the samples had no values."""
     blocks = [block for kind in place.kinds if (block := _kind_block(kind, settings, path)) is not None]
     if len(blocks) < 2:
         return blocks[0] if blocks else None
     # Each block yields zeros for values of the other kinds, so none has to be chosen.
-    return AllOf(*blocks) >> _joined(settings, path)
+    return fb.AllOf(*blocks) >> _joined(settings, path)
 
 
-def _kind_block(kind: kinds.Kind, settings: Settings, path: str) -> Block[Any, Any] | None:
+def _kind_block(kind: kinds.Kind, settings: Settings, path: str) -> fb.Block[Any, Any] | None:
     read: Callable[[Any], Any]
     size, name = settings.size, path or WHOLE
     match kind:
         case kinds.Flags():
-            return _read(reading.as_flag, Scalar("int32") >> Embedding(2, size, name=name))
+            return _read(reading.as_flag, fb.Scalar("int32") >> fb.Embedding(2, size, name=name))
         case kinds.Number():
             read = partial(reading.as_number, mean=kind.mean, deviation=kind.deviation)
-            return _read(read, Vector(1) >> Linear(size, "tanh", name=name))
+            return _read(read, fb.Vector(1) >> fb.Linear(size, "tanh", name=name))
         case kinds.Category():
             vocabulary = Vocabulary([value for value, _ in kind.values])
             read = partial(reading.as_category, vocabulary=vocabulary)
-            return _read(read, Scalar("int32") >> Embedding(len(vocabulary), size, name=name))
+            return _read(read, fb.Scalar("int32") >> fb.Embedding(len(vocabulary), size, name=name))
         case kinds.Text():
             read = partial(reading.as_ngrams, size=settings.ngram, buckets=settings.buckets)
-            gram = Scalar("int32") >> Embedding(settings.buckets, size, name=f"{name}.ngrams")
-            return _read(read, Map(gram) >> Mean() >> Linear(size, "tanh", name=name))
+            gram = fb.Scalar("int32") >> fb.Embedding(settings.buckets, size, name=f"{name}.ngrams")
+            return _read(read, fb.Map(gram) >> fb.Mean() >> fb.Linear(size, "tanh", name=name))
         case kinds.ListOf():
             item = place_block(kind.item, settings, f"{path}[]")
             return None if item is None else _read(reading.as_list, _pooled(item, settings, path))
@@ -84,27 +73,27 @@ def _kind_block(kind: kinds.Kind, settings: Settings, path: str) -> Block[Any, A
             inner = {0: (kind.key, settings, f"{path}.keys"), 1: (kind.value, settings, f"{path}.values")}
             pair = {number: place_block(*of) for number, of in inner.items()}
             blocks = {number: block for number, block in pair.items() if block is not None}
-            pairs = Record(blocks) >> _joined(settings, f"{path}.items")
+            pairs = fb.Record(blocks) >> _joined(settings, f"{path}.items")
             return _read(reading.as_pairs, _pooled(pairs, settings, path))
         case kinds.Fields():
             paths = {name: f"{path}.{name}" if path else str(name) for name in kind.fields}
             fields = {name: place_block(inner, settings, paths[name]) for name, inner in kind.fields.items()}
             named = {name: block for name, block in fields.items() if block is not None}
             read = partial(reading.as_fields, names=tuple(named))
-            return _read(read, Record(named) >> _joined(settings, path)) if named else None
+            return _read(read, fb.Record(named) >> _joined(settings, path)) if named else None
 
 
-def _read(read: Callable[[Any], Any], block: Block[Any, Any]) -> Block[Any, Any]:
-    return InputTransform(read) >> Optional(block)
+def _read(read: Callable[[Any], Any], block: fb.Block[Any, Any]) -> fb.Block[Any, Any]:
+    return fb.InputTransform(read) >> fb.Optional(block)
 
 
-def _joined(settings: Settings, path: str) -> Block[Any, Any]:
-    return Concat() >> Linear(settings.size, "tanh", name=path or WHOLE)
+def _joined(settings: Settings, path: str) -> fb.Block[Any, Any]:
+    return fb.Concat() >> fb.Linear(settings.size, "tanh", name=path or WHOLE)
 
 
-def _pooled(item: Block[Any, Any], settings: Settings, path: str) -> Block[Any, Any]:
-    pooled = AllOf(*(POOLINGS[name]() for name in settings.pooling))
-    return Map(item) >> pooled >> _joined(settings, path)
+def _pooled(item: fb.Block[Any, Any], settings: Settings, path: str) -> fb.Block[Any, Any]:
+    pooled = fb.AllOf(*(POOLINGS[name]() for name in settings.pooling))
+    return fb.Map(item) >> pooled >> _joined(settings, path)
 
 
 DEEPEST = 64  # levels: blocks are nested as deep as the schema is
@@ -129,7 +118,7 @@ class Schema:
 
     def block(
         self, size: int, *, pooling: Sequence[str] = ("mean", "max"), ngram: int = 3, buckets: int = 1024
-    ) -> Block[Any, Any]:
+    ) -> fb.Block[Any, Any]:
         """Return a block from a value of such data to a vector ``[N, size]`` of float32.
 
         | kind | vector |

@@ -413,7 +413,6 @@ def outside(
 def _stages(
     graph: CellGraph, sides: Sequence[Side], kept: Mapping[Node, int], checked: set[Node]
 ) -> list[dict[str, Stage]]:
-    """Return the stages by direction and name."""
     given = {node: Binding("operand", i) for i, node in enumerate(graph.operands)}
     given |= {node: Binding("feed", i) for i, node in enumerate(graph.feeds)}
     given |= {node: Binding("cotangent", i) for side in sides for i, node in side.seeds.items()}

@@ -96,9 +96,9 @@ def _no_value(attrs: Attrs, *arrays: Array) -> Array:
     raise AssertionError("an input's value is given from outside")
 
 
-INPUT = Op("input", _no_types, _no_value, None, None)
-PARAMETER = Op("parameter", _no_types, lambda attrs: attrs["parameter"].value, None, None)
-CONSTANT = Op("constant", _no_types, lambda attrs: attrs["value"], None, None)
+INPUT = Op("input", _no_types, _no_value)
+PARAMETER = Op("parameter", _no_types, lambda attrs: attrs["parameter"].value)
+CONSTANT = Op("constant", _no_types, lambda attrs: attrs["value"])
 SOURCES = (INPUT, PARAMETER, CONSTANT)
 # Ops that only look at their operand's memory in another way. A stage that reads such a node computes
 # it again instead of storing it.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, ParamSpec
 
 from foldbatch.errors import GraphError
 from foldbatch.types import TensorType
@@ -75,8 +75,8 @@ class Op:
     name: str
     infer: Callable[[tuple[TensorType, ...], Attrs], TensorType]
     evaluate: Callable[..., Any]
-    vjp: Callable[..., tuple[Any, ...]] | None  # nodes, or None where nothing flows
-    jvp: Callable[..., Any] | None
+    vjp: Callable[..., tuple[Any, ...]] | None = None  # nodes, or None where nothing flows
+    jvp: Callable[..., Any] | None = None
     samples: tuple[Sample, ...] = ()
     axis: Callable[[tuple[Axis, ...], Attrs], Axis] | None = None
     elementwise: bool = False
@@ -89,10 +89,19 @@ class Op:
 OPS: dict[str, Op] = {}
 
 
-def define(op: Op) -> None:
-    """Enter an op into the table; a name is defined once."""
-    assert op.name not in OPS, f"op {op.name} is defined twice"
-    OPS[op.name] = op
+P = ParamSpec("P")
+
+
+def _entering(make: Callable[P, Op]) -> Callable[P, None]:
+    def define(*args: P.args, **options: P.kwargs) -> None:
+        op = make(*args, **options)
+        assert op.name not in OPS, f"op {op.name} is defined twice"
+        OPS[op.name] = op
+
+    return define
+
+
+define = _entering(Op)  # makes an op, and enters it into the table
 
 
 def fail(op: str, expected: str, found: str, fix: str = "") -> NoReturn:

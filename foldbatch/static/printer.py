@@ -252,7 +252,6 @@ def _place(place: Place, slots: _Slots) -> str:
 
 
 def _elements(name: str, slot: Slot, offset: int, shape: Sequence[int], strides: Sequence[int]) -> str:
-    """Return elements of a row of a slot, as text."""
     size = prod(shape)
     if _lie_in_order(shape, strides):
         if size != slot.type.size:

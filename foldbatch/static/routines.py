@@ -133,8 +133,6 @@ def _with_rows(group: Group) -> Group:
 
 
 class _RoutineBuilder:
-    """Collects slots and statements."""
-
     def __init__(self, stage: Stage, buffers: Buffers) -> None:
         self.stage = stage
         self.buffers = buffers
@@ -176,7 +174,6 @@ class _RoutineBuilder:
             self.made.append(Slot(Binding("segments", self.stage.axes.index(axis)), SEGMENTS, axis))
 
     def _home(self, node: Node) -> int:
-        """Return the slot that holds a node alone."""
         if node in self.stage.kept:
             binding = Binding("kept", self.stage.kept[node])
         elif node in self.stores:
@@ -194,7 +191,6 @@ class _RoutineBuilder:
         return self._slot(binding, node.type, node.axis)
 
     def _place(self, node: Node) -> Place:
-        """Return the place of a node's elements."""
         seen = access(node)
         section = self.buffers.sections.get(seen.root)
         if section is not None:

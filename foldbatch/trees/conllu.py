@@ -245,7 +245,6 @@ def read_sentences(path_or_lines: Source, *, allow_empty: bool = False) -> Itera
 
 
 def _sentence(lines: Sequence[tuple[int, str]], name: str) -> Sentence:
-    """Return the sentence of some lines, which are not blank."""
     comments: list[str] = []
     words: list[Word] = []
     columns: list[int] = []  # where each word's HEAD begins, for errors

@@ -113,30 +113,6 @@ def check_post_order(parents: NDArray[np.int32]) -> Csr:
     return starts, indices
 
 
-def subtree_sizes(parents: NDArray[np.int32]) -> list[int]:
-    """Return for each node how many nodes its subtree has, itself included.
-
-    >>> subtree_sizes(np.array([2, 2, -1], "int32"))
-    [1, 1, 3]
-    """
-    sizes = [1] * len(parents)
-    for node, above in enumerate(parents[:-1].tolist()):
-        sizes[above] += sizes[node]
-    return sizes
-
-
-def subtree_heights(parents: NDArray[np.int32]) -> list[int]:
-    """Return for each node how many levels lie below it.
-
-    >>> subtree_heights(np.array([1, 3, 3, -1], "int32"))
-    [0, 1, 0, 2]
-    """
-    heights = [0] * len(parents)
-    for node, above in enumerate(parents[:-1].tolist()):
-        heights[above] = max(heights[above], heights[node] + 1)
-    return heights
-
-
 def flatten(
     root: Part,
     expand: Callable[[Part, Callable[[], str]], tuple[Label, str | None, Sequence[Part]]],
@@ -573,13 +549,19 @@ class Tree(TreeNode):
 
     def _subtree_sizes(self) -> NDArray[np.int32]:
         if self._sizes is None:
-            _set(self, "_sizes", np.array(subtree_sizes(self.parents), np.int32))
+            sizes = [1] * len(self.parents)
+            for node, above in enumerate(self.parents[:-1].tolist()):
+                sizes[above] += sizes[node]
+            _set(self, "_sizes", np.array(sizes, np.int32))
         assert self._sizes is not None
         return self._sizes
 
     def _subtree_heights(self) -> NDArray[np.int32]:
         if self._heights is None:
-            _set(self, "_heights", np.array(subtree_heights(self.parents), np.int32))
+            heights = [0] * len(self.parents)
+            for node, above in enumerate(self.parents[:-1].tolist()):
+                heights[above] = max(heights[above], heights[node] + 1)
+            _set(self, "_heights", np.array(heights, np.int32))
         assert self._heights is not None
         return self._heights
 

@@ -89,7 +89,6 @@ def read_vectors(path: str | os.PathLike[str], words: Collection[str] | None = N
 
 
 def _width(text: str, where: str) -> int:
-    """Return how many numbers a line ends with."""
     parts = text.split(" ")
     count = 0
     while count < len(parts) - 1 and _is_number(parts[-1 - count]):
@@ -141,10 +140,7 @@ class Coverage:
 
 
 def embedding_matrix(
-    vocabulary: Iterable[str],
-    vectors: Vectors,
-    seed: int | np.random.Generator = 0,
-    scale: float = 0.05,
+    vocabulary: Iterable[str], vectors: Vectors, seed: int | np.random.Generator = 0, scale: float = 0.05
 ) -> tuple[NDArray[np.float32], Coverage]:
     r"""Return the table of a vocabulary's vectors, and how many of its words have one.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch.blocks.block import In_contra, Out_co
 from foldbatch.blocks.layers.layer import (
     Activation,
     AnyLayer,
@@ -65,7 +66,16 @@ def _vector_for(element: Type, size: int) -> TensorType:
     return TensorType((size,), next(floats, DEFAULT_DTYPE))
 
 
-class LSTMCell(Layer[TupleType, TupleType]):
+class _Sized(Layer[In_contra, Out_co]):
+    """A layer with a state of some size."""
+
+    def __init__(self, size: int, init: Initializer, name: str | None) -> None:
+        super().__init__(name)
+        self.size = positive(size, type(self).__name__)
+        self.init = find_initializer(init, type(self).__name__)
+
+
+class LSTMCell(_Sized[TupleType, TupleType]):
     """One step of a long short-term memory.
 
     Takes ``(x, (h, c))``, yields ``(h, (h, c))``: output and state. A step may have no x (void). With
@@ -106,9 +116,7 @@ class LSTMCell(Layer[TupleType, TupleType]):
         forget_bias: float = 1.0,
         name: str | None = None,
     ) -> None:
-        super().__init__(name)
-        self.size = positive(size, "LSTMCell")
-        self.init = find_initializer(init, "LSTMCell")
+        super().__init__(size, init, name)
         self.forget_bias = finite(forget_bias, "LSTMCell forget_bias")
 
     def state_type(self, element: Type) -> Type:
@@ -132,7 +140,7 @@ class LSTMCell(Layer[TupleType, TupleType]):
         return state[0], state
 
 
-class GRUCell(Layer[TupleType, TupleType]):
+class GRUCell(_Sized[TupleType, TupleType]):
     """One step of a gated recurrent unit.
 
     Takes ``(x, h)``, yields ``(h, h)``: output and state. A step may have no x (void). With gates
@@ -174,10 +182,8 @@ class GRUCell(Layer[TupleType, TupleType]):
         init: Initializer = "glorot_uniform",
         name: str | None = None,
     ) -> None:
-        super().__init__(name)
-        self.size = positive(size, "GRUCell")
+        super().__init__(size, init, name)
         self.reset_after = reset_after
-        self.init = find_initializer(init, "GRUCell")
 
     def state_type(self, element: Type) -> Type:
         """Return the type of h for an input x of a type.
@@ -235,12 +241,7 @@ def over_children(parts: list[Node]) -> Node:
     return ops.add(*parts)
 
 
-class _NodeLSTM(Layer[TupleType, TupleType]):
-    def __init__(self, size: int, init: Initializer, name: str | None) -> None:
-        super().__init__(name)
-        self.size = positive(size, type(self).__name__)
-        self.init = find_initializer(init, type(self).__name__)
-
+class _NodeLSTM(_Sized[TupleType, TupleType]):
     def _projected(self, x: Any, dtype: str, gates: int) -> Node:
         """Return W x + b for the leading `gates` gates; b alone where a node has no input."""
         n = self.size
@@ -373,7 +374,7 @@ class ChildSumTreeLSTM(_NodeLSTM):
         ]  # one state along a ragged axis stands for all children
 
 
-class TreeRNN(Layer[TensorType | TupleType, TensorType]):
+class TreeRNN(_Sized[TensorType | TupleType, TensorType]):
     """A recursive neural network: ``h = activation(W x + sum_k U_k h_k + b)``.
 
     Takes ``(x, (h_1, ..., h_arity))``, yields h. An inner node may have no x (void), a leaf no children
@@ -414,13 +415,10 @@ class TreeRNN(Layer[TensorType | TupleType, TensorType]):
         init: Initializer = "glorot_uniform",
         name: str | None = None,
     ) -> None:
-        super().__init__(name)
-        where = type(self).__name__
-        self.size = positive(size, where)
-        self.arity = positive(arity, where)
+        super().__init__(size, init, name)
+        self.arity = positive(arity, type(self).__name__)
         self.activation = activation
-        self.init = find_initializer(init, where)
-        self._activate = find_activation(activation, where)
+        self._activate = find_activation(activation, type(self).__name__)
 
     def apply(self, *xs: Any) -> Node:
         x, children = pair(self, xs, "(x, children)")
@@ -485,7 +483,7 @@ class RNTN(TreeRNN):
         return ops.sum(ops.reshape(z, (width, 1)) * products, axis=0) + super()._composed(z)
 
 
-class TreeGRU(Layer[TupleType, TensorType]):
+class TreeGRU(_Sized[TupleType, TensorType]):
     """A gated recurrent unit for any number of unordered children, in one call per node.
 
     Takes ``(x, states)``, with a sequence or tuple of vectors, yields h. A node may have no x (void) if
@@ -520,9 +518,7 @@ class TreeGRU(Layer[TupleType, TensorType]):
     kind = "tree_gru"
 
     def __init__(self, size: int, *, init: Initializer = "glorot_uniform", name: str | None = None) -> None:
-        super().__init__(name)
-        self.size = positive(size, "TreeGRU")
-        self.init = find_initializer(init, "TreeGRU")
+        super().__init__(size, init, name)
 
     def apply(self, *xs: Any) -> Node:
         x, children = pair(self, xs, "(x, children)")

@@ -11,12 +11,13 @@ Wherever it is left in a graph it means training, which is also what is differen
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from foldbatch.static.graph import Node, apply, constant
-from foldbatch.static.op import Attrs, Op, Sample, Tangents, define, fail
+from foldbatch.static.op import Attrs, Sample, Tangents, define, fail
 from foldbatch.types import TensorType
 
 
@@ -33,31 +34,22 @@ def _same_dtype(name: str, types: tuple[TensorType, ...]) -> str:
     return types[0].dtype
 
 
-def _arithmetic(name: str) -> Callable[[tuple[TensorType, ...], Attrs], TensorType]:
-    def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
-        dtype = _same_dtype(name, types)
-        if dtype == "bool":
-            fail(name, "numbers", " and ".join(map(str, types)), "cast with ops.cast, or use ops.where")
-        return TensorType(_broadcast(name, types), dtype)
-
-    return infer
+def _arithmetic(name: str, types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    dtype = _same_dtype(name, types)
+    if dtype == "bool":
+        fail(name, "numbers", " and ".join(map(str, types)), "cast with ops.cast, or use ops.where")
+    return TensorType(_broadcast(name, types), dtype)
 
 
-def _floating(name: str) -> Callable[[tuple[TensorType, ...], Attrs], TensorType]:
-    def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
-        if not types[0].is_float:
-            fail(name, "a float tensor", str(types[0]), "cast with ops.cast(x, 'float32')")
-        return TensorType(_broadcast(name, types), _same_dtype(name, types))
-
-    return infer
+def _floating(name: str, types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    if not types[0].is_float:
+        fail(name, "a float tensor", str(types[0]), "cast with ops.cast(x, 'float32')")
+    return TensorType(_broadcast(name, types), _same_dtype(name, types))
 
 
-def _comparison(name: str) -> Callable[[tuple[TensorType, ...], Attrs], TensorType]:
-    def infer(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
-        _same_dtype(name, types)
-        return TensorType(_broadcast(name, types), "bool")
-
-    return infer
+def _comparison(name: str, types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    _same_dtype(name, types)
+    return TensorType(_broadcast(name, types), "bool")
 
 
 def _zero(g: Node) -> Node:
@@ -86,7 +78,7 @@ _S = TensorType(())
 def _define(
     name: str,
     arity: int,
-    infer: Callable[[str], Callable[[tuple[TensorType, ...], Attrs], TensorType]],
+    infer: Callable[[str, tuple[TensorType, ...], Attrs], TensorType],
     evaluate: Callable[..., Any],
     body: str,
     vjp: Callable[..., tuple[Node | None, ...]] | None = None,
@@ -103,7 +95,7 @@ def _define(
     def evaluated(attrs: Attrs, *xs: Any) -> Any:
         return evaluate(*xs, **attrs)
 
-    define(Op(name, infer(name), evaluated, vjp, jvp, samples, elementwise=True, body=body))
+    define(name, partial(infer, name), evaluated, vjp, jvp, samples, elementwise=True, body=body)
 
 
 def _sum(*xs: Any) -> Any:
@@ -242,16 +234,14 @@ def _vjp_where(g: Node, y: Node, condition: Node, a: Node, b: Node) -> tuple[Nod
 
 _B = TensorType((3,), "bool")
 define(
-    Op(
-        "where",
-        _infer_where,
-        lambda attrs, c, a, b: np.where(c, a, b),
-        _vjp_where,
-        diagonal_jvp(_vjp_where),
-        (Sample((_B, _V, _V), {}), Sample((_B, _M, _S), {})),
-        elementwise=True,
-        body="b if a else c",
-    )
+    "where",
+    _infer_where,
+    lambda attrs, c, a, b: np.where(c, a, b),
+    _vjp_where,
+    diagonal_jvp(_vjp_where),
+    (Sample((_B, _V, _V), {}), Sample((_B, _M, _S), {})),
+    elementwise=True,
+    body="b if a else c",
 )
 
 
@@ -275,16 +265,14 @@ def _evaluate_cast(attrs: Attrs, x: Any) -> Any:
 
 
 define(
-    Op(
-        "cast",
-        lambda types, attrs: TensorType(types[0].shape, attrs["dtype"]),
-        _evaluate_cast,
-        lambda g, y, x: (apply("cast", g, dtype=x.dtype) if x.type.is_float and y.type.is_float else None,),
-        lambda tangents, y, x: apply("cast", tangents[0], dtype=y.dtype),
-        (Sample((_V,), {"dtype": "float64"}), Sample((TensorType((3,), "int32"),), {"dtype": "float32"})),
-        elementwise=True,
-        body="t(a)",
-    )
+    "cast",
+    lambda types, attrs: TensorType(types[0].shape, attrs["dtype"]),
+    _evaluate_cast,
+    lambda g, y, x: (apply("cast", g, dtype=x.dtype) if x.type.is_float and y.type.is_float else None,),
+    lambda tangents, y, x: apply("cast", tangents[0], dtype=y.dtype),
+    (Sample((_V,), {"dtype": "float64"}), Sample((TensorType((3,), "int32"),), {"dtype": "float32"})),
+    elementwise=True,
+    body="t(a)",
 )
 
 
@@ -301,13 +289,11 @@ def _jvp(tangents: Tangents, y: Node, a: Node, b: Node) -> Node:
 
 
 define(
-    Op(
-        "when_training",  # a while training, b in inference
-        _infer_when_training,
-        lambda attrs, a, b: a,
-        lambda g, y, a, b: (g, None),
-        _jvp,
-        (Sample((_V, _V), {}), Sample((TensorType((2, 3), "float64"),) * 2, {})),
-        copies=lambda attrs, write, a, b: iter([(write, a)]),
-    )
+    "when_training",  # a while training, b in inference
+    _infer_when_training,
+    lambda attrs, a, b: a,
+    lambda g, y, a, b: (g, None),
+    _jvp,
+    (Sample((_V, _V), {}), Sample((TensorType((2, 3), "float64"),) * 2, {})),
+    copies=lambda attrs, write, a, b: iter([(write, a)]),
 )

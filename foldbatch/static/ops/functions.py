@@ -661,7 +661,6 @@ def norm(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bo
 
 
 def _last(x: Node, axis: int, op: str) -> tuple[Node, Node]:
-    """Return a tensor, and the same with an axis moved to the end."""
     place = axis_of(x, axis, op)
     if x.dtype == "bool":
         fail(op, "numbers", str(x.type), "use ops.cast(x, 'int32')")

@@ -14,7 +14,7 @@ import numpy as np
 
 from foldbatch.operators import numpys
 from foldbatch.static.graph import Node, TensorLike, apply, lift, matmul
-from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Op, Sample, Tangents, define, fail
+from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, Tangents, define, fail
 from foldbatch.types import TensorType
 
 
@@ -53,19 +53,17 @@ def _axis_linear(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
 _X, _W, _G = TensorType((3,)), TensorType((3, 2)), TensorType((2,))
 
 define(
-    Op(
-        "linear",  # x: [N, *, k] @ w: [k, n] -> [N, *, n], one GEMM over all rows
-        _infer_linear,
-        lambda attrs, x, w: x @ w,
-        lambda g, y, x, w: (apply("linear", g, w.T), apply("sum_outer", x, g)),
-        bilinear_jvp("linear"),
-        (
-            Sample((_X, _W), {}, (CALL, UNBATCHED)),
-            Sample((TensorType((4, 3)), _W), {}, (CALL, UNBATCHED)),
-            Sample((_X, _W), {}, (UNBATCHED, UNBATCHED)),
-        ),
-        axis=_axis_linear,
-    )
+    "linear",  # x: [N, *, k] @ w: [k, n] -> [N, *, n], one GEMM over all rows
+    _infer_linear,
+    lambda attrs, x, w: x @ w,
+    lambda g, y, x, w: (apply("linear", g, w.T), apply("sum_outer", x, g)),
+    bilinear_jvp("linear"),
+    (
+        Sample((_X, _W), {}, (CALL, UNBATCHED)),
+        Sample((TensorType((4, 3)), _W), {}, (CALL, UNBATCHED)),
+        Sample((_X, _W), {}, (UNBATCHED, UNBATCHED)),
+    ),
+    axis=_axis_linear,
 )
 
 
@@ -81,15 +79,13 @@ def _evaluate_sum_outer(attrs: Attrs, x: Any, g: Any) -> Any:
 
 
 define(
-    Op(
-        "sum_outer",  # x: [N, *, k], g: [N, *, n] -> [k, n], summed over all rows: a weight's gradient
-        _infer_sum_outer,
-        _evaluate_sum_outer,
-        lambda d, y, x, g: (apply("linear", g, d.T), apply("linear", x, d)),
-        bilinear_jvp("sum_outer"),
-        (Sample((_X, _G), {}), Sample((TensorType((4, 3)), TensorType((4, 2))), {})),
-        axis=lambda axes, attrs: UNBATCHED,
-    )
+    "sum_outer",  # x: [N, *, k], g: [N, *, n] -> [k, n], summed over all rows: a weight's gradient
+    _infer_sum_outer,
+    _evaluate_sum_outer,
+    lambda d, y, x, g: (apply("linear", g, d.T), apply("linear", x, d)),
+    bilinear_jvp("sum_outer"),
+    (Sample((_X, _G), {}), Sample((TensorType((4, 3)), TensorType((4, 2))), {})),
+    axis=lambda axes, attrs: UNBATCHED,
 )
 
 
@@ -100,17 +96,15 @@ def _infer_matmul(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
 
 
 define(
-    Op(
-        "matmul",  # a: [N, m, k] @ b: [N, k, n]: a product per instance
-        _infer_matmul,
-        lambda attrs, a, b: a @ b,
-        lambda g, y, a, b: (apply("matmul", g, b.T), apply("matmul", a.T, g)),
-        bilinear_jvp("matmul"),
-        (
-            Sample((TensorType((2, 3)), TensorType((3, 4))), {}),
-            Sample((TensorType((2, 3)), TensorType((3, 4))), {}, (UNBATCHED, CALL)),
-        ),
-    )
+    "matmul",  # a: [N, m, k] @ b: [N, k, n]: a product per instance
+    _infer_matmul,
+    lambda attrs, a, b: a @ b,
+    lambda g, y, a, b: (apply("matmul", g, b.T), apply("matmul", a.T, g)),
+    bilinear_jvp("matmul"),
+    (
+        Sample((TensorType((2, 3)), TensorType((3, 4))), {}),
+        Sample((TensorType((2, 3)), TensorType((3, 4))), {}, (UNBATCHED, CALL)),
+    ),
 )
 
 
@@ -146,23 +140,21 @@ def _transposed(table: Node) -> Node:
 
 
 define(
-    Op(
-        "linear_by",  # x: [N, *, k], table: [n, k, m], ids: [N] -> [N, *, m]: row r times table[ids[r]]
-        _infer_linear_by,
-        lambda attrs, x, table, ids: x @ table[ids],
-        lambda g, y, x, table, ids: (
-            apply("linear_by", g, _transposed(table), ids),
-            apply("sum_outer_by", x, g, ids, size=table.shape[0]),
-            None,
-        ),
-        bilinear_jvp("linear_by"),
-        (
-            Sample((_X, _TABLE, _ID), {}, (CALL, UNBATCHED, CALL)),
-            Sample((TensorType((2, 3)), _TABLE, _ID), {}, (CALL, UNBATCHED, CALL)),
-        ),
-        axis=_axis_linear_by,
-        bound=lambda types, attrs: (2, types[1].shape[0]),
-    )
+    "linear_by",  # x: [N, *, k], table: [n, k, m], ids: [N] -> [N, *, m]: row r times table[ids[r]]
+    _infer_linear_by,
+    lambda attrs, x, table, ids: x @ table[ids],
+    lambda g, y, x, table, ids: (
+        apply("linear_by", g, _transposed(table), ids),
+        apply("sum_outer_by", x, g, ids, size=table.shape[0]),
+        None,
+    ),
+    bilinear_jvp("linear_by"),
+    (
+        Sample((_X, _TABLE, _ID), {}, (CALL, UNBATCHED, CALL)),
+        Sample((TensorType((2, 3)), _TABLE, _ID), {}, (CALL, UNBATCHED, CALL)),
+    ),
+    axis=_axis_linear_by,
+    bound=lambda types, attrs: (2, types[1].shape[0]),
 )
 
 
@@ -185,23 +177,14 @@ def _evaluate_sum_outer_by(attrs: Attrs, x: Any, g: Any, ids: Any) -> Any:
 
 
 define(
-    Op(
-        "sum_outer_by",  # x: [N, *, k], g: [N, *, m], ids: [N] -> [n, k, m]: a table's gradient
-        _infer_sum_outer_by,
-        _evaluate_sum_outer_by,
-        lambda d, y, x, g, ids: (
-            apply("linear_by", g, _transposed(d), ids),
-            apply("linear_by", x, d, ids),
-            None,
-        ),
-        bilinear_jvp("sum_outer_by"),
-        (
-            Sample((_X, _G, _ID), {"size": 4}),
-            Sample((TensorType((2, 3)), TensorType((2, 2)), _ID), {"size": 4}),
-        ),
-        axis=_axis_sum_outer_by,
-        bound=lambda types, attrs: (2, attrs["size"]),
-    )
+    "sum_outer_by",  # x: [N, *, k], g: [N, *, m], ids: [N] -> [n, k, m]: a table's gradient
+    _infer_sum_outer_by,
+    _evaluate_sum_outer_by,
+    lambda d, y, x, g, ids: (apply("linear_by", g, _transposed(d), ids), apply("linear_by", x, d, ids), None),
+    bilinear_jvp("sum_outer_by"),
+    (Sample((_X, _G, _ID), {"size": 4}), Sample((TensorType((2, 3)), TensorType((2, 2)), _ID), {"size": 4})),
+    axis=_axis_sum_outer_by,
+    bound=lambda types, attrs: (2, attrs["size"]),
 )
 
 

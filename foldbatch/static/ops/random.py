@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from foldbatch.params.parameters import Array
 from foldbatch.static.graph import input_node
-from foldbatch.static.op import CALL, Attrs, Op, Sample, define, fail
+from foldbatch.static.op import CALL, Attrs, Sample, define, fail
 from foldbatch.types import TensorType
 
 _KEY = TensorType((), "int64")
@@ -73,12 +73,8 @@ def _evaluate(attrs: Attrs, key: Any) -> Any:
 
 
 define(
-    Op(
-        "random",  # uniform numbers in [0, 1)
-        _infer,
-        _evaluate,
-        None,
-        None,
-        tuple(Sample((_KEY,), {"shape": shape, "site": 5, "dtype": "float64"}) for shape in ((), (2, 3))),
-    )
+    "random",  # uniform numbers in [0, 1)
+    _infer,
+    _evaluate,
+    samples=tuple(Sample((_KEY,), {"shape": shape, "site": 5, "dtype": "float64"}) for shape in ((), (2, 3))),
 )

@@ -6,14 +6,13 @@ elements of one sequence at once. The maximum of an empty sequence is 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from foldbatch.static.graph import Node, apply, constant
-from foldbatch.static.op import CALL, Attrs, Axis, Op, Sample, define, fail, ragged
-from foldbatch.static.ops.shape import linear_jvp
+from foldbatch.static.op import CALL, Attrs, Sample, define, fail, ragged
+from foldbatch.static.ops.shape import along, linear_jvp
 from foldbatch.types import TensorType
 
 _V, _M = TensorType((3,)), TensorType((2, 3))
@@ -69,14 +68,12 @@ def _picked(name: str, x: TensorType, axis: int) -> TensorType:
 
 
 define(
-    Op(
-        "sum",
-        lambda types, attrs: _reduced("sum", _numbers_of("sum", types), attrs["axes"]),
-        lambda attrs, x: np.sum(x, attrs["axes"], np.asarray(x).dtype),  # NumPy would widen integers
-        lambda g, y, x: (apply("broadcast_to", expand(g, x, y.attrs["axes"]), shape=x.shape),),
-        linear_jvp,
-        (Sample((_M,), {"axes": (1,)}), Sample((_M,), {"axes": (0, 1)})),
-    )
+    "sum",
+    lambda types, attrs: _reduced("sum", _numbers_of("sum", types), attrs["axes"]),
+    lambda attrs, x: np.sum(x, attrs["axes"], np.asarray(x).dtype),  # NumPy would widen integers
+    lambda g, y, x: (apply("broadcast_to", expand(g, x, y.attrs["axes"]), shape=x.shape),),
+    linear_jvp,
+    (Sample((_M,), {"axes": (1,)}), Sample((_M,), {"axes": (0, 1)})),
 )
 
 
@@ -90,28 +87,22 @@ def _argmax_mask(y: Node, x: Node) -> Node:
 
 
 define(
-    Op(
-        "max",
-        lambda types, attrs: _picked("max", types[0], attrs["axis"]),
-        lambda attrs, x: np.max(x, attrs["axis"]),
-        lambda g, y, x: (_argmax_mask(y, x) * expand(g, x, (y.attrs["axis"],)),),
-        lambda tangents, y, x: apply("sum", _argmax_mask(y, x) * tangents[0], axes=(y.attrs["axis"],)),
-        (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
-        body=GREATEST,
-    )
+    "max",
+    lambda types, attrs: _picked("max", types[0], attrs["axis"]),
+    lambda attrs, x: np.max(x, attrs["axis"]),
+    lambda g, y, x: (_argmax_mask(y, x) * expand(g, x, (y.attrs["axis"],)),),
+    lambda tangents, y, x: apply("sum", _argmax_mask(y, x) * tangents[0], axes=(y.attrs["axis"],)),
+    (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
+    body=GREATEST,
 )
 
 
 define(
-    Op(
-        "argmax",
-        lambda types, attrs: TensorType(_picked("argmax", types[0], attrs["axis"]).shape, "int64"),
-        lambda attrs, x: np.argmax(x, attrs["axis"]),
-        None,
-        None,
-        (Sample((_M,), {"axis": 1}),),
-        body="at, top = first(x[k])\ny = at",
-    )
+    "argmax",
+    lambda types, attrs: TensorType(_picked("argmax", types[0], attrs["axis"]).shape, "int64"),
+    lambda attrs, x: np.argmax(x, attrs["axis"]),
+    samples=(Sample((_M,), {"axis": 1}),),
+    body="at, top = first(x[k])\ny = at",
 )
 
 
@@ -122,16 +113,12 @@ def _infer_one_hot(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
 
 
 define(
-    Op(
-        "one_hot",
-        _infer_one_hot,
-        lambda attrs, x: np.eye(attrs["size"], dtype=attrs["dtype"])[x],
-        None,
-        None,
-        (Sample((_LABEL,), {"size": 4, "dtype": "float64"}),),
-        bound=lambda types, attrs: (0, attrs["size"]),
-        body="y[k] = 0\ny[label] = 1",
-    )
+    "one_hot",
+    _infer_one_hot,
+    lambda attrs, x: np.eye(attrs["size"], dtype=attrs["dtype"])[x],
+    samples=(Sample((_LABEL,), {"size": 4, "dtype": "float64"}),),
+    bound=lambda types, attrs: (0, attrs["size"]),
+    body="y[k] = 0\ny[label] = 1",
 )
 
 
@@ -188,20 +175,17 @@ def _softmax_product(g: Node, y: Node, x: Node) -> Node:
 
 
 define(
-    Op(
-        "softmax",
-        _infer_float_axis("softmax", reduce=False),
-        _evaluate_softmax,
-        lambda g, y, x: (_softmax_product(g, y, x),),
-        lambda tangents, y, x: _softmax_product(tangents[0], y, x),
-        (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
-        body=SOFTMAX,
-    )
+    "softmax",
+    _infer_float_axis("softmax", reduce=False),
+    _evaluate_softmax,
+    lambda g, y, x: (_softmax_product(g, y, x),),
+    lambda tangents, y, x: _softmax_product(tangents[0], y, x),
+    (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
+    body=SOFTMAX,
 )
 
 
 def _weighted(t: Node, y: Node, x: Node) -> Node:
-    """Return the sum of `t` times softmax."""
     return _dot_along(t, apply("softmax", x, axis=y.attrs["axis"]), y.attrs["axis"])
 
 
@@ -212,28 +196,24 @@ def _less_share(g: Node, y: Node, x: Node) -> Node:
 
 
 define(
-    Op(
-        "log_softmax",
-        _infer_float_axis("log_softmax", reduce=False),
-        _evaluate_log_softmax,
-        lambda g, y, x: (_less_share(g, y, x),),
-        lambda tangents, y, x: tangents[0] - expand(_weighted(tangents[0], y, x), x, (y.attrs["axis"],)),
-        (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
-        body=LOG_SOFTMAX,
-    )
+    "log_softmax",
+    _infer_float_axis("log_softmax", reduce=False),
+    _evaluate_log_softmax,
+    lambda g, y, x: (_less_share(g, y, x),),
+    lambda tangents, y, x: tangents[0] - expand(_weighted(tangents[0], y, x), x, (y.attrs["axis"],)),
+    (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
+    body=LOG_SOFTMAX,
 )
 
 
 define(
-    Op(
-        "logsumexp",
-        _infer_float_axis("logsumexp", reduce=True),
-        _evaluate_logsumexp,
-        lambda g, y, x: (apply("softmax", x, axis=y.attrs["axis"]) * expand(g, x, (y.attrs["axis"],)),),
-        lambda tangents, y, x: _weighted(tangents[0], y, x),
-        (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
-        body=_REST + "y = t(f8(top) + rest)",
-    )
+    "logsumexp",
+    _infer_float_axis("logsumexp", reduce=True),
+    _evaluate_logsumexp,
+    lambda g, y, x: (apply("softmax", x, axis=y.attrs["axis"]) * expand(g, x, (y.attrs["axis"],)),),
+    lambda tangents, y, x: _weighted(tangents[0], y, x),
+    (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
+    body=_REST + "y = t(f8(top) + rest)",
 )
 
 
@@ -260,32 +240,19 @@ def _error(logits: Node, label: Node) -> Node:
 
 
 define(
-    Op(
-        "cross_entropy",  # -log softmax(logits)[label]
-        _infer_cross_entropy,
-        _evaluate_cross_entropy,
-        lambda g, y, logits, label: (_error(logits, label) * expand(g, logits, (logits.ndim - 1,)), None),
-        lambda tangents, y, logits, label: _dot_along(_error(logits, label), tangents[0], logits.ndim - 1),
-        (Sample((_V, _LABEL), {}), Sample((_M, TensorType((2,), "int32")), {})),
-        bound=lambda types, attrs: (1, types[0].shape[-1]),
-        body=_REST + "y = t(f8(top) - f8(x[label]) + rest)",
-    )
+    "cross_entropy",  # -log softmax(logits)[label]
+    _infer_cross_entropy,
+    _evaluate_cross_entropy,
+    lambda g, y, logits, label: (_error(logits, label) * expand(g, logits, (logits.ndim - 1,)), None),
+    lambda tangents, y, logits, label: _dot_along(_error(logits, label), tangents[0], logits.ndim - 1),
+    (Sample((_V, _LABEL), {}), Sample((_M, TensorType((2,), "int32")), {})),
+    bound=lambda types, attrs: (1, types[0].shape[-1]),
+    body=_REST + "y = t(f8(top) - f8(x[label]) + rest)",
 )
 
 
 _ELEMENTS = ragged()
 _SAMPLES = tuple(Sample((TensorType(shape),), {}, (_ELEMENTS,)) for shape in ((), (3,), (2, 3)))
-
-
-def _along(name: str, fix: str, result: Axis | None = None) -> Callable[[tuple[Axis, ...], Attrs], Axis]:
-    """Return the axis rule of an op on a sequence's elements: to `result`, by default to themselves."""
-
-    def axis(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
-        if axes[0].rank < 2:
-            fail(name, "a tensor of a sequence's elements", f"a tensor of axis {axes[0]}", fix)
-        return result or axes[0]
-
-    return axis
 
 
 def _only_first(x: Node, t: Node) -> Node:
@@ -294,17 +261,15 @@ def _only_first(x: Node, t: Node) -> Node:
 
 
 define(
-    Op(
-        "segment_max",  # the maximum over the elements of each call's sequence; zero where it is empty
-        lambda types, attrs: _numbers_of("segment_max", types),
-        lambda attrs, x: np.max(x, 0) if len(x) else np.zeros(x.shape[1:], x.dtype),
-        lambda g, y, x: (_only_first(x, g),),
-        lambda tangents, y, x: apply("segment_sum", _only_first(x, tangents[0])),
-        _SAMPLES,
-        axis=_along("segment_max", "use ops.max for instance axes", CALL),
-        whole=True,
-        body=GREATEST,
-    )
+    "segment_max",  # the maximum over the elements of each call's sequence; zero where it is empty
+    lambda types, attrs: _numbers_of("segment_max", types),
+    lambda attrs, x: np.max(x, 0) if len(x) else np.zeros(x.shape[1:], x.dtype),
+    lambda g, y, x: (_only_first(x, g),),
+    lambda tangents, y, x: apply("segment_sum", _only_first(x, tangents[0])),
+    _SAMPLES,
+    axis=along("segment_max", "use ops.max for instance axes", CALL),
+    whole=True,
+    body=GREATEST,
 )
 
 
@@ -315,32 +280,24 @@ def _evaluate_is_max(attrs: Attrs, x: Any) -> Any:
 
 
 define(
-    Op(
-        "segment_is_max",  # whether an element is the (first) maximum of its sequence
-        lambda types, attrs: TensorType(_numbers_of("segment_is_max", types).shape, "bool"),
-        _evaluate_is_max,
-        None,
-        None,
-        _SAMPLES,
-        axis=_along("segment_is_max", "use ops.argmax for instance axes"),
-        whole=True,
-        body="at, top = first(x[k])\ny[k] = k == at",
-    )
+    "segment_is_max",  # whether an element is the (first) maximum of its sequence
+    lambda types, attrs: TensorType(_numbers_of("segment_is_max", types).shape, "bool"),
+    _evaluate_is_max,
+    samples=_SAMPLES,
+    axis=along("segment_is_max", "use ops.argmax for instance axes"),
+    whole=True,
+    body="at, top = first(x[k])\ny[k] = k == at",
 )
 
 
 define(
-    Op(
-        "segment_position",  # how many elements of its sequence stand before an element
-        lambda types, attrs: TensorType(types[0].shape, "int64"),
-        lambda attrs, x: np.broadcast_to(np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1)), x.shape),
-        None,
-        None,
-        _SAMPLES,
-        axis=_along("segment_position", "use np.arange for instance axes"),
-        whole=True,
-        body="y[k] = k",
-    )
+    "segment_position",  # how many elements of its sequence stand before an element
+    lambda types, attrs: TensorType(types[0].shape, "int64"),
+    lambda attrs, x: np.broadcast_to(np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1)), x.shape),
+    samples=_SAMPLES,
+    axis=along("segment_position", "use np.arange for instance axes"),
+    whole=True,
+    body="y[k] = k",
 )
 
 
@@ -363,15 +320,13 @@ def _segment_softmax_product(g: Node, y: Node) -> Node:
 
 
 define(
-    Op(
-        "segment_softmax",  # exp(x) normalised to sum to 1 over the elements of each call's sequence
-        _infer_segment_softmax,
-        _evaluate_segment_softmax,
-        lambda g, y, x: (_segment_softmax_product(g, y),),
-        lambda tangents, y, x: _segment_softmax_product(tangents[0], y),
-        _SAMPLES,
-        axis=_along("segment_softmax", "use ops.softmax for instance axes"),
-        whole=True,
-        body=SOFTMAX,
-    )
+    "segment_softmax",  # exp(x) normalised to sum to 1 over the elements of each call's sequence
+    _infer_segment_softmax,
+    _evaluate_segment_softmax,
+    lambda g, y, x: (_segment_softmax_product(g, y),),
+    lambda tangents, y, x: _segment_softmax_product(tangents[0], y),
+    _SAMPLES,
+    axis=along("segment_softmax", "use ops.softmax for instance axes"),
+    whole=True,
+    body=SOFTMAX,
 )

@@ -14,8 +14,8 @@ import numpy as np
 
 from foldbatch.operators import public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, slice_of
-from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Op, Sample, define, fail, ragged
-from foldbatch.static.ops.shape import linear_jvp
+from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail, ragged
+from foldbatch.static.ops.shape import along, linear_jvp
 from foldbatch.types import TensorType
 
 _V, _T, _ID = TensorType((3,)), TensorType((4, 3)), TensorType((), "int32")
@@ -55,63 +55,44 @@ def _axis_repeat(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
 
 
 define(
-    Op(
-        "batch",  # the same value for every row of an axis
-        _same_type,
-        _same_value,
-        lambda g, y, x: (apply("sum_batch", g),),
-        linear_jvp,
-        (Sample((_V,), {"axis": CALL}, (UNBATCHED,)),),
-        axis=_axis_batch,
-    )
+    "batch",  # the same value for every row of an axis
+    _same_type,
+    _same_value,
+    lambda g, y, x: (apply("sum_batch", g),),
+    linear_jvp,
+    (Sample((_V,), {"axis": CALL}, (UNBATCHED,)),),
+    axis=_axis_batch,
 )
 define(
-    Op(
-        "sum_batch",  # the sum over all rows
-        _same_type,
-        _same_value,
-        lambda g, y, x: (apply("batch", g, axis=x.axis),),
-        linear_jvp,
-        (Sample((_V,), {}),),
-        axis=_axis_sum_batch,
-    )
+    "sum_batch",  # the sum over all rows
+    _same_type,
+    _same_value,
+    lambda g, y, x: (apply("batch", g, axis=x.axis),),
+    linear_jvp,
+    (Sample((_V,), {}),),
+    axis=_axis_sum_batch,
 )
 define(
-    Op(
-        "repeat",  # each call's row, for every element of its sequence
-        _same_type,
-        _same_value,
-        lambda g, y, x: (apply("segment_sum", g),),
-        linear_jvp,
-        (Sample((_V,), {"axis": _ELEMENTS}),),
-        axis=_axis_repeat,
-        body=REPEATED,
-    )
+    "repeat",  # each call's row, for every element of its sequence
+    _same_type,
+    _same_value,
+    lambda g, y, x: (apply("segment_sum", g),),
+    linear_jvp,
+    (Sample((_V,), {"axis": _ELEMENTS}),),
+    axis=_axis_repeat,
+    body=REPEATED,
 )
 
 
-def _axis_segment_sum(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
-    if axes[0].rank < 2:
-        fail(
-            "segment_sum",
-            "a tensor of a sequence's elements",
-            f"a tensor of axis {axes[0]}",
-            "use ops.sum for instance axes",
-        )
-    return CALL
-
-
 define(
-    Op(
-        "segment_sum",  # the sum over the elements of each call's sequence; zero where it is empty
-        _same_type,
-        _same_value,
-        lambda g, y, x: (apply("repeat", g, axis=x.axis),),
-        linear_jvp,
-        (Sample((_V,), {}, (_ELEMENTS,)),),
-        axis=_axis_segment_sum,
-        body=TOTAL,
-    )
+    "segment_sum",  # the sum over the elements of each call's sequence; zero where it is empty
+    _same_type,
+    _same_value,
+    lambda g, y, x: (apply("repeat", g, axis=x.axis),),
+    linear_jvp,
+    (Sample((_V,), {}, (_ELEMENTS,)),),
+    axis=along("segment_sum", "use ops.sum for instance axes", CALL),
+    body=TOTAL,
 )
 
 
@@ -136,19 +117,17 @@ def _axis_gather(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
 
 
 define(
-    Op(
-        "gather",  # table: [n, *], ids: [N, ...] -> [N, ..., *]
-        _infer_gather,
-        lambda attrs, table, ids: np.asarray(table)[ids],
-        lambda g, y, table, ids: (apply("sum_rows", g, ids, size=table.shape[0]), None),
-        lambda tangents, y, table, ids: apply("gather", tangents[0], ids),
-        (
-            Sample((_T, _ID), {}, (UNBATCHED, CALL)),
-            Sample((_T, TensorType((2,), "int64")), {}, (UNBATCHED, CALL)),
-        ),
-        axis=_axis_gather,
-        bound=lambda types, attrs: (1, types[0].shape[0]),
-    )
+    "gather",  # table: [n, *], ids: [N, ...] -> [N, ..., *]
+    _infer_gather,
+    lambda attrs, table, ids: np.asarray(table)[ids],
+    lambda g, y, table, ids: (apply("sum_rows", g, ids, size=table.shape[0]), None),
+    lambda tangents, y, table, ids: apply("gather", tangents[0], ids),
+    (
+        Sample((_T, _ID), {}, (UNBATCHED, CALL)),
+        Sample((_T, TensorType((2,), "int64")), {}, (UNBATCHED, CALL)),
+    ),
+    axis=_axis_gather,
+    bound=lambda types, attrs: (1, types[0].shape[0]),
 )
 
 
@@ -167,19 +146,14 @@ def _sum_rows(size: int, g: Any, ids: Any) -> Any:
 
 
 define(
-    Op(
-        "sum_rows",  # g: [N, ..., *], ids: [N, ...] -> [n, *]: a table's gradient, sparse in kernels
-        _infer_sum_rows,
-        lambda attrs, g, ids: _sum_rows(attrs["size"], np.asarray(g), np.asarray(ids)),
-        lambda d, y, g, ids: (apply("gather", d, ids), None),
-        lambda tangents, y, g, ids: apply("sum_rows", tangents[0], ids, **y.attrs),
-        (
-            Sample((_V, _ID), {"size": 4}),
-            Sample((TensorType((2, 3)), TensorType((2,), "int32")), {"size": 4}),
-        ),
-        axis=lambda axes, attrs: UNBATCHED,
-        bound=lambda types, attrs: (1, attrs["size"]),
-    )
+    "sum_rows",  # g: [N, ..., *], ids: [N, ...] -> [n, *]: a table's gradient, sparse in kernels
+    _infer_sum_rows,
+    lambda attrs, g, ids: _sum_rows(attrs["size"], np.asarray(g), np.asarray(ids)),
+    lambda d, y, g, ids: (apply("gather", d, ids), None),
+    lambda tangents, y, g, ids: apply("sum_rows", tangents[0], ids, **y.attrs),
+    (Sample((_V, _ID), {"size": 4}), Sample((TensorType((2, 3)), TensorType((2,), "int32")), {"size": 4})),
+    axis=lambda axes, attrs: UNBATCHED,
+    bound=lambda types, attrs: (1, attrs["size"]),
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from foldbatch.operators import FUNCTIONS, numpys, public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift
-from foldbatch.static.op import CALL, UNBATCHED, Attrs, Op, Sample, Tangents, define, fail
+from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, Tangents, define, fail
 from foldbatch.static.places import Place, backward, section, without
 from foldbatch.types import TensorType
 
@@ -27,6 +27,17 @@ def linear_jvp(tangents: Tangents, y: Node, *xs: Node) -> Node:
     return apply(y.op.name, *filled, **y.attrs)
 
 
+def along(name: str, fix: str, result: Axis | None = None) -> Callable[[tuple[Axis, ...], Attrs], Axis]:
+    """Return the axis rule of an op on a sequence's elements: to `result`, by default to themselves."""
+
+    def axis(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
+        if axes[0].rank < 2:
+            fail(name, "a tensor of a sequence's elements", f"a tensor of axis {axes[0]}", fix)
+        return result or axes[0]
+
+    return axis
+
+
 def _define(
     name: str,
     infer: Callable[[tuple[TensorType, ...], Attrs], TensorType],
@@ -35,7 +46,7 @@ def _define(
     *samples: Sample,
     copies: Callable[..., Copies] | None = None,
 ) -> None:
-    define(Op(name, infer, evaluate, vjp, linear_jvp, samples, copies=copies))
+    define(name, infer, evaluate, vjp, linear_jvp, samples, copies=copies)
 
 
 def _infer_reshape(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:

@@ -81,7 +81,6 @@ def rewrite_knowing(graph: Graph, rule: Callable[[Node, list[Node]], Node]) -> G
 
 
 def _replaced(graph: Graph, replacements: Mapping[Node, Node]) -> tuple[Node, ...]:
-    """Return the outputs with some of the graph's inputs replaced."""
     new: dict[Node, Node] = {x: replacements.get(x, x) for x in graph.inputs}
     for node in graph.nodes:
         new[node] = rebuilt(node, [new[x] for x in node.inputs])

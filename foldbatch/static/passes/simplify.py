@@ -24,6 +24,8 @@ from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.passes.rewrite import fold, rebuilt, rewrite, sealed
 from foldbatch.types import TensorType
 
+Simplification = Callable[[Node], Node | None]
+
 
 def in_place_of(node: Node, x: Node) -> Node | None:
     """Return `x`, which equals `node`, along the axis of `node`; None where the types differ."""
@@ -48,16 +50,14 @@ def times_one(node: Node) -> Node | None:
     return in_place_of(node, b) if _is_uniform(a, 1) else None
 
 
-def divided_by_one(node: Node) -> Node | None:
-    """``x / 1`` is x."""
-    x, divisor = node.inputs
-    return in_place_of(node, x) if _is_uniform(divisor, 1) else None
+def without_last(value: float) -> Simplification:
+    """``x / 1`` and ``x - 0`` are x."""
 
+    def rule(node: Node) -> Node | None:
+        x, last = node.inputs
+        return in_place_of(node, x) if _is_uniform(last, value) else None
 
-def minus_zero(node: Node) -> Node | None:
-    """``x - 0`` is x."""
-    x, subtracted = node.inputs
-    return in_place_of(node, x) if _is_uniform(subtracted, 0) else None
+    return rule
 
 
 def negative_twice(node: Node) -> Node | None:
@@ -413,13 +413,11 @@ def _reshaped(x: Node, shape: tuple[int, ...]) -> Node:
     return x if x.shape == shape else apply("reshape", x, shape=shape)
 
 
-Simplification = Callable[[Node], Node | None]
-
 RULES: dict[str, tuple[Simplification, ...]] = {
     "add": (of_one, constants_joined, plus_zero, pads_joined),
-    "subtract": (minus_zero,),
+    "subtract": (without_last(0),),
     "multiply": (times_one,),
-    "divide": (divided_by_one,),
+    "divide": (without_last(1),),
     "negative": (negative_twice,),
     "where": (known_condition,),
     "cast": (same_type,),

@@ -12,7 +12,7 @@ from foldbatch import ops
 from foldbatch.engines.engine import ENGINES
 from foldbatch.engines.numpy.spelling import SPELLINGS
 from foldbatch.static.graph import Node, apply
-from foldbatch.static.op import OPS, Op, define
+from foldbatch.static.op import OPS, Op
 from foldbatch.static.ops.elementwise import diagonal_jvp
 from foldbatch.static.ops.shape import linear_jvp
 from foldbatch.static.places import section
@@ -38,8 +38,6 @@ SPREAD = Op(  # along an axis: how far the elements are below the greatest, on a
     "spread",
     lambda types, attrs: TensorType(types[0].shape[:-1], types[0].dtype),
     lambda attrs, x: np.mean(np.max(x, -1, keepdims=True) - x, -1),
-    None,
-    None,
     body="top = greatest(x[k])\ntotal = sum(top - x[k])\ncount = sum(x[k] - x[k] + 1)\ny = t(total / count)",
 )
 TWICE = Op(  # copies: a vector, and once more
@@ -60,9 +58,8 @@ BY_NUMPY = {
 
 @pytest.fixture(autouse=True)
 def _added() -> Iterator[None]:
-    with mock.patch.dict(OPS), mock.patch.dict(SPELLINGS, BY_NUMPY):
-        for op in (HINGE, SPREAD, TWICE):
-            define(op)
+    added = {op.name: op for op in (HINGE, SPREAD, TWICE)}
+    with mock.patch.dict(OPS, added), mock.patch.dict(SPELLINGS, BY_NUMPY):
         yield
 
 
@@ -109,11 +106,7 @@ def test_its_derivatives_follow_from_its_paragraph() -> None:
 
 def test_onnx_needs_a_translation() -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-    from foldbatch.exporting.exporter import (  # noqa: PLC0415 - it needs onnxruntime
-        Exporter,
-        run,
-        session_of,
-    )
+    from foldbatch.exporting.exporter import Exporter, run, session_of  # noqa: PLC0415 - it needs onnxruntime
     from foldbatch.exporting.operators import TRANSLATIONS  # noqa: PLC0415
 
     block = fb.Record((fb.Vector(3, "float64"),) * 2) >> fb.Function(lambda x, y: apply("hinge", x, y))
