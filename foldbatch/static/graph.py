@@ -23,7 +23,7 @@ from foldbatch.errors import GraphError, UnknownNameError
 from foldbatch.operators import Operators, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Attrs, Axis, Op, fail
-from foldbatch.types import TensorType
+from foldbatch.types import TensorType, describe_value, is_masked
 
 
 class Node(Operators["Node"]):
@@ -133,6 +133,8 @@ def constant(value: Any, dtype: str | None = None) -> Node:
     Its array is a copy in C order and native byte order, whatever the memory of `value` looks like: engines
     read it as raw memory.
     """
+    if is_masked(value):
+        fail("constant", "numbers without a mask", describe_value(value), "fill it first, as in x.filled(0)")
     array = np.asarray(value)
     if dtype is None and array.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):
         dtype = "float32"
