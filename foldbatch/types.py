@@ -264,7 +264,7 @@ def has_objects(type_: Type) -> bool:
 
 
 def is_masked(value: object) -> bool:
-    """Tell whether NumPy would read numbers under a mask: the module of masked arrays is loaded by who has one."""
+    """Tell whether NumPy would read numbers under a mask; who has one has loaded `numpy.ma`."""
     ma = sys.modules.get("numpy.ma")
     return ma is not None and isinstance(value, ma.MaskedArray) and bool(ma.getmaskarray(value).any())
 
