@@ -4,6 +4,7 @@ import math
 
 from foldbatch.errors import TrainingError
 from foldbatch.train.optimizer import Factors, Optimizer, within
+from foldbatch.types import describe_value
 
 
 class SGD(Optimizer):
@@ -203,6 +204,10 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
         kind = type(self).__name__
+        if not (isinstance(betas, tuple | list) and len(betas) == 2):
+            raise TrainingError(
+                f"{kind} betas", "a pair of numbers", describe_value(betas), "for example (0.9, 0.999)"
+            )
         first, second = (within(f"{kind} betas[{i}]", beta, 0, 1) for i, beta in enumerate(betas))
         self.betas = (first, second)
         self.eps = within(f"{kind} eps", eps, 0, open_low=True)
