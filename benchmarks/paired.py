@@ -15,6 +15,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.options import positive
+
 SIDE = Path(__file__).with_name("paired_side.py")
 TASKS = ("train", "gradients", "infer", "infer-new")
 CASES = ("sst", "child-sum", "chain")
@@ -78,12 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("new", type=Path, help="another one")
     parser.add_argument("--data", type=Path, required=True, help="the folder with SST's train.txt")
     parser.add_argument("--case", choices=CASES, default="sst")
-    parser.add_argument("--hidden", type=int, default=150)
+    parser.add_argument("--hidden", type=positive, default=150)
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--precision", default="fp32", help="of NEW's products (default fp32, that of OLD's)")
     parser.add_argument("--task", choices=TASKS, nargs="+", default=TASKS)
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 16, 64, 256])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--batch", type=positive, nargs="+", default=[1, 16, 64, 256])
+    parser.add_argument("--repeats", type=positive, default=5)
     parser.add_argument("--seconds", type=float, default=0.5)
     given = parser.parse_args(arguments)
     file = (given.data / "train.txt").resolve()

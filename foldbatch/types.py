@@ -10,6 +10,7 @@ Source: the kinds are TensorFlow Fold's (Looks et al. 2017, section 3).
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Iterator, Sized
 from contextlib import suppress
 from dataclasses import dataclass
@@ -253,6 +254,12 @@ def terminals(type_: Type) -> Iterator[Type]:
             yield type_
 
 
+def is_masked(value: object) -> bool:
+    """Tell whether NumPy would read numbers under a mask; who has one has loaded `numpy.ma`."""
+    ma = sys.modules.get("numpy.ma")
+    return ma is not None and isinstance(value, ma.MaskedArray) and bool(ma.getmaskarray(value).any())
+
+
 def describe_value(value: object) -> str:
     """Return a short phrase for a piece of user data, for error messages.
 
@@ -269,7 +276,7 @@ def describe_value(value: object) -> str:
             more = ", ..." if len(value) > len(keys) else ""
             return f"dict with keys [{', '.join(keys)}{more}]"
         case np.ndarray():
-            return f"{value.dtype} array of shape {value.shape}"
+            return f"{value.dtype} array of shape {value.shape}{', masked in part' * is_masked(value)}"
         case str() | bytes() | int() | float() | np.generic():
             text = repr(value)
             return f"{type(value).__name__} {text if len(text) <= 48 else text[:45] + '...'}"

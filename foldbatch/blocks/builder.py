@@ -324,7 +324,9 @@ class Builder(Writer):
                 draft.feeds.append((node, data[-1]))
                 draft.nodes.add(node)
             else:
-                assert node.op is not INPUT, f"{self.path}: a tensor of another region is read"
+                if node.op is INPUT:
+                    found, fix = "one kept from another", "make it an input, for example with AllOf"
+                    raise BlockTypeError(self.path, "tensors that this function is given", found, fix)
                 draft.nodes.add(node)
         for axis in lists:
             members = [(node, wire) for node, (_, a, _, wire) in region.elements.items() if a is axis]

@@ -338,7 +338,7 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
 
 
 class AllOf(Block[Any, TupleType]):
-    """Gives the same input to several blocks; the results form a tuple. Without blocks it yields nothing.
+    """Gives the same input to several blocks; the results form a tuple. Without blocks it is a `Void`.
 
     Raises:
         BlockTypeError: when an argument is no block, nor anything that stands for one.

@@ -42,7 +42,7 @@ from foldbatch.operators import in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.cellgraph import CellGraph
-from foldbatch.static.graph import CONSTANT, PARAMETER, Graph, Node, apply, input_node, lift, reachable
+from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, Graph, Node, apply, input_node, lift, reachable
 from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.static.ops.random import KEY
 from foldbatch.static.printer import print_graph
@@ -556,6 +556,9 @@ def _signature(
         {n for _, n in operands} | {n for _, n, _ in feeds} | {n for _, _, ms in sequences for _, n in ms}
     )
     read = {*reachable(ends, inputs)}
+    if any(node.op is INPUT for node in read - inputs - {KEY}):
+        fix = "give it as an argument"
+        raise WalkError(self.name, "tensors that this cell is given", "one kept from another cell", fix)
     operands = [(path, node) for path, node in operands if node in read]
     sequences = [s for s in sequences if any(node in read for _, node in s[2])]
     feeds = [(path, node, feed) for path, node, feed in feeds if node in read]

@@ -1,6 +1,7 @@
 """What blocks read of examples, as columns: one array for all visits of a block, checked as a whole."""
 
 import reprlib
+import sys
 from functools import cache
 from typing import Any, NoReturn
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError
-from foldbatch.types import WIDER, TensorType, describe_value
+from foldbatch.types import WIDER, TensorType, describe_value, is_masked
 
 
 class BadDataError(Exception):
@@ -53,6 +54,8 @@ def _column(
         found = _datum(items[0]) if len(items) == 1 else f"{len(items)} items that do not fit together"
         return BadDataError(expected, found + of_shape, fix, kind)
 
+    if "numpy.ma" in sys.modules and any(map(is_masked, items)):
+        raise bad("fill what is masked first, as in x.filled(0)", ExampleTypeError)
     try:
         array = np.asarray(items)
     except (ValueError, TypeError, OverflowError, RuntimeError):  # the last from tensors with gradients

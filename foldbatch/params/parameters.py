@@ -19,7 +19,7 @@ from foldbatch import errors
 from foldbatch.errors import BlockTypeError, GraphError, ParameterError, UnknownNameError
 from foldbatch.operators import Operators, is_symbolic
 from foldbatch.system.lines import aligned
-from foldbatch.types import TensorType, as_type, describe_value
+from foldbatch.types import TensorType, as_type, describe_value, is_masked
 
 Array = NDArray[Any]
 Initializer = str | float | ArrayLike | Callable[[np.random.Generator, tuple[int, ...]], ArrayLike]
@@ -252,6 +252,8 @@ class Parameter(Operators[Any]):
             array = np.asarray(value)
         except (TypeError, ValueError):
             raise ParameterError(where, str(self.type), describe_value(value), fix) from None
+        if is_masked(value):
+            raise ParameterError(where, "numbers without a mask", describe_value(value), "fill it first")
         if array.shape != self.type.shape or array.dtype.kind not in "fiub":
             found = f"{array.dtype}[{','.join(map(str, array.shape))}]"
             raise ParameterError(where, str(self.type), found, fix)

@@ -23,7 +23,7 @@ from foldbatch.errors import GraphError, UnknownNameError
 from foldbatch.operators import Operators, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Attrs, Axis, Op, fail
-from foldbatch.types import TensorType
+from foldbatch.types import TensorType, describe_value, is_masked
 
 
 class Node(Operators["Node"]):
@@ -133,6 +133,8 @@ def constant(value: Any, dtype: str | None = None) -> Node:
     Its array is a copy in C order and native byte order, whatever the memory of `value` looks like: engines
     read it as raw memory.
     """
+    if is_masked(value):
+        fail("constant", "numbers without a mask", describe_value(value), "fill it first, as in x.filled(0)")
     array = np.asarray(value)
     if dtype is None and array.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):
         dtype = "float32"
@@ -162,6 +164,8 @@ def lift(op: str, operands: tuple[TensorLike, ...]) -> tuple[Node, ...]:
             case _:
                 numbers = isinstance(x, list | tuple) and all(isinstance(item, int | float) for item in x)
                 fix = "make it an array: np.array(x, 'float32')" if numbers else ""
+                if isinstance(x, Operators):  # a value of the walk
+                    fix = "what a cell reads of the walk is given to it as an argument"
                 fail(op, "a symbolic tensor, a parameter, an array or a number", type(x).__name__, fix)
     return tuple(nodes)
 

@@ -179,6 +179,8 @@ def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, A
     where, expected = os.fspath(path), f"a {kind} that foldbatch wrote"
     if Path(path).is_dir():
         raise ReadError(where, expected, "a folder", "name a file in it; that of a run is model.safetensors")
+    if Path(path).is_char_device():  # it may have no end
+        raise ReadError(where, expected, "a device", "name a file")
     data = Path(path).read_bytes()
     cover = _cover(data)
     if cover is None:

@@ -140,7 +140,7 @@ def labelled(where: str, values: Array, labels: Labels) -> tuple[Array, list[Any
     (array([1, 3]), [7, 9])
     """
     if len(values) != len(labels):
-        fix = "give its Metric block a pair: AllOf(tensor, label) >> Metric(name)"
+        fix = "give it labels: AllOf(tensor, label) >> Metric(name), or in a walk one that is not None"
         raise TrainingError(where, f"{len(values)} labels, one a value", str(len(labels)), fix)
     places = [place for place, label in enumerate(labels) if label is not None]
     return values[places], [labels[place] for place in places]

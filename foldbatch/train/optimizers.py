@@ -5,6 +5,7 @@ import math
 from foldbatch.errors import TrainingError
 from foldbatch.train.numbers import number
 from foldbatch.train.optimizer import Factors, Optimizer
+from foldbatch.types import describe_value
 
 
 class SGD(Optimizer):
@@ -204,6 +205,10 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
         kind = type(self).__name__
+        if not (isinstance(betas, tuple | list) and len(betas) == 2):
+            raise TrainingError(
+                f"{kind} betas", "a pair of numbers", describe_value(betas), "for example (0.9, 0.999)"
+            )
         first, second = (number(f"{kind} betas[{i}]", beta, 0, 1) for i, beta in enumerate(betas))
         self.betas = (first, second)
         self.eps = number(f"{kind} eps", eps, 0, above=True)

@@ -238,7 +238,7 @@ class DataParallel:
         signal: the signal that a rank noted and all ranks have learnt of, or 0.
 
     Raises:
-        TrainingError: when `program` is no program.
+        TrainingError: when `program` is no program, or `communicator` no communicator.
         BackendError: when there are several processes, and what connects them is not installed.
 
     >>> import foldbatch as fb
@@ -254,6 +254,12 @@ class DataParallel:
         if not isinstance(program, Program):
             fix = "fb.compile(block) makes one"
             raise TrainingError("DataParallel program", "a program", describe_value(program), fix)
+        if not (communicator is None or hasattr(communicator, "all_gather")):
+            found, fix = (
+                describe_value(communicator),
+                "leave it out: a launcher says how many there are",
+            )
+            raise TrainingError("DataParallel communicator", "a communicator", found, fix)
         self.program = program
         self.communicator = find() if communicator is None else communicator
         self.sent = 0

@@ -126,6 +126,8 @@ def write_brackets(tree: Tree, *, escape: bool = False) -> str:
     >>> write_brackets(Tree.from_nested(("S", ("NP", "I"), ("VP", "slept"))))
     '(S (NP I) (VP slept))'
     """
+    if not isinstance(tree, Tree):
+        raise ExampleError("write_brackets", "a tree", describe_value(tree), "give one Tree at a time")
     starts, indices = (array.tolist() for array in tree.csr)
     parts: list[str] = []
     stack = [tree.size - 1]

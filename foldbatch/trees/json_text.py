@@ -61,6 +61,8 @@ def write_json(tree: Tree) -> str:
     >>> write_json(Tree.from_nested(("S", "yes")))
     '{"parents":[-1],"labels":["S"],"tokens":["yes"]}'
     """
+    if not isinstance(tree, Tree):
+        raise ExampleError("write_json", "a tree", describe_value(tree), "give one Tree at a time")
     plain = {"parents": tree.parents.tolist(), "labels": tree.labels, "tokens": tree.tokens}
     try:
         return msgspec.json.encode(plain).decode()

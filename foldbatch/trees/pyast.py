@@ -53,7 +53,7 @@ def parse_python(source: str | bytes, name: str = "source") -> ast.Module:
     try:
         return ast.parse(source)
     except SyntaxError as error:
-        where = f"{name}:{error.lineno or 1}:{error.offset or 1}"
+        where = f"{name}:{error.lineno or 1}:{max(error.offset or 1, 1)}"
         raise ReadError(
             where, "Python source", error.msg, "is it written for another version of Python?"
         ) from None

@@ -43,7 +43,7 @@ class Vocabulary:
     _numbers: _Numbers
 
     def __init__(self, words: Iterable[str], unknown: str = UNKNOWN) -> None:
-        if isinstance(words, str):
+        if isinstance(words, str) or not isinstance(words, Iterable):
             raise BlockValueError("Vocabulary", "an iterable of words", describe_value(words), "write [word]")
         numbers = _Numbers({unknown: 0})
         for word in words:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import ExampleError, NewCellsWarning, TrainingError, WalkError
+from foldbatch.errors import ExampleError, FoldbatchError, NewCellsWarning, TrainingError, WalkError
 from foldbatch.functions import notes
 from foldbatch.program.variants import TRIES
 from foldbatch.serve.service import Continuous
@@ -57,6 +57,28 @@ def test_values_of_other_examples_and_runs_are_refused() -> None:
 
     with pytest.raises(WalkError, match="expected values of the same example"):
         fb.compile(walk, "numpy").run([1.0, 2.0])
+
+
+def test_tensors_that_came_by_no_argument_are_refused() -> None:
+    """Those of another cell or block, kept in a variable, and the walk's values."""
+    kept: list[Any] = []
+
+    def keep(x: Any) -> Any:
+        kept.append(x)
+        return x
+
+    first, second, keeping = fb.cell(keep), fb.cell(lambda x: x + kept[0]), fb.Function(keep)
+    scalar, later = fb.Scalar(), fb.Function(lambda x: x + kept[0])
+    blocks = fb.Record((fb.Map(scalar >> keeping) >> fb.Sum(), scalar >> later)), ([1.0], 2.0)
+    for way, model, example, found in (
+        ("cell", lambda x: (first(fb.tensor(x)), second(fb.tensor(x))), 1.0, "one kept from another cell"),
+        ("block", *blocks, "one kept from another; make it an input"),
+        ("value", lambda x: (keep(fb.tensor(x)), second(fb.tensor(x))), 1.0, "is given to it as an argument"),
+    ):
+        kept.clear()
+        with pytest.raises(FoldbatchError, match=found):
+            fb.compile(model, "numpy").run([example])
+        assert kept, way
 
 
 def test_numbers_are_not_there_where_nothing_is_computed() -> None:
