@@ -130,8 +130,7 @@ class TracingProgram:
     def traces_of(self, record: TraceColumns) -> list[Trace]:
         """Return the traces of the examples of a record, with the levels of their calls."""
         find = partial(levels, self.policy, self.model.signatures, arithmetic=self.arithmetic)
-        leveled = record.whole is not None or record.levels
-        return Together(record, self.form, None if leveled else find).traces()
+        return Together(record, self.form, None if record.whole is not None else find).traces()
 
     def record(
         self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
