@@ -31,8 +31,8 @@ from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
 from foldbatch.scheduler import tree_code as code
-from foldbatch.scheduler.record import TraceColumns
-from foldbatch.scheduler.trace import Index, Ints
+from foldbatch.scheduler.record import TraceColumns, columns_of
+from foldbatch.scheduler.trace import Index, Ints, unpack
 from foldbatch.trees import TreeNode
 from foldbatch.types import SequenceType, TensorType, Type
 
@@ -439,6 +439,7 @@ class TreeProgram:
 
     def __init__(self, functions: Sequence[Procedure], model: Model, scopes: Sequence[Sequence[int]]) -> None:
         self.functions, self.model = {function.name: function for function in functions}, model
+        self.form = model.form
         self.writers: dict[Any, _Writer] = {}  # by the name of a function, and what it is given
         self.used: dict[int, Any] = {}  # functions of the user, by identity
         # what chooses cases, by the number of children and by the node: data, and the case of each, or None
@@ -460,19 +461,21 @@ class TreeProgram:
         self.partials = [f for f in self.used.values() if type(f) is not FunctionType and not is_fixed(f)]
         self.tables = NO_TABLES  # how many children are known; the cases, by test and number of children
         self.skip, self.skipped, self.last = 0, 0, ""
-        # of each cell how long a row is, what is made for feeds and labels, feeds with their bounds, and the
-        # widths of lists. These take so much room for each node, `each`, and so much anyway, `fixed`
-        self.cells: list[tuple[int, list[Making | None], list[tuple[Feed, int | None]], Sequence[int]]] = []
-        each, fixed, lists, self.end = list[int](), list[int](), list[tuple[int, int]](), 0
+        # of each cell what is made for feeds and labels, feeds with bounds, and which of these are single
+        # integers; cells and lists take so much room for each node, `each`, and so much anyway, `fixed`
+        self.cells: list[tuple[list[Making | None], list[tuple[Feed, int | None]], Sequence[bool]]] = []
+        each, fixed, lists, self.end, feeds = list[int](), list[int](), list[tuple[int, int]](), 0, 0
         scope_of, bounds = {k: scope for scope, own in enumerate(scopes) for k in own}, model.bounds
         for k, cell in enumerate(model.signatures):
             row, calls = 1 + cell.arguments + len(cell.sequences), self.calls[k]
             places = range(len(model.feeds[k]) + len(model.labels[k]))
             makings = [m and (m[0], *map(direct, m[1:])) for m in (self.data.get((k, i)) for i in places)]
-            self.cells.append((row, makings, [*zip(model.feeds[k], bounds[k], strict=True)], cell.sequences))
+            flags = self.form.integers[k]
+            self.cells.append((makings, [*zip(model.feeds[k], bounds[k], strict=True)], flags))
             levels = self.end + calls * row
-            each += [0, calls, self.end, 0, levels, levels + calls, 0, 0]
-            fixed += [0, 0, 0, row, 0, 0, scope_of.get(k, -1), len(lists)]
+            each += [0, calls, self.end, 0, levels, levels + calls, 0, 0, 0, 0]
+            fixed += [0, 0, 0, row, 0, 0, scope_of.get(k, -1), len(lists), sum(flags), len(makings)]
+            feeds += calls * sum(flags)
             lists += [(calls, width) for width in cell.sequences]
             self.end = levels + calls * (1 + len(makings))
         for calls, width in lists:
@@ -480,6 +483,7 @@ class TreeProgram:
             fixed += [0, 0, 0, width]
             self.end += calls * width
         self.each, self.fixed, self.lists = np.array(each, np.int64), np.array(fixed, np.int64), len(lists)
+        self.packed = self.end + feeds  # numbers of a packed trace, and of what its data are made of
 
     def writer(self, name: str, given: Sequence[Held | None]) -> _Writer:
         """Return what has written a function, or is about to, for arguments of some sorts."""
@@ -539,12 +543,13 @@ class TreeProgram:
         count, nodes = len(source.roots), source.starts[-1]
         room, stack = nodes + count, min((source.largest + 2) * self.frames, DEEP)
         values, pool = self.most * room, self.room * room
-        if max(values, self.end * room, pool) >= 2**31:
+        if max(values, self.packed * room, pool) >= 2**31:
             raise Refused("there are too many nodes")
         tests = [_cases(source.made(making, range(nodes)), *cases) for making, *cases in self.by_node]
         joined = np.array([*chain.from_iterable(tests)], np.int32) if tests else NO_TABLES[1]
         told = np.empty(1 + count * (1 + len(self.cells) + self.lists + len(self.results)), np.int64)
-        memory, out = np.empty(3 * nodes + 2 * values + pool, np.int32), np.empty(self.end * room, np.int32)
+        memory = np.empty(3 * nodes + 2 * values + pool + self.end * room, np.int32)
+        out = np.empty(self.form.head + self.packed * room, np.int32)
         frames = np.empty(stack + self.frame, np.int64)
         counts = count, self.width, most, MANY, self.frame, len(self.cells), self.lists, len(self.results)
         while True:
@@ -578,24 +583,26 @@ class TreeProgram:
     def _joined(
         self, source: _Source, done: int, known: list[int], out: Ints, told: Index, *, atoms: bool
     ) -> TraceColumns:
-        calls, levels, read, labels, elements = [], [], [], [], []
-        at = len(self.cells) * code.CELL
-        for k, (row, makings, feeds, widths) in enumerate(self.cells):
-            size, most, rows, _, level, noted, *_ = known[k * code.CELL : (k + 1) * code.CELL]
-            calls.append(out[rows : rows + size * row].reshape(size, row))
-            levels.append(out[level : level + size])
-            data = [out[noted + i * most : noted + i * most + size].tolist() for i in range(len(makings))]
-            data = [source.made(making, x) if making else x for making, x in zip(makings, data, strict=True)]
+        form, loose, labels = self.form, list[list[NDArray[Any]]](), list[tuple[list[Any], ...]]()
+        end, counts = form.head, known[code.COUNT : len(self.cells) * code.CELL : code.CELL]
+        for k, (makings, feeds, flags) in enumerate(self.cells):
+            size, to, at = counts[k], known[k * code.CELL + code.ROWS], known[k * code.CELL + code.DATA]
+            end, data = at if k == 0 else end, list[Any]()
+            for making in makings:
+                noted = out[at : at + size].tolist()
+                data.append(source.made(making, noted) if making else noted)
+                at += size
             if atoms and not {*map(type, chain.from_iterable(data))} <= {*ATOMS}:
                 raise Refused("somebody looks at objects that it reads")
-            read.append(tuple([_column(x, *each) for x, each in zip(data, feeds, strict=False)]))
             labels.append(tuple(data[len(feeds) :]))
-            parts = []
-            for width in widths:
-                size, _, begin, _ = known[at : at + code.SEQUENCE]
-                parts.append(out[begin : begin + size * width].reshape(size, width))
-                at += code.SEQUENCE
-            elements.append(tuple(parts))
+            loose.append([])
+            for x, each, flag in zip(data, feeds, flags, strict=False):
+                if flag:
+                    out[to : to + size] = _column(x, *each)
+                    to += size
+                else:
+                    loose[-1].append(_column(x, *each))
+        whole = unpack(form, out[:end], loose, tuple(labels), counts=counts, values=int(out[0]))
         count, cells, lists, results = len(source.roots), len(self.cells), self.lists, len(self.results)
         first, second = 1 + count * (1 + cells), 1 + count * (1 + cells + lists)
         columns: list[Sequence[Any]] = []
@@ -609,8 +616,7 @@ class TreeProgram:
             told[: done + 1],
         )
         found = [*zip(*columns, strict=True)] if columns else [()] * done
-        whole = tuple(calls), tuple(elements), tuple(read), tuple(labels)
-        return TraceColumns(*whole, *sizes, found, tuple(levels))
+        return columns_of(whole, *sizes, found)
 
 
 def _apart(sums: Index) -> Index:

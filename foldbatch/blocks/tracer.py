@@ -120,7 +120,7 @@ class TracingProgram:
     def traces_of(self, record: TraceColumns) -> list[Trace]:
         """Return the traces of the examples of a record, with the levels of their calls."""
         find = partial(levels, self.policy, self.model.signatures, arithmetic=self.arithmetic)
-        return Together(record, self.form, None if record.levels else find).traces()
+        return Together(record, self.form, None if record.whole is not None else find).traces()
 
     def record(
         self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None

@@ -90,6 +90,6 @@ def schedule_batch(
     merged = merge(traces, cells, arithmetic)
     middle = time.perf_counter()
     schedule = build(merged, cells, policy, layout, arenas, share, arithmetic)
-    feeds = schedule.arranged(merged.trace.feeds)
+    feeds = schedule.arranged(merged.trace)
     seconds = {"merge": middle - start, "tables": time.perf_counter() - middle}
     return ScheduledBatch(merged, schedule, feeds, tuple([trace.result for trace in traces]), seconds)

@@ -33,6 +33,9 @@ def column(
     """
     if not len(items):  # an array has no truth
         return np.zeros((0, *type_.shape), type_.dtype)
+    few = bound is not None and len(items) <= FEW and not type_.shape and {*map(type, items)} == {int}
+    if few and min(items) >= 0 and max(items) < min(bound or 0, _limits(declared or type_.dtype)[1]):
+        return np.array(items, type_.dtype)  # ids, as most data are
     try:
         return _column(items, type_, bound, declared)
     except BadDataError:
@@ -61,8 +64,7 @@ def _column(
     except (ValueError, TypeError, OverflowError, RuntimeError):  # the last from tensors with gradients
         raise bad("give numbers, in rows of one length", ExampleTypeError) from None
     if bound is not None and array.dtype.kind == "i" and array.size and array.shape[1:] == type_.shape:
-        unsigned, few = array.view(UNSIGNED[array.itemsize]), array.ndim == 1 and len(array) <= FEW
-        greatest = max(unsigned.tolist()) if few else np.maximum.reduce(unsigned, axis=None)  # -1 is large
+        greatest = np.maximum.reduce(array.view(UNSIGNED[array.itemsize]), axis=None)  # -1 is large
         if greatest < min(bound, _limits(declared or type_.dtype)[1]):
             return array.astype(type_.dtype, copy=False)
     allowed = _kinds(type_.dtype)

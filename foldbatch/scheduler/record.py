@@ -35,6 +35,13 @@ class TraceColumns:
     results: Sequence[Any]  # per example, its `Trace.result`; there value numbers count from 0
     # per cell ``[n] int32``, see `foldbatch.scheduler.policies`; empty where they are found when asked for
     levels: tuple[Ints, ...] = ()
+    whole: Trace | None = None  # the same as one trace, where that is at hand
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in PARTS:  # of a whole, which makes them when they are asked for
+            raise AttributeError(f"TraceColumns has no attribute {name}")
+        setattr(self, name, getattr(self.whole, name))
+        return getattr(self, name)
 
     @property
     def ends(self) -> list[list[int]]:
@@ -50,6 +57,19 @@ class TraceColumns:
                 for part in parts:
                     part += np.repeat(shifts, next(lengths))[:, None]  # noqa: PLW2901 - in place
         return self
+
+
+PARTS = frozenset(("calls", "elements", "feeds", "labels", "levels"))
+
+
+def columns_of(
+    whole: Trace, counts: Index, lengths: Index, offsets: Index, results: Sequence[Any]
+) -> TraceColumns:
+    """Return what a packed trace of several examples tells; arguments are attributes of `TraceColumns`."""
+    record = TraceColumns.__new__(TraceColumns)
+    record.whole, record.counts, record.lengths = whole, counts, lengths
+    record.offsets, record.results = offsets, results
+    return record
 
 
 # returns what `foldbatch.scheduler.levels.levels` does, given these arguments of it
@@ -109,6 +129,8 @@ class Together:
         record = self.record
         if record is None:
             return None
+        if record.whole is not None and last - first == len(record.results):
+            return record.whole, record.counts.T, record.offsets[:-1]
         shift, values = int(record.offsets[first]), int(record.offsets[last])
         calls, elements, levels, feeds = record.calls, record.elements, record.levels, record.feeds
         labels, counts, offsets = record.labels, record.counts, record.offsets[:-1]

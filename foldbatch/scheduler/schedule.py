@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.scheduler.trace import Index as Index
+from foldbatch.scheduler.trace import Trace
 
 ALL = ("before", "step", "after")  # the stages of a cell, in the order in which a call goes through them
 
@@ -123,11 +124,11 @@ class Schedule:
         """Per cell, `CellTable.order`."""
         return tuple([table.order for table in self.cells]) if self.flat is None else self.flat.orders
 
-    def arranged(self, feeds: Sequence[Sequence[NDArray[Any]]]) -> tuple[tuple[NDArray[Any], ...], ...]:
+    def arranged(self, trace: Trace) -> tuple[tuple[NDArray[Any], ...], ...]:
         """Return the data of the merged trace in rank order; per cell and feed, ``[n, ...]``."""
         if self.flat is not None:
             return self.flat.feeds
-        columns = zip(feeds, self.orders, strict=True)
+        columns = zip(trace.feeds, self.orders, strict=True)
         return tuple([tuple([data.take(order, axis=0) for data in own]) for own, order in columns])
 
     @property

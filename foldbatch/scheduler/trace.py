@@ -227,10 +227,13 @@ def unpack(
     loose: Sequence[Sequence[NDArray[Any]]],
     labels: tuple[tuple[list[Any], ...], ...],
     result: Any = None,
+    counts: Sequence[int] | None = None,
+    values: int = 0,
 ) -> Trace:
     """Return a packed trace; its arrays are views, made when they are asked for.
 
-    `packed` has a head; `loose` are, per cell, the feeds that are not packed.
+    `packed` has a head; `loose` are, per cell, the feeds that are not packed. Whoever knows what the head
+    tells of calls and values gives that, too.
     """
     trace = Trace.__new__(Trace)
     _set(trace, "form", form)
@@ -239,6 +242,10 @@ def unpack(
     _set(trace, "labels", labels)
     _set(trace, "result", result)
     _set(trace, "origin", None)
+    if counts is not None:
+        _set(trace, "counts", counts)
+        _set(trace, "size", sum(counts))
+        _set(trace, "values", values)
     return trace
 
 

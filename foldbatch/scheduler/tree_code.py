@@ -47,9 +47,9 @@ LONGEST = 6  # words that are read of each instruction before it is known
     STARTS,
 ) = range(15)
 # of a cell: how many calls there are and may be, where rows, levels and data lie and how long a row is, the
-# cells that take turns with it, -1 for none, and its first list; of a list: how many elements there are and
-# may be, where they lie, and how wide they are
-COUNT, LIMITED, ROWS, ROW, LEVELS, DATA, SCOPE, LIST, CELL = range(9)
+# cells that take turns with it, -1 for none, its first list, how many feeds are single integers, and how many
+# data are noted; of a list: how many elements there are and may be, where they lie, and how wide they are
+COUNT, LIMITED, ROWS, ROW, LEVELS, DATA, SCOPE, LIST, FEEDS, NOTED, CELL = range(11)
 ELEMENTS, ELEMENTS_LIMITED, ELEMENTS_AT, ELEMENT, SEQUENCE = range(5)
 REFUSED = -1  # what is returned where the program itself must run; below that, ``-2 - arity`` has no table
 
@@ -83,15 +83,16 @@ def traced(
     """Run the code on the trees of a batch; return how many were read, or why the program must run.
 
     `tables` are the cases by arity, `tests` those by node. `known` tells of cells, then of their lists, and
-    counts. `memory` and `stack` are to work in; `out` gets rows, levels, elements, and what data are made of,
-    and `told` where the values of each example begin, and the end, how many calls and elements there are at
-    the end of each example, and results.
+    counts. `memory` and `stack` are to work in; `out` gets what `joined` writes, and `told` where the values
+    of each example begin, and the end, how many calls and elements there are at the end of each example,
+    and results.
     """
     total, examples = given[NODES], given[TREES]
     cells, lists, results = given[CELLS], given[LISTS], given[RESULTS]
     first, following, arity = memory, moved(memory, total), moved(memory, 2 * total)
     level_of = moved(memory, 3 * total)
     scope_of, pool = moved(level_of, given[VALUES]), moved(level_of, 2 * given[VALUES])
+    whole, out = out, moved(pool, given[POOL])
     linked(given, parents, first, following, arity)
     sequences = moved(known, cells * CELL)
     counts, lengths = moved(told, examples + 1), moved(told, examples + 1 + examples * cells)
@@ -250,7 +251,45 @@ def traced(
             lengths[example * lists + j] = sequences[j * SEQUENCE + ELEMENTS]
         example += 1
         told[example] = value
+    whole[0] = i4(value)
+    joined(given, known, out, whole)
     return example
+
+
+def joined(given: Index, known: Index, noted: Ints, out: Ints) -> None:
+    """Write a packed trace of all trees, but for the number of values and data, which what follows is for.
+
+    Of each cell, `ROWS` becomes where its feeds go, and `DATA` where it lies that they are made of.
+    """
+    cells, to = given[CELLS], 1 + given[CELLS] + given[LISTS]
+    for k in range(cells):
+        call = moved(known, k * CELL)
+        out[1 + k] = i4(call[COUNT])
+        for i in range(call[COUNT] * call[ROW]):
+            out[to + i] = noted[call[ROWS] + i]
+        to += call[COUNT] * call[ROW]
+    for j in range(given[LISTS]):
+        sequence = moved(known, cells * CELL + j * SEQUENCE)
+        out[1 + cells + j] = i4(sequence[ELEMENTS])
+        for i in range(sequence[ELEMENTS] * sequence[ELEMENT]):
+            out[to + i] = noted[sequence[ELEMENTS_AT] + i]
+        to += sequence[ELEMENTS] * sequence[ELEMENT]
+    for k in range(cells):
+        call = moved(known, k * CELL)
+        for i in range(call[COUNT]):
+            out[to + i] = noted[call[LEVELS] + i]
+        to += call[COUNT]
+    for k in range(cells):
+        call = moved(known, k * CELL)
+        call[ROWS] = to
+        to += call[COUNT] * call[FEEDS]
+    for k in range(cells):
+        call, begin = moved(known, k * CELL), to
+        for d in range(call[NOTED]):
+            for i in range(call[COUNT]):
+                out[to + i] = noted[call[DATA] + d * call[LIMITED] + i]
+            to += call[COUNT]
+        call[DATA] = begin
 
 
 def moved(array: Any, count: int) -> Any:

@@ -147,11 +147,16 @@ def built(
     if policy.alone is not None:
         fixed, batch = plan_numbers(cells, arenas, layout, share, integers)
     if batch is not None:
-        data = [x for own, flags in zip(trace.feeds, integers, strict=True) for x in compress(own, flags)]
-        more = [np.empty(trace.size, np.int32), *data]
-        rows, memory = _room(fixed, trace.values, trace.calls, trace.elements, more)
+        if form is not None and form.packed and trace.packed is not None and not fixed.ragged:
+            feeds: Sequence[Sequence[Any]] = integers  # what is read of them is packed
+            rows, memory = trace.packed.copy(), _memory(fixed, trace.values, trace.counts, 0)
+        else:
+            feeds = trace.feeds
+            data = [x for own, flags in zip(feeds, integers, strict=True) for x in compress(own, flags)]
+            more = [np.empty(trace.size, np.int32), *data]
+            rows, memory = _room(fixed, trace.values, trace.calls, trace.elements, more)
         if functions["place"](fixed.numbers, batch, rows, memory):
-            return _schedule(merged, cells, arenas, memory, rows, integers, policy.alone or "")
+            return _schedule(merged, cells, arenas, memory, rows, feeds, integers, policy.alone or "")
     with no_garbage():  # the turns of a long chain are very many
         plan, shared = planned(trace, cells, policy, share, arithmetic)
     if sum(plan.sizes) > trace.size:  # more groups than calls: some are empty
@@ -170,7 +175,7 @@ def built(
     fixed = _fixed(cells, arenas, layout, tuple([own for own, _ in plan.phases]), integers)
     rows, memory = _room(fixed, trace.values, trace.calls, trace.elements, plan.groups)
     functions["place"](fixed.numbers, np.concatenate([head, *shares]), rows, memory)
-    return _schedule(merged, cells, arenas, memory, rows, integers, plan.reason)
+    return _schedule(merged, cells, arenas, memory, rows, trace.feeds, integers, plan.reason)
 
 
 def levels(
@@ -208,8 +213,13 @@ def _room(
     counts, parts = [*map(len, calls)], [part for own in elements for part in own]
     head = np.array([values, *counts, *map(len, parts)], np.int32)
     rows = np.concatenate([head, *calls, *parts, *more], axis=None)
+    return rows, _memory(fixed, values, counts, sum([part.size for part in parts]))
+
+
+def _memory(fixed: _Fixed, values: int, counts: Sequence[int], elements: int) -> Index:
+    """Return memory for tables."""
     size = fixed.more + values * fixed.value + sum(map(mul, counts, fixed.calls))
-    return rows, np.empty(size + fixed.ragged * sum([part.size for part in parts]), np.int64)
+    return np.empty(size + fixed.ragged * elements, np.int64)
 
 
 def _schedule(
@@ -218,16 +228,17 @@ def _schedule(
     arenas: int,
     memory: Index,
     rows: Ints,
+    given: Sequence[Sequence[Any]],
     integers: Flags,
     reason: str,
 ) -> Schedule:
-    """Return the schedule that was written, given the rows, which end in the data that are in order."""
+    """Return the schedule that was written, given the rows, which end in the data in order, and all data."""
     trace, told = merged.trace, memory[: loops.MEMORY].tolist()
     orders: list[Index] = []
     feeds: list[tuple[NDArray[Any], ...]] = []
     first, end = told[loops.RANKS], told[loops.FEEDS_AT]
     distinct = memory[told[loops.CELLS_AT] + loops.DISTINCT : told[loops.SPANS_AT] : loops.CELL].tolist()
-    for own, count, columns, flags in zip(distinct, trace.counts, trace.feeds, integers, strict=True):
+    for own, count, columns, flags in zip(distinct, trace.counts, given, integers, strict=True):
         orders.append(memory[first : first + own])
         first += count
         arranged: tuple[NDArray[Any], ...] = ()

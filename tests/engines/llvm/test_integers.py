@@ -85,7 +85,7 @@ def test_batches_and_schedules_are_the_same(
         tuple(x.take(order, axis=0) for x in own)
         for own, order in zip(right.trace.feeds, expected.orders, strict=True)
     ]
-    assert flat(schedule.arranged(merged.trace.feeds)) == flat(feeds)
+    assert flat(schedule.arranged(merged.trace)) == flat(feeds)
 
 
 def test_numpy_computes_where_kernels_are_numpys() -> None:
