@@ -1,6 +1,7 @@
 """Optimizers: formulas for one step of the parameters, given their gradients."""
 
 import math
+from typing import Any
 
 from foldbatch.errors import TrainingError
 from foldbatch.train.numbers import number
@@ -205,10 +206,10 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
         kind = type(self).__name__
-        if not (isinstance(betas, tuple | list) and len(betas) == 2):
-            raise TrainingError(
-                f"{kind} betas", "a pair of numbers", describe_value(betas), "for example (0.9, 0.999)"
-            )
+        given: Any = betas
+        if not (isinstance(given, tuple | list) and len(given) == 2):
+            found, fix = describe_value(given), "for example (0.9, 0.999)"
+            raise TrainingError(f"{kind} betas", "a pair of numbers", found, fix)
         first, second = (number(f"{kind} betas[{i}]", beta, 0, 1) for i, beta in enumerate(betas))
         self.betas = (first, second)
         self.eps = number(f"{kind} eps", eps, 0, above=True)
