@@ -33,6 +33,7 @@ from foldbatch.errors import (
 )
 from foldbatch.operators import Hooks, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
+from foldbatch.system.showing import arguments_of
 from foldbatch.types import BackendName, Type, describe_value
 
 # Kinds, for static checkers: the classes of `foldbatch.types` stand for values of such a type.
@@ -445,7 +446,7 @@ SIGNATURES: dict[type, inspect.Signature] = {}  # of constructors, which take lo
 def signature_of(cls: type) -> inspect.Signature:
     """Return the signature of a constructor."""
     if cls not in SIGNATURES:
-        SIGNATURES[cls] = inspect.signature(cls)
+        SIGNATURES[cls] = arguments_of(cls)
     return SIGNATURES[cls]
 
 

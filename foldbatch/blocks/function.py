@@ -6,7 +6,6 @@ choice between them land in one region's graph, so that they cost one call (see 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +28,7 @@ from foldbatch.operators import Hooks, in_function, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, constant, lift, parameter_node
+from foldbatch.system.showing import arguments_of
 from foldbatch.types import (
     VOID,
     BroadcastType,
@@ -160,7 +160,7 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
     def _check_arity(self, xs: tuple[Any, ...]) -> None:
         """Refuse a function that cannot be called with as many arguments as the input has items."""
         try:
-            signature = inspect.signature(self.fn)
+            signature = arguments_of(self.fn)
         except (ValueError, TypeError):
             return  # some built-ins have none
         try:

@@ -1,6 +1,5 @@
 """The command ``foldbatch bench``: what batching gains on a block and examples that import paths name."""
 
-import inspect
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from foldbatch.functions.modules import is_walk
 from foldbatch.gain import bench
 from foldbatch.program.program import Program
 from foldbatch.system.files import output_file, write_whole
+from foldbatch.system.showing import arguments_of
 
 FORM = "package.module:attribute or path/to/file.py:attribute"
 
@@ -106,7 +106,7 @@ def _model(path: str) -> Any:
 
 
 def _takes_one(function: Any) -> bool:
-    required = [x for x in inspect.signature(function).parameters.values() if x.default is x.empty]
+    required = [x for x in arguments_of(function).parameters.values() if x.default is x.empty]
     return len(required) == 1 and required[0].kind in (
         required[0].POSITIONAL_ONLY,
         required[0].POSITIONAL_OR_KEYWORD,

@@ -47,6 +47,7 @@ from foldbatch.static.op import CALL, UNBATCHED, ragged
 from foldbatch.static.ops.random import KEY
 from foldbatch.static.printer import print_graph
 from foldbatch.system.remembering import code_of
+from foldbatch.system.showing import arguments_of
 from foldbatch.types import describe_value
 
 # What the code of all cells finds among its globals; `notes` binds lists of a run.
@@ -296,10 +297,14 @@ class CellFunction:
         self.function, self.name = function, name
         self.order = ("", next(numbers)) if order is None else order
         self.signatures: list[Signature] = []  # those that were found
-        self._codes: dict[bool, CodeType] = {}  # of `call`, fast and not, for these
+        self._known: dict[tuple[Spec, ...], Signature] = {}  # these by structure
+        self._codes: dict[bool, CodeType] = {}  # of `call`, fast and not
+        # by static arguments, where there are any: signatures, and what `call` leaves their calls to
+        self._groups: dict[Any, list[Signature]] = {}
+        self._variants: dict[Any, FunctionType] = {}
         # of what no function of the user's is decorated for, what it was made of
         self.origin: tuple[Any, ...] | None = None
-        self.signature = inspect.signature(function)
+        self.signature = arguments_of(function)
         kinds = {parameter.kind for parameter in self.signature.parameters.values()}
         if {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} & kinds:
             fix = "name each argument; any number of values is a list: def node(children)"
@@ -307,27 +312,63 @@ class CellFunction:
         keyword = inspect.Parameter.KEYWORD_ONLY
         self.static = [n for n, p in self.signature.parameters.items() if p.kind is keyword]
         self.parameters = list(self.signature.parameters)
-        names = getattr(inspect.unwrap(function), "__globals__", {})
-        self.hints = {n: hint_of(p.annotation, names) for n, p in self.signature.parameters.items()}
-        self.slow = f"S{next(numbers)}"
+        number = next(numbers)
+        self.slow, self.variants = f"S{number}", f"T{number}"
         GLOBALS[self.slow] = partial(_slow, weakref.ref(self))
-        weakref.finalize(self, GLOBALS.pop, self.slow)
+        GLOBALS[self.variants] = self._variants.get
+        weakref.finalize(self, _forget, [self.slow, self.variants])
         # the function that stands for it in walks
         self.call: FunctionType = FunctionType(_code("def f(): pass"), GLOBALS, name)
         self.write()
         update_wrapper(self.call, function)
-        self.call.__defaults__ = getattr(function, "__defaults__", None)
-        self.call.__kwdefaults__ = getattr(function, "__kwdefaults__", None)
+        given = {n: p.default for n, p in self.signature.parameters.items() if p.default is not p.empty}
+        self.call.__defaults__ = tuple([x for n, x in given.items() if n not in self.static])
+        self.call.__kwdefaults__ = {n: x for n, x in given.items() if n in self.static}
         self.call.__annotations__ = {}
         self.call.__dict__["cell"] = self  # lives as long as its function
         _cells.add(self)
 
+    @cached_property
+    def hints(self) -> dict[str, Any]:
+        """What annotations say, by argument; they may have names that are defined after the cell."""
+        names = getattr(inspect.unwrap(self.function), "__globals__", {})
+        return {n: hint_of(p.annotation, names) for n, p in arguments_of(self.function).parameters.items()}
+
     def forget(self, known: int) -> None:
         """Keep the first signatures alone."""
         if len(self.signatures) > known:
-            del self.signatures[known:]
-            self._codes.clear()
+            kept = self.signatures[:known]
+            for found in (self.signatures, self._known, self._codes, self._groups, self._variants):
+                found.clear()
             self.write(fast=not Slow.on)
+            for signature in kept:
+                self._admit(signature)
+
+    def _admit(self, signature: Signature) -> None:
+        self.signatures.append(signature)
+        self._known[tuple(signature.specs.values())] = signature
+        if not self.static:
+            self._codes.pop(True, None)
+            self.write(fast=not Slow.on)
+            return
+        static = self._static(signature)
+        group = self._groups.setdefault(static, [])
+        group.append(signature)
+        if len(group) == 1:
+            self._variants[static] = FunctionType(_code("def f(): pass"), GLOBALS, self.name)
+        self._variants[static].__code__ = self._written(group, among=True)
+
+    def _static(self, signature: Signature) -> Any:
+        values = [signature.specs[name].value for name in self.static]  # type: ignore[union-attr]
+        return tuple(values) if len(values) > 1 else values[0]
+
+    def called(self, signature: Signature, arguments: dict[str, Any]) -> Any:
+        """Do a call whose signature is known."""
+        given = [arguments[n] for n in self.parameters if n not in self.static]
+        static = {n: arguments[n] for n in self.static}
+        if static and not Slow.on:  # a NaN is not found by value
+            return self._variants[self._static(signature)](*given, *static.values())
+        return self.call(*given, **static)
 
     @property
     def is_decorated(self) -> bool:
@@ -337,17 +378,28 @@ class CellFunction:
     def write(self, *, fast: bool = True) -> None:
         """Give `call` its code; without `fast` every call goes the slow way."""
         if fast not in self._codes:
-            self._codes[fast] = self._written(fast=fast)
+            self._codes[fast] = self._written(() if self.static or not fast else self.signatures, find=fast)
         self.call.__code__ = self._codes[fast]
 
-    def _written(self, *, fast: bool) -> CodeType:
+    def _written(
+        self, signatures: Sequence[Signature], *, among: bool = False, find: bool = False
+    ) -> CodeType:
+        """Return the code of calls that have these signatures: those of one variant, where `among`.
+
+        Where it is to `find` it, it leaves a call to the variant with its static arguments.
+        """
         places = [GIVEN + n for n in self.parameters if n not in self.static]
         static = [GIVEN + n for n in self.static]
-        header = ", ".join([*places, *(["*"] if static else []), *static])
+        header = ", ".join([*places, *(["*"] if static and not among else []), *static])
         passed = ", ".join([f"{n}={GIVEN}{n}" if n in self.static else GIVEN + n for n in self.parameters])
         lines, otherwise = ["global N"], f"return {self.slow}({passed})"
-        for signature in self.signatures if fast else ():
+        for signature in signatures:
             lines += signature.lines(otherwise)
+        if static and find:
+            key = ", ".join(static)
+            lines += [f"try: variant = {self.variants}({key if len(static) == 1 else f'({key})'})"]
+            lines += ["except TypeError: variant = None"]  # what cannot be hashed is told of below
+            lines += [f"if variant is not None: return variant({', '.join([*places, *static])})"]
         lines.append(otherwise)
         code = _code(f"def f({header}):\n" + "\n".join(f"    {line}" for line in lines))
         names = [name.removeprefix(GIVEN) for name in code.co_varnames[: len(self.parameters)]]
@@ -373,15 +425,12 @@ class CellFunction:
 
     def of(self, specs: dict[str, Spec]) -> Signature:
         """Return the signature of a structure of arguments, made if it is new; errors are those of `find`."""
-        for signature in self.signatures:
-            if signature.specs == specs:
-                return signature
-        made = _made(self, specs)
-        made.cell = self
-        self.signatures.append(made)
-        self._codes.clear()
-        self.write(fast=not Slow.on)
-        return made
+        key = tuple(specs.values())
+        if key not in self._known:
+            made = _made(self, specs)
+            made.cell = self
+            self._admit(made)
+        return self._known[key]
 
 
 class Slow:
@@ -619,7 +668,7 @@ def cell(function: Callable[..., Any]) -> Any:
     >>> [[float(y) for y in ys] for ys in program.run([[1.0, 2.0], [], [4.0]])]
     [[1.5, 2.0], [], [3.0]]
     """
-    parameters = list(inspect.signature(function).parameters)
+    parameters = list(arguments_of(function).parameters)
     if parameters[:1] == ["self"]:
         return MethodCell(function)
     return CellFunction(function, getattr(function, "__name__", "cell")).call

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
+from itertools import chain
 from types import CoroutineType
 from typing import Any, Final, NamedTuple
 from warnings import warn
@@ -167,6 +168,14 @@ class UnderWay:
 
     def _go(self, turns: Iterable[tuple[Fiber, Any]]) -> None:
         """Let one fiber after the other run until it waits or ends, given what it has asked for."""
+        try:
+            self._run(turns)
+        except BaseException:
+            for fiber, _ in chain(turns, self._ready):
+                fiber.drop()
+            raise
+
+    def _run(self, turns: Iterable[tuple[Fiber, Any]]) -> None:
         most, first_of_round, stretch = self._max_calls, self._first, self._stretch
         wait, ask = self._waiting.append, self._asked.append
         for fiber, sent in turns:
@@ -174,6 +183,7 @@ class UnderWay:
             if self._failures and (
                 walked.error is not None or (fiber.join is not None and fiber.join.failed)
             ):
+                fiber.drop()
                 continue
             self._fiber = fiber
             first = begin(walked.number, most - walked.made)

@@ -11,6 +11,7 @@ from typing import Any
 from foldbatch.blocks.layers.layer import Layer
 from foldbatch.errors import WalkError
 from foldbatch.params.parameters import Parameter
+from foldbatch.system.showing import arguments_of
 
 
 class Module:
@@ -65,7 +66,7 @@ def is_walk(model: Any) -> bool:
 
 def refuse_no_walk(walk: Any) -> None:
     """Refuse a function that cannot be called with one example, or that yields."""
-    signature = inspect.signature(walk)
+    signature = arguments_of(walk)
     shown = f"{getattr(walk, '__name__', type(walk).__name__)}{signature}"
     try:
         signature.bind(None)

@@ -397,8 +397,7 @@ def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
         raise WalkError(
             cell.name, "arguments of one structure", found, "give elements of one shape and dtype"
         )
-    given = [arguments[n] for n in cell.parameters if n not in cell.static]
-    return cell.call(*given, **{n: arguments[n] for n in cell.static})
+    return cell.called(signature, arguments)
 
 
 def fits(signature: Signature, arguments: dict[str, Any]) -> bool:

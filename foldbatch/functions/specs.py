@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -160,7 +161,12 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
 
 def form_of(array: Any) -> tuple[tuple[int, ...], str]:
     """Return the shape of an array or of a tensor of PyTorch, and the name of its dtype."""
-    return tuple(array.shape), str(array.dtype).removeprefix("torch.")
+    return tuple(array.shape), _spelt(array.dtype)
+
+
+@lru_cache(100)
+def _spelt(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")  # which takes NumPy 2 us
 
 
 def read_as(array: Any) -> str:

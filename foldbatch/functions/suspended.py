@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, partial
-from inspect import CO_COROUTINE
+from inspect import CO_COROUTINE, CORO_CREATED, getcoroutinestate
 from threading import local
 from types import CoroutineType
 from typing import Any
@@ -74,7 +74,7 @@ class Fiber:
         stops: whether it can stop without await.
     """
 
-    __slots__ = ("join", "place", "result", "stops", "switch", "throw", "walked")
+    __slots__ = ("coroutine", "join", "place", "result", "stops", "switch", "throw", "walked")
 
     def __init__(
         self, walked: Walked, part: Any, given: tuple[Any, ...], join: Join | None = None, place: int = 0
@@ -82,7 +82,8 @@ class Fiber:
         self.walked, self.join, self.place = walked, join, place
         self.result: Any = None
         kind = greenlets()
-        self.stops = kind is not None and not isinstance(part, CoroutineType)
+        self.coroutine = part if isinstance(part, CoroutineType) else None
+        self.stops = kind is not None and self.coroutine is None
         if isinstance(part, CoroutineType):
             self.switch, self.throw = partial(self._awaited, part.send), partial(self._awaited, part.throw)
         elif kind is None:
@@ -92,6 +93,11 @@ class Fiber:
             own.parent, own.gr_context = kind.getcurrent(), copy_context()
             begun = partial(self._begun, own, part, given)
             self.switch, self.throw = partial(own.switch, begun), own.throw
+
+    def drop(self) -> None:
+        """Say that it goes on no more: Python warns of a coroutine that nobody has begun."""
+        if self.coroutine is not None and getcoroutinestate(self.coroutine) == CORO_CREATED:
+            self.coroutine.close()
 
     def _begun(self, own: Any, part: Callable[..., Any], given: tuple[Any, ...], _: Any) -> None:
         self.switch = own.switch

@@ -32,6 +32,20 @@ class Drawing(str):
         return str(self)
 
 
+def arguments_of(function: Any) -> inspect.Signature:
+    """Return the signature of a function, whose annotations may have names that are not defined yet.
+
+    From Python 3.14 on they are evaluated when somebody asks.
+
+    >>> arguments_of(lambda x, *, y: x)
+    <Signature (x, *, y)>
+    """
+    if sys.version_info < (3, 14):
+        return inspect.signature(function)
+    lazy = import_module("annotationlib").Format.FORWARDREF
+    return inspect.signature(function, annotation_format=lazy)
+
+
 class Described:
     """What is made with settings: its `repr` has those that differ from the defaults.
 
@@ -44,7 +58,7 @@ class Described:
 
     def __repr__(self) -> str:
         shown = []
-        for name, parameter in inspect.signature(type(self)).parameters.items():
+        for name, parameter in arguments_of(type(self)).parameters.items():
             value = getattr(self, name, getattr(self, f"_{name}", parameter.default))
             if parameter.default is parameter.empty and isinstance(value, str | int | float | PathLike):
                 shown.append(repr(str(value) if isinstance(value, PathLike) else value))

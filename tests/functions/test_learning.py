@@ -2,15 +2,21 @@
 
 import copy
 import gc
+import math
+import sys
 import weakref
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import pytest
 
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.numpy import TARGET
 from foldbatch.engines.numpy.kernel import load
+from foldbatch.functions import cells
 from foldbatch.functions.cells import GLOBALS
 from foldbatch.static.routines import routine_of
 
@@ -121,3 +127,52 @@ def test_an_annotation_says_the_elements_of_an_empty_list_also_of_tuples() -> No
     results = program.run([0, 2])
     assert [x.tolist() for x in results] == [[1, 1], [3, 5]]
     assert [cell.name for cell in program.model.cells] == ["node", "tensor", "tensor_1"]
+
+
+def test_variants_of_a_cell_are_written_once_each_and_told_apart_by_value_and_type() -> None:
+    @fb.cell
+    def shown(x: Any, *, name: Any, by: float = 1.0) -> Any:
+        return x * by + float(ORDINALS[repr(name)])
+
+    names = [1, 1.0, True, 0.0, -0.0, math.nan, "a", (1, True), (1, 1), (math.nan,), *range(2, 40)]
+    ORDINALS = {repr(name): place for place, name in enumerate(names)}
+
+    def walk(given: Any) -> Any:
+        return [shown(fb.tensor(1.0), name=name) for name in given]
+
+    halved = fb.cell(partial(lambda x, *, by: x * by, by=0.5))
+    assert fb.compile(lambda x: halved(fb.tensor(x)), "numpy").run([3.0]) == [1.5]
+    program, right = fb.compile(walk, "numpy"), [place + 1.0 for place in range(len(names))]
+    with mock.patch.object(cells, "_code", side_effect=cells._code) as written:
+        assert program.run([names])[0] == right
+        assert written.call_count < 4 * len(names)  # and not all of them for each
+    others = [float("nan") if name is math.nan else name for name in names]  # another NaN
+    assert program.run([others[::-1]])[0] == right[::-1]
+    assert program.debug(names).result == right
+    own = shown.cell
+    assert len(own.signatures) == len(names)
+    with pytest.raises(fb.errors.WalkError, match="a static argument that can be hashed"):
+        program.run([[[]]])
+    own.forget(7)
+    assert program.run([others])[0] == right
+
+
+STATE_LATER = """
+import foldbatch as fb
+
+@fb.cell
+def total(xs: list[State], other: Nowhere = None) -> Nothing:
+    return fb.ops.sum(fb.ops.segment_sum(xs))
+
+State = fb.types.TensorType((2,), "float32")
+"""
+
+
+@pytest.mark.parametrize("how", ["as text", "when asked"])
+def test_annotations_may_name_what_is_defined_after_the_cell(how: str) -> None:
+    if how == "when asked" and sys.version_info < (3, 14):
+        pytest.skip("Python evaluates annotations at once")
+    scope: dict[str, Any] = {"__name__": "later"}
+    exec(("from __future__ import annotations\n" if how == "as text" else "") + STATE_LATER, scope)
+    program = fb.compile(lambda xs: scope["total"]([fb.tensor(x) for x in xs]), "numpy")
+    assert program.run([[], [[1.0, 2.0], [3.0, 4.0]]]) == [0.0, 10.0]

@@ -362,6 +362,19 @@ def test_coroutines_need_no_greenlets() -> None:
         fb.compile(forgets, "numpy").run([1.0])
 
 
+def test_coroutines_that_an_error_leaves_are_none_that_nobody_awaited() -> None:
+    async def deep(n: int) -> Any:
+        return await deep(n - 1) * 0.5 if n else await (fb.tensor(1.0) * 2.0)
+
+    async def walk(n: int) -> Any:  # Python warns of the others when they are forgotten
+        return await fb.together(*map(deep, (1 // n, n, n)))
+
+    program = fb.compile(walk, "numpy")
+    with pytest.raises(ZeroDivisionError):
+        program.run([1, 0, 1])
+    assert len(program.run([1, 2_000, 1])) == 3  # it begins anew
+
+
 def test_an_error_in_a_part_is_raised_where_the_parts_meet() -> None:
     def walk(number: float) -> Any:
         try:
