@@ -162,6 +162,7 @@ class _Decoder:
     shared: list[tuple[int, int]] = field(default_factory=list)
     local_bytes: int = 0
     calls: int = 0
+    early: bool = False  # whether the kernel before may still run, in the order of the text
 
     def kernel(self) -> Kernel:
         entry = self.text.functions[self.name]
@@ -169,6 +170,10 @@ class _Decoder:
         self.symbols |= self.addresses
         _Body(self, entry, "", {}).decode()
         self._add([NUMBERS["EXIT"], -1], "ret")
+        if self.early:
+            raise UnknownPtxError(
+                f"PTX: {self.name} lets the next kernel begin, and does not wait for the last"
+            )
         for row, label in self.branches:
             if label not in self.labels:
                 raise UnknownPtxError(f"PTX: a label that is nowhere: {self.lines[row]}")
@@ -317,6 +322,12 @@ class _Body:
             number, outs, ins, offset, more = self._computing(mnemonic, operands, line)
         else:
             made = special(parts, operands, line)
+            if (
+                self.decoder.early
+                and parts[0] in ("st", "atom", "red", "ret", "exit")
+                and "param" not in parts
+            ):
+                raise UnknownPtxError(f"PTX: before the kernel waits for the last one: {line}")
             if made is None:
                 return
             number, outs, ins, offset, more = made
@@ -423,6 +434,10 @@ class _Body:
             raise UnknownPtxError(f"PTX: a barrier that is not known: {line}")
         return NUMBERS["BARRIER"], [], [], 0, []
 
+    def _griddepcontrol(self, parts: list[str], operands: list[str], line: str) -> None:
+        """Note where a kernel begins to wait for the last one: it writes nothing before. Here none overlap."""
+        self.decoder.early = parts == ["griddepcontrol", "launch_dependents"]
+
     def _shfl(self, parts: list[str], operands: list[str], line: str) -> _Row:
         if len(parts) != 4 or parts[1] != "sync" or parts[2] not in SHUFFLES or parts[3] != "b32":
             raise UnknownPtxError(f"PTX: instruction {'.'.join(parts)} is not known: {line}")
@@ -452,7 +467,7 @@ class _Body:
 
 # The operation's number, results, operands, the offset of an address; space, bytes of a number, how many, and flags.
 _Row = tuple[int, list[int], list[int], int, list[int]]
-_SPECIAL = {"ld", "st", "atom", "red", "bra", "ret", "exit", "bar", "shfl", "vote", "call"}
+_SPECIAL = {"ld", "st", "atom", "red", "bra", "ret", "exit", "bar", "griddepcontrol", "shfl", "vote", "call"}
 
 
 def _halves(mnemonic: str) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import struct
 import sys
 import threading
@@ -23,7 +24,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -215,6 +216,7 @@ class Blas:
 P = ParamSpec("P")
 R = TypeVar("R")
 OPTIONS = ("-std=c++17", "--diag-suppress=177")  # of NVRTC; 177: a function that no kernel calls
+_OVERLAPPING = re.compile(r"^KERNEL\w* (\w+)\([^)]*\) \{\s*OVERLAP\(\);", re.MULTILINE)
 _PACKED = [struct.Struct(f"{count}q").pack_into for count in range(ARGUMENTS + 1)]
 
 
@@ -227,6 +229,14 @@ class CupyBuffer:
         self.memory = memory  # CuPy takes it back when nobody holds this
         self.pointer: int = memory.ptr
         self.nbytes = nbytes
+
+
+class CupyFunction(NamedTuple):
+    """A kernel; see `driver.Driver.load`."""
+
+    ptr: int  # its address
+    held: Any  # CuPy's function, which holds its module
+    overlaps: bool  # whether it says OVERLAP, see ``device.h``
 
 
 class CupyClock:
@@ -248,6 +258,34 @@ class CupyClock:
         """Return when an event happened, as `time.perf_counter` would have told."""
         milliseconds: float = self._cupy.cuda.get_elapsed_time(self._first, mark)
         return self._start + milliseconds / 1e3
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_int), ("gap", ctypes.c_int), ("value", ctypes.c_int * 16))
+
+
+class _Launch(ctypes.Structure):
+    """How CUDA launches a kernel: extents of the grid and of a block, shared memory, stream, attributes."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+    )
+
+
+OVERLAPPING = _Attribute(6, 0, (1,))  # programmatic stream serialisation, which device.h's OVERLAP is about
+
+
+def _overlapping() -> Any:
+    """Return what launches a kernel with attributes; None where the driver has no such."""
+    try:
+        launch = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
+    except (OSError, AttributeError):
+        return None
+    launch.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    return launch
 
 
 def _here(method: Callable[P, R]) -> Callable[P, R]:
@@ -286,6 +324,7 @@ class CupyDriver:
         self.name: str = runtime.getDeviceProperties(self.number)["name"].decode()
         check_compiler(self._major)
         self._cublas = cublas(self._major)
+        self._overlap = _overlapping() if runtime.getDeviceProperties(self.number)["major"] >= 9 else None
         self._products: dict[int, Blas] = {}
         self._first: Any = None
         self._process = os.getpid()
@@ -383,8 +422,16 @@ class CupyDriver:
     def load(self, source: str) -> Callable[[str], Any]:
         self._words()
         text = f'{HEADER.read_text()}\n#line 1 "kernels"\n{source}'
-        finds: Callable[[str], Any] = self._cupy.RawModule(code=text, options=OPTIONS).module.get_function
-        return finds
+        module, overlapping = (
+            self._cupy.RawModule(code=text, options=OPTIONS).module,
+            set(_OVERLAPPING.findall(source)),
+        )
+
+        def find(name: str) -> CupyFunction:
+            function = module.get_function(name)
+            return CupyFunction(function.ptr, function, name in overlapping)
+
+        return find
 
     @_here
     def launch(
@@ -397,6 +444,13 @@ class CupyDriver:
     ) -> None:
         values, addresses = self._words()
         _PACKED[len(arguments)](values, 0, *arguments)
+        if function.overlaps and self._overlap is not None:
+            how = _Launch(blocks, 1, 1, *threads, 1, 0, stream.ptr, ctypes.addressof(OVERLAPPING), 1)
+            status = self._overlap(ctypes.byref(how), function.ptr, addresses, None)
+            if status:
+                fix = "look for an earlier error of the GPU"
+                raise BackendError("backend cuda", "a kernel to be launched", f"error {status} of CUDA", fix)
+            return
         # CuPy's functions make two objects of each argument, which takes several times as long as this
         self._start_kernel(function.ptr, blocks, 1, 1, threads[0], threads[1], 1, 0, stream.ptr, addresses, 0)
 

@@ -32,6 +32,16 @@ typedef unsigned char b1;
 #define BLOCKS ((i8)gridDim.x)
 #define ALIGNED(bytes) __align__(bytes)
 #define UNROLL _Pragma("unroll 4")  // loads of several rounds are under way at once
+#define UNROLLED _Pragma("unroll")
+// A kernel that says OVERLAP may be launched so that the next one begins before it ends, and it before the last one
+// ended: until AFTER_LAST it may read what no kernel of the stream writes, and write nothing. All its threads say both.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define OVERLAP() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#define AFTER_LAST() asm volatile("griddepcontrol.wait;" ::: "memory")
+#else
+#define OVERLAP() ((void)0)
+#define AFTER_LAST() ((void)0)
+#endif
 #define CLAIMED(word, name) claimed((u8*)(word), name)
 #define MOST(word, value) (void)atomicMax((u8*)(word), value)
 DEVICE bool claimed(u8* word, u8 name) {

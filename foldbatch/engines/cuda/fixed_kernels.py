@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.engines.cuda import few_rows
 from foldbatch.engines.cuda.kernel_text import ADDRESSES_AT, CALLS, INDEX_AT, LIVE, STATUS_AT
 from foldbatch.scheduler.arithmetic import group
 
@@ -263,6 +264,7 @@ TEXT = "\n".join(
         *(_text(_ZERO, k) for k in ("i4", "b1")),
         *(_text(_TOTAL, k) for k in ("f4", "f8", "i4", "i8")),
         _text(_OTHERS),
+        few_rows.TEXT,
     ]
 )
 

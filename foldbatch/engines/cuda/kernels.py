@@ -492,10 +492,12 @@ class _KernelWriter:
         last = ", i8 plan" if task.planned >= 0 else ""
         kernel = "KERNEL" if task.threads[0] * task.threads[1] <= BLOCK else "KERNEL_WIDE"
         head = [
+            "OVERLAP();",
             "const i8 *t = (const i8*)table, *o = t + launch;",
             f"const i4* ints = (const i4*)t + t[{INDEX_AT}];",
             f"const i8 start = t[level + {START}], calls = t[level + {CALLS}];",
             *text.head,
+            "AFTER_LAST();",
         ]
         opens = f"{kernel} {name}(i8 table, i8 launch, i8 level{last}) {{"
         self.texts.append("\n".join([opens, *indented([*head, *lines]), "}"]))

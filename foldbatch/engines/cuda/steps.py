@@ -13,6 +13,8 @@ import numpy as np
 
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Function, MatrixProduct
+from foldbatch.engines.cuda.few_rows import few, launch_of
+from foldbatch.engines.cuda.kernel_text import CALLS
 from foldbatch.engines.cuda.kernels import Kernel, LevelTask
 from foldbatch.engines.cuda.matrices import Matrix
 from foldbatch.engines.cuda.packing import Direction, PackedBatch
@@ -199,7 +201,13 @@ class StepWalker:
                 a, b, c = (addresses[buffer] + offset for buffer, offset in step.matrices)
                 leads, across = (p.a.lead, p.b.lead, p.c.lead), (p.a.across, p.b.across)
                 more = *leads, *across, step.adds, count, *p.steps
-                driver.multiply(MatrixProduct(p.dtype, m, p.n, k, a, b, c, *more), stream)
+                product = MatrixProduct(p.dtype, m, p.n, k, a, b, c, *more)
+                if not few(product):
+                    driver.multiply(product, stream)
+                    continue
+                counted = p.by == "m" and p.axis is CALL
+                calls = table + 8 * (step.arguments[1] + CALLS) if counted else 0
+                self._device.launch(*launch_of(product, calls, p.m))
             else:
                 driver.launch(
                     functions[task.name], step.blocks, task.threads, (table, *step.arguments), stream

@@ -14,6 +14,9 @@
 #define BLOCK emulated_block
 #define BLOCKS emulated_blocks
 #define UNROLL
+#define UNROLLED
+#define OVERLAP() ((void)0)
+#define AFTER_LAST() ((void)0)
 #define ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define CLAIMED(word, name) (*(u8*)(word) == 0 ? (*(u8*)(word) = (name), 1) : *(u8*)(word) == (name))
 #define MOST(word, value) (*(u8*)(word) = *(u8*)(word) > (value) ? *(u8*)(word) : (value))

@@ -112,7 +112,7 @@ def launched(cupy: stand_in.StandIn) -> Sequence[Any]:
 @pytest.mark.parametrize("arguments", [[], [5], [-1, 1 << 40, *range(14)], [np.int64(3), True]])
 def test_a_launch_passes_whole_numbers(arguments: list[int]) -> None:
     driver, cupy, _ = stand_in.driver()
-    stream, function = driver.stream(), SimpleNamespace(ptr=99)
+    stream, function = driver.stream(), SimpleNamespace(ptr=99, overlaps=False)
     driver.launch(function, 12, (32, 4), [1] * 16, stream)
     driver.launch(function, 3, (64, 1), arguments, stream)
     assert launched(cupy)[0] == (99, 12, 1, 1, 32, 4, 1, 0, stream.ptr, [1] * 16, 0)
@@ -221,7 +221,7 @@ def test_a_text_is_compiled_by_cupy_and_a_kernel_holds_its_module() -> None:
     driver, _, _ = stand_in.driver()
     module = driver.load("KERNEL f(i8 x) { *(i8*)x = 5; }")
     function = module("f")
-    held = weakref.ref(function.module)
+    held = weakref.ref(function.held.module)
     del module
     gc.collect()
     assert held() is not None

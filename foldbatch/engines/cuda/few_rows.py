@@ -1,0 +1,138 @@
+"""Products of few rows with a weight, by kernels of our own: most levels of a batch have few calls.
+
+A library's kernels are made for many rows. With few, most of a GPU has nothing to do, and one that shares the
+sum among blocks needs another kernel to add it up. Here the threads of a block share the sum, and a block
+that has no rows ends at once, as the table tells how many there are and not how many there is room for. A
+number is added up in an order that depends on the extents of the weight alone, so a row has the same bits
+whatever rows are beside it. Products are exact here in every precision.
+"""
+
+from __future__ import annotations
+
+from foldbatch.engines.cuda.driver import MatrixProduct
+
+MOST_ROWS = 128  # beyond that, or so many multiplications, a library is as fast
+MOST_WORK = 1 << 26
+ROWS = 4  # of A that a block multiplies
+# By whether B lies across: threads of a block, and the columns of C that it computes
+SHAPES = {False: ((32, 16), 32), True: ((32, 8), 8)}
+
+# Shared by both: A is [m, k], C [m, n]; `calls` is the address of the number of calls, each of `each` rows, or
+# 0 where there are m rows.
+_HEAD = """\
+(i8 a_, i8 b_, i8 c_, i8 m_, i8 n_, i8 k_, i8 a_lead, i8 b_lead, i8 c_lead, i8 adds, i8 calls, i8 each) {
+  OVERLAP();
+  const KIND *a = (const KIND*)a_, *b = (const KIND*)b_;
+  KIND* c = (KIND*)c_;
+  const i4 m = calls ? (i4)(*(const i8*)calls * each) : (i4)m_, n = (i4)n_, k = (i4)k_;
+  const i4 x = (i4)LANE_X, y = (i4)LANE_Y, xs = (i4)LANES_X, ys = (i4)LANES_Y;
+  const i4 lane = y * xs + x, lanes = xs * ys;
+"""
+# B is [k, n]: a thread has a column, and every ys-th number of the sum. It loads its numbers of B before A is
+# there, so that they are under way together.
+_ALONG = """\
+KERNEL_WIDE few_rows_KIND_HEAD  SHARED ALIGNED(16) KIND rows[ROWS * 16 * AHEAD];
+  SHARED KIND part[ROWS * 512];
+  const i4 tiles = (n + xs - 1) / xs, count = tiles * ((m + ROWS - 1) / ROWS), wide = ys * AHEAD;
+  AFTER_LAST();
+  for (i4 tile = (i4)BLOCK; tile < count; tile += (i4)BLOCKS) {
+    const i4 column = tile % tiles * xs + x, row = tile / tiles * ROWS;
+    KIND sum[ROWS] = {0}, ahead[AHEAD];
+    for (i4 first = 0; first < k; first += wide) {
+      UNROLLED
+      for (i4 j = 0; j < AHEAD; j++) {
+        const i4 i = first + j * ys + y;
+        ahead[j] = i < k && column < n ? b[i * b_lead + column] : 0;
+      }
+      for (i4 e = lane; e < ROWS * wide; e += lanes) {
+        const i4 r = e / wide, i = e % wide;
+        rows[i * ROWS + r] = first + i < k && row + r < m ? a[(row + r) * a_lead + first + i] : 0;
+      }
+      BARRIER();
+      UNROLLED
+      for (i4 j = 0; j < AHEAD; j++) {
+        UNROLLED
+        for (i4 r = 0; r < ROWS; r++) sum[r] += ahead[j] * rows[(j * ys + y) * ROWS + r];
+      }
+      BARRIER();
+    }
+    UNROLLED
+    for (i4 r = 0; r < ROWS; r++) part[r * lanes + lane] = sum[r];
+    BARRIER();
+    for (i4 r = y; r < ROWS; r += ys) {
+      KIND total = 0;
+      for (i4 j = 0; j < ys; j++) total += part[r * lanes + j * xs + x];
+      KIND* to = c + (row + r) * c_lead + column;
+      if (column < n && row + r < m) *to = adds ? *to + total : total;
+    }
+    BARRIER();
+  }
+}
+"""
+# B lies as [n, k]: the threads of a group share each sum of four columns, and its threads lie along k.
+_ACROSS = """\
+KERNEL few_rows_across_KIND_HEAD  SHARED KIND part[2 * 16 * (128 + 8)];
+  const i4 groups = ys > 1 ? 2 : 1, group = y % groups, own = y / groups * xs + x, many = lanes / groups;
+  const i4 tiles = (n + 4 * groups - 1) / (4 * groups), count = tiles * ((m + ROWS - 1) / ROWS);
+  AFTER_LAST();
+  for (i4 tile = (i4)BLOCK; tile < count; tile += (i4)BLOCKS) {
+    const i4 first = tile % tiles * 4 * groups, row = tile / tiles * ROWS;
+    const KIND *left[ROWS], *right[4];
+    KIND sum[ROWS][4] = {{0}};
+    UNROLLED
+    for (i4 r = 0; r < ROWS; r++) left[r] = a + min_i8(row + r, m - 1) * a_lead;
+    UNROLLED
+    for (i4 q = 0; q < 4; q++) right[q] = b + min_i8(first + 4 * group + q, n - 1) * b_lead;
+    UNROLL
+    for (i4 i = own; i < k; i += many) {
+      UNROLLED
+      for (i4 r = 0; r < ROWS; r++) {
+        UNROLLED
+        for (i4 q = 0; q < 4; q++) sum[r][q] += left[r][i] * right[q][i];
+      }
+    }
+    UNROLLED
+    for (i4 e = 0; e < 4 * ROWS; e++) part[(group * 16 + e) * (many + 8) + own] = sum[e / 4][e % 4];
+    BARRIER();
+    for (i4 e = lane; e < groups * 16 * 8; e += lanes) {  // eight parts of each sum, then these
+      KIND total = 0;
+      for (i4 j = e % 8; j < many; j += 8) total += part[e / 8 * (many + 8) + j];
+      part[e / 8 * (many + 8) + e % 8] = total;
+    }
+    BARRIER();
+    for (i4 e = lane; e < groups * 16; e += lanes) {
+      const i4 r = row + e % 16 / 4, column = first + e / 16 * 4 + e % 4;
+      KIND total = 0;
+      for (i4 j = 0; j < 8 && j < many; j++) total += part[e * (many + 8) + j];
+      KIND* to = c + r * c_lead + column;
+      if (column < n && r < m) *to = adds ? *to + total : total;
+    }
+    BARRIER();
+  }
+}
+"""
+AHEAD = {"f4": 20, "f8": 8}  # numbers of B that a thread loads at once: more do not fit into registers
+
+TEXT = f"#define ROWS {ROWS}\n" + "\n".join(
+    text.replace("_HEAD", _HEAD).replace("AHEAD", str(ahead)).replace("KIND", kind)
+    for text in (_ALONG, _ACROSS)
+    for kind, ahead in AHEAD.items()
+)
+
+
+def few(p: MatrixProduct) -> bool:
+    """Return whether a kernel of `TEXT` does a product; a library is slower at it."""
+    one = p.count == 1 and not p.a_across and 0 < p.k < 1 << 31 and p.n < 1 << 31
+    return one and 0 < p.m <= MOST_ROWS and 0 < p.m * p.n * p.k <= MOST_WORK
+
+
+def launch_of(p: MatrixProduct, calls: int, each: int) -> tuple[str, int, tuple[int, int], tuple[int, ...]]:
+    """Return the name of a product's kernel, blocks, threads of each, and arguments.
+
+    Where `calls` is an address, there are so many calls of `each` rows; else all rows are there.
+    """
+    threads, columns = SHAPES[p.b_across]
+    name = f"few_rows_{'across_' if p.b_across else ''}{'f4' if p.dtype == 'float32' else 'f8'}"
+    blocks = -(-p.n // columns) * -(-p.m // ROWS)
+    extents = p.m, p.n, p.k, p.a_lead, p.b_lead, p.c_lead, int(p.adds), calls, each
+    return name, blocks, threads, (p.a, p.b, p.c, *extents)
