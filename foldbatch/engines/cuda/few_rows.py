@@ -17,7 +17,7 @@ ROWS = 4  # of A that a block multiplies
 # By whether B lies across: threads of a block, and the columns of C that it computes
 SHAPES = {False: ((32, 16), 32), True: ((32, 8), 8)}
 
-# Shared by both: A is [m, k], C [m, n]; `calls` is the address of the number of calls, each of `each` rows, or
+# Shared by both: A is [m, k], C [m, n]; `calls` is the address of the number of calls, each of `each` rows;
 # 0 where there are m rows.
 _HEAD = """\
 (i8 a_, i8 b_, i8 c_, i8 m_, i8 n_, i8 k_, i8 a_lead, i8 b_lead, i8 c_lead, i8 adds, i8 calls, i8 each) {
