@@ -69,7 +69,7 @@ def _cupy(loaded: list[str]) -> Any:
     runtime = SimpleNamespace(
         getDevice=_at_once,
         setDevice=_at_once,
-        getDeviceProperties=lambda _: {"name": b"nothing"},
+        getDeviceProperties=lambda _: {"name": b"nothing", "major": 8},
         runtimeGetVersion=lambda: 13000,
         memcpyAsync=_at_once,
         memsetAsync=_at_once,
