@@ -22,7 +22,7 @@ import numpy as np
 from foldbatch.errors import BlockTypeError
 
 # What computes, for checkers; `foldbatch.engines.engine.ENGINES` says what each is.
-BackendName: TypeAlias = Literal["auto", "cuda", "llvm", "numpy"]
+BackendName: TypeAlias = Literal["auto", "cuda", "llvm", "numpy", "reference"]
 DEFAULT_DTYPE = "float32"
 DTYPES = ("float32", "float64", "int32", "int64", "bool")
 # Of data that are read: what a narrower dtype is widened to.

@@ -17,7 +17,6 @@ from foldbatch.engines import threads
 from foldbatch.engines.engine import ENGINES, LAUNCH_VARIABLE, VARIABLE, check_precision, choose_engine
 from foldbatch.errors import BackendError
 
-ENGINES["reference"] = ("tests.engines.reference", "")  # the oracle, in float64
 ENGINES["cuda-on-cpu"] = ("tests.engines.cuda.on_cpu", "")  # what the CUDA engine runs on a GPU, on the CPU
 ENGINES["cuda-on-ptx"] = ("tests.ptx.driver", "")  # the same as NVRTC compiles it, every access checked
 UNFUSED = {"unfused": ("tests.engines.unfused", "llvmlite")}  # LLVM's, with nothing to compile for a model

@@ -24,7 +24,7 @@ import numpy as np
 
 import foldbatch as fb
 
-BACKENDS = ("auto", "cuda", "cuda-on-cpu", "llvm", "numpy")
+BACKENDS = ("auto", "cuda", "cuda-on-cpu", "llvm", "numpy", "reference")
 RATES = {"NL": 0.8, "DE": 1.0, "FR": 1.2, "PL": 1.4, "NO": 2.4, "IS": 3.2}  # euros per kg
 TAGS = {"gift": 1.0, "fragile": 3.0, "cold": 5.0, "rush": 4.0, "paper": 0.0}  # euros
 KINDS = ("book", "lamp", "rug")

@@ -32,7 +32,7 @@ import foldbatch as fb
 Words: TypeAlias = "list[list[str]]"  # by language
 Example: TypeAlias = "tuple[str, int]"  # a sentence and the number of its language
 
-BACKENDS = ("auto", "cuda", "cuda-on-cpu", "llvm", "numpy")
+BACKENDS = ("auto", "cuda", "cuda-on-cpu", "llvm", "numpy", "reference")
 EXPECTED = 0.89  # share of test sentences told right
 
 

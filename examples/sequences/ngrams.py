@@ -26,7 +26,7 @@ import numpy as np
 import foldbatch as fb
 
 # Where a word begins and ends tells much, so that has a letter of its own.
-BACKENDS = ("auto", "cuda", "cuda-on-cpu", "llvm", "numpy")
+BACKENDS = ("auto", "cuda", "cuda-on-cpu", "llvm", "numpy", "reference")
 EDGE = "."
 NUMBERS = {letter: number for number, letter in enumerate(EDGE + string.ascii_lowercase)}
 EXPECTED = 0.89  # share of test strings that the longest n-grams tell right

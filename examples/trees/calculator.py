@@ -25,7 +25,7 @@ import foldbatch as fb
 Expression: TypeAlias = "int | tuple[str, Expression, Expression]"
 Example: TypeAlias = "tuple[Expression, int]"
 
-BACKENDS = ("auto", "cuda", "cuda-on-cpu", "llvm", "numpy")
+BACKENDS = ("auto", "cuda", "cuda-on-cpu", "llvm", "numpy", "reference")
 OPERATORS = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,

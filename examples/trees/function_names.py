@@ -27,7 +27,7 @@ from foldbatch import ops
 from foldbatch.zoo.votes import features_of  # what occurs in a tree, each once: kinds, words, an outline
 from foldbatch.zoo.words import subwords  # of identifiers: readLine and read_line are both read, line
 
-BACKENDS = ("auto", "cuda", "cuda-on-cpu", "llvm", "numpy")
+BACKENDS = ("auto", "cuda", "cuda-on-cpu", "llvm", "numpy", "reference")
 TRAINING_VERBS = 64
 PENALTIES = (0.001, 0.003, 0.01, 0.03, 0.1)  # that the bag of node types chooses from
 ITERATIONS = 300

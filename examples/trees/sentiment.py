@@ -22,7 +22,7 @@ import numpy as np
 
 import foldbatch as fb
 
-BACKENDS = ("auto", "cuda", "cuda-on-cpu", "llvm", "numpy")
+BACKENDS = ("auto", "cuda", "cuda-on-cpu", "llvm", "numpy", "reference")
 CLASSES = 5
 OPTIMIZERS = {"adagrad": (fb.train.AdaGrad, 0.05), "adam": (fb.train.LazyAdam, 0.001), "sgd": (fb.SGD, 0.1)}
 

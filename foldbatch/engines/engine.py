@@ -162,6 +162,7 @@ ENGINES: dict[str, tuple[str, str]] = {
     "cuda": ("foldbatch.engines.cuda", "cupy"),
     "llvm": ("foldbatch.engines.llvm", "llvmlite"),
     "numpy": ("foldbatch.engines.numpy", ""),
+    "reference": ("foldbatch.engines.reference", ""),
 }
 RENAMED = {"numba": "llvm"}  # for one release, with a warning
 AUTO = ("llvm", "numpy")  # the faster first; a GPU is taken where somebody asks for it

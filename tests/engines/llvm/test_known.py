@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.engine import EngineSettings
+from foldbatch.engines.reference import Evaluation
 from foldbatch.params.parameters import SparseRows
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.sharing import SHARES
 from tests.engines import unfused
 from tests.engines.random_cells import Runnable, runnables
-from tests.engines.reference import Evaluation
 
 pytestmark = [
     pytest.mark.llvm,
