@@ -422,10 +422,8 @@ class CupyDriver:
     def load(self, source: str) -> Callable[[str], Any]:
         self._words()
         text = f'{HEADER.read_text()}\n#line 1 "kernels"\n{source}'
-        module, overlapping = (
-            self._cupy.RawModule(code=text, options=OPTIONS).module,
-            set(_OVERLAPPING.findall(source)),
-        )
+        module = self._cupy.RawModule(code=text, options=OPTIONS).module
+        overlapping = set(_OVERLAPPING.findall(source))
 
         def find(name: str) -> CupyFunction:
             function = module.get_function(name)

@@ -69,7 +69,7 @@ KERNEL_WIDE few_rows_KIND_HEAD  SHARED ALIGNED(16) KIND rows[ROWS * 16 * AHEAD];
   }
 }
 """
-# B lies as [n, k]: the threads of a group share each sum of four columns, and its threads lie along k.
+# B lies as [n, k]: a group of threads has four columns, so 4 * ROWS sums, and its threads lie along k.
 _ACROSS = """\
 KERNEL few_rows_across_KIND_HEAD  SHARED KIND part[2 * 16 * (128 + 8)];
   const i4 groups = ys > 1 ? 2 : 1, group = y % groups, own = y / groups * xs + x, many = lanes / groups;
