@@ -224,21 +224,34 @@ def _touched(what: str, pointer: int, nbytes: int, writes: bool | None) -> None:
 
 
 def _watched(p: MatrixProduct) -> None:
-    """Check the matrices of products row by row."""
+    """Check the matrices of products row by row.
+
+    There may be gaps between rows of calls. So a row of A that nobody wrote makes a row of C that nobody wrote, and
+    so does a B of one of many products; what is added up must be there.
+    """
     if not p.count * p.m * p.n:
         return
     item = np.dtype(p.dtype).itemsize
-    rows = [(p.m, p.k), (p.k, p.n)]
-    rows = [tuple(reversed(r)) if across else r for r, across in zip(rows, (p.a_across, p.b_across))]  # noqa: B905
-    matrices = [(p.a, p.a_step, p.a_lead, rows[0], False), (p.b, p.b_step, p.b_lead, rows[1], False)]
-    matrices += [(p.c, p.c_step, p.c_lead, (p.m, p.n), False)] * p.adds
-    for pointer, step, lead, (count, length), writes in [
-        *matrices,
-        (p.c, p.c_step, p.c_lead, (p.m, p.n), True),
-    ]:
-        for one in range(p.count if step else 1):
-            for row in range(count):
-                _touched("product", pointer + item * (one * step + row * lead), item * length, writes)
+    rows, length = (p.n, p.k) if p.b_across else (p.k, p.n)
+    for one in range(p.count):
+        a, b, c = (
+            start + item * one * step for start, step in ((p.a, p.a_step), (p.b, p.b_step), (p.c, p.c_step))
+        )
+        each = [_written(b + item * row * p.b_lead, item * length, p.count > 1) for row in range(rows)]
+        for row in range(p.k if p.a_across else 0):
+            _written(a + item * row * p.a_lead, item * p.m, False)
+        for row in range(p.m):
+            known = all(each) and (p.a_across or _written(a + item * row * p.a_lead, item * p.k, True))
+            pointer = c + item * row * p.c_lead
+            if p.adds:
+                _written(pointer, item * p.n, not known)
+            _touched("product", pointer, item * p.n, True if known else None)
+
+
+def _written(pointer: int, nbytes: int, gaps: bool) -> bool:
+    """Whether somebody wrote bytes that a product reads; where no gaps may be, an error tells that nobody did."""
+    _touched("product", pointer, nbytes, None if gaps else False)
+    return library().memory_touch(pointer, nbytes, 0) == 0
 
 
 @cache

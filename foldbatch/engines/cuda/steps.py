@@ -7,16 +7,16 @@ serve again where a batch is run again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Function, MatrixProduct
 from foldbatch.engines.cuda.few_rows import few, launch_of
-from foldbatch.engines.cuda.kernel_text import CALLS
+from foldbatch.engines.cuda.kernel_text import CALLS, ELEMENTS, LEVEL
 from foldbatch.engines.cuda.kernels import Kernel, LevelTask
-from foldbatch.engines.cuda.matrices import Matrix
+from foldbatch.engines.cuda.matrices import Matrix, Multiplied
 from foldbatch.engines.cuda.packing import Direction, PackedBatch
 from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, SPARE, STORES, LaunchTable
 from foldbatch.static.op import CALL, UNBATCHED, Axis
@@ -37,6 +37,10 @@ class LaunchStep:
     # where the product's three matrices begin
     matrices: tuple[Where, Where, Where] = ((0, 0), (0, 0), (0, 0))
     adds: bool = False  # whether the product is added to what is there
+    counted: int = (
+        0  # where in the level's record the rows are counted that a product has for each of its `m`
+    )
+    gaps: bool = False  # whether rows that nobody wrote lie between those of the product
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,8 @@ def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -
                 arguments: tuple[int, ...] = (launch, direction.levels[level])
                 if task.multiplied is not None:
                     if count or task.multiplied.by == "k":  # a sum over no rows is zero
-                        yield _product(kernel, task, row, slots, rows, arguments)
+                        gaps = spaced and kernel.setting.whole
+                        yield replace(_product(kernel, task, row, slots, rows, arguments), gaps=gaps)
                     continue
                 if not count and not task.columns:
                     continue
@@ -164,7 +169,15 @@ def _product(
         grain = slot.row_bytes // kernel.setting.widths.get(binding, 1)
         begin = field(row, binding, FIRST) * grain + rows[slot.axis][0] * slot.row_bytes
         c = field(row, binding, BASE), begin
-    return LaunchStep(task, row, 0, arguments, extents, (a, b, c), adds)
+    return LaunchStep(task, row, 0, arguments, extents, (a, b, c), adds, _counted(kernel, p))
+
+
+def _counted(kernel: Kernel, product: Multiplied) -> int:
+    """Return where in a level's record it is told how often a product has its `m` rows; 0 where it is not."""
+    slot = kernel.routine.segments.get(product.axis)
+    if product.by != "m" or (slot is None and product.axis is not CALL):
+        return 0
+    return CALLS if slot is None else LEVEL + ELEMENTS * int(kernel.routine.slots[slot].binding.key)
 
 
 def _where(
@@ -202,11 +215,10 @@ class StepWalker:
                 leads, across = (p.a.lead, p.b.lead, p.c.lead), (p.a.across, p.b.across)
                 more = *leads, *across, step.adds, count, *p.steps
                 product = MatrixProduct(p.dtype, m, p.n, k, a, b, c, *more)
-                if not few(product):
+                if step.gaps or not few(product):
                     driver.multiply(product, stream)
                     continue
-                counted = p.by == "m" and p.axis is CALL
-                calls = table + 8 * (step.arguments[1] + CALLS) if counted else 0
+                calls = table + 8 * (step.arguments[1] + step.counted) if step.counted else 0
                 self._device.launch(*launch_of(product, calls, p.m))
             else:
                 driver.launch(
