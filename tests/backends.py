@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from foldbatch.engines import threads
-from foldbatch.engines.cuda import matrices
+from foldbatch.engines.cuda import few_rows, kernels, matrices
 from foldbatch.engines.engine import ENGINES, LAUNCH_VARIABLE, VARIABLE, check_precision, choose_engine
 from foldbatch.errors import BackendError
 
@@ -96,6 +96,9 @@ def running(engine: str, number: int) -> Iterator[str]:
             stack.enter_context(always_captured())
         if engine.startswith("cuda") and number % 4 > 1:
             stack.enter_context(mock.patch.object(matrices, "FEW", 0))
+            stack.enter_context(mock.patch.object(kernels, "LARGE", 1))
+            if number % 8 > 5:
+                stack.enter_context(mock.patch.object(few_rows, "MOST_ROWS", 0))
         yield engine
 
 
