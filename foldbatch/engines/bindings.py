@@ -22,7 +22,7 @@ from foldbatch.params.parameters import Array, Parameter
 from foldbatch.scheduler.schedule import ALL, Schedule, Step
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.routines import Stage, Target, routine_of
-from foldbatch.static.statements import Binding, Routine
+from foldbatch.static.statements import Binding, Routine, Slot
 from foldbatch.types import TensorType
 
 
@@ -183,8 +183,7 @@ class _Binder:
         """Return the fields of each binding of a routine: numbers, or names of facts."""
         slots = [self._slot(key, slot.binding, slot.type, slot.axis) for slot in routine.slots]
         results = [
-            self._result(key, result.binding, routine.slots[result.place.slot].type)
-            for result in routine.results
+            self._result(key, result.binding, routine.slots[result.place.slot]) for result in routine.results
         ]
         return slots + results
 
@@ -249,9 +248,10 @@ class _Binder:
         place: tuple[Fact, Fact] = ("first", k, number), ("rows", k, number)
         return _fields(self.buffers[where, operand.arena], *place, width=width, stores=stores, spare=spare)
 
-    def _result(self, key: KernelKey, binding: Binding, type_: TensorType) -> list[int | Fact]:
+    def _result(self, key: KernelKey, binding: Binding, slot: Slot) -> list[int | Fact]:
+        """Return the fields of a result that lies in a slot."""
         kind, number = binding
-        k = key.cell
+        k, type_ = key.cell, slot.type
         match kind:
             case "value":
                 arena = self.model.signatures[k].outputs[number]
@@ -261,7 +261,9 @@ class _Binder:
                 return self._operand(key, kind, number, CALL, type_)
             case "gradient":
                 base = self.buffer((kind, number), type_, ("one",))
-                return _fields(base, stores=("stores", number))
+                scratch = slot.binding.kind == "scratch"
+                spare = self.buffers["scratch", type_, slot.binding.key] if scratch else -1
+                return _fields(base, stores=("stores", number), spare=spare)
             case "feed":
                 return _fields(self.buffer(("input", k, number), type_, ("all", k)))
             case "loss":

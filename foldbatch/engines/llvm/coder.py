@@ -15,7 +15,8 @@ which instructions point. A cell is an address that follows from the launch and 
 ``BY_RANK``           rows of BASE, by rank
 ``WHOLE``             BASE from its beginning
 ``TARGET``            rows of BASE from FIRST on, if they follow each other; else BASE from its beginning
-``STORED``            the same rows, if they are stored; else what will be added to BASE, in SPARE
+``STORED``            the same rows, if they are stored; else what will be added to BASE, in SPARE; so
+                      is the scratch buffer that a gradient is made in
 ``ENTRIES``           the level's part of the index of the binding; all of it where there are copies
 ``COPIES_OF``         the level's part of what tells how often each is copied
 ``SEGMENTS_OF``       the level's segments
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.llvm.compiling import Native
 from foldbatch.static.op import CALL, UNBATCHED, Axis
-from foldbatch.static.places import Place
+from foldbatch.static.places import Place, contiguous
 from foldbatch.static.statements import Routine, Statement
 
 HEAD, CELL, INSTRUCTION = 4, 4, 6  # numbers of each
@@ -94,8 +95,17 @@ class Coder:
     statics_at: list[list[int]] = field(default_factory=list)
     functions: list[Native] = field(default_factory=list)
     axes: dict[Axis, int] = field(default_factory=dict)
+    # the bindings of gradients that are the whole of a scratch slot, by slot: made where they belong
+    gradients: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        slots, results = self.routine.slots, self.routine.results
+        for number, (binding, place) in enumerate(results, len(slots)):
+            slot = slots[place.slot]
+            whole = place == Place(place.slot, UNBATCHED, 0, 0, slot.type.shape, contiguous(slot.type.shape))
+            whole = whole and [other.place.slot for other in results].count(place.slot) == 1
+            if binding.kind == "gradient" and slot.binding.kind == "scratch" and whole:
+                self.gradients[place.slot] = number
         self.axes |= {UNBATCHED: ONE, CALL: CALLS}
         self.axes |= {axis: RAGGED + i for i, axis in enumerate(self.routine.segments)}
 
@@ -107,6 +117,8 @@ class Coder:
     def slot(self, number: int) -> int:
         """Return the number of the cell of a slot's rows."""
         slot = self.routine.slots[number]
+        if number in self.gradients:
+            return self.cell(self.gradients[number], STORED)
         kind = KIND_OF[slot.binding.kind]
         if slot.axis is UNBATCHED and kind == BY_RANK:
             kind = WHOLE

@@ -139,7 +139,8 @@ def _bring(coder: Coder, number: int, result: Result) -> None:
                     (target[0], part.offsets[1] * size),
                     (target[1], 0),
                 ]
-                coder.add(function, UNBATCHED, pointers, [*part.extents, *part.strides[0], *part.strides[1]])
+                statics = [*part.extents, *part.strides[0], *part.strides[1], place.slot in coder.gradients]
+                coder.add(function, UNBATCHED, pointers, statics)
         case _:
             axis = place.axis if place.axis.rank else CALL
             size = prod(place.shape)

@@ -88,11 +88,13 @@ def loop(n, values, arena, entries, copies, fields, s):
 GIVE_AXES = 3
 
 # A parameter's gradient: stored, or added to what is there. s: extents of three axes, the strides of the
-# values, and of the gradient.
+# values, and of the gradient, and whether one that is stored has been made where it belongs.
 GRADIENT = f"""\
 # {{k}} {{k}} i8
 def loop(n, values, gradient, fields, s):
     adds, inner, p, q = fields[{STORES}] == 0, u8(s[2]), u8(s[5]), u8(s[8])
+    if (s[9] != 0) & (not adds):
+        return
     for i in range(u8(s[0])):
         for j in range(u8(s[1])):
             v = moved(values, i * u8(s[3]) + j * u8(s[4]))

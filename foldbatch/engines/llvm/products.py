@@ -39,6 +39,7 @@ Stacks = tuple[tuple[str, int], ...]  # names and sizes
 ROW_BLOCK, INNER_BLOCK = 320, 512
 DOT_ROW_BLOCK, DOT_INNER_BLOCK = 32, 1024
 PANEL_BLOCK = 128
+SMALL = 65_536  # numbers of a second factor that stays in cache: sums of outer products go row by row then
 STARTS = 4096  # rows whose beginnings are known at a time; a panel is copied again for more
 DEPTH, COLUMN_BLOCK = 128, 16  # of what outer products copy: steps of the inner dimension, tiles' widths
 BEHIND = 16  # words that may be written behind others
@@ -202,6 +203,8 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
         limit = u8({PANEL_BLOCK}) if packs else u8({INNER_BLOCK})
         step = k // (k // limit + u8(1)) + u8(1)
         height = u8({STARTS}) if packs else u8({ROW_BLOCK})
+        if a_column != u8(1) and k * n <= u8({SMALL}):
+            height = u8({cut.rows})
         while start < k:
             depth = min(step, k - start)
             first = u8(0)
