@@ -192,7 +192,10 @@ class ArrayRun:
         for (k, i), number in brought["feed"]:
             memory.bring(number, np.ascontiguousarray(feeds[k][i]))
         for parameter, number in brought["parameter"]:
-            self._bring_value(number, parameter)
+            value = parameter.value
+            if memory.sources[number] is not value:
+                memory.sources[number] = value
+                memory.bring(number, _stacked(value))
         for (k, i), number in brought["metric"]:
             type_ = model.cells[k].graph.metrics[i].type
             self.metrics[k, i] = np.empty((len(batch.schedule.orders[k]), *type_.shape), type_.dtype)
@@ -251,12 +254,6 @@ class ArrayRun:
         except OutOfRangeError as error:
             error.cell = self.bound.keys[int(table.launches[error.launch, 0])].cell
             raise
-
-    def _bring_value(self, number: int, parameter: Parameter) -> None:
-        value = parameter.value
-        if self.memory.sources[number] is not value:
-            self.memory.sources[number] = value
-            self.memory.bring(number, _stacked(value))
 
     def _arena(self, kind: str, arena: int) -> Array:
         """Return the values or cotangents of an arena: ``[rows, *shape]``."""

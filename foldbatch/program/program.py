@@ -289,10 +289,11 @@ class Program(Printed):
         (4.0, [array(5., dtype=float32)])
         """
         asked = {"losses": losses, "metrics": metrics}
-        for name, value in [*asked.items(), ("return_exceptions", return_exceptions)]:
-            _refuse_no_bool(f"run {name}", value)
+        for name, value in (*asked.items(), ("return_exceptions", return_exceptions)):
+            if value is not False:
+                _refuse_no_bool(f"run {name}", value)
         refuse_no_count("run step", step, 0)
-        asides = frozenset(name for name, value in asked.items() if value)
+        asides = frozenset([name for name, value in asked.items() if value])
         batch = examples if isinstance(examples, Planned) else listed(examples)
         decided = self._deciding.results(self.lowered, batch, asides, step, keep_going=return_exceptions)
         if decided is not None:
