@@ -115,7 +115,8 @@ class Runner:
         The examples of a part of a larger batch have `numbers` in that.
         """
         count = len(batch) if isinstance(batch, list) else sum(len(part.traces) for part in batch)
-        given = None if np.shape(numbers) == (0,) else example_numbers(numbers, count)
+        none = (type(numbers) is tuple and not numbers) or np.shape(numbers) == (0,)
+        given = None if none else example_numbers(numbers, count)
         parts = self._each(partial(self._differentiate, step, None, numbers=given), batch, training=True)
         return sum((part.losses.total for part in parts), 0.0), self._summed(parts)
 

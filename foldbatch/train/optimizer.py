@@ -363,12 +363,12 @@ def _factor(factors: Factors, name: str) -> float:
     return factors.get(prefix, 1.0)
 
 
-def _is_frozen(params: Mapping[str, Array], name: str) -> bool:
-    parameters = params.parameters if isinstance(params, ParameterStore) else params
+def _found(parameters: Mapping[str, Any], name: str) -> Any:
+    """Return a parameter, or its array."""
     if name not in parameters:
-        expected = f"a parameter of {', '.join(params) or 'none'}"
+        expected = f"a parameter of {', '.join(parameters) or 'none'}"
         raise UnknownNameError("gradients", expected, repr(name), "take the gradients of this program")
-    return isinstance(params, ParameterStore) and not params.parameters[name].trainable
+    return parameters[name]
 
 
 def _take_back(
@@ -454,7 +454,7 @@ class Optimizer(Described):
             ParameterError: when a gradient's shape or dtype does not fit, or it holds a NaN or an
                 infinity; no parameter or moment has been changed then.
         """
-        if not (isinstance(scale, Real) and math.isfinite(scale)):
+        if not ((type(scale) is float or isinstance(scale, Real)) and math.isfinite(scale)):
             where, fix = f"{type(self).__name__}.update scale", "for example 1 / len(batch)"
             raise TrainingError(where, "a finite number", describe_value(scale), fix)
         scale = float(scale)
@@ -465,15 +465,17 @@ class Optimizer(Described):
             fix = "take the second item of value_and_grad(examples), or step(examples).gradients"
             raise TrainingError("gradients", "arrays by parameter name", describe_value(grads), fix)
         self._check_factors(params)
-        given = {name: gradient for name, gradient in grads.items() if not _is_frozen(params, name)}
         updates = getattr(params, "updates", None)
         remote = updates if isinstance(updates, RemoteUpdates) else None
+        fit = fitting_gradient if remote is None else fitting_there
+        parameters = params.parameters if isinstance(params, ParameterStore) else params
         ready = []
-        for name, gradient in given.items():
-            parameter: Any = (
-                params[name] if remote is None else cast("ParameterStore", params).parameters[name]
-            )
-            fit = fitting_gradient if remote is None else fitting_there
+        for name, gradient in grads.items():
+            parameter: Any = _found(parameters, name)
+            if isinstance(parameter, Parameter):
+                if not parameter.trainable:
+                    continue
+                parameter = parameter.value if remote is None else parameter
             ready.append((name, parameter, *fit(name, parameter, gradient, scale)))
             self._check_moments(name, parameter)
         if remote is None:
@@ -487,7 +489,7 @@ class Optimizer(Described):
                 self._moments[name] = [place.full(parameter, self.initial) for _ in self.moments]
             changes.append(self._change(name, parameter, gradient, factor, formulas))
         self._device = remote
-        undo = partial(_take_back, self._steps, self._moments, list(given))
+        undo = partial(_take_back, self._steps, self._moments, [change.name for change in changes])
         place.apply(changes, undo)
 
     def _bring_home(self) -> None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +68,7 @@ def split(entries: Index, width: int, groups: Index, count: int) -> Split:
     uses = np.zeros(count * width, np.int64)
     write = compiled_function(write_split, SIGNATURE, sys.modules[__name__])
     size = write(entries, width, groups, uses, rows, ranks, counts, place, users, starts)
-    late = int((counts[:, -2] - counts[:, 0]).sum())
+    late = sum(counts[:, -2].tolist()) - sum(counts[:, 0].tolist())
     users, starts = users[: len(entries) - late], starts[: size - late + 1]
     return Split(rows[:size], ranks[:size], counts, place, users, starts)
 
@@ -178,7 +179,7 @@ def _launched_once(plan: ProductPlan, tables: Directions) -> bool:
     wanted = [(tables.forward, plan.step)]
     if plan.backward is not None and tables.backward is not None:
         wanted += [(tables.backward, plan.backward.step), (tables.backward, plan.backward.after)]
-    return all(np.count_nonzero(table.launches[:, 0] == kernel) == 1 for table, kernel in wanted)
+    return all([table.launches[:, 0].tolist().count(kernel) == 1 for table, kernel in wanted])
 
 
 def known_of(model: Model, schedule: Schedule, cell: int, operand: int) -> Split | None:
@@ -206,7 +207,7 @@ def known_of(model: Model, schedule: Schedule, cell: int, operand: int) -> Split
 def _groups(table: CellTable, first: int) -> Index:
     """Return the group of each result of a cell, ``[n]``: calls that are shared are one."""
     groups = np.arange(first, first + len(table.order))
-    return groups if table.copies is None else np.repeat(groups, np.diff(table.copies))
+    return groups if table.copies is None else np.repeat(groups, table.copies[1:] - table.copies[:-1])
 
 
 def _adapted(
@@ -243,14 +244,14 @@ def _adapted(
 def _located(plan: ProductPlan, index: Ints, parts: Split) -> tuple[Ints, Ints]:
     """Return the index with a split's arrays behind it, and the product's fields with their places."""
     arrays = [index, parts.rows, parts.ranks, parts.place, parts.users, parts.starts, parts.counts.ravel()]
-    rows, ranks, place, users, starts, counts, _ = np.cumsum([len(array) for array in arrays]).tolist()
+    rows, ranks, place, users, starts, counts, _ = accumulate(map(len, arrays))
     fields = plan.bases.copy()
     fields[known_code.ROWS, INDEX] = rows
     fields[known_code.RANKS, INDEX] = ranks
     fields[known_code.PLACE, INDEX] = place
     fields[known_code.PRODUCTS, INDEX] = users
     fields[known_code.PRODUCTS, COPIES] = starts
-    fields[known_code.COUNTS :, INDEX] = counts + np.arange(len(parts.counts)) * parts.counts.shape[1]
+    fields[known_code.COUNTS :, INDEX] = [*range(counts, counts + parts.counts.size, parts.counts.shape[1])]
     return np.concatenate(arrays), fields
 
 
@@ -271,8 +272,8 @@ def _replaced(table: LaunchTable, instead: Instead, row_of: Callable[[Launch], I
     They are kernels, and the calls of the one level of each; or None for the levels of the kernel that they
     replace. `row_of` returns the row of a launch.
     """
-    places = {int(np.flatnonzero(table.launches[:, 0] == kernel)[0]): kernel for kernel in instead}
-    bounds, rows, done = [*table.bounds], list[Ints](), 0
+    kernels, bounds = table.launches[:, 0].tolist(), table.bounds.tolist()
+    places, rows, done = {kernels.index(kernel): kernel for kernel in instead}, list[Ints](), 0
     for place in sorted(places):
         _, first, last = table.launches[place, :HEAD].tolist()
         rows += [*table.launches[done:place]]
@@ -282,7 +283,7 @@ def _replaced(table: LaunchTable, instead: Instead, row_of: Callable[[Launch], I
                 rows.append(row_of(Launch(kernel, first, last)))
             else:
                 rows.append(row_of(Launch(kernel, len(bounds), len(bounds) + 1)))
-                bounds.append(np.array(calls))
+                bounds.append(calls)
     rows += [*table.launches[done:]]
     launches = np.full((len(rows), max(map(len, rows))), -1, np.int64)
     for place, row in enumerate(rows):
