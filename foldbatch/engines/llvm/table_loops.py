@@ -211,7 +211,11 @@ def find(memory: Index, fixed: Index, rows: Ints, groups: Ints) -> bool:
         k = memory[CELLS_AT] + cell * CELL
         if memory[k + SHARE] == FOUND:
             memory[k + SHARE] = shared
-            share(memory, k, feeds, moved(memory, memory[SHARES] + shared))
+            to = moved(memory, memory[SHARES] + shared)
+            if memory[k + FEEDS] > 0:
+                share(memory, k, feeds, to)
+            else:  # calls that read nothing are alike, as their levels are
+                share(memory, k, moved(groups, memory[k + FIRST]), to)
             shared += 2 * memory[k + CALLS] + 1
         feeds = moved(feeds, memory[k + CALLS] * memory[k + FEEDS])
         memory[k + BOUNDS] = bound

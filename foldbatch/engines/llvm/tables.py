@@ -118,12 +118,14 @@ def plan_numbers(
 ) -> tuple[_Fixed, Index | None]:
     """Return what is fixed where one call plans a batch, and what it is told of it, None where it cannot.
 
-    It can where cells do not call each other, and calls are shared by one number, or not at all.
+    It can where cells do not call each other, and calls are shared by one number or none, or not at all.
     """
     fixed = _fixed(cells, arenas, layout, components(cells), integers)
     shares = [cell.shareable and share is leaves for cell in cells]
     childless = any(cell.repeatable and cell.sequences and not cell.arguments for cell in cells)
-    unlike = any(shared and flags != (True,) for shared, flags in zip(shares, integers, strict=True))
+    unlike = any(
+        shared and flags not in ((True,), ()) for shared, flags in zip(shares, integers, strict=True)
+    )
     several = any(len(members) > 1 for members in components(cells))
     if several or unlike or share not in (leaves, nothing) or (childless and share is leaves):
         return fixed, None
@@ -143,7 +145,7 @@ def built(
 ) -> Schedule:
     """Return the schedule of a merged trace; see `foldbatch.scheduler.tables.build`."""
     trace, form, batch = merged.trace, merged.trace.form, None
-    integers: Flags = ((),) * len(cells) if form is None else form.integers
+    integers: Flags = ((False,),) * len(cells) if form is None else form.integers
     if policy.alone is not None:
         fixed, batch = plan_numbers(cells, arenas, layout, share, integers)
     if batch is not None:

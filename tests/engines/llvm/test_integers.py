@@ -57,7 +57,7 @@ def test_batches_and_schedules_are_the_same(
     setting: Setting = drawn[1].under(POLICIES["auto"]) if alone else drawn[0]
     feeds_of = setting.cells.feeds
     cells = tuple(
-        replace(x, repeatable=not alone and k % 3 < 2, shareable=x.shareable and not (alone and n != 1))
+        replace(x, repeatable=not alone and k % 3 < 2, shareable=x.shareable and not (alone and n > 1))
         for k, (x, n) in enumerate(zip(setting.signatures, feeds_of, strict=True))
     )
     data = np.array([-(2**31), 300, 2**31 - 1])
