@@ -79,7 +79,8 @@ class Block(Generic[In_contra, Out_co]):
     """A recipe for one example; combine blocks with ``>>`` and the other combinators.
 
     ``Block[ObjectType, TensorType]`` tells a static checker that it reads an object and yields a
-    tensor. Subclasses say how to build in `build`, and their constructor's arguments in `arguments`.
+    tensor. Subclasses say how to build in `build`, and keep their constructor's arguments as attributes
+    of the same names.
     """
 
     passes_on = False  # whether the block yields its input unchanged
@@ -89,8 +90,26 @@ class Block(Generic[In_contra, Out_co]):
         raise NotImplementedError
 
     def arguments(self) -> str:
-        """Return the constructor's arguments as text, for `repr`."""
-        return ""
+        """Return the constructor's arguments as text, for `repr`, as far as they differ from their defaults.
+
+        They are attributes of the same names; three dots stand where there is none.
+        """
+        parts: list[str] = []
+        for name, parameter in signature_of(type(self)).parameters.items():
+            value: Any = getattr(self, name, ...)
+            if parameter.kind is parameter.VAR_POSITIONAL and value is not ...:
+                parts += map(self.written, value)
+            elif parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY:
+                parts.append(self.written(value))
+            elif (text := self.written(value)) != self.written(parameter.default):
+                parts.append(f"{name}={text}")
+        return ", ".join(parts)
+
+    def written(self, value: Any) -> str:
+        """Return an argument as one would write it."""
+        if value is ...:
+            return "..."
+        return function_name(value) if callable(value) and not isinstance(value, Block) else repr(value)
 
     @property
     def input_type(self) -> Type | None:

@@ -197,9 +197,6 @@ class Optional(Block[ObjectType | TupleType, Any]):
         builder.add(Branch(blame, present, (tuple(some), tuple(none))))
         return read(builder, result)
 
-    def arguments(self) -> str:
-        return repr(self.some) + (f", {self.none!r}" if self.none else "")
-
 
 def _refusal(expected: str) -> Callable[[Any], None]:
     def raise_it(key: Any) -> None:

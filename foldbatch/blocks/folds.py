@@ -53,9 +53,6 @@ class Fold(Block[ObjectType | TupleType | SequenceType, Any]):
             flow.assign(builder, state, outcome, UNCHANGED, f"a state of {state.type}, as the start is")
         return flow.read(builder, state)
 
-    def arguments(self) -> str:
-        return f"{self.combine!r}, {self.start!r}"
-
 
 def _begin(builder: Builder, first: Value) -> flow.Variables:
     """Return variables that hold a first state. Unlike `assign`, this does not end the region."""
@@ -144,14 +141,6 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
         result = self.cell.output_type
         return result.items[1] if isinstance(result, TupleType) and len(result) == 2 else None
 
-    def arguments(self) -> str:
-        state = f", {self.initial_state!r}" if self.initial_state else ""
-        return (
-            repr(self.cell)
-            + state
-            + (", initial_state_from_input=True" if self.initial_state_from_input else "")
-        )
-
 
 class Reduce(Block[TupleType | SequenceType, Any]):
     """Combines neighbours pairwise, level by level, until one is left: a tree of depth ceil(log2 n).
@@ -216,9 +205,6 @@ class Reduce(Block[TupleType | SequenceType, Any]):
             flow.assign(builder, result, empty, "give a default of the elements' type", wanted)
         builder.add(Branch(blame, Filled(level), (tuple(filled), tuple(none))))
         return flow.read(builder, result)
-
-    def arguments(self) -> str:
-        return repr(self.combine) + (f", {self.default!r}" if self.default else "")
 
 
 def _rounds(items: list[Any]) -> range:

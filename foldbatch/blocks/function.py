@@ -172,9 +172,6 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
                 repr(self), f"a function of {count}", f"{function_name(self.fn)}{signature}", fix
             ) from None
 
-    def arguments(self) -> str:
-        return function_name(self.fn)
-
 
 class Concat(TensorBlock[TupleType, TensorType]):
     """Joins a tuple of tensors along an instance axis; scalars count as vectors of one.
@@ -223,9 +220,6 @@ class Concat(TensorBlock[TupleType, TensorType]):
                     )
         return parts
 
-    def arguments(self) -> str:
-        return f"axis={self.axis}" + (", flatten=True" if self.flatten else "")
-
 
 SHOWN = 20  # elements of an array that `repr` prints
 
@@ -246,6 +240,8 @@ class FromTensor(Block[Any, TensorType]):
     array([1, 2])
     """
 
+    input_type = VOID
+
     def __init__(self, tensor: Any) -> None:
         if not isinstance(tensor, Parameter | np.ndarray | np.generic | int | float):
             found, fix = describe_value(tensor), "convert it with np.asarray"
@@ -256,10 +252,6 @@ class FromTensor(Block[Any, TensorType]):
             )
         copied: Any = tensor if isinstance(tensor, Parameter) else constant(tensor).attrs["value"]
         self.tensor: Parameter | Array = copied
-
-    @property
-    def input_type(self) -> Type:
-        return VOID
 
     def build(self, builder: Builder, value: Value) -> Node:
         node = parameter_node(self.tensor) if isinstance(self.tensor, Parameter) else constant(self.tensor)
@@ -289,13 +281,11 @@ class Zeros(Block[Any, Any]):
     (array([0., 0.], dtype=float32), array(0, dtype=int32), None)
     """
 
+    input_type = VOID
+
     def __init__(self, type: Any) -> None:
         self.type = as_type(type, "Zeros")
         _refuse_no_zero(self.type, self.type, "Zeros")
-
-    @property
-    def input_type(self) -> Type:
-        return VOID
 
     def build(self, builder: Builder, value: Value) -> Value:
         return zeros(self.type)

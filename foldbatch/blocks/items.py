@@ -117,9 +117,6 @@ class GetItem(Block[Any, Any]):
         item = builder.item(source, self.key, None, (), f"an element {self.key}", builder.where(self))
         return builder.element(value, item.expression)
 
-    def arguments(self) -> str:
-        return repr(self.key) + ("" if self.default is ... else f", default={self.default!r}")
-
     def same(self, other: GetItem) -> bool:
         """Whether another block reads the same item."""
         alike = type(self.key) is type(other.key) and self.default is other.default
@@ -137,9 +134,7 @@ class Items(Block[ObjectType, ObjectType]):
     [('a', 1), ('b', 2)]
     """
 
-    @property
-    def input_type(self) -> Type:
-        return OBJECT
+    input_type = OBJECT
 
     def build(self, builder: Builder, value: Value) -> Object:
         source = as_object(value)
@@ -191,11 +186,6 @@ class Slice(Block[ObjectType | TupleType | SequenceType, Any]):
 
     def build(self, builder: Builder, value: Value) -> Value:
         return GetItem(self.bounds).select(builder, value, builder.where(self))
-
-    def arguments(self) -> str:
-        names = ("start", "stop", "step")
-        bounds = ((name, getattr(self.bounds, name)) for name in names)
-        return ", ".join(f"{name}={bound}" for name, bound in bounds if bound is not None)
 
 
 class Nth(Block[TupleType | ObjectType, Any]):
@@ -367,9 +357,6 @@ class AllOf(Block[Any, TupleType]):
             with builder.at(f"[{number}]"):
                 results.append(build(block, builder, value))
         return tuple(results)
-
-    def arguments(self) -> str:
-        return ", ".join(map(repr, self.blocks))
 
 
 def _reading(types: list[Type | None]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.blocks.block import AnyBlock, Block, function_name
+from foldbatch.blocks.block import AnyBlock, Block
 from foldbatch.blocks.builder import Builder
 from foldbatch.blocks.drafts import Object, Value, as_object, is_int, type_of
 from foldbatch.blocks.purity import is_constant, pure
@@ -24,7 +24,6 @@ from foldbatch.types import (
     ObjectType,
     TensorType,
     TupleType,
-    Type,
     VoidType,
     describe_value,
 )
@@ -81,6 +80,8 @@ class Tensor(Block[ObjectType, TensorType]):
     (Tensor([2, 2], 'uint8'), 'int32[2,2]')
     """
 
+    input_type = OBJECT
+
     def __init__(self, shape: Any, dtype: str = DEFAULT_DTYPE) -> None:
         if not isinstance(shape, PySequence) or isinstance(shape, str):
             fix = "Tensor([2, 3]) reads 2 lists of 3 numbers, Vector(3) one"
@@ -96,10 +97,6 @@ class Tensor(Block[ObjectType, TensorType]):
     @property
     def dtype(self) -> str:
         return self.declared
-
-    @property
-    def input_type(self) -> Type:
-        return OBJECT
 
     def build(self, builder: Builder, value: Value) -> Node:
         source = expect_object(self, builder, value)
@@ -157,23 +154,18 @@ class InputTransform(Block[ObjectType | TupleType, ObjectType]):
     array(3, dtype=int32)
     """
 
+    input_type = OBJECT
+
     def __init__(self, fn: Callable[[Any], Any]) -> None:
         if not callable(fn):
             fix = "for example InputTransform(len)"
             raise BlockTypeError("InputTransform", "a function", describe_value(fn), fix)
         self.fn = fn
 
-    @property
-    def input_type(self) -> Type:
-        return OBJECT
-
     def build(self, builder: Builder, value: Value) -> Object:
         source = expect_object(self, builder, value)
         function = builder.constant("fn", self.fn)
         return builder.apply(function, source, where=builder.where(self), calls="function")
-
-    def arguments(self) -> str:
-        return function_name(self.fn)
 
 
 class Identity(Block[Any, Any]):
@@ -196,9 +188,7 @@ class Void(Block[Any, VoidType]):
     True
     """
 
-    @property
-    def input_type(self) -> Type:
-        return VOID
+    input_type = VOID
 
     def build(self, builder: Builder, value: Value) -> None:
         return None
@@ -224,6 +214,8 @@ class OneHot(Block[ObjectType, TensorType]):
     (array([0., 1., 0.], dtype=float32), array([1, 0], dtype=int32))
     """
 
+    input_type = OBJECT
+
     def __init__(self, start: int, stop: int | None = None, dtype: str = DEFAULT_DTYPE) -> None:
         self.start, self.stop = (0, start) if stop is None else (start, stop)
         for bound in (self.start, self.stop):
@@ -236,10 +228,6 @@ class OneHot(Block[ObjectType, TensorType]):
             raise BlockIndexError("OneHot", "one int or more", found, "give the bounds of a range")
         self.type = as_tensor_type("OneHot", (self.stop - self.start,), dtype)
         self.dtype = self.type.dtype
-
-    @property
-    def input_type(self) -> Type:
-        return OBJECT
 
     def build(self, builder: Builder, value: Value) -> Node:
         numbers = {number: number - self.start for number in range(self.start, self.stop)}
@@ -269,6 +257,8 @@ class OneHotFromList(Block[ObjectType, TensorType]):
     array([0., 1.], dtype=float32)
     """
 
+    input_type = OBJECT
+
     def __init__(self, elements: Iterable[Any], dtype: str = DEFAULT_DTYPE, *, strict: bool = True) -> None:
         if not isinstance(elements, Iterable):
             found = describe_value(elements)
@@ -289,10 +279,6 @@ class OneHotFromList(Block[ObjectType, TensorType]):
             raise BlockIndexError("OneHotFromList", "one element or more", "none", "for example ['a', 'b']")
         self.type = as_tensor_type("OneHotFromList", (len(self.elements),), dtype)
         self.dtype = self.type.dtype
-
-    @property
-    def input_type(self) -> Type:
-        return OBJECT
 
     def build(self, builder: Builder, value: Value) -> Node:
         shown = [repr(element) for element in self.elements[:SHOWN]]

@@ -59,9 +59,6 @@ class Loss(Block[TensorType, VoidType]):
             weighted = value if self.weight == 1 else value * self.weight
             builder.region.losses.append((self.name, ops.batched(weighted)))
 
-    def arguments(self) -> str:
-        return repr(self.name) if self.weight == 1 else f"{self.name!r}, {self.weight:g}"
-
 
 class Metric(Block[TensorType | TupleType, VoidType]):
     """Collects a tensor at every visit, over the whole batch; yields nothing.
@@ -123,9 +120,6 @@ class Metric(Block[TensorType | TupleType, VoidType]):
         if builder.wants("metrics"):
             builder.region.metrics.append(MetricVisit(self.name, ops.batched(tensor), label))
 
-    def arguments(self) -> str:
-        return repr(self.name)
-
 
 class Collect(Block[Any, Any]):
     """Passes its input on, and adds it to the sequence that the `Collected` around it yields.
@@ -152,9 +146,6 @@ class Collect(Block[Any, Any]):
             raise BlockTypeError(where, expected, str(type_), fix)
         builder.region.collected.append((collection, value))
         return value
-
-    def arguments(self) -> str:
-        return "" if self.name == "nodes" else repr(self.name)
 
 
 class Collected(Block[Any, TupleType]):
@@ -201,9 +192,6 @@ class Collected(Block[Any, TupleType]):
         held = str(collection.expression)
         builder.add(Apply(builder.blame(), name, CUT_OFF, (held, mark), changed=held))
         return result, Sequence(name, collection.element, collection.wires)
-
-    def arguments(self) -> str:
-        return repr(self.block) + ("" if self.name == "nodes" else f", {self.name!r}")
 
 
 def _cut_off(items: list[Any], mark: int) -> list[Any]:

@@ -76,9 +76,6 @@ class Map(Block[ObjectType | TupleType | SequenceType | BroadcastType, Out_co]):
             return Object(result, source.place)
         return made
 
-    def arguments(self) -> str:
-        return repr(self.block)
-
 
 class Broadcast(Block[Any, BroadcastType]):
     """Repeats its input without end, for `Zip` to cut to the length of another sequence.
@@ -170,9 +167,6 @@ class ZipWith(Block[TupleType | ObjectType, Any]):
         pairs = build(Zip(), builder, value)
         return build(Map(self.block), builder, pairs)
 
-    def arguments(self) -> str:
-        return repr(self.block)
-
 
 class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
     """Makes the sequence of all `n` neighbours, in tuples; there is none where there are fewer.
@@ -212,9 +206,6 @@ class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
         result = TupleType((source.element,) * self.n)
         return Sequence(name, result, tuple(chain.from_iterable([source.wires] * self.n)))
 
-    def arguments(self) -> str:
-        return str(self.n)
-
 
 class Length(Block[ObjectType | TupleType | SequenceType, TensorType]):
     """Counts the items of an object, a finite sequence or a tuple.
@@ -245,9 +236,6 @@ class Length(Block[ObjectType | TupleType | SequenceType, TensorType]):
                 fix = "give it a list, a sequence or a tuple"
                 raise BlockTypeError(builder.where(self), "something with a length", str(type_of(value)), fix)
         return builder.read(count, self.type, builder.where(self))
-
-    def arguments(self) -> str:
-        return repr(self.type.dtype)
 
 
 def _zipped(sequences: Any) -> list[tuple[Any, ...]]:

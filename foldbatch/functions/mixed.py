@@ -87,15 +87,8 @@ class Walk(Block[Any, Any]):
         self.output_type_ = as_type(output_type, "Walk output_type")
 
     @property
-    def input_type(self) -> None:
-        """The type it reads: any."""
-
-    @property
-    def output_type(self) -> Type | None:
+    def output_type(self) -> Type:
         return self.output_type_
-
-    def settings(self) -> dict[str, Any]:
-        return {"function": self.function, "output_type": self.output_type_}
 
     def build(self, builder: Builder, value: Built) -> Built:
         where, given = builder.where(self), type_of(value)

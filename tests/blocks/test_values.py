@@ -514,11 +514,7 @@ def test_inference_leaves_nothing_in_the_program():
 
 
 def test_errors_of_composition_begin_with_the_blocks_on_either_side():
-    with pytest.raises(
-        errors.BlockTypeError, match=r"^Function\(tanh\) >> Concat\(axis=0\): expected a tuple"
-    ):
+    with pytest.raises(errors.BlockTypeError, match=r"^Function\(tanh\) >> Concat\(\): expected a tuple"):
         ONE >> fb.Function(ops.tanh) >> fb.Concat()
-    with pytest.raises(
-        errors.BlockTypeError, match=r"^Function\(tanh\) >> Concat\(axis=0\): expected a tuple"
-    ):
+    with pytest.raises(errors.BlockTypeError, match=r"^Function\(tanh\) >> Concat\(\): expected a tuple"):
         fb.Pipe(ONE, fb.Function(ops.tanh), fb.Concat())

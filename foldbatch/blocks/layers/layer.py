@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from foldbatch.blocks.block import In_contra, Out_co, function_name, named, settings_of, signature_of
+from foldbatch.blocks.block import In_contra, Out_co, named, settings_of
 from foldbatch.blocks.drafts import is_int
 from foldbatch.blocks.function import TensorBlock
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError, with_nearest
@@ -25,9 +24,6 @@ ACTIVATIONS = {name: getattr(ops, name) for name in get_args(Activation)}
 
 class Layer(TensorBlock[In_contra, Out_co]):
     """A block of tensors with parameters, made when the first input shows their shapes.
-
-    Its `repr` shows the constructor's arguments, as far as they differ from their defaults; it finds
-    them as attributes of the same names, and writes three dots where there is none.
 
     Args:
         name: the stem of the parameters' names; by default the layer's kind. Where a program has several
@@ -81,24 +77,12 @@ class Layer(TensorBlock[In_contra, Out_co]):
         self.parameters = dict(parameters)
         (self.owner,) = owners
 
-    def arguments(self) -> str:
-        parts = []
-        for name, parameter in signature_of(type(self)).parameters.items():
-            text = _shown(getattr(self, name, ...))
-            positional = parameter.kind is not parameter.KEYWORD_ONLY
-            if parameter.default is inspect.Parameter.empty and positional:
-                parts.append(text)
-            elif text != _shown(parameter.default):
-                parts.append(f"{name}={text}")
-        return ", ".join(parts)
-
-
-def _shown(value: Any) -> str:
-    """Return an argument as one would write it; three dots stand for arrays and nested lists."""
-    if callable(value):
+    def written(self, value: Any) -> str:
         names = [name for name, activation in ACTIVATIONS.items() if activation is value]
-        return repr(names[0]) if names else function_name(value)
-    return repr(value) if value is None or isinstance(value, str | int | float) else "..."
+        if names:
+            return repr(names[0])
+        plain = value is None or callable(value) or isinstance(value, str | int | float)
+        return super().written(value) if plain else "..."  # for arrays and nested lists
 
 
 def positive(size: Any, where: str) -> int:
