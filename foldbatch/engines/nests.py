@@ -11,15 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from foldbatch.static.op import UNBATCHED
-from foldbatch.static.places import Place
-
-
-@dataclass(frozen=True, slots=True)
-class Strides:
-    """Where a place's elements lie, in numbers of elements."""
-
-    row: int  # from one row to the next
-    axes: tuple[int, ...]  # along each axis of the shape that all places share
+from foldbatch.static.places import Place, merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +21,6 @@ class Stretch:
     offsets: tuple[int, ...]  # of each place, the element where the part begins
     extents: tuple[int, ...]  # turns of the loops, the innermost last
     strides: tuple[tuple[int, ...], ...]  # of each place, along these loops
-
-
-def merged(shape: Sequence[int], places: Sequence[Strides]) -> list[tuple[int, tuple[int, ...]]]:
-    """Return the fewest axes that visit a shape in order: extents, and each place's stride.
-
-    >>> merged((2, 1, 3), [Strides(6, (3, 3, 1)), Strides(0, (6, 0, 2))])
-    [(6, (1, 2))]
-    """
-    found: list[tuple[int, tuple[int, ...]]] = []
-    for i, extent in enumerate(shape):
-        if extent == 1:
-            continue
-        strides = tuple(place.axes[i] for place in places)
-        if found and all(outer == extent * s for outer, s in zip(found[-1][1], strides, strict=True)):
-            found[-1] = (found[-1][0] * extent, strides)
-        else:
-            found.append((extent, strides))
-    return found
 
 
 def parts(axes: Sequence[tuple[int, tuple[int, ...]]], loops: int, places: int) -> Iterator[Stretch]:
@@ -72,8 +46,7 @@ def by_rows(axes: Sequence[tuple[int, tuple[int, ...]]], rows: Sequence[int]) ->
 
 def leading(x: Place, y: Place) -> tuple[list[tuple[int, tuple[int, ...]]], bool]:
     """Return all axes but the last of two places; whether their rows and these are one axis together."""
-    places = [Strides(x.row, x.strides[:-1]), Strides(y.row, y.strides[:-1])]
-    axes, rows = merged(x.shape[:-1], places), (x.row, y.row)
+    axes, rows = merged(x.shape[:-1], [x.strides[:-1], y.strides[:-1]]), (x.row, y.row)
     alone = x.axis is UNBATCHED and y.axis is UNBATCHED and len(axes) == 1
     if alone or by_rows(axes, rows):
         return axes or [(1, rows)], True

@@ -37,12 +37,16 @@ class Place:
 
 def aligned(place: Place, shape: Sequence[int]) -> Place:
     """Return a place as an operand of an op of another shape, to which it broadcasts."""
-    missing = len(shape) - len(place.shape)
-    strides = tuple(
-        0 if i < missing or place.shape[i - missing] != extent else place.strides[i - missing]
-        for i, extent in enumerate(shape)
+    return replace(place, shape=tuple(shape), strides=_spread(place.strides, place.shape, shape))
+
+
+def _spread(strides: Sequence[int], shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a shape that broadcasts to another, along the axes of that."""
+    missing = len(wanted) - len(shape)
+    return tuple(
+        0 if i < missing or shape[i - missing] != extent else strides[i - missing]
+        for i, extent in enumerate(wanted)
     )
-    return replace(place, shape=tuple(shape), strides=strides)
 
 
 def section(place: Place, axis: int, start: int, extent: int) -> Place:
@@ -72,6 +76,26 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     (12, 4, 1)
     """
     return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def merged(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple[int, tuple[int, ...]]]:
+    """Return the fewest axes that visit a shape in order: extents, and each place's stride.
+
+    Two axes are one where all places lie along both without gaps.
+
+    >>> merged((2, 1, 3), [(3, 3, 1), (6, 0, 2)])
+    [(6, (1, 2))]
+    """
+    found: list[tuple[int, tuple[int, ...]]] = []
+    for i, extent in enumerate(shape):
+        if extent == 1:
+            continue
+        along = tuple(place[i] for place in strides)
+        if found and all(outer == extent * s for outer, s in zip(found[-1][1], along, strict=True)):
+            found[-1] = (found[-1][0] * extent, along)
+        else:
+            found.append((extent, along))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +145,7 @@ def access(node: Node) -> Access:
 
 def broadcast(access_of_operand: Access, shape: Sequence[int], wanted: Sequence[int]) -> Access:
     """Return the access to an operand of one shape in an op whose result has the shape `wanted`."""
-    missing = len(wanted) - len(shape)
-    strides = (
-        0 if i < missing or shape[i - missing] != extent else access_of_operand.strides[i - missing]
-        for i, extent in enumerate(wanted)
-    )
-    return replace(access_of_operand, strides=tuple(strides))
+    return replace(access_of_operand, strides=_spread(access_of_operand.strides, shape, wanted))
 
 
 def _bytes(node: Node) -> Array:

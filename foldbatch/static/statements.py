@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 
 from foldbatch.static.graph import Node
 from foldbatch.static.op import Axis
-from foldbatch.static.places import Place
+from foldbatch.static.places import Place, merged
 from foldbatch.types import TensorType
 
 
@@ -107,24 +107,19 @@ class Nest:
 def nest(shape: Sequence[int], places: Sequence[Element], *, by_rows: bool) -> Nest:
     """Return the fewest loops that visit all elements of a shape, in every row if `by_rows`.
 
-    Two axes are one where all places lie along both without gaps, and so are the rows and the first.
+    The rows and the first axis are one where all places lie along both without gaps.
 
     >>> nest((2, 3), [Element(0, 6, 0, (3, 1)), Element(1, 6, 0, (3, 1))], by_rows=True)
     Nest(turns=(6,), strides=((1,), (1,)), by_rows=True)
     >>> nest((2, 3), [Element(0, 6, 0, (3, 1)), Element(1, 0, 0, (0, 1))], by_rows=False)
     Nest(turns=(2, 3), strides=((3, 1), (0, 1)), by_rows=False)
     """
-    axes = [(extent, [place.strides[i] for place in places]) for i, extent in enumerate(shape) if extent != 1]
-    if by_rows:
-        axes.insert(0, (1, [place.row for place in places]))
-    merged: list[tuple[int, list[int]]] = []
-    for extent, strides in axes:
-        if merged and all(outer == extent * s for outer, s in zip(merged[-1][1], strides, strict=True)):
-            merged[-1] = (merged[-1][0] * extent, strides)
-        else:
-            merged.append((extent, strides))
-    turns = tuple(extent for extent, _ in merged)
-    return Nest(turns, tuple(tuple(s[i] for _, s in merged) for i in range(len(places))), by_rows)
+    axes = merged(shape, [place.strides for place in places])
+    rows = tuple(place.row for place in places)
+    if by_rows and not (axes and rows == tuple(axes[0][0] * stride for stride in axes[0][1])):
+        axes.insert(0, (1, rows))
+    turns = tuple(extent for extent, _ in axes)
+    return Nest(turns, tuple(tuple(s[i] for _, s in axes) for i in range(len(places))), by_rows)
 
 
 class Binding(NamedTuple):

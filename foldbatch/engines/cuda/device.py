@@ -299,7 +299,6 @@ class Guard(Protocol):
 
     def check(self) -> None:
         """Wait for the batch, and raise its error if it is bad."""
-        ...
 
 
 class DeviceArray(Remote, NDArrayOperatorsMixin):

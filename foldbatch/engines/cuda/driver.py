@@ -68,47 +68,36 @@ class Driver(Protocol):
         Raises:
             BackendError: when the device has too little memory left.
         """
-        ...
 
     def pinned(self, nbytes: int) -> Array:
         """Return memory of the host that copies go to and from while the host goes on: ``[nbytes] uint8``."""
-        ...
 
     def stream(self) -> Stream:
         """Return a new stream. Streams run side by side, but for events."""
-        ...
 
     def event(self) -> Event:
         """Return a new event."""
-        ...
 
     def record(self, event: Event, stream: Stream) -> None:
         """Let an event happen when all that was enqueued on the stream so far is done."""
-        ...
 
     def wait(self, stream: Stream, event: Event) -> None:
         """Let what is enqueued on the stream from now on wait for an event that was recorded."""
-        ...
 
     def synchronize(self, event: Event) -> None:
         """Wait until an event that was recorded has happened."""
-        ...
 
     def copy_in(self, pointer: int, source: Array, stream: Stream) -> None:
         """Copy pinned memory of the host, ``[n] uint8``, to the device."""
-        ...
 
     def copy_out(self, target: Array, pointer: int, stream: Stream) -> None:
         """Copy from the device to pinned memory of the host, ``[n] uint8``."""
-        ...
 
     def copy(self, target: int, source: int, nbytes: int, stream: Stream) -> None:
         """Copy from one place of the device to another; they do not overlap."""
-        ...
 
     def fill(self, pointer: int, byte: int, nbytes: int, stream: Stream) -> None:
         """Set bytes of the device, all to one value."""
-        ...
 
     def load(self, source: str) -> Callable[[str], Function]:
         """Return what finds the kernels of a text by name, compiled now or read from the disk.
@@ -118,7 +107,6 @@ class Driver(Protocol):
         Raises:
             BackendError: when no compiler is found.
         """
-        ...
 
     def launch(
         self,
@@ -129,11 +117,9 @@ class Driver(Protocol):
         stream: Stream,
     ) -> None:
         """Run a kernel on so many blocks of ``threads = (x, y)``; `arguments` are all of its parameters."""
-        ...
 
     def multiply(self, product: MatrixProduct, stream: Stream) -> None:
         """Do matrix products."""
-        ...
 
     def begin_capture(self, stream: Stream) -> None:
         """Keep what is enqueued on a stream from now on, and do nothing of it.
@@ -141,15 +127,12 @@ class Driver(Protocol):
         Until `end_capture`, the thread that captures may enqueue launches, products, fills and copies within
         the device. It may allocate nothing, load nothing and wait for nothing, and use no events.
         """
-        ...
 
     def end_capture(self, stream: Stream) -> Graph:
         """Return all that was kept, ready to run. A graph does not hold the memory that it uses."""
-        ...
 
     def replay(self, graph: Graph, stream: Stream) -> None:
         """Run all that a graph kept, in the same order, in one launch; the stream may be any."""
-        ...
 
     def clock(self, stream: Stream) -> Any:
         """Return what tells when streams do things; waits for what a stream has to do now.
@@ -157,8 +140,6 @@ class Driver(Protocol):
         Its ``mark(stream)`` is made when all is done that a stream has to do now; ``seconds(mark)`` is when
         that was, as `time.perf_counter` would have told.
         """
-        ...
 
     def array(self, buffer: Any, shape: tuple[int, ...], dtype: str) -> Any:
         """Return an array over a buffer: one of CuPy on a GPU, one of NumPy on the CPU."""
-        ...

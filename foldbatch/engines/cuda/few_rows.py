@@ -14,8 +14,10 @@ from foldbatch.engines.cuda.driver import MatrixProduct
 MOST_ROWS = 128  # beyond that, or so many multiplications, a library is as fast
 MOST_WORK = 1 << 26
 ROWS = 4  # of A that a block multiplies
+WIDE, DEEP = 32, 16  # threads of a block where B lies along: of columns, and of numbers of a sum
+SUMS, PARTS = 4 * ROWS, 8  # where it lies across: numbers of C of a group of threads, and parts of each
 # By whether B lies across: threads of a block, and the columns of C that it computes
-SHAPES = {False: ((32, 16), 32), True: ((32, 8), 8)}
+SHAPES = {False: ((WIDE, DEEP), WIDE), True: ((32, 8), 8)}
 
 # Shared by both: A is [m, k], C [m, n]; `calls` is the address of the number of calls, each of `each` rows;
 # 0 where there are m rows.
@@ -31,8 +33,8 @@ _HEAD = """\
 # B is [k, n]: a thread has a column, and every ys-th number of the sum. It loads its numbers of B before A is
 # there, so that they are under way together.
 _ALONG = """\
-KERNEL_WIDE few_rows_KIND_HEAD  SHARED ALIGNED(16) KIND rows[ROWS * 16 * AHEAD];
-  SHARED KIND part[ROWS * 512];
+KERNEL_WIDE few_rows_KIND_HEAD  SHARED ALIGNED(16) KIND rows[ROWS * DEEP * AHEAD];
+  SHARED KIND part[ROWS * WIDE * DEEP];
   const i4 tiles = (n + xs - 1) / xs, count = tiles * ((m + ROWS - 1) / ROWS), wide = ys * AHEAD;
   AFTER_LAST();
   for (i4 tile = (i4)BLOCK; tile < count; tile += (i4)BLOCKS) {
@@ -69,9 +71,10 @@ KERNEL_WIDE few_rows_KIND_HEAD  SHARED ALIGNED(16) KIND rows[ROWS * 16 * AHEAD];
   }
 }
 """
-# B lies as [n, k]: a group of threads has four columns, so 4 * ROWS sums, and its threads lie along k.
+# B lies as [n, k]: a group of threads has four columns, so SUMS numbers of C, and its threads lie along k. Of
+# each sum PARTS parts are added up first, then these.
 _ACROSS = """\
-KERNEL few_rows_across_KIND_HEAD  SHARED KIND part[2 * 16 * (128 + 8)];
+KERNEL few_rows_across_KIND_HEAD  SHARED KIND part[2 * SUMS * (128 + PARTS)];
   const i4 groups = ys > 1 ? 2 : 1, group = y % groups, own = y / groups * xs + x, many = lanes / groups;
   const i4 tiles = (n + 4 * groups - 1) / (4 * groups), count = tiles * ((m + ROWS - 1) / ROWS);
   AFTER_LAST();
@@ -92,18 +95,18 @@ KERNEL few_rows_across_KIND_HEAD  SHARED KIND part[2 * 16 * (128 + 8)];
       }
     }
     UNROLLED
-    for (i4 e = 0; e < 4 * ROWS; e++) part[(group * 16 + e) * (many + 8) + own] = sum[e / 4][e % 4];
+    for (i4 e = 0; e < SUMS; e++) part[(group * SUMS + e) * (many + PARTS) + own] = sum[e / 4][e % 4];
     BARRIER();
-    for (i4 e = lane; e < groups * 16 * 8; e += lanes) {  // eight parts of each sum, then these
+    for (i4 e = lane; e < groups * SUMS * PARTS; e += lanes) {
       KIND total = 0;
-      for (i4 j = e % 8; j < many; j += 8) total += part[e / 8 * (many + 8) + j];
-      part[e / 8 * (many + 8) + e % 8] = total;
+      for (i4 j = e % PARTS; j < many; j += PARTS) total += part[e / PARTS * (many + PARTS) + j];
+      part[e / PARTS * (many + PARTS) + e % PARTS] = total;
     }
     BARRIER();
-    for (i4 e = lane; e < groups * 16; e += lanes) {
-      const i4 r = row + e % 16 / 4, column = first + e / 16 * 4 + e % 4;
+    for (i4 e = lane; e < groups * SUMS; e += lanes) {
+      const i4 r = row + e % SUMS / 4, column = first + e / SUMS * 4 + e % 4;
       KIND total = 0;
-      for (i4 j = 0; j < 8 && j < many; j++) total += part[e * (many + 8) + j];
+      for (i4 j = 0; j < PARTS && j < many; j++) total += part[e * (many + PARTS) + j];
       KIND* to = c + r * c_lead + column;
       if (column < n && r < m) *to = adds ? *to + total : total;
     }
@@ -113,7 +116,8 @@ KERNEL few_rows_across_KIND_HEAD  SHARED KIND part[2 * 16 * (128 + 8)];
 """
 AHEAD = {"f4": 20, "f8": 8}  # numbers of B that a thread loads at once: more do not fit into registers
 
-TEXT = f"#define ROWS {ROWS}\n" + "\n".join(
+_NAMED = {"ROWS": ROWS, "WIDE": WIDE, "DEEP": DEEP, "SUMS": SUMS, "PARTS": PARTS}
+TEXT = "".join(f"#define {name} {number}\n" for name, number in _NAMED.items()) + "\n".join(
     text.replace("_HEAD", _HEAD).replace("AHEAD", str(ahead)).replace("KIND", kind)
     for text in (_ALONG, _ACROSS)
     for kind, ahead in AHEAD.items()

@@ -9,7 +9,7 @@ of threads. So there is a *phase* for each sum or greatest number, and one more.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import NamedTuple
@@ -26,10 +26,9 @@ from foldbatch.engines.cuda.kernel_text import (
     offset_of,
     term,
 )
-from foldbatch.engines.nests import Strides, merged
 from foldbatch.static.bodies import line_of, lines_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED
-from foldbatch.static.places import Place, aligned
+from foldbatch.static.places import Place, aligned, merged
 from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Element, Statement, Sweep
 
@@ -57,7 +56,7 @@ def visit(
     if 0 in shape:
         return []
     places = [*reads, *writes]
-    axes = merged(shape, [Strides(place.row, place.strides) for place in places]) or [(1, (0,) * len(places))]
+    axes = merged(shape, [place.strides for place in places]) or [(1, (0,) * len(places))]
     vector = next(v for v in VECTORS if v == 1 or _divides(text, v, axes, places, len(reads)))
     *outer, (inner, strides) = axes
     axes = [*outer, (inner // vector, tuple(stride * vector for stride in strides))]
@@ -96,13 +95,32 @@ def each(count: int, lines: Sequence[str]) -> list[str]:
 
 def index_lines(name: str, extents: Sequence[int]) -> tuple[list[str], list[str]]:
     """Return names of the indices along axes, and the lines that make them of the number of an element."""
-    if len(extents) == 1:
-        return [name], []
+    if len(extents) < 2:
+        return [name] * len(extents), []
     names, lines, rest = [f"{name}{i}" for i in range(len(extents))], [], name
     for i in range(len(extents) - 1, 0, -1):
         lines.append(f"const i8 {names[i]} = {rest} % {extents[i]};")
         rest = f"({rest} / {extents[i]})"
     return names, [*lines, f"const i8 {names[0]} = {rest};"]
+
+
+Lying = tuple[int, Sequence[int]]  # where elements lie: the first, and how far apart along each axis
+
+
+def element_lines(name: str, shape: Sequence[int], places: Sequence[Lying]) -> tuple[list[str], list[str]]:
+    """Return where an element of a shape lies in places, and lines that tell its indices by its number."""
+    axes = merged(shape, [strides for _, strides in places])
+    names, lines = index_lines(name, [extent for extent, _ in axes])
+    found = [
+        offset_of(offset, [(n, along[i]) for n, (_, along) in zip(names, axes, strict=True)])
+        for i, (offset, _) in enumerate(places)
+    ]
+    return found, lines
+
+
+def lying(places: Iterable[Place]) -> list[Lying]:
+    """Return where the elements of places lie in a row."""
+    return [(place.offset, place.strides) for place in places]
 
 
 def _divides(
@@ -307,12 +325,11 @@ def line_lines(text: KernelText, statement: Statement) -> list[str]:
     shape = places[0].shape
     if 0 in shape or line.length == 0:
         return []
-    axes = merged(shape, [Strides(place.row, place.strides) for place in places]) or [(1, (0,) * len(places))]
-    names, lines = index_lines("e", [extent for extent, _ in axes])
-    pointers = {}
-    for i, (name, place) in enumerate(line.places.items()):
-        at = offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
-        pointers[name] = f"{text.here(place.slot)}[{at} + (k) * {line.steps[name]}]"
+    found_at, lines = element_lines("e", shape, lying(places))
+    pointers = {
+        name: f"{text.here(place.slot)}[{at} + (k) * {line.steps[name]}]"
+        for at, (name, place) in zip(found_at, line.places.items(), strict=True)
+    }
     found = [line for piece in _pieces(body, *_kinds(text, line.places), shared=False) for line in piece.find]
     return each(prod(shape), [*lines, *_defined(pointers, _body(found, "0", str(line.length)))])
 
@@ -338,12 +355,9 @@ def segment_lines(text: KernelText, statement: Statement) -> list[str]:
     places, body = {"x": read, "y": statement.result}, OPS[statement.op].body
     if 0 in read.shape:
         return []
-    strides = [Strides(place.row, place.strides) for place in places.values()]
-    axes = merged(read.shape, strides) or [(1, (0, 0))]
-    names, lines = index_lines("e", [extent for extent, _ in axes])
+    found_at, lines = element_lines("e", read.shape, lying(places.values()))
     elements = {}
-    for i, (name, place) in enumerate(places.items()):
-        at = offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
+    for at, (name, place) in zip(found_at, places.items(), strict=True):
         row = "(k)" if f"{name}[k]" in body else "r"
         elements[name] = f"({text.row(place.slot, row)}[{at}])"
     found = [line for piece in _pieces(body, *_kinds(text, places), shared=False) for line in piece.find]
@@ -369,22 +383,15 @@ def sum_lines(text: KernelText, statement: Statement) -> list[str]:
         return []
     if any(read.shape[i] == 0 for i in summed):
         return zero_lines(text, write)
-    kept = merged(
-        write.shape,
-        [Strides(read.row, tuple(read.strides[i] for i in rest)), Strides(write.row, write.strides)],
-    ) or [(1, (0, 0))]
-    over = merged([read.shape[i] for i in summed], [Strides(0, tuple(read.strides[i] for i in summed))])
-    over = over or [(1, (0,))]
     kind = text.kind(write.slot)
-    names, lines = index_lines("e", [extent for extent, _ in kept])
-    inner, inner_lines = index_lines("k", [extent for extent, _ in over])
-    terms = [(n, s[0]) for n, (_, s) in zip(names, kept, strict=True)]
-    at = offset_of(read.offset, [*terms, *((n, s[0]) for n, (_, s) in zip(inner, over, strict=True))])
-    to = offset_of(write.offset, [(n, s[1]) for n, (_, s) in zip(names, kept, strict=True)])
+    kept = [(0, [read.strides[i] for i in rest]), (write.offset, write.strides)]
+    (first, to), lines = element_lines("e", write.shape, kept)
+    over = [read.shape[i] for i in summed]
+    (at,), inner_lines = element_lines("k", over, [(read.offset, [read.strides[i] for i in summed])])
     lines += [f"{total_of(kind)} total = 0;"]
-    lines += [f"for (i8 k = 0; k < {prod(extent for extent, _ in over)}; k++) {{"]
+    lines += [f"for (i8 k = 0; k < {prod(over)}; k++) {{"]
     lines += [f"  {line}" for line in inner_lines]
-    lines += [f"  {added(kind, f'{text.here(read.slot)}[{at}]')}", "}"]
+    lines += [f"  {added(kind, f'{text.here(read.slot)}[{first} + {at}]')}", "}"]
     lines += [f"{text.here(write.slot)}[{to}] = ({kind})total;"]
     return each(prod(write.shape), lines)
 
@@ -426,7 +433,7 @@ def _phase(text: KernelText, statement: Statement, number: int) -> list[str]:
 def _sum_part(text: KernelText, statement: Statement) -> list[str]:
     (read,) = statement.reads
     kind = text.kind(read.slot)
-    axes = merged(read.shape, [Strides(0, read.strides)]) or [(1, (0,))]
+    axes = merged(read.shape, [read.strides]) or [(1, (0,))]
     terms, rest = [], "k"
     for extent, strides in reversed(axes[1:]):
         terms.append((f"{rest} % {extent}", strides[0]))

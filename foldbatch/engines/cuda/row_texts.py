@@ -10,9 +10,18 @@ from dataclasses import replace
 from math import prod
 
 from foldbatch.engines.cuda.kernel_text import STATUS_AT, KernelText, buffer_of, field_of, indented, offset_of
-from foldbatch.engines.cuda.line_texts import added, bounds, each, increased, index_lines, total_of, visit
+from foldbatch.engines.cuda.line_texts import (
+    added,
+    bounds,
+    each,
+    element_lines,
+    increased,
+    index_lines,
+    lying,
+    total_of,
+    visit,
+)
 from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES
-from foldbatch.engines.nests import Strides, merged
 from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.ops.random import BITS, GAMMA, WORD
@@ -26,13 +35,12 @@ def gather_lines(text: KernelText, statement: Statement) -> list[str]:
     if prod(write.shape) == 0 or table.shape[0] == 0:
         return []
     cut = len(ids.shape)
-    names, lines = index_lines("e", [*ids.shape, *table.shape[1:]] or [1])
-    lead, inner = names[:cut], names[cut:] if cut or len(table.shape) > 1 else []
+    names, lines = index_lines("e", [*ids.shape, *table.shape[1:]])
+    lead, inner = names[:cut], names[cut:]
     at = offset_of(ids.offset, list(zip(lead, ids.strides, strict=True)))
     lines.append(f"const i8 id = {in_range(f'{text.here(ids.slot)}[{at}]', table.shape[0])};")
     source = offset_of(table.offset, [("id", table.strides[0]), *zip(inner, table.strides[1:], strict=True)])
-    target = offset_of(write.offset, list(zip(names, write.strides, strict=True))) if write.shape else None
-    target = target or offset_of(write.offset, [])
+    target = offset_of(write.offset, list(zip(names, write.strides, strict=True)))
     lines.append(f"{text.here(write.slot)}[{target}] = {text.here(table.slot)}[{source}];")
     return each(prod(write.shape), lines)
 
@@ -48,11 +56,7 @@ def random_lines(text: KernelText, statement: Statement) -> list[str]:
     if 0 in write.shape:
         return []
     kind, shape = text.kind(write.slot), write.shape
-    order = Strides(0, contiguous(shape))
-    axes = merged(shape, [Strides(0, write.strides), order]) or [(1, (0, 0))]
-    names, lines = index_lines("e", [extent for extent, _ in axes])
-    number = offset_of(1, [(n, s[1]) for n, (_, s) in zip(names, axes, strict=True)])
-    at = offset_of(write.offset, [(n, s[0]) for n, (_, s) in zip(names, axes, strict=True)])
+    (at, number), lines = element_lines("e", shape, [*lying([write]), (1, contiguous(shape))])
     site = (statement.attrs["site"] + 1) * GAMMA & WORD
     key = f"(u8){text.here(keys.slot)}[{keys.offset}]"
     lines += [
@@ -68,9 +72,7 @@ def check_lines(text: KernelText, statement: Statement) -> list[str]:
     size = statement.attrs["size"]
     if prod(ids.shape) == 0:
         return []
-    axes = merged(ids.shape, [Strides(0, ids.strides)]) or [(1, (0,))]
-    names, lines = index_lines("e", [extent for extent, _ in axes])
-    at = offset_of(ids.offset, [(n, s[0]) for n, (_, s) in zip(names, axes, strict=True)])
+    (at,), lines = element_lines("e", ids.shape, lying([ids]))
     pointer = text.row(ids.slot, "q") if segments else text.here(ids.slot)
     rank = "start" if ids.axis.rank == 0 else "start + r"
     lines += [
@@ -136,12 +138,7 @@ def sum_batch_lines(text: KernelText, statement: Statement) -> list[str]:
     count = prod(write.shape)
     if not count:
         return []
-    axes = merged(write.shape, [Strides(0, read.strides), Strides(0, write.strides)]) or [(1, (0, 0))]
-    names, lines = index_lines("e", [extent for extent, _ in axes])
-    at, to = (
-        offset_of(place.offset, [(n, s[i]) for n, (_, s) in zip(names, axes, strict=True)])
-        for i, place in enumerate((read, write))
-    )
+    (at, to), lines = element_lines("e", write.shape, lying([read, write]))
     kind = text.kind(write.slot)
     total = total_of(kind)
     value = f"{text.row(read.slot, 'r')}[{at}]"
@@ -177,10 +174,8 @@ def sum_rows_lines(text: KernelText, statement: Statement) -> list[str]:
     if not prod(write.shape):
         return []
     kind = text.kind(write.slot)
-    names, lines = index_lines("e", inner or [1])
-    names = names if inner else []
-    lead, lead_lines = index_lines("i", ids.shape or [1])
-    lead = lead if ids.shape else []
+    names, lines = index_lines("e", inner)
+    lead, lead_lines = index_lines("i", ids.shape)
     id_at = offset_of(ids.offset, list(zip(lead, ids.strides, strict=True)))
     row_terms = [*zip(lead, rows.strides[:cut], strict=True), *zip(names, rows.strides[cut:], strict=True)]
     column = list(zip(names, write.strides[1:], strict=True))
@@ -201,8 +196,7 @@ def sum_outer_lines(text: KernelText, statement: Statement) -> list[str]:
         return []
     kind = text.kind(write.slot)
     names, lines = index_lines("e", write.shape[-2:])
-    lead, lead_lines = index_lines("i", x.shape[:-1] or [1])
-    lead = lead if x.shape[:-1] else []
+    lead, lead_lines = index_lines("i", x.shape[:-1])
     a, b = (
         f"{text.row(place.slot, 'r')}"
         f"[{offset_of(place.offset, [*zip(lead, place.strides[:-1], strict=True), (n, place.strides[-1])])}]"
@@ -272,8 +266,7 @@ def add_planned_lines(text: KernelText, number: int, place: Place, width: int) -
     if not grain:
         return []
     kind = text.kind(place.slot)
-    names, lines = index_lines("f", shape or [1])
-    names = names if shape else []
+    names, lines = index_lines("f", shape)
     at = offset_of(place.offset, list(zip(names, place.strides, strict=True)))
     part = "(i8)order[j]" if width == 1 else f"(i8)order[j] / {width}"
     element = "e" if width == 1 else f"order[j] % {width} * {grain} + e"

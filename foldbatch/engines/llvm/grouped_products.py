@@ -17,8 +17,8 @@ from foldbatch.engines.llvm.coder import Coder
 from foldbatch.engines.llvm.loop_texts import KINDS
 from foldbatch.engines.llvm.products import nothing_lines, outer_lines, product_lines
 from foldbatch.engines.llvm.tiles import BITS, Blocks
-from foldbatch.engines.nests import Strides, merged, parts
-from foldbatch.static.places import Place
+from foldbatch.engines.nests import parts
+from foldbatch.static.places import Place, merged
 
 BLOCK, BUCKETS = 4096, 256  # rows that are put in order together, and by how many values of the byte
 STACKS = ("ordered", BLOCK), ("counted", BUCKETS + 1)
@@ -143,7 +143,7 @@ def append(
     function = products.compiled(text, KINDS[coder.dtype(table)], cut, STACKS)
     # of ids of 8 bytes the lower half is read, which comes first; a check refuses what does not fit there
     step = ids.row * np.dtype(coder.dtype(ids)).itemsize // 4
-    axes = merged(x.shape[:-1], [Strides(place.row, place.strides[:-1]) for place in rows])
+    axes = merged(x.shape[:-1], [place.strides[:-1] for place in rows])
     for part in parts(axes, 1, 2):
         statics = [x.shape[-1], y.shape[-1], table.shape[0], step, *part.extents]
         statics += [x.row, x.strides[-1], *part.strides[0], *table.strides]

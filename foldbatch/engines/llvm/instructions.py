@@ -28,9 +28,9 @@ from foldbatch.engines.llvm.compiling import native
 from foldbatch.engines.llvm.loop_texts import MEMORY, spell
 from foldbatch.engines.llvm.op_code import encode_op
 from foldbatch.engines.llvm.visits import copy_to
-from foldbatch.engines.nests import Stretch, Strides, merged, parts
+from foldbatch.engines.nests import Stretch, parts
 from foldbatch.static.op import CALL, UNBATCHED
-from foldbatch.static.places import Place, contiguous
+from foldbatch.static.places import Place, contiguous, merged
 from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
 
 DENSE = Stretch((0, 0), (0, 0, 0), ((0, 0, 0), (0, 0, 0)))  # what is told of a place without gaps in its rows
@@ -115,8 +115,7 @@ def _first_apart(place: Place) -> Iterable[Stretch]:
     The first axis of its shape, which may tell rows of an arena from each other, is that of each part.
     """
     order = contiguous(place.shape)
-    both = Strides(0, place.strides[1:]), Strides(0, order[1:])
-    for part in parts(merged(place.shape[1:], both), move_texts.GIVE_AXES - 1, 2):
+    for part in parts(merged(place.shape[1:], [place.strides[1:], order[1:]]), move_texts.GIVE_AXES - 1, 2):
         strides = (place.strides[0], *part.strides[0]), (order[0], *part.strides[1])
         yield Stretch(part.offsets, (place.shape[0], *part.extents), strides)
 
@@ -130,10 +129,9 @@ def _bring(coder: Coder, number: int, result: Result) -> None:
             _give(coder, number, binding, place)
         case "gradient":
             target = coder.cell(number, WHOLE), coder.cell(number, FIELDS_OF)
-            both = Strides(0, place.strides), Strides(0, contiguous(place.shape))
             function = native(move_texts.GRADIENT.format(k=MEMORY[dtype]))
             size = np.dtype(dtype).itemsize
-            for part in parts(merged(place.shape, both), 3, 2):
+            for part in parts(merged(place.shape, [place.strides, contiguous(place.shape)]), 3, 2):
                 pointers = [
                     coder.at(place, part.offsets[0]),
                     (target[0], part.offsets[1] * size),

@@ -12,12 +12,12 @@ from foldbatch.engines.llvm.coder import ERRORS, Coder, by_columns
 from foldbatch.engines.llvm.compiling import Native, native
 from foldbatch.engines.llvm.loop_texts import KINDS, MEMORY
 from foldbatch.engines.llvm.visits import OF_BYTES, copied, elementwise, numbers_of, visit, zeroed
-from foldbatch.engines.nests import Stretch, Strides, leading, merged, parts
+from foldbatch.engines.nests import Stretch, leading, parts
 from foldbatch.static.bodies import line_of
 from foldbatch.static.op import CALL, OPS, Op
 from foldbatch.static.ops.random import GAMMA, WORD
 from foldbatch.static.ops.rows import REPEATED
-from foldbatch.static.places import Place, aligned, contiguous
+from foldbatch.static.places import Place, aligned, contiguous, merged
 from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Statement, axis_of
 
@@ -51,9 +51,9 @@ def _copy(coder: Coder, statement: Statement) -> None:
 
 def _sum(coder: Coder, statement: Statement) -> None:
     (read,), write, axes = statement.reads, statement.result, statement.attrs["axes"]
-    over, rest = _strides(read, axes), _strides(read, [i for i in range(len(read.shape)) if i not in axes])
-    summed = merged([read.shape[i] for i in axes], [over])
-    kept = merged(write.shape, [rest, Strides(write.row, write.strides)])
+    summed = merged([read.shape[i] for i in axes], [[read.strides[i] for i in axes]])
+    rest = [stride for i, stride in enumerate(read.strides) if i not in axes]
+    kept = merged(write.shape, [rest, write.strides])
     column: tuple[int, tuple[int, ...]] = (1, (0, 0))
     if kept and (not summed or kept[-1][1][0] <= summed[-1][1][0]):
         column = kept.pop()
@@ -61,13 +61,9 @@ def _sum(coder: Coder, statement: Statement) -> None:
         _add_up(coder, statement, kept, column, along, number)
 
 
-def _strides(place: Place, axes: Sequence[int]) -> Strides:
-    return Strides(place.row, tuple(place.strides[i] for i in axes))
-
-
 def _sum_batch(coder: Coder, statement: Statement) -> None:
     (read,), write = statement.reads, statement.result
-    kept = merged(write.shape, [Strides(0, read.strides), Strides(0, write.strides)])
+    kept = merged(write.shape, [read.strides, write.strides])
     column = kept.pop() if kept else (1, (0, 0))
     _add_up(coder, statement, kept, column, None)
 
@@ -100,7 +96,7 @@ def _along(coder: Coder, statement: Statement) -> None:
     line = line_of(body, statement)
     places = line.places.values()
     text = line_texts.along_lines(body, {name: MEMORY[coder.dtype(at)] for name, at in line.places.items()})
-    axes = merged(next(iter(places)).shape, [Strides(place.row, place.strides) for place in places])
+    axes = merged(next(iter(places)).shape, [place.strides for place in places])
     for part in parts(axes, line_texts.AXES, len(places)):
         told = zip(places, part.strides, line.steps.values(), strict=True)
         strides = [s for place, along, step in told for s in (place.row, *along, step)]
@@ -112,8 +108,8 @@ def _along(coder: Coder, statement: Statement) -> None:
 def _by_ids(coder: Coder, statement: Statement, text: str, table: Place, ids: Place, rows: Place) -> None:
     """Append a function between rows of a table and rows that ids tell."""
     cut = len(ids.shape)
-    lead = merged(ids.shape, [Strides(0, ids.strides), Strides(0, rows.strides[:cut])])
-    inner = merged(table.shape[1:], [Strides(0, table.strides[1:]), Strides(0, rows.strides[cut:])])
+    lead = merged(ids.shape, [ids.strides, rows.strides[:cut]])
+    inner = merged(table.shape[1:], [table.strides[1:], rows.strides[cut:]])
     for outside in parts(lead, 2, 2):
         for inside in parts(inner, 2, 2):
             statics = [*outside.extents, *inside.extents, table.shape[0], ids.row, *outside.strides[0]]
@@ -149,7 +145,7 @@ def _segments(coder: Coder, statement: Statement) -> None:
     plus = "|" if dtype == "bool" else "+"  # as NumPy adds them
     text = line_texts.along_segments(body, read_as, kind, plus)
     places = [read, write]
-    axes = merged(read.shape, [Strides(place.row, place.strides) for place in places])
+    axes = merged(read.shape, [place.strides for place in places])
     for part in parts(axes, 2, 2):
         strides = [s for place, along in zip(places, part.strides, strict=True) for s in (place.row, *along)]
         pointers = [coder.at(place, offset) for place, offset in zip(places, part.offsets, strict=True)]
@@ -160,8 +156,7 @@ def _random(coder: Coder, statement: Statement) -> None:
     (keys,), write = statement.reads, statement.result
     site = int(np.uint64((statement.attrs["site"] + 1) * GAMMA & WORD).view(np.int64))
     text = row_texts.RANDOM.format(k=KINDS[coder.dtype(write)])
-    order = Strides(0, contiguous(write.shape))
-    for part in parts(merged(write.shape, [Strides(0, write.strides), order]), 1, 2):
+    for part in parts(merged(write.shape, [write.strides, contiguous(write.shape)]), 1, 2):
         statics = [site, *part.extents, part.offsets[1], keys.row, write.row, *part.strides[0]]
         pointers = [coder.at(keys), coder.at(write, part.offsets[0])]
         coder.add(native(text), axis_of(statement, [keys, write]), pointers, statics)
@@ -171,7 +166,7 @@ def _check_range(coder: Coder, statement: Statement) -> None:
     ids, *segments = statement.reads
     text = (row_texts.CHECK_ELEMENTS if segments else row_texts.CHECK).format(i=KINDS[coder.dtype(ids)])
     axis = CALL if segments else axis_of(statement, [ids])
-    for part in parts(merged(ids.shape, [Strides(0, ids.strides)]), 3, 1):
+    for part in parts(merged(ids.shape, [ids.strides]), 3, 1):
         pointers = [coder.at(ids, part.offsets[0]), *map(coder.at, segments), (coder.cell(0, ERRORS), 0)]
         statics = [statement.attrs["size"], *part.extents, ids.row, *part.strides[0]]
         coder.add(native(text), axis, pointers, statics)

@@ -15,9 +15,9 @@ import numpy as np
 from foldbatch.engines.llvm.coder import Coder
 from foldbatch.engines.llvm.compiling import native
 from foldbatch.engines.llvm.loop_texts import KINDS, MEMORY, computed
-from foldbatch.engines.nests import Stretch, Strides, by_rows, merged, parts
+from foldbatch.engines.nests import Stretch, by_rows, parts
 from foldbatch.static.op import Axis, Op
-from foldbatch.static.places import Place, contiguous
+from foldbatch.static.places import Place, contiguous, merged
 
 AXES = 3
 
@@ -105,7 +105,7 @@ def visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: Se
 def visited(places: Sequence[Place]) -> list[tuple[Stretch, bool]]:
     """Return the parts of places that a function visits; whether all rows are one run of its last axis."""
     rows = [place.row for place in places]
-    axes = merged(places[0].shape, [Strides(place.row, place.strides) for place in places])
+    axes = merged(places[0].shape, [place.strides for place in places])
     whole = by_rows(axes, rows)
     if whole and not axes:
         axes = [(1, tuple(rows))]
