@@ -11,7 +11,7 @@ from foldbatch.model.drafts import Feed
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import CellSignature, Form, form, is_integer
 from foldbatch.static.cell import Cell, stage_cell
-from foldbatch.static.cellgraph import CellGraph, Ends, weights_of
+from foldbatch.static.cellgraph import CellGraph, weights_of
 from foldbatch.static.graph import CONSTANT, Graph
 from foldbatch.static.printer import parameter_name, print_graph
 from foldbatch.types import TensorType, Type
@@ -144,15 +144,8 @@ def restaged(
     active = active_ends(graphs, model.reads, model.writes, wanted, sources)
     cells = []
     for cell, graph, (operands, outputs), data in zip(model.cells, graphs, active, feeds, strict=True):
-        ends = Ends(
-            cell.ends.recursive_operands,
-            cell.ends.recursive_outputs,
-            operands,
-            outputs,
-            data,
-            trained,
-            sources.losses,
-        )
+        ends = replace(cell.ends, active_operands=operands, active_outputs=outputs, active_feeds=data)
+        ends = replace(ends, trained=trained, losses=sources.losses)
         cells.append(stage_cell(graph, ends))
     signatures = tuple(map(differentiated, model.signatures, cells))
     return replace(model, cells=tuple(cells), signatures=signatures)

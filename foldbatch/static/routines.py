@@ -113,11 +113,11 @@ def plan_stage(stage: Stage, target: Target) -> PlannedStage:
     """Return the statements of a stage for a target, with the plans that they were made from."""
     graph = stage.graph
     computed = [node for node in graph.nodes if node.op not in (PARAMETER, CONSTANT)]
-    sections = sections_of(computed, {*stage.kept, *graph.outputs})
+    results = {*stage.kept, *graph.outputs}
+    sections = sections_of(computed, results)
     units: Sequence[Unit] = graph.nodes
     if target.fused is not None:
         whole_of = {part: section.whole for part, section in sections.items()}
-        results = {*stage.kept, *graph.outputs}
         units = groups(computed, results, whole_of, target.takes)
     units = tuple(unit for unit in units if isinstance(unit, Group) or unit.op not in SOURCES)
     if target.rows_apart:

@@ -140,17 +140,14 @@ def _buffer(
 def planned(parts: StageParts) -> dict[str, int]:
     """Return the bytes of one row of every buffer, by axis."""
     scratch = dict.fromkeys(slot for part in parts for slot in part.buffers.slots)
-    return _sizes([*scratch, *(node for part in parts for node in _own(part))])
+    # nodes with buffers of their own, for the whole batch or in an arena
+    own = [node for part in parts for node in {*part.stage.kept, *part.stage.stores}]
+    return _sizes([*scratch, *own])
 
 
 def unplanned(parts: StageParts) -> dict[str, int]:
     """Return the bytes of one row of a buffer for every node but views, by axis."""
     return _sizes(dict.fromkeys(node for part in parts for node in part.computed if not is_view(node)))
-
-
-def _own(part: StagePart) -> set[Node]:
-    """Return the nodes of a part with buffers of their own, for the whole batch or in an arena."""
-    return {*part.stage.kept, *part.stage.stores}
 
 
 def _sizes(rows: Iterable[Scratch | Node]) -> dict[str, int]:

@@ -69,7 +69,7 @@ def _vector_for(element: Type, size: int) -> TensorType:
 class _Sized(Layer[In_contra, Out_co]):
     """A layer with a state of some size."""
 
-    def __init__(self, size: int, init: Initializer, name: str | None) -> None:
+    def __init__(self, size: int, *, init: Initializer = "glorot_uniform", name: str | None = None) -> None:
         super().__init__(name)
         self.size = positive(size, type(self).__name__)
         self.init = find_initializer(init, type(self).__name__)
@@ -116,7 +116,7 @@ class LSTMCell(_Sized[TupleType, TupleType]):
         forget_bias: float = 1.0,
         name: str | None = None,
     ) -> None:
-        super().__init__(size, init, name)
+        super().__init__(size, init=init, name=name)
         self.forget_bias = finite(forget_bias, "LSTMCell forget_bias")
 
     def state_type(self, element: Type) -> Type:
@@ -182,7 +182,7 @@ class GRUCell(_Sized[TupleType, TupleType]):
         init: Initializer = "glorot_uniform",
         name: str | None = None,
     ) -> None:
-        super().__init__(size, init, name)
+        super().__init__(size, init=init, name=name)
         self.reset_after = reset_after
 
     def state_type(self, element: Type) -> Type:
@@ -292,7 +292,7 @@ class TreeLSTM(_NodeLSTM):
     def __init__(
         self, size: int, arity: int = 2, *, init: Initializer = "glorot_uniform", name: str | None = None
     ) -> None:
-        super().__init__(size, init, name)
+        super().__init__(size, init=init, name=name)
         self.arity = positive(arity, "TreeLSTM")
 
     def apply(self, *xs: Any) -> State:
@@ -346,9 +346,6 @@ class ChildSumTreeLSTM(_NodeLSTM):
     """
 
     kind = "child_sum_tree_lstm"
-
-    def __init__(self, size: int, *, init: Initializer = "glorot_uniform", name: str | None = None) -> None:
-        super().__init__(size, init, name)
 
     def apply(self, *xs: Any) -> State:
         x, children = pair(self, xs, "(x, children)")
@@ -415,7 +412,7 @@ class TreeRNN(_Sized[TensorType | TupleType, TensorType]):
         init: Initializer = "glorot_uniform",
         name: str | None = None,
     ) -> None:
-        super().__init__(size, init, name)
+        super().__init__(size, init=init, name=name)
         self.arity = positive(arity, type(self).__name__)
         self.activation = activation
         self._activate = find_activation(activation, type(self).__name__)
@@ -516,9 +513,6 @@ class TreeGRU(_Sized[TupleType, TensorType]):
     """
 
     kind = "tree_gru"
-
-    def __init__(self, size: int, *, init: Initializer = "glorot_uniform", name: str | None = None) -> None:
-        super().__init__(size, init, name)
 
     def apply(self, *xs: Any) -> Node:
         x, children = pair(self, xs, "(x, children)")

@@ -1,8 +1,9 @@
 """How NumPy spells each op: statements that write to a preallocated array.
 
 An entry takes the statement, the expressions of its operands and of its result, and the result's dtype, and
-returns lines of code. Ops on sequences have, in place of the offsets, the operands `starts` and `counts`, or
-`owner`. Spelling only: what an op means stands in `foldbatch.static.ops`.
+returns lines of code; most are texts with these filled in. Ops on sequences have, in place of the offsets,
+the operands `starts` and `counts`, or `owner`. Spelling only: what an op means stands in
+`foldbatch.static.ops`.
 """
 
 from __future__ import annotations
@@ -28,46 +29,29 @@ def _batched(place: Place) -> int:
     return 1 if place.axis.rank else 0
 
 
-def _ufunc(name: str) -> Spelling:
-    return lambda statement, xs, out, dtype: [f"np.{name}({', '.join(xs)}, out={out})"]
+def _axes(statement: Statement) -> str:
+    """Return the axes that an op goes along, as the array of its operand has them."""
+    axes = statement.attrs.get("axes", (statement.attrs.get("axis"),))
+    shifted = [axis + _batched(statement.reads[0]) for axis in axes]
+    return str(shifted[0]) if len(shifted) == 1 else str(tuple(shifted))
+
+
+def _spelt(text: str) -> Spelling:
+    """Return the spelling that a text tells: operands by number, all `xs`, the result `out`, attributes."""
+
+    def spell(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+        names = {**statement.attrs, "op": statement.op, "xs": ", ".join(xs), "out": out, "dtype": dtype}
+        if "{axis}" in text:
+            names["axis"] = _axes(statement)
+        return text.format(*xs, **names).splitlines()
+
+    return spell
 
 
 def _add(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     if len(xs) == 1:
         return [f"np.copyto({out}, {xs[0]})"]
     return [f"np.add({xs[0]}, {xs[1]}, out={out})"] + [f"np.add({out}, {x}, out={out})" for x in xs[2:]]
-
-
-def _sigmoid(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    return [  # where exp(-x) is too large, 1 / inf is 0
-        f"np.negative({xs[0]}, out={out})",
-        "with np.errstate(over='ignore'):",
-        f"    np.exp({out}, out={out})",
-        f"np.add({out}, one_{dtype}, out={out})",
-        f"np.reciprocal({out}, out={out})",
-    ]
-
-
-def _log_sigmoid(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    return [
-        f"np.negative({xs[0]}, out={out})",
-        f"np.logaddexp({out}, 0, out={out})",
-        f"np.negative({out}, out={out})",
-    ]
-
-
-def _power(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    return [f"np.power({xs[0]}, {statement.attrs['exponent']}, out={out})"]
-
-
-def _where(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    condition, a, b = xs
-    return [f"np.copyto({out}, {b})", f"np.copyto({out}, {a}, where={condition})"]
-
-
-def _random(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    bits = f"random_bits({xs[0]}, {statement.attrs['site']}, {statement.attrs['shape']})"
-    return [f"np.multiply({bits}, {2.0**-BITS!r}, out={out}, casting='same_kind')"]
 
 
 def _linear(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
@@ -90,56 +74,11 @@ def _sum_outer(statement: Statement, xs: Sequence[str], out: str, dtype: str) ->
     return [f"sum_outer({left}, {right}, {out})"]
 
 
-def _function(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    return [f"{statement.op}({', '.join(xs)}, {out})"]
-
-
-def _axes(place: Place, axes: Sequence[int]) -> str:
-    shifted = [axis + _batched(place) for axis in axes]
-    return str(shifted[0]) if len(shifted) == 1 else str(tuple(shifted))
-
-
-def _reduce(ufunc: str) -> Spelling:
-    def spell(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-        axes = statement.attrs.get("axes", (statement.attrs.get("axis"),))
-        return [f"np.{ufunc}.reduce({xs[0]}, axis={_axes(statement.reads[0], axes)}, out={out})"]
-
-    return spell
-
-
 def _sum(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     place, axes = statement.reads[0], statement.attrs["axes"]
     if prod(place.shape[axis] for axis in axes) <= FEW:
-        return _reduce("add")(statement, xs, out, dtype)
+        return [f"np.add.reduce({xs[0]}, axis={_axes(statement)}, out={out})"]
     return [f"sum_axes({xs[0]}, {tuple(axis + _batched(place) for axis in axes)}, {out})"]
-
-
-def _argmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    axis = _axes(statement.reads[0], (statement.attrs["axis"],))
-    return [f"{xs[0]}.argmax(axis={axis}, out={out})"]
-
-
-def _softmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    axis = _axes(statement.reads[0], (statement.attrs["axis"],))
-    return [
-        f"np.subtract({xs[0]}, np.maximum.reduce({xs[0]}, axis={axis}, keepdims=True), out={out})",
-        f"np.exp({out}, out={out})",
-        f"np.divide({out}, np.add.reduce({out}, axis={axis}, keepdims=True), out={out})",
-    ]
-
-
-def _logsumexp(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    axis = _axes(statement.reads[0], (statement.attrs["axis"],))
-    return [f"top, rest = top_and_rest({xs[0]}, {axis})", f"{out}[...] = (top + rest).squeeze({axis})"]
-
-
-def _log_softmax(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    axis = _axes(statement.reads[0], (statement.attrs["axis"],))
-    return [
-        f"top, rest = top_and_rest({xs[0]}, {axis})",
-        f"np.subtract({xs[0]}, top, out={out})",
-        f"np.subtract({out}, rest, out={out})",
-    ]
 
 
 def _cross_entropy(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
@@ -155,54 +94,58 @@ def _cross_entropy(statement: Statement, xs: Sequence[str], out: str, dtype: str
     ]
 
 
-def _one_hot(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    return [f"{out}[...] = 0", f"np.put_along_axis({out}, {xs[0]}[..., None], 1, -1)"]
-
-
-def _take(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    return [f"{xs[0]}.take({xs[1]}, axis=0, out={out}, mode='clip')"]
-
-
-def _sum_rows(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    return [f"{out}[...] = sum_rows({xs[0]}, {xs[1]}, {statement.attrs['size']}).dense()"]
-
-
 _UFUNCS = (
     *("subtract", "multiply", "divide", "negative", "square", "exp", "log", "sqrt", "abs", "sign", "mod"),
     *("floor_divide", "floor", "tanh", "sin", "cos", "maximum", "minimum", "less", "less_equal", "equal"),
 )
+_FUNCTIONS = "linear_by sum_outer_by segment_sum segment_max segment_is_max segment_position segment_softmax"
 
-SPELLINGS: dict[str, Spelling] = {
-    **{name: _ufunc(name) for name in _UFUNCS},
-    "copy": lambda statement, xs, out, dtype: [f"np.copyto({out}, {xs[0]})"],
-    "zero": lambda statement, xs, out, dtype: [f"{out}[...] = 0"],
+_TEXTS = {
+    **dict.fromkeys((*_UFUNCS, "matmul"), "np.{op}({xs}, out={out})"),
+    **dict.fromkeys(_FUNCTIONS.split(), "{op}({xs}, {out})"),
+    "copy": "np.copyto({out}, {0})",
+    "zero": "{out}[...] = 0",
+    # where exp(-x) is too large, 1 / inf is 0
+    "sigmoid": """\
+np.negative({0}, out={out})
+with np.errstate(over='ignore'):
+    np.exp({out}, out={out})
+np.add({out}, one_{dtype}, out={out})
+np.reciprocal({out}, out={out})""",
+    "log_sigmoid": """\
+np.negative({0}, out={out})
+np.logaddexp({out}, 0, out={out})
+np.negative({out}, out={out})""",
+    "relu": "np.maximum({0}, 0, out={out})",
+    "softplus": "np.logaddexp({0}, 0, out={out})",
+    "power": "np.power({0}, {exponent}, out={out})",
+    "round": "np.rint({0}, out={out})",
+    "where": "np.copyto({out}, {2})\nnp.copyto({out}, {1}, where={0})",
+    "random": f"""\
+np.multiply(random_bits({{0}}, {{site}}, {{shape}}), {2.0**-BITS!r}, out={{out}}, casting='same_kind')""",
+    "cast": "cast_into({out}, {0})",
+    "max": "np.maximum.reduce({0}, axis={axis}, out={out})",
+    "argmax": "{0}.argmax(axis={axis}, out={out})",
+    "softmax": """\
+np.subtract({0}, np.maximum.reduce({0}, axis={axis}, keepdims=True), out={out})
+np.exp({out}, out={out})
+np.divide({out}, np.add.reduce({out}, axis={axis}, keepdims=True), out={out})""",
+    "log_softmax": """\
+top, rest = top_and_rest({0}, {axis})
+np.subtract({0}, top, out={out})
+np.subtract({out}, rest, out={out})""",
+    "logsumexp": "top, rest = top_and_rest({0}, {axis})\n{out}[...] = (top + rest).squeeze({axis})",
+    "one_hot": "{out}[...] = 0\nnp.put_along_axis({out}, {0}[..., None], 1, -1)",
+    **dict.fromkeys(("gather", "repeat"), "{0}.take({1}, axis=0, out={out}, mode='clip')"),
+    "sum_rows": "{out}[...] = sum_rows({0}, {1}, {size}).dense()",
+    "sum_batch": "sum_first({0}, {out})",
+}
+SPELLINGS: dict[str, Spelling] = {name: _spelt(text) for name, text in _TEXTS.items()} | {
     "add": _add,
-    "sigmoid": _sigmoid,
-    "relu": lambda statement, xs, out, dtype: [f"np.maximum({xs[0]}, 0, out={out})"],
-    "softplus": lambda statement, xs, out, dtype: [f"np.logaddexp({xs[0]}, 0, out={out})"],
-    "log_sigmoid": _log_sigmoid,
-    "power": _power,
-    "where": _where,
-    "random": _random,
-    "cast": lambda statement, xs, out, dtype: [f"cast_into({out}, {xs[0]})"],
     "linear": _linear,
     "sum_outer": _sum_outer,
-    "matmul": _ufunc("matmul"),
-    "round": lambda statement, xs, out, dtype: [f"np.rint({xs[0]}, out={out})"],
     "sum": _sum,
-    "max": _reduce("maximum"),
-    "argmax": _argmax,
-    "softmax": _softmax,
-    "log_softmax": _log_softmax,
-    "logsumexp": _logsumexp,
     "cross_entropy": _cross_entropy,
-    "one_hot": _one_hot,
-    "gather": _take,
-    "repeat": _take,
-    "sum_rows": _sum_rows,
-    "sum_batch": lambda statement, xs, out, dtype: [f"sum_first({xs[0]}, {out})"],
-    **dict.fromkeys(("linear_by", "sum_outer_by", "segment_sum", "segment_max"), _function),
-    **dict.fromkeys(("segment_is_max", "segment_position", "segment_softmax"), _function),
 }
 
 PRODUCTS = ("linear", "matmul", "sum_outer")  # ops whose operands are rounded in bfloat16

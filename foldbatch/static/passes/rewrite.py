@@ -38,7 +38,11 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     %1: N float32[3] = tanh(%0)
     return (%1)
     """
-    return sealed(graph, lambda inner: _walk(inner, rule))
+
+    def renewed(node: Node, operands: list[Node]) -> Node:
+        return rule(rebuilt(node, operands))
+
+    return sealed(graph, lambda inner: rewrite_knowing(inner, renewed))
 
 
 def sealed(graph: Graph, transform: Callable[[Graph], Graph]) -> Graph:
@@ -58,10 +62,6 @@ def rebuilt(node: Node, operands: Sequence[Node]) -> Node:
     """Return the node's op on other operands of the same types; the node itself on its own."""
     inputs = tuple(operands)
     return node if inputs == node.inputs else apply(node.op.name, *inputs, **node.attrs)
-
-
-def _walk(graph: Graph, rule: Rule) -> Graph:
-    return rewrite_knowing(graph, lambda node, operands: rule(rebuilt(node, operands)))
 
 
 def rewrite_knowing(graph: Graph, rule: Callable[[Node, list[Node]], Node]) -> Graph:
