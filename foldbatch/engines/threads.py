@@ -76,7 +76,7 @@ class _ThreadLimit:
 
     def enter(self) -> None:
         if not self.inside:
-            libraries = _kind_of(_libraries(), self._per_thread)
+            libraries = [x for x in _libraries() if _is_per_thread(x) == self._per_thread]
             counts = [(library, library.get_num_threads()) for library in libraries]
             self._former = [(library, count) for library, count in counts if count != 1]
             for library, _ in self._former:
@@ -93,10 +93,8 @@ class _ThreadLimit:
             _set_threads(library, count)
 
 
-@cache
-def _kind_of(libraries: tuple[Any, ...], per_thread: bool) -> list[Any]:  # noqa: FBT001 - a key
-    """Return the libraries that have a number for each thread, or the others."""
-    return [x for x in libraries if (getattr(x, "threading_layer", None) == "openmp") == per_thread]
+def _is_per_thread(library: Any) -> bool:
+    return getattr(library, "threading_layer", None) == "openmp"
 
 
 def _set_threads(library: Any, count: int) -> None:

@@ -12,7 +12,7 @@ from foldbatch.engines.pending import Pending
 from foldbatch.errors import ParameterError, TrainingError, UnknownNameError, with_nearest
 from foldbatch.params.parameters import Array
 from foldbatch.train.checks import NUMBERED, noting
-from foldbatch.train.metrics import Mode, check_mode, figure_of, is_better, mode_of
+from foldbatch.train.metrics import Mode, figure_of, is_better, mode_of
 from foldbatch.train.numbers import number, whole
 from foldbatch.train.optimizer import clip_by_global_norm
 from foldbatch.train.resuming import LATE, assign, exchanged
@@ -58,8 +58,7 @@ class Monitored(Callback):
     """A callback that watches whether a figure gets better, from epoch to epoch."""
 
     def __init__(self, monitor: str, mode: Mode | None, min_delta: float) -> None:
-        self.mode = mode_of(f"{type(self).__name__} monitor", monitor) if mode is None else mode
-        check_mode(f"{type(self).__name__} mode", self.mode)
+        self.mode = mode_of(type(self).__name__, monitor, mode)
         self.monitor = monitor
         self.min_delta = min_delta
         self.best: float | None = None

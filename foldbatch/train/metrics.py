@@ -47,22 +47,21 @@ def figure_of(where: str, figures: Mapping[str, Any], name: str) -> float:
     return float(flat[name])
 
 
-def check_mode(where: str, mode: str) -> None:
-    """Raise `TrainingError` for a mode other than ``min`` and ``max``."""
-    if mode not in ("min", "max"):
-        raise TrainingError(where, "'min' or 'max'", repr(mode), "'min' is for losses, 'max' for accuracies")
+def mode_of(who: str, figure: str, given: Mode | None = None) -> Mode:
+    """Return whether lower or higher is better: the mode given, else as the name of a figure says.
 
-
-def mode_of(where: str, figure: str) -> Mode:
-    """Return whether lower or higher is better, as the name of a figure says.
-
-    >>> mode_of("Checkpoints monitor", "validation_accuracy"), mode_of("EarlyStopping monitor", "loss")
+    >>> mode_of("Checkpoints", "validation_accuracy"), mode_of("EarlyStopping", "loss")
     ('max', 'min')
     """
+    if given in ("min", "max"):
+        return given
+    if given is not None:
+        expected, fix = "'min' or 'max'", "'min' is for losses, 'max' for accuracies"
+        raise TrainingError(f"{who} mode", expected, repr(given), fix)
     modes = [mode for mode, parts in MODES.items() if any(part in str(figure) for part in parts)]
     if len(modes) != 1:
         expected = f"a name with one of {', '.join(part for parts in MODES.values() for part in parts)}"
-        raise TrainingError(where, expected, repr(figure), "or give mode='min' or mode='max'")
+        raise TrainingError(f"{who} monitor", expected, repr(figure), "or give mode='min' or mode='max'")
     return modes[0]
 
 

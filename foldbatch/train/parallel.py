@@ -154,7 +154,8 @@ def summed(
     """Return the sums over all ranks, and how many bytes this rank sent."""
     names = sorted(gradients)
     sparse = [i for i in range(len(names)) if all(of[i] != DENSE for of in counts)]
-    arrays = {name: _dense(gradients[name]) for number, name in enumerate(names) if number not in set(sparse)}
+    others = {name: gradients[name] for number, name in enumerate(names) if number not in set(sparse)}
+    arrays = {name: np.asarray(g.dense() if isinstance(g, SparseRows) else g) for name, g in others.items()}
     sums: dict[str, Gradient] = {}
     sent = 0
     rows = [gradients[names[i]] for i in sparse]
@@ -171,10 +172,6 @@ def summed(
         for (name, array), part in zip(of_dtype.items(), np.split(vector, ends), strict=True):
             sums[name] = part.reshape(array.shape)
     return {name: sums[name] for name in gradients}, sent
-
-
-def _dense(gradient: Gradient) -> Array:
-    return np.asarray(gradient.dense() if isinstance(gradient, SparseRows) else gradient)
 
 
 def _sum_slices(communicator: Communicator, vector: Array) -> tuple[Array, int]:

@@ -22,7 +22,7 @@ from foldbatch.system import files
 from foldbatch.system.files import locked, remove_partial
 from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
-from foldbatch.train.metrics import Metric, Mode, check_mode, figure_of, is_better, mode_of
+from foldbatch.train.metrics import Metric, Mode, figure_of, is_better, mode_of
 from foldbatch.train.numbers import number, whole
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import (
@@ -157,9 +157,8 @@ class Checkpoints(Callback):
         self.every = None if every is None else whole("Checkpoints every", every, 1, fix)
         self.seconds = None if seconds is None else number("Checkpoints seconds", seconds, 0, fix=fix)
         self.monitor = monitor
-        self.mode = mode or (None if monitor is None else mode_of("Checkpoints monitor", monitor))
-        if self.mode is not None:
-            check_mode("Checkpoints mode", self.mode)
+        asked = monitor is not None or mode is not None
+        self.mode = mode_of("Checkpoints", monitor or "", mode) if asked else None
         self.keep = whole("Checkpoints keep", keep, 0, fix)
         self.last = self.folder / f"last{ENDING}"
         self.best = self.folder / f"best{ENDING}"

@@ -474,7 +474,8 @@ def _memory(explanation: CellExplanation) -> Iterator[str]:
     lines: list[str] = []
     for buffer in explanation.buffers:
         held = ", ".join(buffer.nodes)
-        lines.append(f"{buffer.name} {buffer.kind} of {buffer.routine}: {_size(buffer)}: {held}")
+        size = f"{buffer.axis} {buffer.type}, {buffer.nbytes} bytes"
+        lines.append(f"{buffer.name} {buffer.kind} of {buffer.routine}: {size}: {held}")
         lines += [f"  {node} overwrites {x} in place" for node, x in buffer.in_place]
         lines += [f"  {node} is computed into elements {i} to {j}" for node, i, j in buffer.sections]
     lines.append(
@@ -520,10 +521,6 @@ def _ops(count: int) -> str:
 
 def _statements(routine: Routine) -> str:
     return counted(len(routine.statements), "statement")
-
-
-def _size(buffer: NamedBuffer) -> str:
-    return f"{buffer.axis} {buffer.type}, {buffer.nbytes} bytes"
 
 
 def _bytes(sizes: Mapping[str, int]) -> str:

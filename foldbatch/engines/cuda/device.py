@@ -480,8 +480,33 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
         return first
 
     def clipped(self, given: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
-        """Return gradients scaled so that their joint norm is at most `max_norm`; and that norm, pending."""
-        return clipped(self.device, given, max_norm)
+        """Return gradients scaled so that their joint norm is at most `max_norm`; and that norm, pending.
+
+        All are copies. They are unscaled if the norm is within the limit, or is not finite.
+        """
+        device = self.device
+        sparse = {name: gradient for name, gradient in given.items() if isinstance(gradient, SparseRows)}
+        arrays = {
+            name: on_device(device, sparse[name].values if name in sparse else gradient)
+            for name, gradient in given.items()
+        }
+        sums = device.zeros((len(arrays), SUMS), "float64")
+        answer = device.empty((2,), "float64")
+        for k, array in enumerate(arrays.values()):
+            blocks = min(SUMS, -(-array.size // THREADS))
+            if blocks:
+                arguments = [sums.pointer + k * SUMS * 8, array.pointer, array.size]
+                device.launch(f"squares_{array.kind}", blocks, (THREADS, 1), arguments)
+        arguments = [answer.pointer, sums.pointer, sums.size, bits(max_norm)]
+        device.launch("clip_factor", 1, (THREADS, 1), arguments)
+        made: dict[str, Any] = {}
+        for name, array in arrays.items():
+            copy = like(array)
+            arguments = [copy.pointer, array.pointer, array.size, answer.pointer + 8]
+            elementwise(device, f"scale_by_{array.kind}", array.size, arguments)
+            made[name] = replace(sparse[name], values=copy) if name in sparse else copy  # type: ignore[arg-type]
+        answer.guards = guards_of(list(arrays.values()))
+        return made, pending(lambda: float(np.asarray(answer)[0]))
 
 
 def home(value: Any) -> Any:
@@ -608,32 +633,3 @@ def flags_of(device: Device, arrays: Sequence[DeviceArray], factor: float = 1.0)
             arguments = [flags.pointer + 8 * k, array.pointer, array.size, bits(factor)]
             elementwise(device, f"flag_{array.kind}", array.size, arguments)
     return flags
-
-
-def clipped(device: Device, given: Mapping[str, Any], max_norm: float) -> tuple[dict[str, Any], float]:
-    """Return gradients scaled so that their joint norm is at most `max_norm`; and that norm, pending.
-
-    All are copies. They are unscaled if the norm is within the limit, or is not finite.
-    """
-    sparse = {name: gradient for name, gradient in given.items() if isinstance(gradient, SparseRows)}
-    arrays = {
-        name: on_device(device, sparse[name].values if name in sparse else gradient)
-        for name, gradient in given.items()
-    }
-    sums = device.zeros((len(arrays), SUMS), "float64")
-    answer = device.empty((2,), "float64")
-    for k, array in enumerate(arrays.values()):
-        blocks = min(SUMS, -(-array.size // THREADS))
-        if blocks:
-            arguments = [sums.pointer + k * SUMS * 8, array.pointer, array.size]
-            device.launch(f"squares_{array.kind}", blocks, (THREADS, 1), arguments)
-    arguments = [answer.pointer, sums.pointer, sums.size, bits(max_norm)]
-    device.launch("clip_factor", 1, (THREADS, 1), arguments)
-    made: dict[str, Any] = {}
-    for name, array in arrays.items():
-        copy = like(array)
-        arguments = [copy.pointer, array.pointer, array.size, answer.pointer + 8]
-        elementwise(device, f"scale_by_{array.kind}", array.size, arguments)
-        made[name] = replace(sparse[name], values=copy) if name in sparse else copy  # type: ignore[arg-type]
-    answer.guards = guards_of(list(arrays.values()))
-    return made, pending(lambda: float(np.asarray(answer)[0]))

@@ -207,7 +207,7 @@ class DeviceUpdates(RemoteUpdates):
                 # a factor above 1 may make a gradient infinite, which the step's own look does not see
                 if len(there) < len(changes) or any(abs(change.factor) > 1 for change in changes):
                     due = None
-                if not _owned(due, arrays):
+                if due is None or not arrays or any(id(array) not in due.flags for array in arrays):
                     due = None
                     found = flags_of(self.device, arrays, there[0].factor if there else 1.0)
                     flags = [found.pointer + 8 * k for k in range(len(arrays))]
@@ -238,7 +238,9 @@ class DeviceUpdates(RemoteUpdates):
         change.moments[:] = [on_device(device, moment) for moment in change.moments]
         tables = [device_value(device, change.parameter), *change.moments]
         g, rows, width = on_device(device, _values(gradient)), 0, 1
-        size = _room(device.due, g)
+        # a gradient of a step that is due has room for so many numbers
+        due = device.due is not None and id(g) in device.due.flags
+        size = int(device.due.flags[id(g)][1]) if due else g.size
         if isinstance(gradient, SparseRows):
             width = tables[0].size // max(1, gradient.shape[0])
             places = places_of(device, gradient)
@@ -258,16 +260,6 @@ class DeviceUpdates(RemoteUpdates):
             text = ROUNDED + kernel_text(change.rule, tables[0].kind)
             self._kernels[key] = device.kernel(text, "step")
         yield _Told(self._kernels[key], size, numbers, (change.factor, *change.numbers))
-
-
-def _room(due: Any, array: DeviceArray) -> int:
-    """Return how many numbers a gradient has, or has room for, where it is one of a step that is due."""
-    return int(due.flags[id(array)][1]) if due is not None and id(array) in due.flags else array.size
-
-
-def _owned(due: Any, arrays: Sequence[DeviceArray]) -> bool:
-    """Whether arrays are gradients of the step that is due, each once."""
-    return due is not None and len(arrays) > 0 and all(id(array) in due.flags for array in arrays)
 
 
 def _values(gradient: Any) -> Any:
