@@ -255,8 +255,10 @@ def terminals(type_: Type) -> Iterator[Type]:
 
 
 def is_masked(value: object) -> bool:
-    """Tell whether NumPy would read numbers under a mask; who has one has loaded `numpy.ma`."""
+    """Tell whether NumPy would read numbers under a mask, in lists too; who has one has loaded `numpy.ma`."""
     ma = sys.modules.get("numpy.ma")
+    if ma is not None and isinstance(value, list | tuple):
+        return bool({*map(type, value)} - {float, int, bool}) and any(map(is_masked, value))
     return ma is not None and isinstance(value, ma.MaskedArray) and bool(ma.getmaskarray(value).any())
 
 

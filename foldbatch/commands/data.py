@@ -72,6 +72,8 @@ def _convert(options: Namespace) -> int:
 def _schema(options: Namespace) -> int:
     """Print what the records of a file hold, as `foldbatch train` will read them."""
     records = list(read_jsonlines(options.file))
+    if not records:
+        raise FoldbatchError(str(options.file), "one record or more", "none", "check the path")
     there = dict.fromkeys(str(key) for record in records if isinstance(record, dict) for key in record)
     for key in options.leave_out:
         if key not in there:

@@ -19,7 +19,7 @@ from foldbatch.functions.values import Held, Label, Value
 from foldbatch.operators import Hooks
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
-from foldbatch.types import TensorType, describe_value
+from foldbatch.types import TensorType, describe_value, is_masked
 
 # Functions whose plain numbers are data, and may differ from call to call; those of others are static.
 NUMBERS = frozenset({"add", "subtract", "multiply", "divide", "floor_divide", "mod", "minimum", "maximum"})
@@ -263,13 +263,13 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
     array = values
     if not (isinstance(values, np.ndarray) or (hasattr(values, "shape") and hasattr(values, "dtype"))):
         try:
-            array = np.asarray(values)
+            array = np.asarray(None if is_masked(values) else values)
         except ValueError:
             array = np.asarray(None)
     known = array.dtype if isinstance(array.dtype, np.dtype) else str(array.dtype).removeprefix("torch.")
     kind = np.dtype(known).kind
     if kind not in "fiub":
-        fix = "give numbers, in rows of one length; values are stacked by ops.stack"
+        fix = "give numbers, in rows of one length, none masked; values are stacked by ops.stack"
         raise WalkError("fb.tensor", "numbers", describe_value(values), fix)
     if dtype is None and isinstance(values, bool | int | float | list | tuple):
         dtype = {"f": "float32", "b": "bool"}.get(kind, "int32")

@@ -1,7 +1,6 @@
 """What blocks read of examples, as columns: one array for all visits of a block, checked as a whole."""
 
 import reprlib
-import sys
 from functools import cache
 from typing import Any, NoReturn
 
@@ -57,7 +56,7 @@ def _column(
         found = _datum(items[0]) if len(items) == 1 else f"{len(items)} items that do not fit together"
         return BadDataError(expected, found + of_shape, fix, kind)
 
-    if "numpy.ma" in sys.modules and any(map(is_masked, items)):
+    if is_masked(items):
         raise bad("fill what is masked first, as in x.filled(0)", ExampleTypeError)
     try:
         array = np.asarray(items)

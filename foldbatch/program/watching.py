@@ -124,7 +124,7 @@ class Warned:
         elif bad is not None and (name := bad()) is not None:
             warning = NotFiniteWarning(f"{name} gradient", "finite numbers", "a NaN or an infinity", fix)
         elif trains and loss == 0 and not any(cell.built.losses for cell in model.cells):
-            fix = "end a branch of it with Loss, as AllOf(Identity(), Loss()); a plain function calls fb.loss"
+            fix = "end a branch in Loss, as AllOf(Identity(), Loss()), or call fb.loss, of no None"
             warning = NoLossWarning("value_and_grad", "a model with a loss", "none", fix)
         else:
             return

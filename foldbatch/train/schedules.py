@@ -6,6 +6,7 @@ from itertools import accumulate
 
 from foldbatch.errors import TrainingError
 from foldbatch.train.numbers import number, whole
+from foldbatch.types import describe_value
 
 Factor = Callable[[int], float]
 COUNTS, FACTOR = "it counts steps or epochs", "it multiplies the learning rate"
@@ -112,6 +113,11 @@ def chained(schedules: Sequence[Factor], lengths: Sequence[int]) -> Factor:
     >>> [round(chained([warm_up(2, 0.5), cosine(2)], [2])(count), 3) for count in range(5)]
     [0.5, 0.75, 1.0, 0.5, 0.0]
     """
+    given: tuple[object, ...] = schedules, lengths
+    if not all(isinstance(value, Sequence) for value in given) or not all(map(callable, schedules)):
+        found = " and ".join(map(describe_value, given))
+        fix = "as in chained([warm_up(100), cosine(900)], [100])"
+        raise TrainingError("chained", "a list of schedules and one of lengths", found, fix)
     if len(lengths) != len(schedules) - 1:
         fix = "the last schedule rules from there on"
         raise TrainingError("chained lengths", "one less than schedules", f"{len(lengths)} lengths", fix)

@@ -299,7 +299,10 @@ def _parse(  # noqa: PLR0915 - one loop: calls would double its time
         raise ReadError(end, expected, "the end of the file", "close it, or remove what is left of it")
     if begin is None and not allow_empty:
         raise ReadError(
-            end, "a tree", "the end of the file", "check the path; allow_empty=True takes such a file"
+            end,
+            "a tree",
+            "the end of the file",
+            "check the path; in Python, allow_empty=True takes such a file",
         )
 
 

@@ -240,7 +240,7 @@ def read_sentences(path_or_lines: Source, *, allow_empty: bool = False) -> Itera
         found = True
         yield _sentence(lines, name)
     if not found and not allow_empty:
-        fix = "check the path; allow_empty=True takes such a file"
+        fix = "check the path; in Python, allow_empty=True takes such a file"
         raise ReadError(end, "a sentence", "the end of the file", fix)
 
 

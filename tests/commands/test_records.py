@@ -1,6 +1,7 @@
 """Records by the command: their schema, parts, a training that reads its own options, and odd ones told apart."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,12 @@ def test_a_schema_is_printed_without_what_is_left_out(orders, capsys):
 def test_a_key_that_is_not_there_cannot_be_left_out(orders, capsys):
     assert main(["data", "schema", "orders.jsonl", "--leave-out", "aeg"]) == 2
     assert "found 'aeg' (did you mean 'age'?)" in capsys.readouterr().err
+
+
+def test_a_file_without_records_is_named(orders, capsys):
+    Path("none.jsonl").write_text("\n\n")
+    assert main(["data", "schema", "none.jsonl"]) == 2
+    assert "none.jsonl: expected one record or more, found none" in capsys.readouterr().err
 
 
 def test_records_are_split_and_none_is_lost(orders, capsys):

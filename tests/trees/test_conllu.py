@@ -78,7 +78,7 @@ def test_multiword_tokens_and_empty_nodes_make_no_nodes():
 GOOD = "1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n"
 MALFORMED = [
     # text, place, what the message must hold
-    ("", "1:1", "expected a sentence, found the end of the file; check the path; allow_empty=True takes such a file"),
+    ("", "1:1", "expected a sentence, found the end of the file; check the path; in Python, allow_empty=True takes such a file"),
     ("# only a comment\n\n", "3:1", "expected a sentence"),
     ("1 a a X _ _ 0 root _ _\n", "1:1", "expected 10 columns between tabs, found '1 a a X"),
     ("1\ta\ta\n", "1:1", "found 3 columns; separate columns by tabs"),
