@@ -41,7 +41,7 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
             f"ops.{name}", "values of the walk that runs", "one outside of its walk", notes.OUTSIDE
         )
     types = [x.type for x in _flat(operands) if isinstance(x, Value)]
-    kind = next((type_ for type_ in types if type_.is_float), types[0])
+    kind = [*[type_ for type_ in types if type_.is_float], types[0]][0]  # `next` raises, which costs by depth
     given = [_given(name, x, kind) for x in operands]
     cell = op_cell(function, given, options)
     return cell.call(*[x for x, dynamic, _ in given if dynamic])

@@ -188,7 +188,8 @@ def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...] | Records:
         fix = "for a single example, pass array.slice(i, 1); rename columns of one name"
         expected = "an Arrow array, or a table whose columns have different names"
         raise ExampleTypeError("examples", expected, describe_value(examples), fix)
-    if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
+    one = isinstance(examples, Tree | TreeNode | str | bytes | dict) or getattr(examples, "ndim", 1) == 0
+    if one or not isinstance(examples, Iterable):
         fix = "for a single example, pass a list of one"
         raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
     return list(examples)

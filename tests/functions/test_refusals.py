@@ -125,6 +125,32 @@ def test_results_of_other_structures_are_refused() -> None:
         fb.compile(walk, "numpy").run([1.0, -1.0])
 
 
+def test_no_call_of_a_walk_raises_and_catches() -> None:
+    """Python then looks through all generators around, and a sum of a recursion has one at each level."""
+    events: list[str] = []
+
+    def trace(frame: Any, event: str, arg: Any) -> Any:
+        events.append(event)
+        return trace
+
+    def walk(x: float) -> Any:
+        value = fb.tensor(x)
+        sys.settrace(trace)
+        value = double(value) + value * 2.0
+        sys.settrace(None)
+        return value
+
+    double = fb.cell(lambda v: v + v)
+    program, before = fb.compile(walk, "numpy"), sys.gettrace()
+    program.run([1.0])
+    events.clear()
+    try:
+        assert program.run([1.0]) == [4.0]
+    finally:
+        sys.settrace(before)
+    assert "call" in events and "exception" not in events
+
+
 def test_deep_recursion_runs_and_gives_the_limit_back() -> None:
     half = fb.cell(lambda h: h * 0.5 + 1.0)
 
