@@ -7,11 +7,14 @@ environment tell another one, in LLVM's words. Importing this needs llvmlite.
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from typing import Any
 
 import llvmlite
 from llvmlite import binding
+
+from foldbatch.errors import BackendError
 
 # of instructions for a processor, and of what is done before: at 3, tiles come out slower
 LEVEL, SPEED = 3, 2
@@ -22,6 +25,9 @@ def processor() -> tuple[str, str]:
     """Return the processor's name, and its features as LLVM writes them."""
     name = os.environ.get("FOLDBATCH_CPU") or binding.get_host_cpu_name()
     features = os.environ.get("FOLDBATCH_CPU_FEATURES")
+    if features and not re.fullmatch(r"[+-][\w.-]+(,[+-][\w.-]+)*", features):  # LLVM would end the process
+        fix = "write + or - before each, and commas between; or leave it unset"
+        raise BackendError("FOLDBATCH_CPU_FEATURES", "features in LLVM's words", repr(features), fix)
     return name, binding.get_host_cpu_features().flatten() if features is None else features
 
 

@@ -7,6 +7,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from foldbatch.errors import BackendError
+
 pytestmark = [
     pytest.mark.llvm,
     pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
@@ -41,3 +43,12 @@ def test_the_identity_tells_name_features_and_versions() -> None:
     lines = machine.identity().splitlines()
     assert lines[0] == llvmlite.__version__
     assert lines[2:] == list(machine.processor())
+
+
+def test_features_that_would_end_the_process_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from foldbatch.engines.llvm import machine  # noqa: PLC0415 - it needs llvmlite
+
+    for wrong in ("avx2", "+avx2, -avx", "+avx2,,-avx"):
+        monkeypatch.setenv("FOLDBATCH_CPU_FEATURES", wrong)
+        with pytest.raises(BackendError, match="expected features in LLVM's words, found"):
+            machine.processor.__wrapped__()
