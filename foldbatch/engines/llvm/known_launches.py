@@ -179,7 +179,7 @@ def _launched_once(plan: ProductPlan, tables: Directions) -> bool:
     wanted = [(tables.forward, plan.step)]
     if plan.backward is not None and tables.backward is not None:
         wanted += [(tables.backward, plan.backward.step), (tables.backward, plan.backward.after)]
-    return all([table.launches[:, 0].tolist().count(kernel) == 1 for table, kernel in wanted])
+    return all(table.launches[:, 0].tolist().count(kernel) == 1 for table, kernel in wanted)
 
 
 def known_of(model: Model, schedule: Schedule, cell: int, operand: int) -> Split | None:
