@@ -34,6 +34,7 @@ from foldbatch.scheduler import tree_code as code
 from foldbatch.scheduler.record import TraceColumns, columns_of
 from foldbatch.scheduler.trace import Index, Ints, unpack
 from foldbatch.trees import TreeNode
+from foldbatch.trees.tree import node_of
 from foldbatch.types import SequenceType, TensorType, Type
 
 VALUE, NODE, CHILDREN, LIST, ITEM, DATA, LENGTH = range(7)  # what a variable holds
@@ -687,4 +688,4 @@ class _Source:
         """Return a node by its number; the one that an example is, is that itself."""
         place = bisect_right(self.starts, number) - 1
         index, example = number - self.starts[place], self.examples[place]
-        return example if index == example.index else TreeNode(self.trees[place], index)
+        return example if index == example.index else node_of(self.trees[place], index)

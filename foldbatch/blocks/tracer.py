@@ -41,7 +41,7 @@ from foldbatch.scheduler.trace import Form, Trace
 from foldbatch.system.processes import in_depth, no_garbage, raise_limit
 from foldbatch.system.remembering import code_of
 from foldbatch.trees import Tree, TreeNode
-from foldbatch.trees.tree import kids_of
+from foldbatch.trees.tree import Node, kids_of, node_of
 from foldbatch.types import describe_value
 
 FILENAME, CAREFUL = "<foldbatch trace>", "<foldbatch trace>, statement by statement"
@@ -415,7 +415,7 @@ class Numbered(NamedTuple):
 
 def suits(example: Any) -> bool:
     """Return whether an example is a tree, or a node of one, and no object of a class of the user."""
-    return type(example) is Tree or (type(example) is TreeNode and type(example.tree) is Tree)
+    return type(example) in (Tree, Node) and type(example.tree) is Tree
 
 
 def fields_of(example: TreeNode) -> dict[str, Any]:
@@ -450,7 +450,7 @@ class _ByArity(dict[int, Any]):
 
 
 def _node(example: TreeNode, number: int) -> TreeNode:
-    return example if number == example.index else TreeNode(example.tree, number)
+    return example if number == example.index else node_of(example.tree, number)
 
 
 # -- places: which part of an example a call of a cell is for

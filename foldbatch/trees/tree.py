@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from typing import Any, TypeVar, overload
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -233,11 +234,10 @@ def _show(text: str) -> str:
 
 
 FIELDS = ("label", "token", "children", "is_leaf", "parent", "root", "size", "height", "index")
-_new = object.__new__  # a node made so, attribute by attribute, takes two thirds of the time
 
 
 class TreeNode:
-    """One node of a tree: a view that holds the tree and the node's place in its arrays.
+    """One node of a tree: the tree, the node's place in its arrays, and what stands there.
 
     A node is indexed by child (``node[0]``, ``node[-1]``, ``node[1:]``) or by field (``node["label"]``):
     ``label``, ``token``, ``children``, ``is_leaf``, ``parent``, ``root``, ``size``, ``height`` and
@@ -248,6 +248,9 @@ class TreeNode:
     Attributes:
         tree: the tree that the node is part of.
         index: the node's place in the tree's arrays, which are in post-order.
+        label: the node's label: a str, an int, or None.
+        token: the node's word, or None.
+        is_leaf: whether the node has no children.
 
     >>> from foldbatch.trees import Tree
     >>> node = Tree.from_nested(("S", ("NP", "I"), ("VP", "slept"))).root
@@ -255,24 +258,14 @@ class TreeNode:
     ('S', 2, 'slept', True)
     """
 
-    __slots__ = ("index", "tree")
+    __slots__ = ()
 
     tree: Tree
     index: int
-
-    def __init__(self, tree: Tree, index: int) -> None:
-        self.tree = tree
-        self.index = index
-
-    @property
-    def label(self) -> Label:
-        """The node's label: a str, an int, or None."""
-        return self.tree.labels[self.index]
-
-    @property
-    def token(self) -> str | None:
-        """The node's word, or None."""
-        return self.tree.tokens[self.index]
+    label: Label
+    token: str | None
+    is_leaf: bool
+    _below: list[TreeNode] | None = None  # its children, if all nodes of the tree were made at once
 
     @property
     def children(self) -> list[TreeNode]:
@@ -280,21 +273,15 @@ class TreeNode:
         return [*iter(self)]
 
     @property
-    def is_leaf(self) -> bool:
-        """Whether the node has no children."""
-        tree = self.tree
-        return not (tree._kids or tree._list_kids())[self.index]
-
-    @property
     def parent(self) -> TreeNode | None:
         """The node above, or None at the root."""
         above = int(self.tree.parents[self.index])
-        return None if above < 0 else TreeNode(self.tree, above)
+        return None if above < 0 else node_of(self.tree, above)
 
     @property
     def root(self) -> TreeNode:
         """The topmost node of the tree that the node is part of."""
-        return TreeNode(self.tree, len(self.tree.labels) - 1)
+        return node_of(self.tree, len(self.tree.labels) - 1)
 
     @property
     def size(self) -> int:
@@ -308,14 +295,14 @@ class TreeNode:
 
     def nodes(self) -> Iterator[TreeNode]:
         """Yield every node of the subtree in post-order, this one last."""
-        tree = self.tree
-        return (TreeNode(tree, index) for index in range(self.index - self.size + 1, self.index + 1))
+        tree, size = self.tree, self.size
+        if size == len(tree.labels):
+            return iter(nodes_of(tree))
+        return (node_of(tree, index) for index in range(self.index - size + 1, self.index + 1))
 
     def leaves(self) -> Iterator[TreeNode]:
         """Yield the nodes of the subtree that have no children, left to right."""
-        tree, first = self.tree, self.index - self.size + 1
-        kids = (tree._kids or tree._list_kids())[first : self.index + 1]
-        return (TreeNode(tree, index) for index, below in enumerate(kids, first) if not below)
+        return (node for node in self.nodes() if node.is_leaf)
 
     def words(self) -> tuple[str, ...]:
         """Return the phrase below the node: the leaves' tokens, left to right, but for those that are None.
@@ -346,20 +333,17 @@ class TreeNode:
         return f"<pre>{escape(self.draw())}</pre>"
 
     def __len__(self) -> int:
-        tree = self.tree
-        return len((tree._kids or tree._list_kids())[self.index])
+        return len(self._numbers() if self._below is None else self._below)
 
     def __bool__(self) -> bool:
         return True  # a leaf has length 0, and `if node:` asks whether there is a node
 
     def __iter__(self) -> Iterator[TreeNode]:
-        tree = self.tree
-        nodes = []
-        for child in (tree._kids or tree._list_kids())[self.index]:
-            node = _new(TreeNode)
-            node.tree, node.index = tree, child
-            nodes.append(node)
-        return iter(nodes)
+        below = self._below
+        return iter([node_of(self.tree, child) for child in self._numbers()] if below is None else below)
+
+    def _numbers(self) -> Sequence[int]:
+        return kids_of(self.tree)[self.index]
 
     @overload
     def __getitem__(self, key: int) -> TreeNode: ...
@@ -368,32 +352,23 @@ class TreeNode:
     @overload
     def __getitem__(self, key: str) -> Any: ...
     def __getitem__(self, key: int | slice | str) -> Any:
-        tree = self.tree  # fields are read here rather than as properties: models do so at every node
-        if key.__class__ is int:
-            node = _new(TreeNode)
-            try:
-                node.tree, node.index = tree, (tree._kids or tree._list_kids())[self.index][key]
-            except IndexError:
-                pass  # the error is told below
-            else:
-                return node
         if isinstance(key, str):
-            if key == "label":
-                return tree.labels[self.index]
-            if key == "token":
-                return tree.tokens[self.index]
             if key in FIELDS:
                 return getattr(self, key)
             expected = f"a field of {', '.join(map(repr, FIELDS))}"
             raise ExampleKeyError(f"node {self.index}", expected, repr(key), "or a child's number")
-        kids = (tree._kids or tree._list_kids())[self.index]
-        if isinstance(key, slice):
-            return [TreeNode(tree, child) for child in kids[key]]
         try:
-            return TreeNode(tree, kids[key])
+            if self._below is not None:
+                return self._below[key]
+            found: Any = self._numbers()[key]  # numbers, of a slice
+            return (
+                [node_of(self.tree, x) for x in found]
+                if isinstance(key, slice)
+                else node_of(self.tree, found)
+            )
         except IndexError:
-            expected = f"a child's number below {len(kids)}" if kids else "an inner node"
-            found = f"{key}" if kids else f"a leaf asked for child {key}"
+            expected = "an inner node" if self.is_leaf else f"a child's number below {len(self)}"
+            found = f"a leaf asked for child {key}" if self.is_leaf else f"{key}"
             fix = "test len(node) or node.is_leaf first"
             raise ExampleIndexError(f"node {self.index}", expected, found, fix) from None
         except TypeError:
@@ -414,6 +389,42 @@ class TreeNode:
         return f"TreeNode({self.index}, label={self.label!r}, token={self.token!r}, {len(self)} children)"
 
 
+class Node(TreeNode, msgspec.Struct, frozen=True, gc=False, eq=False):
+    """A node as a struct, as that is made in less time than an object with slots; no tree holds any."""
+
+    tree: Tree
+    index: int
+    label: Label
+    token: str | None
+    is_leaf: bool
+    _below: list[TreeNode] | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return node_of, (self.tree, self.index)
+
+
+def node_of(tree: Tree, index: int) -> TreeNode:
+    """Return a node of a tree."""
+    return Node(tree, index, tree.labels[index], tree.tokens[index], not kids_of(tree)[index])
+
+
+def nodes_of(tree: Tree) -> list[TreeNode]:
+    """Return all nodes of a tree, each of which holds its children: to make them at once takes less time."""
+    nodes: list[TreeNode] = []
+    below: list[list[TreeNode]] = [[]] * (len(tree.labels) + 1)  # the last has the root, as -1 is above it
+    for index, (above, label, token) in enumerate(
+        zip(tree.parents.tolist(), tree.labels, tree.tokens, strict=True)
+    ):
+        kids = below[index]
+        node = Node(tree, index, label, token, not kids, kids)
+        if siblings := below[above]:
+            siblings.append(node)
+        else:
+            below[above] = [node]
+        nodes.append(node)
+    return nodes
+
+
 _NO_CHILDREN: tuple[int, ...] = ()
 
 
@@ -432,7 +443,10 @@ class Tree(TreeNode):
     ('S', 3, 1, ('I', 'slept'), ['NP', 'VP'])
     """
 
-    __slots__ = ("__weakref__", "_csr", "_hash", "_heights", "_kids", "_sizes", "labels", "parents", "tokens")
+    __slots__ = (
+        *("__weakref__", "_csr", "_hash", "_heights", "_kids", "_sizes", "labels", "parents", "tokens"),
+        *("index", "is_leaf", "label", "token"),
+    )
 
     parents: NDArray[np.int32]
     labels: tuple[Label, ...]
@@ -534,6 +548,9 @@ class Tree(TreeNode):
         assert self._csr is not None
         return self._csr
 
+    def __iter__(self) -> Iterator[TreeNode]:
+        return iter(nodes_of(self)[-1])  # whoever walks a tree asks for nearly all of its nodes
+
     def _list_kids(self) -> list[Sequence[int]]:
         # Plain ints in lists: reading one is five times faster than reading the arrays of `csr`, and to go
         # through the parents once takes a fifth of the time that making these arrays takes.
@@ -597,6 +614,9 @@ def _fill(
     tree: Tree, parents: NDArray[np.int32], labels: tuple[Label, ...], tokens: tuple[str | None, ...]
 ) -> None:
     _set(tree, "index", len(labels) - 1)
+    _set(tree, "label", labels[-1])
+    _set(tree, "token", tokens[-1])
+    _set(tree, "is_leaf", len(labels) == 1)
     _set(tree, "parents", parents)
     _set(tree, "labels", labels)
     _set(tree, "tokens", tokens)
