@@ -19,6 +19,7 @@ import numpy as np
 
 from foldbatch.errors import FoldbatchError, WalkError
 from foldbatch.functions.specs import (
+    GIVEN,
     DataSpec,
     ListSpec,
     NestSpec,
@@ -27,11 +28,12 @@ from foldbatch.functions.specs import (
     StaticSpec,
     ValueSpec,
     described,
-    guard,
+    guarded,
     hint_of,
     is_nest,
     leaves,
     opened,
+    part,
     rebuilt,
     spec_of,
     typed,
@@ -52,7 +54,6 @@ from foldbatch.types import describe_value
 
 # What the code of all cells finds among its globals; `notes` binds lists of a run.
 GLOBALS: Final[dict[str, Any]] = {"N": 0, "M": 0}
-GIVEN: Final = "given_"  # stands before the names of parameters, in code that has other names besides
 _names: dict[Any, str] = {}
 numbers = itertools.count()
 
@@ -211,30 +212,21 @@ class Signature:
             nodes=draft.nodes,
         )
 
-    @property
-    def guards(self) -> list[str]:
-        """Conditions that arguments of this structure meet, as code; `GIVEN` stands before their names.
-
-        What a call reads of nests they give a name, see `_operand`: it is looked up once.
-        """
-        found = [one for name, spec in self.specs.items() for one in guard(spec, GIVEN + name, name_of)]
-        for i, (path, _) in enumerate(self.operands):
-            if path not in self.specs:
-                own, code = self._operand(i), f"{GIVEN}{path}) is "
-                found = [one.replace(f"type({code}", f"type({own} := {code}") for one in found]
-        return found
-
-    def _operand(self, number: int) -> str:
-        """Return how code gets an operand, after the guards."""
-        path = self.operands[number][0]
-        return GIVEN + path if path in self.specs else f"a{number}"
-
     def lines(self, otherwise: str) -> Iterator[str]:
         """Yield the code of a call whose arguments have this structure; `otherwise` for other elements."""
-        yield f"if {' and '.join(self.guards) or 'True'}:"
+        outer, opening, inner = guarded(self.specs, name_of)
+        yield f"if {' and '.join(outer) or 'True'}:"
+        if opening:
+            yield f"    try: {'; '.join(opening)}"
+            yield "    except ValueError: pass"
+            yield "    else:"
+            yield f"        if {' and '.join(inner) or 'True'}:"
+        yield from ["    " * (3 if opening else 1) + line for line in self._noting(otherwise)]
+
+    def _noting(self, otherwise: str) -> Iterator[str]:
         k = self.number
         if self.silent:
-            yield f"    return {self._result({})}"
+            yield f"return {self._result({})}"
             return
         for i, (path, _, members) in enumerate(self.sequences):
             inner = [f"x{member}.n" for member, _ in members]
@@ -243,33 +235,37 @@ class Signature:
                 if len(inner) == 1
                 else f"[n for x in {GIVEN}{path} for n in ({', '.join(inner)})]"
             )
-            yield "    try:"
-            yield f"        e{i} = {each}"
-            yield f"    except Exception: {otherwise}"
+            yield f"try: e{i} = {each}"
+            yield f"except Exception: {otherwise}"
         row = [
             "v",
-            *(f"{self._operand(i)}.n" for i in range(len(self.operands))),
+            *(f"{part(path, self.specs)}.n" for path, _ in self.operands),
             *(f"len({GIVEN}{path})" for path, _, _ in self.sequences),
         ]
-        yield "    v = N"
-        yield "    if v > M: STOP()"
-        yield f"    R{k}(({', '.join(row)},))"
-        yield f"    N = v + {self.width}"
+        yield "v = N"
+        yield "if v > M: STOP()"
+        yield f"R{k}(({', '.join(row)},))"
+        yield f"N = v + {self.width}"
         for i in range(len(self.sequences)):
-            yield f"    E{k}_{i}(e{i})"
+            yield f"E{k}_{i}(e{i})"
         for i, (path, _, _) in enumerate(self.feeds):
-            yield f"    F{k}_{i}({GIVEN + path if path else 'v'})"
+            yield f"F{k}_{i}({part(path, self.specs) if path else 'v'})"
         for i, path in enumerate(self.labels):
-            yield f"    L{k}_{i}({GIVEN}{path})"
+            yield f"L{k}_{i}({part(path, self.specs)})"
         made = {}
         for j, node in enumerate(self.outputs):
-            yield f"    o{j} = {name_of(value_class(node.type))}(v" + (f" + {j})" if j else ")")
-            made[j] = f"o{j}"
-        yield f"    return {self._result(made)}"
+            made[j] = f"{name_of(value_class(node.type))}(v{f' + {j}' if j else ''})"
+            if self.leaves.count(j) > 1:  # one object wherever it stands
+                yield f"o{j} = {made[j]}"
+                made[j] = f"o{j}"
+        yield f"return {self._result(made)}"
 
     def _result(self, made: dict[int, str]) -> str:
         codes = iter(
-            [made[x] if isinstance(x, int) else x if x == "None" else GIVEN + x for x in self.leaves]
+            [
+                made[x] if isinstance(x, int) else x if x == "None" else part(x, self.specs)
+                for x in self.leaves
+            ]
         )
 
         def text(spec: Spec) -> str:

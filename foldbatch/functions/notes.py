@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import PACKAGE, WALKED, ExampleError, WalkError
-from foldbatch.functions.cells import GIVEN, GLOBALS, CellFunction, Signature, Slow
+from foldbatch.functions.cells import GLOBALS, CellFunction, Signature, Slow, name_of
+from foldbatch.functions.specs import GIVEN, guard
 from foldbatch.functions.values import Reading, Value
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
@@ -403,7 +404,8 @@ def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
 def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
     """Whether a signature's own code takes arguments of its structure."""
     given = {GIVEN + name: x for name, x in arguments.items()}
-    return all(eval(g, GLOBALS, given) for g in signature.guards)  # noqa: S307 - the text is our own
+    found = [g for name, spec in signature.specs.items() for g in guard(spec, GIVEN + name, name_of)]
+    return all(eval(one, GLOBALS, given) for one in found)  # noqa: S307 - the text is our own
 
 
 def too_many() -> NoReturn:

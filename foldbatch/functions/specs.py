@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -114,6 +114,7 @@ class ObjectSpec:
 
 Spec: TypeAlias = ValueSpec | DataSpec | ListSpec | NestSpec | StaticSpec | ObjectSpec
 Path: TypeAlias = str  # of a part of an argument, as code behind the argument's name
+GIVEN: Final = "given_"  # stands before the names of arguments, in code that has other names besides
 
 
 def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
@@ -157,6 +158,39 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
                 yield f"{code} == {name(value)}"
         case ObjectSpec():
             yield f"{name(is_object)}({code})"
+
+
+def guarded(specs: Mapping[str, Spec], name: Name) -> tuple[list[str], list[str], list[str]]:
+    """Return conditions that arguments meet, what gives items of nests names, and conditions of these.
+
+    A tuple is unpacked: that tells its length too, by a ValueError, in less time than to ask for it.
+    """
+    outer, opening, inner = list[str](), list[str](), list[str]()
+    for argument, spec in specs.items():
+        own = [*guard(spec, GIVEN + argument, name)]
+        if isinstance(spec, NestSpec):
+            own = own[: 1 + (spec.kind is dict)]  # its class, and its keys
+            paths = [argument + spec.item(i) for i in range(len(spec.items))]
+            names = [part(path, specs) for path in paths]
+            if spec.kind is tuple:
+                opening.append(f"[{', '.join(names)}] = {GIVEN}{argument}")
+            else:
+                opening += [f"{x} = {GIVEN}{path}" for x, path in zip(names, paths, strict=True)]
+            inner += [
+                x for item, code in zip(spec.items, names, strict=True) for x in guard(item, code, name)
+            ]
+        outer += own
+    return outer, opening, inner
+
+
+def part(path: Path, specs: Mapping[str, Spec]) -> str:
+    """Return how code gets what stands at a path, once items of nests have names."""
+    for argument, spec in specs.items():
+        if isinstance(spec, NestSpec) and path.startswith(argument):
+            for i in range(len(spec.items)):
+                if path == argument + spec.item(i):
+                    return f"item_{argument}_{i}"
+    return GIVEN + path
 
 
 def form_of(array: Any) -> tuple[tuple[int, ...], str]:
