@@ -22,7 +22,7 @@ from benchmarks.deciding_split import split, without_tensors
 from benchmarks.deciding_walks import ours, walks, weights
 from benchmarks.figures import Figure, new_figure
 from benchmarks.options import add_backend, add_batch, add_data, add_repeats, positive, trees_of
-from foldbatch.program.deciding import RoundEngine
+from foldbatch.functions.rounds import Rounds
 from foldbatch.types import BackendName
 
 WORDS = 500
@@ -87,7 +87,7 @@ def measured(
         name: (median(np.divide(spent[name], mine[0])), median(np.divide(spent[name], mine[1])))
         for name in peers
     }
-    with mock.patch.object(RoundEngine, "run", autospec=True, side_effect=RoundEngine.run) as rounds:
+    with mock.patch.object(Rounds, "compute", autospec=True, side_effect=Rounds.compute) as rounds:
         own(batches[0])
     taken = 1e3 * median(mine[0]), 1e3 * median(mine[1])
     means = {name: float(np.mean(shares)) for name, shares in agree.items()}

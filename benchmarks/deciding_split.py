@@ -19,10 +19,12 @@ from unittest import mock
 
 from benchmarks.deciding_walks import Tensors
 from foldbatch.engines.arrays import ArrayEngine, ArrayRun
+from foldbatch.engines.llvm.rounds import RoundRunner
 from foldbatch.engines.runner import Runner
 from foldbatch.functions.cells import GLOBALS
 from foldbatch.functions.deciding import UnderWay
 from foldbatch.functions.notes import Notes, begin, noting, session
+from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import FunctionTracer
 
 PAIRS = ("leaf", "node", "step", "halt")  # the cells that return two tensors
@@ -33,10 +35,11 @@ WATCHED = (
     (FunctionTracer, "trace_all", "traced"),
     (UnderWay, "go", "going"),
     (UnderWay, "compute", "computing"),
-    (UnderWay, "_rows", "numbers"),
+    (Store, "read", "numbers"),
     (Runner, "scheduled", "scheduled"),
     (ArrayEngine, "ready", "ready"),
     (ArrayRun, "_launch", "kernels"),
+    (RoundRunner, "_launch", "kernels"),
 )
 
 

@@ -40,10 +40,7 @@ class Kernels:
     walk: Walk  # runs a launch table
     sources: Callable[[], list[str]]  # returns the text of each, in the order of `bound`
     tables: Callable[[Schedule], Directions]  # returns the launch tables of a batch
-    rounds: Callable[..., Any] | None = None  # plans a round at once; see `engines.llvm.rounds`
-
-
-AT_ONCE: Any = None  # a round that was planned at once: it has launches alone, and its values go by rows
+    rounds: Any = None  # runs rounds at once; see `engines.llvm.rounds`
 
 
 class ReadyBatch(NamedTuple):
@@ -138,15 +135,18 @@ class ArrayEngine:
         self, ready: ReadyBatch, feeds: Sequence[Sequence[Array]], memory: dict[bool, BatchMemory]
     ) -> ArrayRun:
         """Compute all values, losses and metrics of a batch; see `Engine.forward`."""
-        bound = ready.kernels.bound
+        run = ArrayRun(self, ready, self.held(ready.kernels.bound, memory))
+        run.memory.helped = self.helped
+        run.forward(feeds)
+        return run
+
+    def held(self, bound: Bound, memory: dict[bool, BatchMemory]) -> BatchMemory:
+        """Return the memory of a phase, made when it is first needed."""
         if bound.training not in memory:
             memory[bound.training] = BatchMemory(bound.types, poisoned=self.debug)
             for constant, number in bound.brought["constant"]:
                 memory[bound.training].bring(number, _stacked(constant.array))
-        memory[bound.training].helped = self.helped
-        run = ArrayRun(self, ready, memory[bound.training])
-        run.forward(feeds)
-        return run
+        return memory[bound.training]
 
 
 def launched_of(bound: Bound, tables: Directions) -> tuple[int, int]:
@@ -192,10 +192,7 @@ class ArrayRun:
         for (k, i), number in brought["feed"]:
             memory.bring(number, np.ascontiguousarray(feeds[k][i]))
         for parameter, number in brought["parameter"]:
-            value = parameter.value
-            if memory.sources[number] is not value:
-                memory.sources[number] = value
-                memory.bring(number, _stacked(value))
+            bring_value(memory, number, parameter)
         for (k, i), number in brought["metric"]:
             type_ = model.cells[k].graph.metrics[i].type
             self.metrics[k, i] = np.empty((len(batch.schedule.orders[k]), *type_.shape), type_.dtype)
@@ -237,9 +234,8 @@ class ArrayRun:
 
     def take(self, arena: int, numbers: Index) -> Array:
         """Return copies of values that lie in an arena, by their numbers; see `Run.take`."""
-        batch, values = self.ready.batch, self.memory.arrays[self.bound.buffers["values", arena]]
-        rows = numbers if batch is AT_ONCE else batch.schedule.row_of.take(numbers)
-        taken: Array = values.take(rows, axis=0)
+        values = self.memory.arrays[self.bound.buffers["values", arena]]
+        taken: Array = values.take(self.ready.batch.schedule.row_of.take(numbers), axis=0)
         return taken
 
     @property
@@ -311,6 +307,14 @@ class ArrayRun:
             return value
         number = self.engine.model.cells[k].graph.axes.index(axis)
         return array[: int(schedule.cells[k].segments[number][-1])]
+
+
+def bring_value(memory: BatchMemory, number: int, parameter: Parameter) -> None:
+    """Let the numbers of a parameter be a buffer."""
+    value = parameter.value
+    if memory.sources[number] is not value:
+        memory.sources[number] = value
+        memory.bring(number, _stacked(value))
 
 
 def _stacked(array: Array) -> Array:

@@ -30,7 +30,8 @@ class BatchMemory:
         self._poisoned = poisoned
         self.helped = False  # whether another core may help with a batch
         self._own = np.array([type_ is not None for type_ in types], bool)
-        self._capacity = np.where(self._own, 0, np.iinfo(np.int64).max)
+        # ``[buffers] int64``: how many rows each has
+        self.capacity = np.where(self._own, 0, np.iinfo(np.int64).max)
         self.arrays: list[Any] = [None] * len(types)  # the buffers
         self.sources: list[Any] = [None] * len(types)  # of those of another shape of an array, that array
         self.addresses = np.zeros(len(types), np.int64)  # ``[buffers] int64``: where each begins
@@ -40,10 +41,10 @@ class BatchMemory:
 
     def fit(self, heights: Ints) -> None:
         """Make every buffer as high as a batch needs it: ``heights: [buffers]``."""
-        for number in (heights > self._capacity).nonzero()[0].tolist():
+        for number in (heights > self.capacity).nonzero()[0].tolist():
             type_ = self._types[number]
             assert type_ is not None
-            held = int(self._capacity[number])
+            held = int(self.capacity[number])
             self._allocate(number, type_, max(int(heights[number]), held + held // 4))
         if self._poisoned:
             for number in np.flatnonzero(self._own).tolist():
@@ -59,7 +60,7 @@ class BatchMemory:
         array: Array = aligned((height, *type_.shape), type_.dtype)
         if self._poisoned:
             _poison(array)
-        self._capacity[number] = height
+        self.capacity[number] = height
         self.bring(number, array)
 
     @property

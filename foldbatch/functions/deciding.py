@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
 from itertools import chain
@@ -15,9 +15,19 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import WALKED, ManyRoundsWarning, WalkError, frames_inside, install
 from foldbatch.functions.cells import GLOBALS, Signature
-from foldbatch.functions.noted import ATOMS, Noted, joined_result, kept_result, leak, noted_in, numbers_of
-from foldbatch.functions.notes import Notes, begin, may_go_deeper, noting, session
-from foldbatch.functions.rounds import Computing, Rounds, Stretches
+from foldbatch.functions.noted import ATOMS, Noted, joined_result, kept_result, leak, noted_of
+from foldbatch.functions.notes import (
+    Lists,
+    Notes,
+    State,
+    begin,
+    give_back,
+    lists_of,
+    may_go_deeper,
+    noting,
+    session,
+)
+from foldbatch.functions.rounds import Computing, Pending, Rounds, in_threes
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value
@@ -74,9 +84,13 @@ def results(
             while batch.go():
                 pass
             batch.compute()  # what the results need and nobody asked for
+        give_back(batch.notes)
         return batch.results()
 
     return session(run, examples, range(len(examples)))
+
+
+_WAITS: Final = object()  # what a walk says that waits already
 
 
 class _Thrown(NamedTuple):
@@ -101,19 +115,21 @@ class UnderWay:
         rounds.read(tracer.learnt.own)
         self._traced, self._keep_going = traced, keep_going
         self._start = self._first = GLOBALS["N"]
-        self._notes = Notes(self._start)
+        self.notes = Notes(self._start)
         self.store = rounds.store  # the values so far
         self._ready: list[tuple[Fiber, Any]] = []
         self._waiting: list[Fiber] = []
-        self._asked: list[Value] = []  # what each of these waits for
-        self._fiber: Fiber
+        self._asked: list[int] = []  # the number that each of these waits for
+        self._turns: list[tuple[Fiber, Any]] = []  # who runs next, given what; the last is first
+        self._fiber: Fiber  # the one that runs
+        self._began = 0  # the first number that it may take
         self._hub: Any = None  # the greenlet that lets fibers run
         self._stretch: list[int] = []  # of each stretch whose it is, its numbers, and those before it
         self._stretches: list[int] = []
         self._max_calls = tracer.max_calls
         self._failures = False
         self._result = tracer.learnt.result
-        self._parts: dict[Signature, list[Noted]] = {}
+        self._log: dict[Signature, Lists] = {}  # the notes of all rounds, where they are wanted
         self._numbers: list[int] = []
         self.walked: list[Walked] = []  # the examples
         self.over: list[Walked] = []  # those that have ended since somebody last looked
@@ -124,7 +140,7 @@ class UnderWay:
         kind = greenlets()
         self._hub = kind and kind.getcurrent()
         known = [*self._tracer.learnt.cells]
-        return noting(self._notes, known, self._read, self._ask, careful=careful)
+        return noting(self.notes, known, self._read, self._ask, careful=careful)
 
     def join(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Walked]:
         """Take examples in, with their numbers in the batch."""
@@ -144,70 +160,66 @@ class UnderWay:
     def go(self) -> bool:
         """Let all examples run until each waits, and compute a round; return whether some go on."""
         while self._ready:
-            ready, self._ready = self._ready, []
-            self._go(ready)
+            self._turns, self._ready = self._ready[::-1], []
+            self._go()
         if not self._waiting:
             return False
         self.compute()
-        rows = self._rows(self._asked)
-        waiting, self._waiting, self._asked = self._waiting, [], []
-        self._go(zip(waiting, rows, strict=True))
+        self._turns = [*zip(self._waiting, self.store.read(self._asked), strict=True)][::-1]
+        self._waiting, self._asked = [], []
+        self._go()
         return True
-
-    def _rows(self, values: list[Value]) -> list[Any]:
-        rows = {}
-        for kind in {*map(type, values)}:
-            numbers = [value.n for value in values if value.__class__ is kind]
-            places = self.store.place.take(np.array(numbers, np.int64) - self._start)
-            rows[kind] = iter(self.store.take(kind, places))
-        if len(rows) == 1:
-            return list(rows[kind])
-        return [next(rows[value.__class__]) for value in values]
 
     # -- fibers
 
-    def _go(self, turns: Iterable[tuple[Fiber, Any]]) -> None:
+    def _go(self) -> None:
         """Let one fiber after the other run until it waits or ends, given what it has asked for."""
         try:
-            self._run(turns)
+            while self._turns:
+                self._run(*self._turns.pop())
         except BaseException:
-            for fiber, _ in chain(turns, self._ready):
+            for fiber, _ in chain(self._turns, self._ready):
                 fiber.drop()
             raise
 
-    def _run(self, turns: Iterable[tuple[Fiber, Any]]) -> None:
-        most, first_of_round, stretch = self._max_calls, self._first, self._stretch
-        wait, ask = self._waiting.append, self._asked.append
-        for fiber, sent in turns:
-            walked = fiber.walked
-            if self._failures and (
-                walked.error is not None or (fiber.join is not None and fiber.join.failed)
-            ):
-                fiber.drop()
-                continue
-            self._fiber = fiber
-            first = begin(walked.number, most - walked.made)
-            try:
-                asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else fiber.switch(sent)
-            except Exception as error:
-                if may_go_deeper(error):
-                    raise
-                asked = error  # it is raised where it belongs
-            made = GLOBALS["N"] - first
-            if made:
-                stretch += (walked.place, made, walked.made)
-                walked.made += made
-            if asked is None:
-                self._ended(fiber)
-            elif asked.__class__ is Fork:
-                self._fork(fiber, asked)
-            elif isinstance(asked, Exception):
-                self._failed(fiber, asked)
-            elif asked.n >= first_of_round:
-                wait(fiber)
-                ask(asked)
-            else:  # it was awaited, and is there already
-                self._ready.append((fiber, None))
+    def _run(self, fiber: Fiber, sent: Any) -> None:
+        """Let a fiber run, and those after it that it goes on to, see `_read`."""
+        walked = fiber.walked
+        if self._failures and (walked.error is not None or (fiber.join is not None and fiber.join.failed)):
+            fiber.drop()
+            return
+        self._begin(fiber)
+        try:
+            asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else fiber.switch(sent)
+        except Exception as error:
+            if may_go_deeper(error):
+                raise
+            asked = error  # it is raised where it belongs
+        if asked is _WAITS:
+            return
+        fiber = self._fiber
+        self._stop(fiber.walked)
+        if asked is None:
+            self._ended(fiber)
+        elif asked.__class__ is Fork:
+            self._fork(fiber, asked)
+        elif isinstance(asked, Exception):
+            self._failed(fiber, asked)
+        elif asked.n >= self._first:
+            self._waiting.append(fiber)
+            self._asked.append(asked.n - self._start)
+        else:  # it was awaited, and is there already
+            self._ready.append((fiber, None))
+
+    def _begin(self, fiber: Fiber) -> None:
+        self._fiber, walked = fiber, fiber.walked
+        self._began = begin(walked.number, self._max_calls - walked.made)
+
+    def _stop(self, walked: Walked) -> None:
+        made = GLOBALS["N"] - self._began
+        if made:
+            self._stretch += (walked.place, made, walked.made)
+            walked.made += made
 
     def _ended(self, fiber: Fiber) -> None:
         if isinstance(fiber.result, CoroutineType):
@@ -248,19 +260,35 @@ class UnderWay:
 
     def _read(self, value: Value, what: str) -> Any:
         """Return the numbers of a value of the present example; it waits until they are there."""
+        fiber = self._fiber
+        walked = fiber.walked
         if value.n >= self._first:
-            walked = self._fiber.walked
             walked.asked += 1
             if walked.asked == MANY:
                 where, expected = f"walk at example {walked.number}", "a loop that ends after a few rounds"
                 fix = "look for one without an end; the option max_calls stops it"
                 warning = ManyRoundsWarning(where, expected, f"{MANY:,} numbers that it waited for", fix)
                 warn(warning, stacklevel=frames_inside())
-            return self._hub.switch(value) if self._fiber.stops else self._switched(value, what)
-        number, walked = value.n - self._start, self._fiber.walked
+            if self._failures or not fiber.stops:
+                return self._switched(value, what)
+            last = GLOBALS["N"]  # as `_stop` and `_begin`, which take longer to call
+            if made := last - self._began:
+                self._stretch += (walked.place, made, walked.made)
+                walked.made += made
+            self._waiting.append(fiber)
+            self._asked.append(value.n - self._start)
+            turns = self._turns
+            if not turns or not turns[-1][0].stops:
+                return self._hub.switch(_WAITS)
+            fiber, sent = turns.pop()  # from walk to walk, without the hub between
+            walked = fiber.walked
+            self._fiber, self._began, State.example = fiber, last, walked.number
+            GLOBALS["M"] = last + self._max_calls - walked.made
+            return fiber.switch(sent)
+        number = value.n - self._start
         if number < 0 or self.store.example[number] != walked.place:
             raise leak(what, walked.number)
-        return self.store.row(value.__class__, number)
+        return self.store.row(number)
 
     def _switched(self, thing: Value | Fork, what: str) -> Any:
         """Stop the walk that runs until what it asks for is there."""
@@ -277,46 +305,40 @@ class UnderWay:
 
     def compute(self) -> None:
         """Compute all that is pending."""
-        if not self._stretch:
-            return
-        flat, noted = self._collected()
-        stretches = Stretches(self._first - self._start, *_in_threes(self._stretch))
-        self._rounds.compute(self._computing, flat, noted, stretches, self.store, self._numbers)
-        self._next()
+        if self._stretch:
+            first = self._first - self._start
+            self._rounds.compute(Pending(self._computing, self.notes, self._stretch, first, self._numbers))
+            self._next()
 
     def _next(self) -> None:
+        """Begin a round: lists of notes go on empty."""
+        for signature, lists in self.notes.lists.items():
+            if lists.rows:
+                several = lists.all
+                if self._traced:
+                    if signature not in self._log:
+                        self._log[signature] = lists_of(signature)
+                    log = self._log[signature]
+                    for kept, items in zip(log.all, several, strict=True):
+                        kept.extend(items)
+                for items in several:
+                    items.clear()
         if self._traced:
             self._stretches += self._stretch
         self._first = GLOBALS["N"]
-        self._stretch = []
-
-    def _collected(self) -> tuple[Index, dict[Signature, Noted]]:
-        """Return what was noted since the last round, its numbers in one array, too."""
-        called = {signature: lists for signature, lists in self._notes.lists.items() if lists.rows}
-        flat = numbers_of(called.values(), self._start)
-        found = noted_in(flat, called, self._start)
-        for signature, noted in found.items():
-            noted.feeds = [[*items] for items in noted.feeds]  # these lists go on
-            noted.labels = [[*items] for items in noted.labels]
-            if self._traced:
-                self._parts.setdefault(signature, []).append(noted)
-            lists = called[signature]
-            for items in (lists.rows, *lists.elements, *lists.feeds, *lists.labels):
-                items.clear()
-        return flat, found
+        self._stretch.clear()
 
     def complete(self) -> Notes:
         """Return what was noted, example by example, as if each had run alone."""
-        self._collected()
         self._next()
-        examples, sizes, before = _in_threes(self._stretches)
+        examples, sizes, before = in_threes(self._stretches)
         totals = np.array([walked.made for walked in self.walked], np.int64)
         ends = np.cumsum(totals) + self._start
         ahead = (ends - totals)[examples] + before - (np.cumsum(sizes) - sizes)
         moved = np.arange(int(sizes.sum())) + np.repeat(ahead, sizes)
         whose = np.repeat(examples, sizes)
-        for signature, parts in self._parts.items():
-            self._put_in_order(signature, parts, moved, whose)
+        for signature, noted in noted_of(self._log, self._start).items():
+            self._put_in_order(signature, noted, moved, whose)
 
         def renumbered(walked: Walked, value: Value) -> Value:
             n = value.n - self._start
@@ -324,15 +346,14 @@ class UnderWay:
                 raise kept_result(walked.number)
             return value.__class__(int(moved[n]))
 
-        notes = self._notes
+        notes = self.notes
         notes.ends = ends.tolist()
         notes.results = [_replaced(walked.result, partial(renumbered, walked)) for walked in self.walked]
         return notes
 
-    def _put_in_order(self, signature: Signature, parts: list[Noted], moved: Index, whose: Index) -> None:
+    def _put_in_order(self, signature: Signature, noted: Noted, moved: Index, whose: Index) -> None:
         """Note the calls of a cell in their complete order, given each number's new one, and example."""
-        lists = self._notes.lists[signature]
-        rows = np.concatenate([part.rows for part in parts])
+        lists, rows = self.notes.lists[signature], noted.rows
         values = 1 + len(signature.operands)
         read = rows[:, :values]
         if read.min(initial=0) < 0:
@@ -341,21 +362,19 @@ class UnderWay:
         order = np.argsort(rows[:, 0], kind="stable")
         lists.rows += rows.take(order, axis=0).ravel().tolist()
         for s, items in enumerate(lists.elements):
-            flat = moved.take(np.concatenate([part.elements[s] for part in parts]))
-            lengths = rows[:, values + s]
+            flat, lengths = moved.take(noted.elements[s]), rows[:, values + s]
             begins = np.cumsum(lengths) - lengths
             sizes = lengths.take(order)
             index = np.repeat(begins.take(order) - (np.cumsum(sizes) - sizes), sizes)
             items.extend(flat.take(index + np.arange(len(index)), axis=0).ravel().tolist())
         places, marks = order.tolist(), {i for _, i in signature.draft.marks}
         for i, items in enumerate(lists.feeds):
-            given = [x for part in parts for x in part.feeds[i]]
+            given = noted.feeds[i]
             if i in marks:
                 given = moved.take(np.array(given, np.int64)).tolist()
             items.extend([given[place] for place in places])
         for i, items in enumerate(lists.labels):
-            given = [x for part in parts for x in part.labels[i]]
-            items.extend([given[place] for place in places])
+            items.extend([noted.labels[i][place] for place in places])
 
     def results(self) -> list[Any]:
         """Return what walks returned, with arrays in the place of values, or the errors that they raised."""
@@ -368,15 +387,11 @@ class UnderWay:
             n = value.n - self._start
             if n < 0 or self.store.example[n] != walked.place:
                 raise kept_result(walked.number)
-            return np.array(self.store.row(value.__class__, n))
+            return np.array(self.store.row(n), value.type.dtype)
 
         self._result = joined_result(self._result, walked.result, 0, [], set(), walked.number)
         walked.result = _replaced(walked.result, number)
         return walked
-
-
-def _in_threes(numbers: list[int]) -> Index:
-    return np.fromiter(numbers, np.int64, len(numbers)).reshape(-1, 3).T
 
 
 def _replaced(x: Any, value: Callable[[Value], Any]) -> Any:

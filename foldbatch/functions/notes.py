@@ -53,6 +53,11 @@ class Lists:
     # what appends to them, by its name among the globals of cells' code
     bound: dict[str, Callable[[Any], None]] = field(default_factory=dict)
 
+    @property
+    def all(self) -> tuple[list[Any], ...]:
+        """All of them."""
+        return self.rows, *self.elements, *self.feeds, *self.labels
+
 
 @dataclass(slots=True)
 class Notes:
@@ -75,7 +80,7 @@ class Forced(BaseException):
         self.what = what  # who asks, as `float`
 
 
-class _State:
+class State:
     """The run that notes now, if any."""
 
     notes: Notes | None = None
@@ -88,7 +93,7 @@ class _State:
 
 def running() -> bool:
     """Whether a walk runs in this thread."""
-    return _State.notes is not None and _State.thread == threading.get_ident()
+    return State.notes is not None and State.thread == threading.get_ident()
 
 
 def lists_of(signature: Signature) -> Lists:
@@ -105,13 +110,13 @@ def bind(signature: Signature) -> Lists:
     Raises:
         WalkError: when no walk runs.
     """
-    notes = _State.notes
-    if notes is None or _State.thread != threading.get_ident():
+    notes = State.notes
+    if notes is None or State.thread != threading.get_ident():
         raise WalkError(signature.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
     lists = notes.lists[signature] = signature.spare or lists_of(signature)
     signature.spare = None
     GLOBALS.update(lists.bound)
-    if _State.careful:
+    if State.careful:
         for i, (where, _, feed) in enumerate(signature.feeds):
             if where:
                 GLOBALS[f"F{signature.number}_{i}"] = _checking(signature, lists, i, feed)
@@ -121,8 +126,7 @@ def bind(signature: Signature) -> Lists:
 def give_back(notes: Notes) -> None:
     """Leave the lists of a run, once nobody reads them any more, to later ones."""
     for signature, lists in notes.lists.items():
-        lists.rows.clear()
-        for items in (*lists.elements, *lists.feeds, *lists.labels):
+        for items in lists.all:
             items.clear()
         signature.spare = lists
 
@@ -138,7 +142,7 @@ def appending(lists: Lists, kind: str, number: int = 0) -> Callable[[Any], None]
 
 def held(part: Any, made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return what a part of the walk keeps for the present run, made when it is first asked for."""
-    notes = _State.notes
+    notes = State.notes
     assert notes is not None, "only a walk that runs has parts"
     if part not in notes.held:
         notes.held[part] = made()
@@ -147,14 +151,14 @@ def held(part: Any, made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def ensure(signature: Signature) -> None:
     """Give a signature lists in the present run, if it has none."""
-    notes = _State.notes
+    notes = State.notes
     if notes is None or signature not in notes.lists:
         bind(signature)
 
 
 def example() -> int:
     """Return the number of the present example in its batch."""
-    return _State.example
+    return State.example
 
 
 def unbind(signature: Signature) -> None:
@@ -183,7 +187,7 @@ def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callabl
             _take_back(signature, lists, i)
             if not isinstance(signature.cell, CellFunction):  # the program of a block tells
                 raise
-            where = f"{feed.where} at example {_State.example}"
+            where = f"{feed.where} at example {State.example}"
             raise error.kind(where, error.expected, error.found, error.fix) from None
         lists.feeds[i].append(item)
 
@@ -274,7 +278,7 @@ def iterator_in(example: Any) -> Iterator[Any] | None:
 
 def forking() -> Callable[[Any], Any] | None:
     """Return what runs parts of the present walk side by side, where rounds run."""
-    return _State.fork
+    return State.fork
 
 
 def begin(number: int, max_calls: int) -> int:
@@ -282,7 +286,7 @@ def begin(number: int, max_calls: int) -> int:
 
     Returns the first of these.
     """
-    _State.example = number
+    State.example = number
     first: int = GLOBALS["N"]
     GLOBALS["M"] = first + max_calls
     return first
@@ -297,25 +301,25 @@ def session(run: Callable[[], T], examples: Sequence[Any] | None, numbers: Seque
         WalkError: when a walk runs already.
     """
     with LOCK:
-        if _State.notes is not None:
+        if State.notes is not None:
             fix = "run it before, or call its function itself"
             raise WalkError("walk", "calls of cells, layers and functions", "a run of a program in it", fix)
-        _State.deep = examples is None
+        State.deep = examples is None
         try:
             return run()
         except RecursionError:  # the walk calls itself deeper than Python lets it by default
-            if _State.deep:
+            if State.deep:
                 raise
             refuse_iterators(examples or (), numbers, "a walk this deep begins anew")
-            _State.deep = True
+            State.deep = True
             return in_depth(run, DEEP)
         finally:
-            _State.deep = False
+            State.deep = False
 
 
 def may_go_deeper(error: Exception) -> bool:
     """Whether an error only says that a walk calls itself deeper than Python lets it by default."""
-    return isinstance(error, RecursionError) and not _State.deep
+    return isinstance(error, RecursionError) and not State.deep
 
 
 def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call: int, max_calls: int) -> str:
@@ -356,8 +360,8 @@ def noting(
 
     In rounds `read` finds the numbers of values, and `fork` runs parts of a walk side by side.
     """
-    _State.notes, _State.thread, _State.careful = notes, threading.get_ident(), careful
-    _State.fork = fork
+    State.notes, State.thread, State.careful = notes, threading.get_ident(), careful
+    State.fork = fork
     outer, Hooks.layer = Hooks.layer, _layer
     unknown, Reading.read = Reading.read, read or _forced  # type: ignore[assignment,method-assign]
     try:
@@ -366,7 +370,7 @@ def noting(
         yield
     finally:
         Hooks.layer, Reading.read = outer, unknown  # type: ignore[method-assign]
-        _State.notes, _State.fork = None, None
+        State.notes, State.fork = None, None
         for signature in notes.lists:
             unbind(signature)
 
@@ -411,7 +415,7 @@ def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
 def too_many() -> NoReturn:
     """Refuse an example that makes more calls than allowed."""
     fix = "look for a loop without an end, or raise the option max_calls"
-    raise ExampleError(f"walk at example {_State.example}", "fewer calls", "more than max_calls", fix)
+    raise ExampleError(f"walk at example {State.example}", "fewer calls", "more than max_calls", fix)
 
 
 _unknown = Reading.read

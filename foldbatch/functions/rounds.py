@@ -19,13 +19,22 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.functions.cells import CellFunction, Signature
+from foldbatch.functions.cells import GLOBALS, CellFunction, Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
-from foldbatch.functions.noted import Noted, reads_of, refuse_leaks, refuse_other_type
+from foldbatch.functions.noted import (
+    Noted,
+    bases_of,
+    noted_in,
+    numbers_of,
+    reads_of,
+    refuse_leaks,
+    refuse_other_type,
+)
+from foldbatch.functions.notes import Lists, Notes
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, link_learnt
 from foldbatch.functions.values import Value, value_class
-from foldbatch.model.columns import column
+from foldbatch.model.columns import column, limits
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
@@ -34,7 +43,8 @@ from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.types import TensorType
 
 KEPT = 256  # schedules of rounds
-NUMBER, LENGTH = -1, -2  # what stands in a call's row beside what it reads: numbers, and lengths of lists
+# what stands in a call's row beside what it reads: numbers, lengths of lists, what the model does not read
+NUMBER, LENGTH, LEFT_OUT = -1, -2, -3
 
 
 class RoundSchedule(Protocol):
@@ -49,8 +59,8 @@ class Computing(Protocol):
 
     training: bool
 
-    def at_once(self, model: Model, flat: Index, told: Sequence[int], *learnt: Index) -> _Found | None:
-        """Return a round planned at once, where that is done; see `engines.llvm.rounds.RoundPlanner.plan`."""
+    def runner(self, model: Model) -> Any:
+        """Return what runs rounds at once, see `engines.llvm.rounds.RoundRunner`; None where nothing does."""
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int
@@ -63,7 +73,7 @@ class Computing(Protocol):
         """Compute a round, and return what copies values out of it, given their arena and numbers.
 
         Args:
-            ready: what `ready` returned; after `at_once` rows are given in the place of numbers.
+            ready: what `ready` returned.
             feeds: per cell and feed, the data by rank.
             example: gives the example of a cell's rank, for errors.
         """
@@ -114,10 +124,9 @@ class _Reader:
     # of a call's row, and of an element of each list that is read: the slot that reads each number, or what
     # else it is
     slots: list[Index]
-    columns: list[int] | None  # of a row: number, operands, lengths of lists; None where that is all of it
+    columns: list[int]  # of a row, those that are read: its number, operands, lengths of lists
     lists: list[int]  # their numbers
     feeds: list[int]  # the numbers of its data
-    told: list[int]  # what compiled functions are told of it
 
 
 class _Table(NamedTuple):
@@ -132,20 +141,45 @@ class _Table(NamedTuple):
     sizes: list[int]  # how many each has
 
 
-# a round made ready, where the values of import cells lie, how many each has, what is kept as `Computing.run`
-# takes it, the numbers of that, unless the store is told already, and how much of it each arena has
-_Found = tuple[RoundSchedule, Index, list[int], Index, Index | None, list[int]]
+# a round made ready, where the values of import cells lie, and how many each has; the numbers of values that
+# are kept, as the model counts and as the run does, and how many each arena has
+_Found = tuple[RoundSchedule, Index, list[int], Index, Index, list[int]]
+
+
+class _Bound(NamedTuple):
+    """What runs rounds at once, as long as nothing new comes."""
+
+    notes: Notes  # of the batch
+    linked: Linked | None
+    lists: list[Lists]  # of all cells there
+    runner: Any  # None where there is none
+    fresh: list[Lists]  # those of cells that are not known yet
+    # by where a runner is told of data: the cell, and their place among its data
+    data: dict[int, tuple[_Reader, int]]
+
+
+class Pending(NamedTuple):
+    """What is to be computed in a round: notes of a batch, whose lists have all since the last one."""
+
+    computing: Computing  # what computes
+    notes: Notes
+    stretch: list[int]  # of each stretch whose it is, its numbers, and those before it
+    first: int  # the first number of the round, from the beginning of the run
+    numbers: Sequence[int]  # the examples' numbers in the batch
+
+    @property
+    def stretches(self) -> Stretches:
+        """The stretches."""
+        return Stretches(self.first, *in_threes(self.stretch))
 
 
 class _Round(NamedTuple):
-    """What was noted since the last round."""
+    """What was noted since the last round, as arrays."""
 
-    computing: Computing
+    pending: Pending
     parts: list[tuple[_Reader, Noted]]  # the cells, and what was noted of each
     flat: Index  # all numbers of these
     stretches: Stretches
-    store: Store  # the values of earlier rounds
-    numbers: Sequence[int]  # the examples' numbers in the batch
 
 
 class Rounds:
@@ -163,109 +197,164 @@ class Rounds:
         self._slots: dict[Slot, int] = {}
         self._outputs: list[Output] = []
         self._first: dict[Signature, int] = {}  # the number of a cell's first output
-        self._patterns: Index = np.zeros(0, np.int64)  # the slots of rows of all cells, see `_Reader.slots`
         # ``[slots, outputs]``: which read which, within a round
         self._wires: Index = np.zeros((0, 0), np.int64)
         self._imports: dict[type[Value], int] = {}  # the number of each import cell, in the order of these
         self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: the place of its class in these, or -1
-        self._classes: dict[type[Value], int] = {}  # the number of each class of values
-        self._kinds_imported: Index = self._kinds  # those of import cells
-        self._importing: list[int] = []  # of import cells, their numbers and those of their classes
+        self._kinds_imported: Index = self._kinds  # the numbers of classes of import cells
         self._arenas: Index = self._kinds  # ``[outputs + 1]``: the arena of each output, -1 if it has none
-        self._made: list[tuple[int, type[Value], int]] = []  # arenas of outputs: class, and its number
+        self._made: list[tuple[int, type[Value]]] = []  # arenas of outputs, and their classes
         self._none: list[tuple[NDArray[Any], ...]] = []
         self._bounds: list[list[int | None]] = []
         self._no_calls: list[Ints] = []
         self._no_elements: list[tuple[Ints, ...]] = []
         self._tables: dict[Any, _Table] = {}
+        self._own: _Bound | None = None
 
     def read(self, own: dict[Parameter, Parameter]) -> None:
         """Read parameters of a program's own in the place of those of layers, see `Learnt.own`."""
         self._learnt.own = own
 
-    def compute(
-        self,
-        computing: Computing,
-        flat: Index,
-        noted: dict[Signature, Noted],
-        stretches: Stretches,
-        store: Store,
-        numbers: Sequence[int],
-    ) -> None:
+    def compute(self, given: Pending) -> None:
         """Compute what was noted since the last round, and put it into the store.
-
-        Args:
-            computing: what computes.
-            flat: all numbers that were noted, as from `numbers_of`; they count from the beginning of the run.
-            noted: what was noted.
-            stretches: whose it is.
-            store: the values of earlier rounds.
-            numbers: the examples' numbers in the batch, for errors and random numbers.
 
         Raises:
             WalkError: when a call reads a value of another example or run.
             BadDataError: when a datum is not what its cell reads.
         """
-        store.number(stretches.examples, stretches.sizes)
-        for signature in noted:
-            if signature not in self._first:
-                self._admit(signature)
-        found, numbered = None, flat
-        while found is None:  # it has new wires
-            model = (self._linked or self._link()).model
-            parts = [(self._readers[s], own) for s, own in noted.items() if s in self._readers]
-            if not parts:
-                return
-            flat = numbered
-            whole = all(reader.columns is None for reader, _ in parts)
-            if len(parts) < len(noted) or not whole:
-                flat = np.concatenate([array.ravel() for array in _arrays(parts)])
-            given = _Round(computing, parts, flat, stretches, store, numbers)
-            found = (whole and self._at_once(given, model)) or self._alike(given, model)
+        if not self._at_once(given):
+            self._by_arrays(given)
+
+    def _at_once(self, given: Pending) -> bool:
+        """Compute a round at once; return whether that was done: not where anything is new or wrong."""
+        own, store, notes = self._own, self.store, given.notes
+        known = own is not None and own.notes is notes and own.linked is self._linked
+        if own is None or not known or len(own.lists) != len(notes.lists):
+            own = self._own = self._bound(given)
+        if own.runner is None or any(lists.rows for lists in own.fresh):
+            return False
+        last = GLOBALS["N"] - notes.start
+        if store.reach(last):
+            own.runner.point(store.example, store.kind, store.place, store.table)
+
+        def data(place: int) -> tuple[int, NDArray[Any]] | None:
+            reader, number = own.data[place]
+            return self._data(given, reader, number, notes.lists[reader.signature])
+
+        if not own.runner.run(given.first, self._reserve, data):
+            return False
+        store.known = last
+        return True
+
+    def _bound(self, given: Pending) -> _Bound:
+        """Return what runs rounds of a batch at once, told where all lies."""
+        linked, notes, store, own = self._linked, given.notes, self.store, self._own
+        runner = None if linked is None else given.computing.runner(linked.model)
+        lists = [*notes.lists.values()]
+        alike = own is not None and own.linked is linked and own.runner is runner
+        if own is None or not alike or [*map(id, own.lists)] != [*map(id, lists)]:
+            data = {} if linked is None or runner is None else self._told(linked, runner, notes)
+            fresh = [held for signature, held in notes.lists.items() if signature not in self._first]
+            own = _Bound(notes, linked, lists, runner, fresh, data)
+        if runner is not None:
+            runner.begin(given.stretch, notes.start)
+            runner.point(store.example, store.kind, store.place, store.table)
+        return own._replace(notes=notes)
+
+    def _told(self, linked: Linked, runner: Any, notes: Notes) -> dict[int, tuple[_Reader, int]]:
+        """Tell a runner where all lies; return which data are told of where."""
+        store, data = self.store, dict[int, tuple[_Reader, int]]()
+        readers = [self._readers[signature] for signature in notes.lists if signature in self._readers]
+        widths, patterns = [len(cell.sequences) for cell in linked.model.signatures], list[int]()
+        *sections, every = accumulate(widths, initial=len(widths))
+        told = [0, 0, len(self._outputs), len(readers), len(self._imports), len(self._made), 0, every]
+        for kind, k in self._imports.items():
+            (arena,) = linked.model.signatures[k].outputs
+            told += (k, store.number(kind), runner.buffers["values", arena])
+        for arena, kind in self._made:
+            told += (arena, store.number(kind), runner.buffers["values", arena])
+        for reader in readers:
+            signature, columns, (row, *members) = reader.signature, reader.columns, reader.slots
+            lists, feeds = notes.lists[signature], linked.model.feeds[reader.number]
+            told += (0, len(columns), len(signature.outputs), self._first[signature], len(patterns))
+            told += (reader.number, len(members), len(feeds), id(lists.rows), len(row))
+            patterns += (*row[columns], *(slot for own in members for slot in own))
+            told.append(len(patterns))
+            patterns += [slot if i in columns else LEFT_OUT for i, slot in enumerate(row)]
+            for i, (s, own) in enumerate(zip(reader.lists, members, strict=True)):
+                column = columns.index(1 + len(signature.operands) + s)
+                told += (column, len(own), sections[reader.number] + i, id(lists.elements[s]))
+            for place, (i, feed) in enumerate(zip(reader.feeds, feeds, strict=True)):
+                data[len(told)] = reader, place
+                bound, dtype = self._bounds[reader.number][place], feed.declared or feed.type.dtype
+                most = limits(dtype)[1] if dtype.startswith(("int", "uint")) else 0
+                most = most if bound is None else min(most, bound - 1)
+                plain = bool(signature.feeds[i][0])
+                told += runner.feed(lists.feeds[i], feed.type, reader.number, place, most, plain=plain)
+        learnt = np.array(patterns, np.int64), self._wires.ravel(), self._kinds, self._arenas
+        runner.bind(told, self._imports.values(), data, *learnt)
+        return data
+
+    def _reserve(self, counts: Index) -> None:
+        for (_, kind), count in zip(self._made, counts.tolist(), strict=True):
+            self.store.reserve(self.store.number(kind), count)
+
+    def _by_arrays(self, given: Pending) -> None:
+        """Compute a round as any batch: what was noted becomes arrays."""
+        round_, found = self._scheduled(given)
+        if found is None:
+            return
+        parts, store = round_.parts, self.store
         ready, places, counts, kept, kept_numbers, sizes = found
         feeds, end = [*self._none], 0
         for (kind, k), count in zip(self._imports.items(), counts, strict=True):
             if count:
                 start, end = end, end + count
-                feeds[k] = (store.take(kind, places[start:end]),)
-        for reader, own in parts:
-            if reader.feeds:
-                ranks = ready.order(reader.number)
-                columns = self._data(given, reader, own)
-                feeds[reader.number] = tuple([column.take(ranks, axis=0) for column in columns])
+                feeds[k] = (store.take(store.number(kind), places[start:end]),)
+        for reader, _ in parts:
+            ranks, lists = ready.order(reader.number), given.notes.lists[reader.signature]
+            own = [self._data(given, reader, place, lists) for place in range(len(reader.feeds))]
+            feeds[reader.number] = tuple([data.take(ranks, axis=0) for _, data in filter(None, own)])
         of_cell = {reader.number: own for reader, own in parts}
 
         def whose(k: int, rank: int) -> int:
-            return numbers[int(store.example[of_cell[k].rows[ready.order(k)[rank], 0]])]
+            return given.numbers[int(store.example[of_cell[k].rows[ready.order(k)[rank], 0]])]
 
-        take = computing.run(ready, feeds, whose)
+        take = given.computing.run(ready, feeds, whose)
         end = 0
-        for (arena, kind, number), count in zip(self._made, sizes, strict=True):
+        for (arena, kind), count in zip(self._made, sizes, strict=True):
             if count:
                 start, end = end, end + count
-                told = None if kept_numbers is None else kept_numbers[start:end]
-                store.add(kind, number, take(arena, kept[start:end]), told)
+                store.add(store.number(kind), take(arena, kept[start:end]), kept_numbers[start:end])
 
-    def _at_once(self, given: _Round, model: Model) -> _Found | None:
-        """Return a round planned at once; None where that is not done, or something is new or wrong."""
-        computing, parts, flat, stretches, store, _ = given
-        sizes = len(parts), len(self._imports), len(self._made), len(flat), self._lists
-        told = [stretches.first, store.known - stretches.first, len(self._outputs), *sizes, *self._importing]
-        for arena, kind, number in self._made:
-            told += (arena, number, store.used[kind])
-        for reader, own in parts:
-            told += (len(own.rows), *reader.told)
-        learnt = self._patterns, self._wires.ravel(), self._kinds, self._arenas
-        return computing.at_once(model, flat, told, *learnt, store.example, store.kind, store.place)
+    def _scheduled(self, given: Pending) -> tuple[_Round, _Found | None]:
+        """Return a round as arrays, and made ready; None where nothing is computed."""
+        store, start = self.store, given.notes.start
+        called = {signature: lists for signature, lists in given.notes.lists.items() if lists.rows}
+        numbered = numbers_of(called.values(), start)
+        noted, stretches = noted_in(numbered, called, start), given.stretches
+        store.own(given.first, stretches.examples, stretches.sizes)
+        for signature in noted:
+            if signature not in self._first:
+                self._admit(signature)
+        while True:
+            model = (self._linked or self._link()).model
+            parts = [(self._readers[s], own) for s, own in noted.items() if s in self._readers]
+            flat = numbered
+            if len(parts) < len(noted) or any(len(r.columns) < len(r.slots[0]) for r, _ in parts):
+                flat = np.concatenate([numbered[:0], *(array.ravel() for array in _arrays(parts))])
+            round_ = _Round(given, parts, flat, stretches)
+            if not parts or (found := self._alike(round_, model)) is not None:
+                return round_, found if parts else None
 
     def _alike(self, given: _Round, model: Model) -> _Found | None:
         """Return a round as others of its form; None where it has wires that are new."""
-        computing, parts, flat, stretches, store, _ = given
+        (_, parts, flat, stretches), store = given, self.store
         # what makes rounds alike: their integers, but for which values of earlier rounds they read
         lengths = [own.lengths(s).tobytes() for reader, own in parts for s in reader.lists]
         cells = [(reader.number, len(own.rows)) for reader, own in parts]
         own_numbers = np.maximum(flat - stretches.first, -1).tobytes()
-        key = computing.training, *cells, *lengths, stretches.sizes.tobytes(), own_numbers
+        key = given.pending.computing.training, *cells, *lengths, stretches.sizes.tobytes(), own_numbers
         table = self._tables.get(key)
         if table is None:
             table = self._table(given, model)
@@ -303,20 +392,17 @@ class Rounds:
         linked = self._linked = link_learnt(self._learnt, frozenset(), self._known)
         numbers = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
         self._imports = {kind: numbers.pop(earlier(kind))[0] for kind in self._imports}
-        self._patterns, model = np.zeros(0, np.int64), linked.model
-        widths = [len(cell.sequences) for cell in model.signatures]
-        *self._sections, self._lists = accumulate(widths, initial=len(widths))
+        model = linked.model
         self._readers = {
             signature: self._reader(k, signature, kept) for signature, (k, kept) in numbers.items()
         }
-        self._kinds_imported = np.array([*map(self._number, self._imports)], np.int64)
-        self._importing = [n for kind, k in self._imports.items() for n in (k, self._number(kind))]
+        self._kinds_imported = np.array([*map(self.store.number, self._imports)], np.int64)
         self._arenas = np.full(len(self._outputs) + 1, -1)
         for signature, reader in self._readers.items():
             begin, arenas = self._first[signature], model.signatures[reader.number].outputs
             self._arenas[begin : begin + len(arenas)] = arenas
         kinds = {arena: value_class(model.arenas[arena]) for arena in {*self._arenas.tolist()} - {-1}}
-        self._made = [(arena, kind, self._number(kind)) for arena, kind in kinds.items()]
+        self._made = [*kinds.items()]
         feeds, self._bounds = model.feeds, linked.bounds
         self._none = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in own]) for own in feeds]
         cells = model.signatures
@@ -335,14 +421,9 @@ class Rounds:
         members = [
             [self._slots[signature, m, s] for m in range(len(signature.sequences[s][2]))] for s in lists
         ]
-        columns = None if len(kept.arguments) + 1 == len(rows) else [0, *(1 + i for i in kept.arguments)]
-        outputs, begin = len(signature.outputs), len(self._patterns)
-        told = [len(rows), outputs, self._first[signature], begin, number, len(lists)]
-        for section, (s, own) in enumerate(zip(lists, members, strict=True), self._sections[number]):
-            told += (1 + operands + s, len(own), section)
-        patterns = [np.array(own, np.int64) for own in (rows, *members)]
-        self._patterns = np.concatenate([self._patterns, *patterns])
-        return _Reader(number, signature, patterns, columns, lists, [*kept.feeds], told)
+        slots = [np.array(own, np.int64) for own in (rows, *members)]
+        columns = [0, *(1 + i for i in kept.arguments)]
+        return _Reader(number, signature, slots, columns, lists, [*kept.feeds])
 
     def _table(self, given: _Round, model: Model) -> _Table | None:
         """Schedule a round; None where it has wires that are new, so that the model must be linked again."""
@@ -361,15 +442,15 @@ class Rounds:
                 start, end = end, end + array.size
                 cut.append(numbers[start:end].reshape(array.shape))
             rows, *lists = cut
-            calls[reader.number] = rows if reader.columns is None else rows.take(reader.columns, axis=1)
+            calls[reader.number] = rows.take(reader.columns, axis=1)
             elements[reader.number] = tuple(lists)
-        total = count + given.store.known - given.stretches.first
-        ready = given.computing.ready(model, calls, elements, total)
+        total = count + self.store.known - given.stretches.first
+        ready = given.pending.computing.ready(model, calls, elements, total)
         begins = zip(self._imports.values(), accumulate(counts, initial=0), strict=False)
         order = np.concatenate([by[:0], *[begin + ready.order(k) for k, begin in begins]])
         imported, by = imported.take(order), by.take(order)
         arenas = self._arenas.take(makers)
-        made = [(arenas == arena).nonzero()[0] + count for arena, _, _ in self._made]
+        made = [(arenas == arena).nonzero()[0] + count for arena, _ in self._made]
         kinds, sizes = self._kinds_imported.repeat(counts).tobytes(), [*map(len, made)]
         return _Table(ready, imported, by, kinds, counts, np.concatenate(made or [by[:0]]), sizes)
 
@@ -379,7 +460,7 @@ class Rounds:
         First come numbers of earlier rounds, class by class. Then are told where these stand, where the calls
         do that read them, how many there are of each class, and which output makes each number, or -1.
         """
-        _, parts, flat, stretches, store, _ = given
+        (_, parts, flat, stretches), store = given, self.store
         first, total = stretches.first, store.known - stretches.first
         slot, caller, end = np.empty_like(flat), np.empty_like(flat), 0
         maker = np.full(total, -1)
@@ -421,10 +502,6 @@ class Rounds:
         counts = np.bincount(kinds, minlength=len(self._imports)).tolist()
         return made.astype(np.int32), imported, by_call.take(outside), counts, maker
 
-    def _number(self, kind: type[Value]) -> int:
-        """Return the number of a class of values."""
-        return self._classes.setdefault(kind, len(self._classes))
-
     def _learn(self, wires: Index, imported: Index) -> None:
         """Take over wires, slots and outputs that they read, and slots that read values of earlier rounds."""
         slots, learnt = [*self._slots], self._learnt
@@ -444,24 +521,31 @@ class Rounds:
 
     def _refuse(self, given: _Round) -> NoReturn:
         """Refuse calls that read a value of another example or run, or an earlier one of another type."""
-        reads, classes = reads_of([own for _, own in given.parts]), [*self._classes]
-        refuse_leaks(reads, given.store.example, given.numbers)
+        reads, classes = reads_of([own for _, own in given.parts]), [*self.store.classes]
+        refuse_leaks(reads, self.store.example, given.pending.numbers)
         for place in np.flatnonzero(reads.numbers < given.stretches.first).tolist():
             slot, type_ = reads.slots[reads.slot[place]]
-            refuse_other_type(slot[0], type_, classes[given.store.kind[reads.numbers[place]]].type)
+            refuse_other_type(slot[0], type_, classes[self.store.kind[reads.numbers[place]]].type)
         raise AssertionError("a call reads what it must not")
 
-    def _data(self, given: _Round, reader: _Reader, own: Noted) -> list[NDArray[Any]]:
-        """Return the data of a cell's calls, in their order."""
-        columns, bounds = [], self._bounds[reader.number]
-        for place, i in enumerate(reader.feeds):
-            path, _, feed = reader.signature.feeds[i]
-            if path:
-                columns.append(column(own.feeds[i], feed.type, bounds[place], feed.declared))
-            else:
-                examples = np.asarray(given.numbers, np.int64).take(given.store.example.take(own.bases))
-                columns.append(given.computing.keys(examples, given.stretches.in_examples(own.bases)))
-        return columns
+    def _data(
+        self, given: Pending, reader: _Reader, place: int, lists: Lists
+    ) -> tuple[int, NDArray[Any]] | None:
+        """Return the number of a cell, and some of its data, in the order of calls, if it has any."""
+        path, _, feed = reader.signature.feeds[i := reader.feeds[place]]
+        if not lists.rows:
+            return None
+        if path:
+            bound = self._bounds[reader.number][place]
+            return reader.number, column(lists.feeds[i], feed.type, bound, feed.declared)
+        bases = bases_of(lists, reader.signature, given.notes.start)
+        examples = np.asarray(given.numbers, np.int64).take(self.store.example.take(bases))
+        return reader.number, given.computing.keys(examples, given.stretches.in_examples(bases))
+
+
+def in_threes(numbers: list[int]) -> Index:
+    """Return what a list of stretches tells: ``[3, stretches] int64``."""
+    return np.fromiter(numbers, np.int64, len(numbers)).reshape(-1, 3).T
 
 
 def _arrays(parts: Sequence[tuple[_Reader, Noted]]) -> list[Index]:

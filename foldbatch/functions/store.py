@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 
 from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
+from foldbatch.system.lines import address_of
+
+# of a class of values, as compiled code reads it: how many there are, and may be; bytes of one; their address
+USED, ROOM, BYTES, VALUES, CLASS = range(5)
 
 
 class Store:
@@ -18,57 +22,81 @@ class Store:
     def __init__(self) -> None:
         # ``[numbers] int64``: whose each is, by place in the batch
         self.example: Index = np.zeros(1024, np.int64)
-        # ``[numbers] int64``: the number of its class, as told with its value
-        self.kind: Index = np.zeros(1024, np.int64)
-        self.place: Index = np.zeros(1024, np.int64)  # ``[numbers] int64``: its row in the array of its type
+        self.kind: Index = np.zeros(1024, np.int64)  # ``[numbers] int64``: the number of its class
+        self.place: Index = np.zeros(1024, np.int64)  # ``[numbers] int64``: its row in the array of its class
         self.known = 0  # how many numbers have been told of
-        self._arrays: dict[type[Value], NDArray[Any]] = {}
-        self.used: defaultdict[type[Value], int] = defaultdict(int)  # how many values of each class there are
+        self.classes: dict[type[Value], int] = {}  # the number of each class of values
+        self.table: Index = np.zeros((0, CLASS), np.int64)  # ``[classes, CLASS] int64``
+        self._arrays: list[NDArray[Any]] = []
 
     def clear(self) -> None:
         """Forget the values of the batch before."""
         self.known = 0
-        self.used.clear()
+        self.table[:, USED] = 0
 
-    def number(self, examples: Index, sizes: Index) -> None:
-        """Tell whose the next numbers are: so many ``[n]`` of each example ``[n]``, one after the other."""
+    def number(self, kind: type[Value]) -> int:
+        """Return the number of a class of values."""
+        if kind not in self.classes:
+            self.classes[kind] = len(self.classes)
+            self._arrays.append(np.empty((0, *kind.type.shape), kind.type.dtype))
+            self.table = np.append(self.table, [[0, 0, kind.type.nbytes, 0]], axis=0)
+        return self.classes[kind]
+
+    def reach(self, last: int) -> bool:
+        """Make room for numbers below the last one; return whether arrays are new."""
+        if last <= len(self.place):
+            return False
+        more = np.zeros(max(last, 2 * len(self.place)) - len(self.place), np.int64)
+        for name in ("example", "kind", "place"):
+            setattr(self, name, np.append(getattr(self, name), more))
+        return True
+
+    def own(self, first: int, examples: Index, sizes: Index) -> None:
+        """Tell whose numbers are from the first one on: so many ``[n]`` of each example ``[n]``, in order."""
         owners = examples.repeat(sizes)
-        last = self.known + len(owners)
-        if last > len(self.place):
-            more = np.zeros(max(last, 2 * len(self.place)) - len(self.place), np.int64)
-            for name in ("example", "kind", "place"):
-                setattr(self, name, np.append(getattr(self, name), more))
-        self.example[self.known : last] = owners
-        self.known = last
+        self.known = first + len(owners)
+        self.reach(self.known)
+        self.example[first : self.known] = owners
 
-    def add(self, kind: type[Value], class_: int, values: NDArray[Any], numbers: Index | None) -> None:
-        """Keep values ``[n, *shape]`` of a class, which has a number, of these numbers ``[n]``.
+    def reserve(self, class_: int, count: int) -> None:
+        """Make room for so many more values of a class."""
+        used, room, _, _ = self.table[class_].tolist()
+        if used + count > room:
+            held = self._arrays[class_]
+            found = np.empty((max(2 * (used + count), 256), *held.shape[1:]), held.dtype)
+            found[:used] = held[:used]
+            self._arrays[class_] = found
+            self.table[class_, [ROOM, VALUES]] = len(found), address_of(found)
 
-        None: `kind` and `place` tell of them already.
-        """
-        used = self.used[kind]
+    def add(self, class_: int, values: NDArray[Any], numbers: Index) -> None:
+        """Keep values ``[n, *shape]`` of a class, of these numbers ``[n]``."""
+        self.reserve(class_, len(values))
+        used = int(self.table[class_, USED])
         end = used + len(values)
-        held = self._arrays.get(kind)
-        if held is None or end > len(held):
-            room = np.empty((max(2 * end, 256), *kind.type.shape), values.dtype)
-            if held is not None:
-                room[:used] = held[:used]
-            held = self._arrays[kind] = room
-        held[used:end] = values
-        self.used[kind] = end
-        if numbers is not None:
-            self.place[numbers] = np.arange(used, end)
-            self.kind[numbers] = class_
+        self._arrays[class_][used:end] = values
+        self.table[class_, USED] = end
+        self.place[numbers] = np.arange(used, end)
+        self.kind[numbers] = class_
 
     @property
     def nbytes(self) -> int:
         """Bytes of the values."""
-        return sum(used * kind.type.nbytes for kind, used in self.used.items())
+        return int((self.table[:, USED] * self.table[:, BYTES]).sum())
 
-    def take(self, kind: type[Value], places: Index) -> NDArray[Any]:
-        """Return values by their places ``[n]``: ``[n, *shape]``."""
-        return self._arrays[kind].take(places, axis=0)
+    def take(self, class_: int, places: Index) -> NDArray[Any]:
+        """Return values of a class by their places ``[n]``: ``[n, *shape]``."""
+        return self._arrays[class_].take(places, axis=0)
 
-    def row(self, kind: type[Value], number: int) -> Any:
+    def read(self, numbers: Sequence[int]) -> list[Any]:
+        """Return values by their numbers: numbers of Python of those without axes, and arrays of others."""
+        found = np.fromiter(numbers, np.int64, len(numbers))
+        classes = {*self.kind.take(found).tolist()}
+        if len(classes) == 1:
+            values = self.take(classes.pop(), self.place.take(found))
+            return values.tolist() if values.ndim == 1 else [*values]
+        return [self.row(number) for number in numbers]
+
+    def row(self, number: int) -> Any:
         """Return one value, which must not be changed."""
-        return self._arrays[kind][self.place[number]]
+        values = self._arrays[self.kind[number]]
+        return values[self.place[number]] if values.ndim > 1 else values[self.place[number]].item()

@@ -101,13 +101,14 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
         return found.reshape(()) if self.type.shape else found
 
     def _read(self, what: str) -> Any:
-        return Reading.read(self, what)
+        found = Reading.read(self, what)
+        return found if self.several else np.asarray(found, self.type.dtype)[()]
 
 
 class Reading:
     """How the numbers of a value are found: given the value and who asks; each run of a walk sets it.
 
-    It returns a scalar of NumPy, or an array that must not be changed.
+    It returns a number of Python, or an array that must not be changed.
     """
 
     @staticmethod

@@ -33,7 +33,7 @@ def column(
     if not len(items):  # an array has no truth
         return np.zeros((0, *type_.shape), type_.dtype)
     few = bound is not None and len(items) <= FEW and not type_.shape and {*map(type, items)} == {int}
-    if few and min(items) >= 0 and max(items) < min(bound or 0, _limits(declared or type_.dtype)[1]):
+    if few and min(items) >= 0 and max(items) < min(bound or 0, limits(declared or type_.dtype)[1]):
         return np.array(items, type_.dtype)  # ids, as most data are
     try:
         return _column(items, type_, bound, declared)
@@ -52,7 +52,7 @@ def _column(
     def bad(fix: str, kind: type[ExampleError] = ExampleError, of_shape: str = "") -> BadDataError:
         expected = str(type_).replace(type_.dtype, declared or type_.dtype)
         if bound is not None:
-            expected += f" from 0 to {min(bound - 1, _limits(declared or type_.dtype)[1])}"
+            expected += f" from 0 to {min(bound - 1, limits(declared or type_.dtype)[1])}"
         found = _datum(items[0]) if len(items) == 1 else f"{len(items)} items that do not fit together"
         return BadDataError(expected, found + of_shape, fix, kind)
 
@@ -64,7 +64,7 @@ def _column(
         raise bad("give numbers, in rows of one length", ExampleTypeError) from None
     if bound is not None and array.dtype.kind == "i" and array.size and array.shape[1:] == type_.shape:
         greatest = np.maximum.reduce(array.view(UNSIGNED[array.itemsize]), axis=None)  # -1 is large
-        if greatest < min(bound, _limits(declared or type_.dtype)[1]):
+        if greatest < min(bound, limits(declared or type_.dtype)[1]):
             return array.astype(type_.dtype, copy=False)
     allowed = _kinds(type_.dtype)
     empty = array.size == 0 and array.dtype == np.float64  # as NumPy reads []
@@ -77,7 +77,7 @@ def _column(
         low, high = int(array.min()), int(array.max())
         if bound is not None and (low < 0 or high >= bound):
             raise bad("count from 0, and give what is unknown an id of its own")
-        least, most = _limits(declared or type_.dtype)
+        least, most = limits(declared or type_.dtype)
         if low < least or high > most:
             held = low >= -(2**63) and high < 2**63
             raise bad(f"declare {WIDER.get(declared, 'int64') if held else 'float64, which rounds it'}")
@@ -97,9 +97,10 @@ def _kinds(dtype: str) -> str:
 
 
 @cache
-def _limits(dtype: str) -> tuple[int, int]:
-    limits = np.iinfo(dtype)
-    return int(limits.min), int(limits.max)
+def limits(dtype: str) -> tuple[int, int]:
+    """Return the least and the greatest number of a dtype of whole numbers."""
+    found = np.iinfo(dtype)
+    return int(found.min), int(found.max)
 
 
 def _datum(item: Any) -> str:

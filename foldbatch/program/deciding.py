@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.arrays import AT_ONCE, ArrayEngine, ReadyBatch
+from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch
-from foldbatch.engines.bindings import Directions
 from foldbatch.engines.engine import Engine, EngineSettings, choose_engine, load_engine
 from foldbatch.engines.keys import call_keys, example_numbers
 from foldbatch.engines.ranges import OutOfRangeError
@@ -124,18 +123,14 @@ class RoundEngine:
         self._deciding, self._step, self._numbers = deciding, step, numbers
         self.training = training
 
-    def at_once(self, model: Model, *given: Any) -> Any:
-        """Return a round planned at once; see `foldbatch.functions.rounds.Computing.at_once`."""
+    def runner(self, model: Model) -> Any:
+        """Return what runs rounds at once; see `foldbatch.functions.rounds.Computing.runner`."""
         own, engine = self._deciding, self._deciding.engine(model)
         if own.options.debug or not isinstance(engine, ArrayEngine):
             return None
         kernels = engine.training if self.training and own.phased else engine.inference
-        found = kernels.rounds and kernels.rounds(own.policy, own.layout, *given)
-        if found is None:
-            return None
-        order, table, places, counts, rows, sizes = found
-        ready = ReadyBatch(kernels, AT_ONCE, Directions(table, None, {}, table.heights))
-        return ReadyRound(order, ready), places, counts, rows, None, sizes
+        memory = engine.held(kernels.bound, own.memory)
+        return kernels.rounds and kernels.rounds.ready(own.policy, own.layout, memory)
 
     def ready(
         self, model: Model, calls: Sequence[Ints], elements: Sequence[tuple[Ints, ...]], values: int

@@ -1,6 +1,5 @@
 """The law of rounds: a batch of walks that read numbers is each of them alone, decisions, values and gradients."""
 
-import dataclasses
 import gc
 import os
 import traceback
@@ -13,62 +12,62 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.engines import numpy as numpy_engine
 from foldbatch.engines.arrays import ArrayRun
-from foldbatch.engines.llvm import round_loops
-from foldbatch.engines.llvm.rounds import RoundPlanner
 from foldbatch.functions import deciding, suspended
 from foldbatch.functions.eager import run
 from foldbatch.functions.rounds import Rounds
-from tests.backends import lawful, running
+from tests.backends import lacking, lawful, running
 from tests.functions.choices import ChoiceProgram, choice_program
 
 PROGRAMS = int(os.environ.get("FOLDBATCH_CHOICES") or 12)
 LOT = 3  # programs a test
+each = pytest.mark.parametrize("engine", [e for e in ("numpy", "llvm") if not lacking(e)])
 CLOSE = 1e-3  # a decision closer than this may fall otherwise in float32
 
 
 @pytest.fixture(autouse=True)
 def mirrored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let rounds be planned at once, on NumPy's engine by the loops as they are in Python, and as others are."""
-    at_once, made = Rounds._at_once, numpy_engine._make
+    """Let rounds that are computed at once be planned as any batch, too."""
+    at_once = Rounds._at_once
 
-    def both(self: Rounds, given: Any, model: Any) -> Any:
-        found = at_once(self, given, model)
-        if found is not None and given.stretches.first < 2_000:
+    def both(self: Rounds, given: Any) -> bool:
+        used = self.store.table.copy()
+        done = at_once(self, given)
+        if done and given.first < 2_000:
+            used = np.append(used, self.store.table[len(used) :] * 0, axis=0)
             try:
-                alike = self._alike(given, model)
+                found = self._scheduled(given)[1]
             except fb.errors.WalkError as error:
-                raise AssertionError("it was planned at once") from error
-            assert alike is not None
-            assert_alike(self, model, given.store, found, alike)
-        return found
-
-    def planning(bound: Any) -> Any:
-        plan = RoundPlanner(bound, lambda: round_loops.planned).plan
-        return dataclasses.replace(made(bound), rounds=plan)
+                raise AssertionError("it was computed at once") from error
+            assert_alike(self, self._own.runner, found, used)
+        return done
 
     monkeypatch.setattr(Rounds, "_at_once", both)
-    monkeypatch.setattr(numpy_engine, "_make", planning)
 
 
-def assert_alike(rounds: Any, model: Any, store: Any, found: Any, right: Any) -> None:
-    """Check that a round that was planned at once is what it is when planned as any batch."""
-    (own, *lie, rows, none, sizes), (other, *right_lie, values, numbers, right_sizes) = found, right
-    places, right_places = lie[0][: sum(lie[1])], right_lie[0]
-    assert (places.tolist(), lie[1], sizes, none) == (right_places.tolist(), right_lie[1], right_sizes, None)
-    assert own.ready.kernels is other.ready.kernels
-    for k in range(len(model.cells)):
-        assert own.order(k).tolist() == other.order(k).tolist()
-    assert rows[: sum(sizes)].tolist() == other.ready.batch.schedule.row_of.take(values).tolist()
-    assert len({kind for _, kind, _ in rounds._made}) == len(rounds._made)  # all outputs are results
-    begins = [store.used[kind] for _, kind, _ in rounds._made]
-    right_places = [begin + i for begin, size in zip(begins, sizes, strict=True) for i in range(size)]
-    assert store.place.take(numbers).tolist() == right_places
-    table, right_table = own.ready.tables.forward, other.ready.tables.forward
-    for name in ("launches", "bounds", "heights"):
-        assert getattr(table, name).tolist() == getattr(right_table, name).tolist(), name
-    assert table.index[: len(right_table.index)].tolist() == right_table.index.tolist()
+def assert_alike(rounds: Any, runner: Any, found: Any, used: np.ndarray) -> None:
+    """Check that a round that was computed at once is what it is when planned as any batch."""
+    from foldbatch.engines.llvm import round_loops, table_loops  # noqa: PLC0415 - they need llvmlite
+
+    store, (ready, _, counts, values, numbers, sizes) = rounds.store, found
+    told, (memory, *_, tables, bound, numbered, launches) = runner._told, runner._arrays
+    ahead, length = numbered[table_loops.FORWARD], bound[table_loops.LENGTH]
+    assert memory[: len(counts)].tolist() == counts
+    begin = told[round_loops.IMPORTS] + told[round_loops.SECTIONS] + 1 + told[round_loops.NOTED]
+    kept = memory[begin + told[round_loops.NUMBERS] :]
+    assert kept[: len(sizes)].tolist() == sizes
+    schedule = ready.ready.batch.schedule
+    assert kept[len(sizes) :][: sum(sizes)].tolist() == schedule.row_of.take(values).tolist()
+    begins = [used[store.number(kind), 0] for _, kind in rounds._made]
+    right = [begin + i for begin, size in zip(begins, sizes, strict=True) for i in range(size)]
+    assert store.place.take(numbers).tolist() == right
+    keys, table = ready.ready.kernels.bound.keys, ready.ready.tables.forward
+    others = [keys[kernel].cell not in rounds._imports.values() for kernel in table.launches[:, 0]]
+    rows, (heights, levels) = launches[: ahead * length].reshape(-1, length), numbered[4:6]
+    assert rows.tolist() == table.launches[others].tolist()
+    assert numbered[levels:][: table.bounds.size].tolist() == table.bounds.ravel().tolist()
+    assert numbered[heights:levels].tolist() == table.heights.tolist()
+    assert tables[tables[table_loops.INDEX] :][: len(table.index)].tolist() == table.index.tolist()
 
 
 def assert_close(found: Any, right: Any) -> None:
@@ -203,18 +202,21 @@ def test_an_exception_names_its_example_and_can_leave_others_alone() -> None:
             other.run([1.0], return_exceptions=True, losses=True)
 
 
-def test_an_endless_walk_is_stopped_at_its_line() -> None:
-    def endless(number: float) -> None:
-        x = fb.tensor(number)
+@each
+def test_an_endless_walk_is_stopped_at_its_line(engine: str) -> None:
+    def endless(calls: int) -> None:
+        x = fb.tensor(1.0)
         while float(x) > 0:
-            x = x + 1.0
+            for _ in range(calls):
+                x = x + 1.0
 
     with pytest.raises(fb.errors.ExampleError, match="walk at example 1: .*max_calls") as caught:
-        fb.compile(endless, "numpy", options={"max_calls": 50}).run([-1.0, 1.0])
+        fb.compile(endless, engine, options={"max_calls": 50}).run([1, 3])
     assert "x = x + 1.0" in "".join(traceback.format_exception(caught.value))
 
 
-def test_values_of_other_examples_are_refused() -> None:
+@each
+def test_values_of_other_examples_are_refused(engine: str) -> None:
     kept: dict[float, Any] = {}
     ways = {
         "reads": float,
@@ -231,7 +233,7 @@ def test_values_of_other_examples_are_refused() -> None:
 
     for way in ways:
         for runs in ([[1.0]], []):  # where it has decided before, run leaves it at the rounds
-            program = fb.compile(lambda number, way=way: walk(number, way), "numpy")
+            program = fb.compile(lambda number, way=way: walk(number, way), engine)
             for batch in runs:
                 program.run(batch)
             kept.clear()
@@ -263,7 +265,8 @@ def test_greenlets_go_on_to_the_next_walk_and_hold_nothing_of_the_one_before() -
     assert program.run([Example(2.0)] * 3) == [0.5] * 3
 
 
-def test_what_was_right_in_a_round_is_looked_at_in_the_next_one_like_it() -> None:
+@each
+def test_what_was_right_in_a_round_is_looked_at_in_the_next_one_like_it(engine: str) -> None:
     total = fb.cell(lambda xs: fb.ops.segment_sum(xs))
     kept: dict[str, Any] = {}
 
@@ -274,7 +277,7 @@ def test_what_was_right_in_a_round_is_looked_at_in_the_next_one_like_it() -> Non
         other = {"own": short, "type": long, "example": kept["own"]}[way]
         return total([short, other])
 
-    program = fb.compile(walk, "numpy")
+    program = fb.compile(walk, engine)
     for wrong, found in (("type", r"float32\[3\]"), ("example", "one kept from another example")):
         for _ in range(2):
             kept.clear()
@@ -284,18 +287,48 @@ def test_what_was_right_in_a_round_is_looked_at_in_the_next_one_like_it() -> Non
             program.run(["own", wrong])
 
 
-def test_bad_data_are_refused_at_the_call_that_reads_them() -> None:
+@each
+def test_bad_data_are_refused_at_the_call_that_reads_them(engine: str) -> None:
     table = fb.Embedding(3, 2, name="table")
     look = fb.cell(lambda word: fb.ops.sum(table(word)))
 
     def walk(words: list[int]) -> int:
         return sum(float(look(word)) > 0 for word in words)
 
-    program = fb.compile(walk, "numpy")
+    program = fb.compile(walk, engine)
     program.run([[0, 1], [2]])
     for method in (program.run, program.step):
         with pytest.raises(fb.errors.ExampleError, match="at example 1: .* from 0 to 2, found int 7"):
             method([[0, 1], [2, 7]])
+
+
+@each
+def test_data_of_all_kinds_go_to_their_calls(engine: str) -> None:
+    @fb.cell
+    def folded(x: Any, weight: "float32", number: "int64") -> Any:  # noqa: F821
+        return x * 0.5 + weight, number
+
+    def walk(numbers: list[Any]) -> list[Any]:
+        found = []
+        for last in range(len(numbers)):
+            x = fb.tensor(0.0)
+            for k, number in enumerate(numbers[: last + 1]):
+                x, kept = folded(x, -1.5 if k == 1 else k, number)
+            found += float(x), int(kept)
+        return found
+
+    numbers = [3, -1, 2**40 + 5, 2**62 + 1, np.int64(7), np.int8(-3), 2**30, 0]
+    program = fb.compile(walk, engine)
+    for _ in range(2):  # the first time, all is new
+        assert program.run([[5], [2**40 + 5]]) == [[0.0, 5], [0.0, 2**40 + 5]]
+    found = program.run([numbers[k:] + numbers[:k] for k in range(8)])
+    weights, known = [0.0], [0, -1.5, 2, 3, 4, 5, 6, 7]
+    for weight in known:
+        weights.append(weights[-1] * 0.5 + weight)
+    for k, one in enumerate(found):
+        assert one[::2] == weights[1:]
+        assert one[1::2] == numbers[k:] + numbers[:k]
+    assert program.run([numbers[:1], [True, 2]]) == [[0.0, 3], [0.0, 1, -1.5, 2]]
 
 
 def test_ties_are_decided_alike_in_every_batch() -> None:

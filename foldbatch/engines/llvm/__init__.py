@@ -14,7 +14,6 @@ from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm.integers import compiled as arithmetic
 from foldbatch.engines.llvm.loop_texts import TARGET, listing
-from foldbatch.engines.llvm.rounds import RoundPlanner
 from foldbatch.engines.llvm.tables import compiled, launching
 from foldbatch.engines.llvm.updates import Compiled, sum_copies
 from foldbatch.engines.memory import BatchMemory
@@ -41,6 +40,7 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
 def _make(bound: Bound) -> Kernels:
     from foldbatch.engines.llvm import team  # noqa: PLC0415 - and this
     from foldbatch.engines.llvm.known import with_known  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.engines.llvm.rounds import RoundRunner  # noqa: PLC0415 - and this
     from foldbatch.engines.llvm.walker import Walker  # noqa: PLC0415 - and it
 
     bound, codes, adapt = with_known(bound)
@@ -57,7 +57,7 @@ def _make(bound: Bound) -> Kernels:
     def tables(schedule: Schedule) -> Directions:
         return adapt(schedule, launched(schedule))
 
-    rounds = RoundPlanner(bound).plan
+    rounds = RoundRunner(bound, walker)
     return Kernels(bound, walk, lambda: list(map(listing, titles, bound.routines)), tables, rounds)
 
 

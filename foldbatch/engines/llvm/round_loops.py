@@ -1,30 +1,74 @@
-"""A round as loops over single integers: from what its calls read to its launches, in one call.
+"""A round in two calls of compiled code: from the lists that cells append to, to values that are kept.
 
-`reads` is the mirror of `functions.rounds.Rounds._looked_at`. All run as plain Python, too.
+`plan` reads the lists and finds the launches; `compute` brings data and values of earlier rounds, launches,
+and copies values to the store. Both are given one array of addresses, see `HELD`. Lists, whole numbers and
+floats are read where CPython has them (`PyListObject`, `PyLongObject`, `PyFloatObject`), while the walk that
+changes them waits. `reads` is the mirror of `functions.rounds.Rounds._looked_at`. Importing this needs
+llvmlite.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from foldbatch.engines.llvm import objects
+from foldbatch.engines.llvm.coder import FOUND
+from foldbatch.engines.llvm.table_loops import (
+    BUFFERS,
+    CELLS_AT,
+    FORWARD,
+    HEIGHTS,
+    INDEX,
+    LEVELS,
+    RANKS,
+    ROW_OF,
+    launch,
+    place,
+)
 from foldbatch.engines.llvm.table_loops import CELL as OF_CELL
-from foldbatch.engines.llvm.table_loops import CELLS_AT, RANKS, ROW_OF, launch, moved, place
 from foldbatch.engines.llvm.table_loops import FIRST as FIRST_RANK
+from foldbatch.engines.llvm.table_loops import LENGTH as OF_LAUNCH
+from foldbatch.engines.llvm.vector_functions import moved
+from foldbatch.engines.llvm.walker import walk
+from foldbatch.engines.llvm.words import address, at, at_f4, at_f8, at_i4, copy, i8, u8
 from foldbatch.scheduler.trace import Index, Ints
 
-i4 = i8 = int  # compiled: conversions
+f4 = f8 = float  # compiled: conversions
+i4 = int
 
 # the head of what is told of a round: its first number, and how many there are of: numbers, outputs of cells,
 # cells, import cells, arenas, numbers noted, and sections of a packed trace. Then come import cells: each its
-# section, and the number of its class; arenas: the number, that of the class whose values lie there, and how
-# many of them are kept already; and cells: how many calls, how long a row is, how many outputs a call has,
-# the number of the first one, where the pattern of a row begins, the section, and how many lists are read;
-# then, of each list, where its length stands in a row, how many members an element has, and the section
+# section, the number of its class, and the buffer of its arena; arenas: the number, that of the class whose
+# values lie there, and its buffer; and cells: how many calls, how long a row is, how many outputs a call has,
+# the number of the first one, where the pattern of a row begins, the section, how many lists and data are
+# read; the list of Python that has the rows, how long one is as noted, and where the pattern of that begins;
+# then, of each list, where its length stands in a row, how many members an element has, the section, and the
+# list of Python; and, of each feed, the list of Python, what its numbers become, the greatest one, the
+# buffer, and the address of memory for them
 FIRST, NUMBERS, OUTPUTS, CELLS, IMPORTS, ARENAS, NOTED, SECTIONS, TOLD = range(9)
-OF_CLASS, IMPORT = 1, 2
-KIND, USED, ARENA = 1, 2, 3
-CALLS, WIDTH, RESULTS, OUTPUT, PATTERN, SECTION, LISTS, CELL = range(8)
-COLUMN, MEMBERS, SECTION_OF_LIST, LIST = range(4)
+OF_CLASS, OF_ARENA, IMPORT = 1, 2, 3
+KIND, BUFFER, ARENA = 1, 2, 3
+CALLS, WIDTH, RESULTS, OUTPUT, PATTERN, SECTION, LISTS, FEEDS, OWN, RAW, WHOLE, CELL = range(12)
+COLUMN, MEMBERS, SECTION_OF_LIST, ELEMENTS, LIST = range(5)
+ITEMS_OF, KIND_OF_FEED, GREATEST, BUFFER_OF_FEED, MEMORY_OF_FEED, FEED = range(6)
+USED, ROOM, BYTES, VALUES, CLASS = range(5)  # of a class: values kept, and how many may be; bytes, address
 READ = 3  # numbers of what is read: its place, that of the call, and the slot
-NOTHING, LENGTH = -1, -2  # what stands in a pattern, beside slots
+NOTHING, LENGTH, LEFT_OUT = -1, -2, -3  # what stands in a pattern, beside slots
+# what is held: the addresses of what `plan` is told and writes, of the codes of kernels and where each
+# begins, of the addresses of buffers, how many rows each has, and of memory for the walker; how much that is,
+# how much may be noted; of Python what whole numbers and floats are, by how many bits the number of digits
+# is moved, and what signs are among these bits; the list of stretches, and the first number of the batch
+FLAT, TOLD_AT, PATTERNS, WIRES, KINDS, ARENAS_OF, EXAMPLE, CLASSES, PLACES, STORED = range(10)
+MEMORY, MADE, ROWS, FIXED, BATCH, TABLES, BOUND, NUMBERS_AT, LAUNCHES = range(10, 19)
+CODES, STARTS, ADDRESSES, CAPACITY, WORK, WORK_ROOM, MOST, WHOLE_TYPE, REAL_TYPE = range(19, 28)
+SHIFT, SIGNS, STRETCHES, START, HELD = range(28, 33)
+GIVEN, I8, I4, F8, F4 = range(5)  # what the numbers of data become; those that are given are brought already
+HIGHEST = 3.4e38  # no smaller float64 is infinite as float32
+# words of an object of Python: its type; of a list how many items it has, and the address of theirs; of a
+# whole number how many digits, and the first two, 30 bits each; and of a float the number
+TYPE = objects.TYPE // 8
+SIZE = TAG = REAL = objects.DATA // 8
+ITEMS = DIGITS = SIZE + 1
 
 
 def listed(flat: Index, told: Index, patterns: Index, memory: Index, sizes: Index, rows: Ints) -> int:
@@ -46,10 +90,10 @@ def listed(flat: Index, told: Index, patterns: Index, memory: Index, sizes: Inde
                 memory[number + j] = output + j
             for c in range(width):
                 if patterns[pattern + c] != NOTHING:
-                    at = READ * several
-                    found[at], found[at + 1], found[at + 2] = call + c, call, patterns[pattern + c]
+                    to = READ * several
+                    found[to], found[to + 1], found[to + 2] = call + c, call, patterns[pattern + c]
                     several += 1
-        pattern += width
+        pattern, feeds = pattern + width, told[cell + FEEDS]
         cell += CELL
         for _ in range(lists):
             begin, section = end, told[cell + SECTION_OF_LIST]
@@ -58,13 +102,14 @@ def listed(flat: Index, told: Index, patterns: Index, memory: Index, sizes: Inde
                 for _ in range(flat[call + told[cell + COLUMN]] if told[cell + MEMBERS] else i8(0)):
                     rows[1 + section] += i4(1)
                     for m in range(told[cell + MEMBERS]):
-                        at = READ * several
-                        found[at], found[at + 1], found[at + 2] = end, call, patterns[pattern + m]
+                        to = READ * several
+                        found[to], found[to + 1], found[to + 2] = end, call, patterns[pattern + m]
                         several += 1
                         end += 1
             sizes[section] = end - begin
             pattern += told[cell + MEMBERS]
             cell += LIST
+        cell += FEED * feeds
         row = end
     return several
 
@@ -80,7 +125,7 @@ def reads(
     made: Ints,
     rows: Ints,
 ) -> int:
-    """Write how a model counts numbers, and which ones are imported; arguments are those of `planned`.
+    """Write how a model counts numbers, and which ones are imported; arguments are told of in `plan`.
 
     Return how many these are; -1 where something is read that must not be, or that is not known.
     """
@@ -92,10 +137,10 @@ def reads(
     for i in range(imports):
         memory[i] = 0
     for r in range(several):
-        at = READ * r
-        slot = read_at[at + 2]
+        to = READ * r
+        slot = read_at[to + 2]
         if slot >= 0:
-            read, call = flat[read_at[at]], flat[read_at[at + 1]]
+            read, call = flat[read_at[to]], flat[read_at[to + 1]]
             if read < 0 or read >= call or example[read] != example[call]:
                 return -1
             if read < first:
@@ -138,7 +183,7 @@ def pack(told: Index, counts: Index, sizes: Index, made: Ints, rows: Ints, count
             number += 1
     cell, row = TOLD + IMPORT * told[IMPORTS] + ARENA * told[ARENAS], i8(0)
     for _ in range(told[CELLS]):
-        section, lists = told[cell + SECTION], told[cell + LISTS]
+        section, lists, feeds = told[cell + SECTION], told[cell + LISTS], told[cell + FEEDS]
         cell += CELL
         for s in range(1 + lists):
             if s > 0:
@@ -147,68 +192,219 @@ def pack(told: Index, counts: Index, sizes: Index, made: Ints, rows: Ints, count
             for to in range(sizes[section], sizes[section + 1]):
                 rows[to] = made[row]
                 row += 1
+        cell += FEED * feeds
 
 
-def planned(
-    flat: Index,
-    told: Index,
-    patterns: Index,
-    wires: Index,
-    kinds: Index,
-    arenas: Index,
-    example: Index,
-    classes: Index,
-    places: Index,
-    memory: Index,
-    made: Ints,
-    rows: Ints,
-    fixed: Index,
-    batch: Index,
-    tables: Index,
-    bound: Index,
-    numbers: Index,
-    launches: Index,
-) -> int:
-    """Write all that it takes to run a round.
+def size_of(own: int) -> int:
+    """Return the length of a list."""
+    return i8(at(own)[SIZE])
 
-    Return how many numbers are imported; -1 where something is read that must not be, or that is not known.
 
-    Known are: the slots of a row of each cell, and of elements of its lists (`patterns`); of each slot, which
-    outputs are read there (`wires`), and the import cell whose values are, or -1 (`kinds`); of each output
-    its arena, or -1; of each number its example, the class of its value, and where that is among them.
-    `memory` is told how many numbers each import cell brings, how large sections are, where those numbers
-    stand, in as much room as was noted, which output makes each number, where the values of the former lie,
-    by rank, how many values of each arena are kept, and their rows; `made` is what was noted, as the model
-    counts. Others are arguments of `table_loops.place`, of which rows are written here, and of `launch`.
+def items_of(own: int) -> Any:
+    """Return the addresses of the items of a list."""
+    return at(at(own)[ITEMS])
+
+
+def whole(thing: Any, held: Any) -> int:
+    """Return a whole number of at most two digits; -1 of a negative one, and of what is none."""
+    size, digits = u8(thing[TAG]) >> u8(held[SHIFT]), u8(thing[DIGITS])
+    low, high = i8(digits % u8(2**32)), i8(digits >> u8(32))
+    other = thing[TYPE] != held[WHOLE_TYPE] or size > u8(2) or thing[TAG] & held[SIGNS] == 2
+    known = i8(0) if size == u8(0) else low if size == u8(1) else low + high * 2**30
+    return i8(-1) if other else known
+
+
+def cells_at(told: Any) -> int:
+    """Return where the first cell is told of."""
+    return i8(TOLD + IMPORT * told[IMPORTS] + ARENA * told[ARENAS])
+
+
+def read(held: Any, told: Any, flat: Any, patterns: Any, example: Any) -> bool:
+    """Write what was noted, and whose the numbers are; return whether that could be read, and is anything."""
+    items, number = items_of(held[STRETCHES]), told[FIRST]
+    for s in range(i8(u8(size_of(held[STRETCHES])) // u8(3))):
+        whose, made = whole(at(items[3 * s]), held), whole(at(items[3 * s + 1]), held)
+        if whose < 0 or made < 0 or number + made - told[FIRST] > held[MOST]:
+            return False
+        for n in range(number, number + made):
+            example[n] = whose
+        number += made
+    told[NUMBERS], cell, to = number - told[FIRST], cells_at(told), i8(0)
+    for _ in range(told[CELLS]):
+        own, raw, pattern = told[cell + OWN], told[cell + RAW], told[cell + WHOLE]
+        items, lists, feeds = items_of(own), told[cell + LISTS], told[cell + FEEDS]
+        told[cell + CALLS] = i8(u8(size_of(own)) // u8(raw))
+        if to + size_of(own) > held[MOST]:
+            return False
+        for i in range(told[cell + CALLS]):
+            for c in range(raw):
+                n = whole(at(items[i * raw + c]), held)
+                if n < 0:
+                    return False
+                if patterns[pattern + c] != LEFT_OUT:
+                    flat[to] = n if patterns[pattern + c] == LENGTH else n - held[START]
+                    to += 1
+        cell += CELL
+        for _ in range(lists):
+            items, own = items_of(told[cell + ELEMENTS]), told[cell + ELEMENTS]
+            if to + size_of(own) > held[MOST]:
+                return False
+            for i in range(size_of(own)):
+                n = whole(at(items[i]), held)
+                if n < 0:
+                    return False
+                flat[to] = n - held[START]
+                to += 1
+            cell += LIST
+        cell += FEED * feeds
+    told[NOTED] = to
+    return to > 0
+
+
+def kept_in(held: Any, told: Any) -> Any:
+    """Return where `plan` tells how many values of each arena are kept, and their rows."""
+    return moved(at(held[MEMORY]), told[IMPORTS] + told[SECTIONS] + 1 + told[NOTED] + told[NUMBERS])
+
+
+def plan(given: Index) -> int:
+    """Plan a round; return -1 where that cannot be done at once, 1 where memory is too small, else 0.
+
+    Known are: the slots of a row of each cell, and of elements of its lists (`PATTERNS`); of each slot, which
+    outputs are read there (`WIRES`), and the import cell whose values are, or -1 (`KINDS`); of each output
+    its arena, or -1; of each number its example, the class of its value, and where that is among them; and
+    the values of classes that are stored, see `USED`. `MEMORY` is told how many numbers each import cell
+    brings, how large sections are, where those numbers stand, in as much room as was noted, which output
+    makes each number, how many values of each arena are kept, and their rows; `MADE` is what was noted, as
+    the model counts. Others are arguments of `table_loops.place`, of which rows are written here, and of
+    `launch`.
     """
-    count = reads(flat, told, patterns, wires, kinds, example, memory, made, rows)
+    held, small = moved(given, 0), i8(0)
+    told, flat, stored, memory = at(held[TOLD_AT]), at(held[FLAT]), at(held[STORED]), at(held[MEMORY])
+    patterns, kinds, example, rows = at(held[PATTERNS]), at(held[KINDS]), at(held[EXAMPLE]), at_i4(held[ROWS])
+    made, tables, numbers, bound = at_i4(held[MADE]), at(held[TABLES]), at(held[NUMBERS_AT]), at(held[BOUND])
+    classes, places, arenas, capacity = (
+        at(held[CLASSES]),
+        at(held[PLACES]),
+        at(held[ARENAS_OF]),
+        at(held[CAPACITY]),
+    )
+    if not read(held, told, flat, patterns, example):
+        return -1
+    count = reads(flat, told, patterns, at(held[WIRES]), kinds, example, memory, made, rows)
     if count < 0:
         return -1
     pack(told, memory, moved(memory, told[IMPORTS]), made, rows, count)
-    if not place(fixed, batch, rows, tables):
+    if not place(at(held[FIXED]), at(held[BATCH]), rows, tables):
         return -1
-    found, at = moved(memory, told[IMPORTS] + told[SECTIONS] + 1), i8(TOLD)
-    makers, start = moved(found, told[NOTED]), i8(0)
-    lie, kept = moved(makers, told[NUMBERS]), moved(makers, told[NUMBERS] + count)
+    found, entry, start = moved(memory, told[IMPORTS] + told[SECTIONS] + 1), i8(TOLD), i8(0)
     for i in range(told[IMPORTS]):
-        cell = tables[CELLS_AT] + told[at] * OF_CELL
-        ranks = moved(tables, tables[RANKS] + tables[cell + FIRST_RANK])
-        for j in range(memory[i]):
-            number = flat[found[start + ranks[j]]]
-            lie[start + j] = places[number]
-            if classes[number] != told[at + OF_CLASS]:
+        for j in range(start, start + memory[i]):
+            if classes[flat[found[j]]] != told[entry + OF_CLASS]:
                 return -1
         start += memory[i]
-        at += IMPORT
-    end, row_of = told[ARENAS], moved(tables, tables[ROW_OF] + count)
+        entry += IMPORT
+    launch(bound, tables, numbers, at(held[LAUNCHES]))
+    makers, row_of, kept = (
+        moved(found, told[NOTED]),
+        moved(tables, tables[ROW_OF] + count),
+        kept_in(held, told),
+    )
+    end = told[ARENAS]
     for i in range(told[ARENAS]):
-        begin, used = end, told[at + USED] - end
+        own = moved(stored, told[entry + KIND] * CLASS)
+        begin, used = end, own[USED] - end
         for n in range(told[NUMBERS]):
-            if makers[n] >= 0 and arenas[makers[n]] == told[at]:
+            if makers[n] >= 0 and arenas[makers[n]] == told[entry]:
                 kept[end], places[told[FIRST] + n] = row_of[n], used + end
-                classes[told[FIRST] + n] = told[at + KIND]
+                classes[told[FIRST] + n] = told[entry + KIND]
                 end += 1
         kept[i] = end - begin
-        at += ARENA
-    launch(bound, tables, numbers, launches)
-    return count
+        small = max(small, i8(own[USED] + kept[i] > own[ROOM]))
+        entry += ARENA
+    heights = moved(numbers, numbers[HEIGHTS])
+    for b in range(bound[BUFFERS]):
+        small = max(small, i8(heights[b] > capacity[b]))
+    return small
+
+
+def bring(held: Any, feed: Any, ranks: Any, count: int) -> bool:
+    """Bring the data of a cell in the order of its calls; return whether they are plain numbers that fit."""
+    items, kind, memory = items_of(feed[ITEMS_OF]), feed[KIND_OF_FEED], feed[MEMORY_OF_FEED]
+    for r in range(count):
+        thing = at(items[ranks[r]])
+        if thing[TYPE] == held[REAL_TYPE]:
+            x = at_f8(address(thing))[REAL]
+            if kind == F4 and not abs(x) > HIGHEST:
+                at_f4(memory)[r] = f4(x)
+            elif kind == F8:
+                at_f8(memory)[r] = x
+            else:
+                return False
+        else:
+            n = whole(thing, held)
+            if n < 0 or n > feed[GREATEST]:
+                return False
+            if kind == I8:
+                at(memory)[r] = n
+            elif kind == I4:
+                at_i4(memory)[r] = i4(n)
+            elif kind == F8:
+                at_f8(memory)[r] = f8(n)
+            else:
+                at_f4(memory)[r] = f4(n)
+    return True
+
+
+def compute(given: Index) -> int:
+    """Compute a round that was planned.
+
+    Return 0; -1 where an id is out of range, and where data are that must be given, what tells of them.
+    """
+    held = moved(given, 0)
+    told, tables, addresses = at(held[TOLD_AT]), at(held[TABLES]), at(held[ADDRESSES])
+    stored, memory, cell = at(held[STORED]), at(held[MEMORY]), cells_at(told)
+    for _ in range(told[CELLS]):
+        of_cell = tables[CELLS_AT] + told[cell + SECTION] * OF_CELL
+        ranks = moved(tables, tables[RANKS] + tables[of_cell + FIRST_RANK])
+        count, feeds = told[cell + CALLS], told[cell + FEEDS]
+        cell += CELL + LIST * told[cell + LISTS]
+        for _ in range(feeds):
+            if count > 0 and told[cell + KIND_OF_FEED] != GIVEN:
+                if not bring(held, moved(told, cell), ranks, count):
+                    return i8(cell)
+                addresses[told[cell + BUFFER_OF_FEED]] = told[cell + MEMORY_OF_FEED]
+            cell += FEED
+    found, start, entry = moved(memory, told[IMPORTS] + told[SECTIONS] + 1), i8(0), i8(TOLD)
+    row_of, flat, places = moved(tables, tables[ROW_OF]), at(held[FLAT]), at(held[PLACES])
+    for i in range(told[IMPORTS]):
+        own, to = moved(stored, told[entry + OF_CLASS] * CLASS), addresses[told[entry + OF_ARENA]]
+        for n in range(start, start + memory[i]):
+            copy(to + row_of[n] * own[BYTES], own[VALUES] + places[flat[found[n]]] * own[BYTES], own[BYTES])
+        start += memory[i]
+        entry += IMPORT
+    numbers, bound, work, kept = at(held[NUMBERS_AT]), at(held[BOUND]), held[WORK], kept_in(held, told)
+    at(work)[0], rows = i8(0), moved(kept, told[ARENAS])
+    walk(
+        held[CODES],
+        at(held[STARTS]),
+        at(held[LAUNCHES]),
+        numbers[FORWARD],
+        bound[OF_LAUNCH],
+        moved(numbers, numbers[LEVELS]),
+        moved(tables, tables[INDEX]),
+        addresses,
+        work + 8 * FOUND,
+        held[WORK_ROOM],
+        work,
+        i8(0),
+    )
+    if at(work)[0] != 0:
+        return -1
+    for i in range(told[ARENAS]):
+        own, values = moved(stored, told[entry + KIND] * CLASS), addresses[told[entry + BUFFER]]
+        for j in range(kept[i]):
+            copy(own[VALUES] + (own[USED] + j) * own[BYTES], values + rows[j] * own[BYTES], own[BYTES])
+        own[USED] += kept[i]
+        rows = moved(rows, kept[i])
+        entry += ARENA
+    return 0

@@ -1,82 +1,184 @@
-"""Rounds of walks that decide, each planned by one compiled call: `round_loops.planned`."""
+"""Rounds of walks that decide, each in two calls of compiled code: see `round_loops`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+import sys
+from collections.abc import Callable, Collection, Sequence
+from ctypes import c_double, c_uint64
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from foldbatch.engines import launch
+from foldbatch.engines.arrays import bring_value
 from foldbatch.engines.bindings import Bound
-from foldbatch.engines.launch import LaunchTable
-from foldbatch.engines.llvm import round_loops, table_loops
+from foldbatch.engines.llvm import coder, table_loops, team, walker
+from foldbatch.engines.llvm import round_loops as calls
 from foldbatch.engines.llvm.compiling import compiled_function
-from foldbatch.engines.llvm.round_loops import ARENAS, IMPORTS, NOTED, NUMBERS, SECTIONS
+from foldbatch.engines.llvm.round_loops import (
+    ARENAS,
+    BUFFER_OF_FEED,
+    FIRST,
+    IMPORTS,
+    KIND_OF_FEED,
+    NOTED,
+    NUMBERS,
+    SECTIONS,
+)
 from foldbatch.engines.llvm.tables import launch_numbers, plan_numbers
+from foldbatch.engines.memory import BatchMemory
+from foldbatch.params.parameters import Array
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.policies import Policy
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.sharing import nothing
+from foldbatch.system.lines import address_of
+from foldbatch.types import TensorType
 
-SIGNATURE = " ".join(["i8[]"] * 10 + ["i4[]"] * 2 + ["i8[]"] * 6)
-LARGE = 4096  # numbers noted or made from which a round is planned as any batch
+LARGE = 8192  # numbers noted or made from which a round is planned as any batch
+PLAIN = {"int64": calls.I8, "int32": calls.I4, "float64": calls.F8, "float32": calls.F4}
+# of whole numbers of Python: by how many bits the number of digits is moved, and what signs are among them
+SHIFT, SIGNS = (0, 0) if sys.version_info < (3, 12) else (3, 3)
 
 
-# `round_loops.planned` compiled, when it is first called
-COMPILED = partial(compiled_function, round_loops.planned, SIGNATURE, round_loops, table_loops)
+@cache
+def readable() -> bool:
+    """Whether lists and numbers of Python lie in memory as compiled code reads them."""
+    held = [0] * calls.HELD
+    held[calls.WHOLE_TYPE], held[calls.SHIFT], held[calls.SIGNS] = id(int), SHIFT, SIGNS
+    given: list[Any] = [0, 1, 2**30 - 1, 2**30, 2**31 + 5, 2**60 - 1, -1, 2**60, 2.5]
+
+    def word(address: int, number: int) -> int:
+        return c_uint64.from_address(address + 8 * number).value
+
+    items = [word(word(id(given), calls.ITEMS), i) for i in range(word(id(given), calls.SIZE))]
+    read = [calls.whole([word(item, w) for w in range(calls.DIGITS + 1)], held) for item in items]
+    real = c_double.from_address(id(given[-1]) + 8 * calls.REAL).value
+    return read == [*given[:6], -1, -1, -1] and real == given[-1] and word(id(2.5), calls.TYPE) == id(float)
 
 
-class RoundPlanner:
-    """Plans the rounds of a phase of a model, given its routines, and what returns the loops."""
+@cache
+def _compiled() -> tuple[Callable[..., int], Callable[..., int]]:
+    modules = calls, table_loops, walker, coder, launch, team
+    return compiled_function(calls.plan, "i8[]", *modules), compiled_function(calls.compute, "i8[]", *modules)
 
-    def __init__(self, bound: Bound, planned: Callable[[], Callable[..., int]] = COMPILED) -> None:
-        self._bound, self._planned, self._arrays = bound, planned, list[Any]()
-        self._width = bound.places.shape[1]
 
-    def plan(self, policy: Policy, layout: Layout, flat: Index, told: Sequence[int], *learnt: Index) -> Any:
-        """Return what runs a round until the next one is planned; None where it is large, new or wrong.
+class RoundRunner:
+    """Runs the rounds of a phase of a model, given its routines and what walks its launches."""
 
-        It returns a function of a cell's number, which gives its calls by rank; the launches; where values of
-        import cells lie, and how many each has; the rows that are kept, and how many of each arena.
+    def __init__(self, bound: Bound, walks: Any) -> None:
+        self._routines, self._walker = bound, walks
+        self.buffers = bound.buffers
+        self._arrays: list[Any] = []
+        self._data: dict[int, Array] = {}  # memory for plain numbers, by buffer
 
-        It is given the program's policy and layout, all that was noted, what is told of it, and what
-        `round_loops.planned` knows.
+    def feed(
+        self, items: list[Any], type_: TensorType, cell: int, number: int, most: int, *, plain: bool
+    ) -> list[int]:
+        """Return what is told of data of a cell, which a list has where they are `plain`, up to a number."""
+        buffer, kind = self.buffers.get(("feed", cell, number), -1), PLAIN.get(type_.dtype, calls.GIVEN)
+        if buffer < 0 or type_.shape or not kind or not plain:
+            return [id(items), calls.GIVEN, 0, buffer, 0]
+        memory = self._data.setdefault(buffer, np.empty(LARGE, type_.dtype))
+        return [id(items), kind, most if kind < calls.F8 else 2**24, buffer, address_of(memory)]
+
+    def ready(self, policy: Policy, layout: Layout, memory: BatchMemory) -> RoundRunner | None:
+        """Return what runs rounds, given a program's policy, layout and memory; None where nothing does."""
+        model, self._memory = self._routines.model, memory
+        none = ((),) * len(model.cells)
+        self._fixed, self._batch = plan_numbers(model.signatures, len(model.arenas), layout, nothing, none)
+        return None if self._batch is None or policy.alone is None or not readable() else self
+
+    def bind(
+        self, told: Sequence[int], imports: Collection[int], data: Collection[int], *learnt: Index
+    ) -> None:
+        """Take over what stays as long as nothing new comes.
+
+        Told are what `round_loops` says, the import cells, where data are told of, and what was learnt:
+        patterns, wires, kinds and arenas, see `round_loops.plan`.
         """
-        length, total, imports, arenas = told[NOTED], told[NUMBERS], told[IMPORTS], told[ARENAS]
-        arrays = self._arrays or self._room(layout, imports + told[SECTIONS] + arenas + 1)
-        memory, _, rows, _, batch, tables, _, numbers, launches = arrays
-        if batch is None or policy.alone is None or max(length, total) > LARGE:
-            return None
-        if self._planned()(flat, np.array(told, np.int64), *learnt, *arrays) < 0:
-            return None
-        ahead, _, _, _, heights, bounds, mirror = numbers[: table_loops.TOLD_OF_LAUNCHES].tolist()
-        table = LaunchTable(
-            launches[: self._width * ahead].reshape(-1, self._width),
-            numbers[bounds:mirror].reshape(-1, 2),
-            tables[tables[table_loops.INDEX] :],
-            numbers[heights:bounds],
-        )
+        arrays, memory, codes = self._arrays or self._room(told, imports), self._memory, self._walker
+        self._told = np.array(told, np.int64)
+        own = [at for at in data if told[at + BUFFER_OF_FEED] >= 0]
+        self._given = [at for at in own if told[at + KIND_OF_FEED] == calls.GIVEN]
+        several: list[Any] = [self._flat, self._told, *learnt, *[self._flat] * 4, *arrays, *codes.places]
+        several += memory.addresses, memory.capacity, self._work
+        self._learnt = learnt  # nobody else may hold on to it
+        found = [array if isinstance(array, int) else address_of(array) for array in several]
+        found += codes.room, LARGE, id(int), id(float), SHIFT, SIGNS, 0, 0
+        self._held = np.array(found, np.int64)
+        self._plan, self._compute = _compiled()
 
-        def order(cell: int) -> Index:
-            first = tables[tables[table_loops.CELLS_AT] + cell * table_loops.CELL + table_loops.FIRST]
-            ranks: Index = tables[tables[table_loops.RANKS] + first :][: rows[1 + cell]]
-            return ranks
+    def begin(self, stretches: list[int], start: int) -> None:
+        """Begin a batch, given the list of stretches and its first number."""
+        self._held[calls.STRETCHES :] = id(stretches), start
+        for parameter, number in self._routines.brought["parameter"]:
+            bring_value(self._memory, number, parameter)
 
-        counts, end = memory[:imports].tolist(), imports + told[SECTIONS] + 1 + length + total
-        kept = memory[end + sum(counts) :]
-        return order, table, memory[end:], counts, kept[arenas:], kept[:arenas].tolist()
+    def point(self, *stored: Index) -> None:
+        """Tell where the store has: of whom and what values are, their places, and the table of classes."""
+        self._held[calls.EXAMPLE : calls.MEMORY] = [address_of(array) for array in stored]
 
-    def _room(self, layout: Layout, more: int) -> list[Any]:
-        """Return other arguments of `round_loops.planned`, from the memory on, as large as they will be."""
-        cells, (bound, size, width) = self._bound.model.signatures, launch_numbers(self._bound)
-        none, arenas = ((),) * len(cells), len(self._bound.model.arenas)
-        fixed, batch = plan_numbers(cells, arenas, layout, nothing, none)
-        steps = (1 + self._bound.training) * (LARGE + table_loops.STAGES * len(cells))
+    def run(
+        self,
+        first: int,
+        reserve: Callable[[Index], None],
+        data: Callable[[int], tuple[int, Array] | None],
+    ) -> bool:
+        """Run a round from its first number on, and return whether it could be.
+
+        Args:
+            first: number of the round.
+            reserve: makes room for so many values of each arena.
+            data: returns the cell whose data are told of at a place, and these in the order of its calls;
+                None where it has no calls.
+        """
+        told, held, memory = self._told, self._held, self._memory
+        told[FIRST] = first
+        small = self._plan(held)
+        if small < 0:
+            return False
+        if small:
+            numbers, begin = (
+                self._arrays[-2],
+                told[IMPORTS] + told[SECTIONS] + 1 + told[NOTED] + told[NUMBERS],
+            )
+            memory.fit(numbers[numbers[table_loops.HEIGHTS] : numbers[table_loops.LEVELS]])
+            reserve(self._arrays[0][begin : begin + told[ARENAS]])
+        for place in self._given:
+            self._bring(place, data(place))
+        while (place := self._launch()) > 0:
+            told[place + KIND_OF_FEED] = calls.GIVEN
+            self._given.append(place)
+            self._bring(place, data(place))
+        return place == 0
+
+    def _launch(self) -> int:
+        return self._compute(self._held)
+
+    def _bring(self, place: int, found: tuple[int, Array] | None) -> None:
+        if found is not None:
+            (cell, column), tables = found, self._arrays[5]
+            own = tables[table_loops.CELLS_AT] + cell * table_loops.CELL
+            ranks = tables[tables[table_loops.RANKS] + tables[own + table_loops.FIRST] :][: len(column)]
+            array = np.ascontiguousarray(column.take(ranks, axis=0))
+            self._memory.bring(int(self._told[place + BUFFER_OF_FEED]), array)
+
+    def _room(self, told: Sequence[int], imports: Collection[int]) -> list[Any]:
+        """Return the last arguments of `round_loops.plan`, from the memory on, as large as they get."""
+        routines, fixed = self._routines, self._fixed
+        more = told[IMPORTS] + told[SECTIONS] + told[ARENAS] + 1
+        bound, size, width = launch_numbers(routines)
+        for cell in imports:  # their values are copied to where others read them
+            at = bound[table_loops.KERNELS_AT] + cell * table_loops.STAGES
+            bound[at : at + table_loops.STAGES] = -1
+        steps = (1 + routines.training) * (LARGE + table_loops.STAGES * len(routines.model.signatures))
         of_call = fixed.value + max(fixed.calls) + fixed.ragged
         size += int(fixed.numbers[table_loops.FACTS]) + 2 * steps
         memory, tables = (np.empty(n, np.int64) for n in (more + 7 * LARGE, fixed.more + 2 * LARGE * of_call))
         made, rows = np.empty(LARGE, np.int32), np.empty(more + 4 * LARGE, np.int32)
         launches = bound, np.empty(size, np.int64), np.empty(steps * table_loops.STAGES * width, np.int64)
-        self._arrays += (memory, made, rows, fixed.numbers, batch, tables, *launches)
+        self._arrays += (memory, made, rows, fixed.numbers, self._batch, tables, *launches)
+        self._flat, self._work = (np.empty(n, np.int64) for n in (LARGE, coder.FOUND + 6 * self._walker.room))
         return self._arrays

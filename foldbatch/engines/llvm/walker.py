@@ -115,10 +115,12 @@ def lay_out(here: Any, times: Any, parts: Any, cells: Any, arguments: Any, begin
                 to[p + 1] = cells[given[2 * p]] + given[2 * p + 1] + first * others[p]
 
 
-def _walk(
+def walk(
     codes: Any,  # the address of those of all kernels, one after the other
     starts: Any,  # where each begins
     launches: Any,  # the launch table's rows
+    count: Any,  # of these
+    length: Any,  # of a row
     levels: Any,  # first call and the one after the last, of each
     index: Any,  # the index arrays
     addresses: Any,  # of buffers
@@ -132,8 +134,8 @@ def _walk(
     origins, steps, cells = at(work_at), at(work_at + 8 * room), at(work_at + 16 * room)
     arguments, lowers, rows = at(work_at + 24 * room), at(work_at + 32 * room), at(work_at + 40 * room)
     large = 0
-    for number in range(len(launches)):
-        head = moved(launches, number * launches.shape[1])
+    for number in range(count):
+        head = moved(launches, number * length)
         begin = codes + 8 * starts[head[0]]
         kernel = at(begin)
         cell_count, ragged = kernel[0], kernel[1]
@@ -146,7 +148,7 @@ def _walk(
         program = moved(segments, ragged)
         lowers[0], rows[0] = 0, 1
         for level in range(head[1], head[2]):
-            start, stop = levels[level, 0], levels[level, 1]
+            start, stop = levels[2 * level], levels[2 * level + 1]
             lowers[1], rows[1] = start, stop - start
             for g in range(ragged):
                 first = head[HEAD + FIELDS * segments[g] + INDEX]
@@ -188,11 +190,11 @@ class Walker:
         sizes = [len(code.numbers) for code in codes]
         self._numbers = np.concatenate([code.numbers for code in codes]) if codes else np.zeros(1, np.int64)
         self._starts = np.cumsum([0, *sizes])[:-1] if codes else np.zeros(1, np.int64)
-        self._room = max([1, *(code.room for code in codes)])
-        self._places = address_of(self._numbers), self._starts
+        self.room = max([1, *(code.room for code in codes)])
+        self.places = address_of(self._numbers), self._starts
         self._large = FEW  # instructions worth sharing, of the batch before: the next one is like it
-        signature = "i8 i8[] i8[,] i8[,] i8[] i8[] i8 i8 i8 i8"
-        self._walk = compiled_function(_walk, signature, sys.modules[__name__], coder, launch, team)
+        signature = "i8 i8[] i8[,] i8 i8 i8[,] i8[] i8[] i8 i8 i8 i8"
+        self._walk = compiled_function(walk, signature, sys.modules[__name__], coder, launch, team)
 
     def run(self, table: LaunchTable, addresses: Ints, helper: Team | None = None) -> None:
         """Run a table on buffers, each at least as high as ``table.heights`` says.
@@ -202,12 +204,12 @@ class Walker:
         Raises:
             OutOfRangeError: when an id is out of range; nothing has run after that.
         """
-        memory = np.empty(FOUND + 6 * self._room, np.int64)
+        memory = np.empty(FOUND + 6 * self.room, np.int64)
         memory[0] = 0
         errors = address_of(memory)
         words = helper.take() if helper is not None and self._large >= FEW else 0
-        given = *self._places, table.launches, table.bounds, table.index, addresses
-        self._large = self._walk(*given, errors + 8 * FOUND, self._room, errors, words)
+        given = *self.places, table.launches, *table.launches.shape, table.bounds, table.index, addresses
+        self._large = self._walk(*given, errors + 8 * FOUND, self.room, errors, words)
         if words and helper is not None:
             helper.leave()
         if memory[0]:

@@ -7,11 +7,12 @@ llvmlite.
 from __future__ import annotations
 
 import platform
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
 
-from foldbatch.engines.llvm.numbers import I64, NUMBERS, Instruction, Typed
+from foldbatch.engines.llvm.numbers import I64, NUMBERS, TYPES, Instruction, Typed
 
 WORD = 8  # bytes
 PAUSES = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}  # by machine
@@ -19,8 +20,15 @@ PAUSES = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}  # by
 i8 = u8 = int  # what texts convert with
 
 
-def _at(builder: Any, address: Typed) -> Typed:
-    return Typed("*i8", builder.inttoptr(address.at, NUMBERS))
+def _at(builder: Any, address: Typed, kind: str = "i8") -> Typed:
+    return Typed(f"*{kind}", builder.inttoptr(address.at, TYPES[kind].as_pointer()))
+
+
+def _copy(builder: Any, to: Typed, given: Typed, size: Typed) -> None:
+    pointer = TYPES["u1"].as_pointer()
+    places = [builder.inttoptr(place.at, pointer) for place in (to, given)]
+    function = builder.module.declare_intrinsic("llvm.memcpy", [pointer, pointer, I64])
+    builder.call(function, [*places, size.at, ir.Constant(TYPES["b1"], 0)])
 
 
 def _address(builder: Any, pointer: Typed) -> Typed:
@@ -64,6 +72,10 @@ def _give_way(builder: Any, address: Typed) -> None:
 
 
 at: Any = Instruction(_at)  # the pointer to whole numbers at an address
+at_i4: Any = Instruction(partial(_at, kind="i4"))  # and to others
+at_f4: Any = Instruction(partial(_at, kind="f4"))
+at_f8: Any = Instruction(partial(_at, kind="f8"))
+copy: Any = Instruction(_copy)  # ``copy(to, given, size)``: bytes, from one address to another
 address: Any = Instruction(_address)  # and the address of a pointer
 call: Any = Instruction(_call)  # ``call(address, numbers, s)``: what `compiling.native` compiled
 load: Any = Instruction(_load)  # ``load(address)``: what was stored there, and all that was written before
