@@ -44,10 +44,10 @@ class TensorType:
 
     def __post_init__(self) -> None:
         try:
-            shape = tuple(operator.index(extent) for extent in self.shape)
+            shape = tuple(map(operator.index, self.shape))
         except TypeError:
             shape = (-1,)
-        if any(extent < 0 for extent in shape):
+        if shape and min(shape) < 0:
             expected = "whole numbers of 0 or more as extents"
             raise BlockTypeError("TensorType", expected, str(tuple(self.shape)), "give the full shape")
         if prod(shape) > MOST or (shape and max(shape) > MOST):

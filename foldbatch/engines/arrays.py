@@ -26,6 +26,7 @@ from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Binding
+from foldbatch.system.processes import no_garbage
 from foldbatch.timelines import Span
 
 # Runs the launches of a table; the buffers are those of the memory.
@@ -84,12 +85,16 @@ class ArrayEngine:
     @cached_property
     def training(self) -> Kernels:
         """The kernels that train, made when they are first needed."""
-        return self._make(bind(self.model, self.target, training=True))
+        return self._made(training=True)
 
     @cached_property
     def inference(self) -> Kernels:
         """The kernels that infer, made when they are first needed."""
-        return self._make(bind(self.model, self.target, training=False))
+        return self._made(training=False)
+
+    def _made(self, *, training: bool) -> Kernels:
+        with no_garbage():  # kernels are many objects, and none of them garbage
+            return self._make(bind(self.model, self.target, training=training))
 
     def memory(self) -> dict[bool, BatchMemory]:
         """Return memory for batches that run one after the other: by phase, made when first needed."""

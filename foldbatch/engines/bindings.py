@@ -8,8 +8,10 @@ have thousands of steps.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -105,26 +107,21 @@ def bind_routines(
     binder = _Binder(model, summed, training=training)
     rows = [binder.row(key, routine) for key, routine in zip(keys, routines, strict=True)]
     width = max([HEAD, *(HEAD + FIELDS * len(row) for row in rows)])
-    numbers: dict[int, int] = {-1: len(binder.facts)}
+    facts = binder.facts
+    numbers = defaultdict[int, int](count(len(facts)).__next__)
     places = np.full((len(rows), width), numbers[-1], np.int64)
     for number, row in enumerate(rows):
-        for place, field in enumerate((field for fields in row for field in fields), HEAD):
-            if isinstance(field, int):
-                places[number, place] = numbers.setdefault(field, len(binder.facts) + len(numbers))
-            else:
-                places[number, place] = binder.facts[field]
+        places[number, HEAD : HEAD + FIELDS * len(row)] = [
+            numbers[field] if isinstance(field, int) else facts[field] for fields in row for field in fields
+        ]
     uses = [
-        (use.buffer, binder.facts[use.extent], binder.facts[use.gate], use.width)
+        (use.buffer, facts[use.extent], facts[use.gate], use.width)
         for use in sorted(binder.uses, key=itemgetter(0))
     ]
-    brought = {
-        kind: tuple(
-            (name[1:] if len(name) > 2 else name[1], n)
-            for name, n in binder.buffers.items()
-            if name[0] == kind
-        )
-        for kind in (*BROUGHT, "loss")
-    }
+    brought: dict[str, list[tuple[Any, int]]] = {kind: [] for kind in (*BROUGHT, "loss")}
+    for name, n in binder.buffers.items():
+        if name[0] in brought:
+            brought[name[0]].append((name[1:] if len(name) > 2 else name[1], n))
     number_of = {key: number for number, key in enumerate(keys)}
     return Bound(
         model,
@@ -141,7 +138,7 @@ def bind_routines(
         np.array(uses, np.int64).reshape(-1, 4).T.copy(),
         gradients,
         summed,
-        brought,
+        {kind: tuple(several) for kind, several in brought.items()},
     )
 
 

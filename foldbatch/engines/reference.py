@@ -48,7 +48,7 @@ class Evaluation(Reading):
     def forward(self) -> None:
         """Evaluate every call, in the order of the trace."""
         chosen = [cell.phase(training=self.training).graph for cell in self.cells]
-        graphs = [Graph(graph.inputs, graph.results) for graph in chosen]
+        graphs = [graph.joined for graph in chosen]
         for _, k, i in self.sweep():
             cell = self.cells[k]
             inputs, read = self.read(k, i)

@@ -158,7 +158,7 @@ class Signature:
     @property
     def key(self) -> tuple[Any, ...]:
         """A key that sorts signatures, whatever the order in which they were found."""
-        return self.name, self.digest, [(p.order[0], p.name) for p in self.parameters()], self.order
+        return self.name, self.digest, [(p.order[0], p.name) for p in self.parameters], self.order
 
     @property
     def width(self) -> int:
@@ -175,17 +175,19 @@ class Signature:
         """Whether a call of it computes nothing."""
         return not (self.outputs or self.draft.losses or self.draft.metrics)
 
-    def parameters(self) -> Iterator[Parameter]:
-        """Yield the parameters, in the order in which the function uses them."""
-        seen: set[Node] = set()
+    @cached_property
+    def parameters(self) -> list[Parameter]:
+        """The parameters, in the order in which the function uses them."""
+        found, seen = list[Parameter](), set[Node]()
         stack = self.ends[::-1]
         while stack:
             node = stack.pop()
             if node not in seen:
                 seen.add(node)
                 if node.op is PARAMETER:
-                    yield node.attrs["parameter"]
+                    found.append(node.attrs["parameter"])
                 stack += node.inputs[::-1]
+        return found
 
     def drafted(self, number: int, name: str) -> Draft:
         """Return the cell with wires of its own."""
@@ -210,6 +212,7 @@ class Signature:
             marks=list(draft.marks),
             keys=list(draft.keys),
             nodes=draft.nodes,
+            behind=draft.behind,
         )
 
     def lines(self, otherwise: str) -> Iterator[str]:

@@ -144,7 +144,7 @@ def _computed(
 ) -> list[Any]:
     """Compute a call, given what its inputs are, and return its outputs; marks are numbers of visits."""
     draft = signature.draft
-    for parameter in signature.parameters():
+    for parameter in signature.parameters:
         _Eager.begin(_Eager.own.get(parameter, parameter))
     ends = with_own(signature.ends, _Eager.own)
     nodes, values = [*given], [*given.values()]

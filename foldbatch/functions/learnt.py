@@ -49,7 +49,7 @@ class Learnt:
             if shapes.setdefault(name, found := node.type.shape) != found:
                 expected = f"shape {shapes[name]}, as elsewhere under this name"
                 raise WalkError(f"fb.metric {name!r}", expected, f"shape {found}", "use another name")
-        parameters = [self.own.get(p, p) for signature in signatures for p in signature.parameters()]
+        parameters = [self.own.get(p, p) for signature in signatures for p in signature.parameters]
         self.parameters |= dict.fromkeys(sorted(parameters, key=lambda parameter: parameter.order))
 
 

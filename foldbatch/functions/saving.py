@@ -98,7 +98,7 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
     cells = []
     for signature in learnt.cells:
         arguments = [(name, _spec_data(spec, signature, sink)) for name, spec in signature.specs.items()]
-        read = [(p.path, names[learnt.own.get(p, p)]) for p in signature.parameters()]
+        read = [(p.path, names[learnt.own.get(p, p)]) for p in signature.parameters]
         cells.append(WrittenCell(_cell_data(signature.cell, places, sink), arguments, read))
     unread = parameters.keys() - {name for cell in cells for _, name in cell.parameters}
     if unread:
@@ -436,7 +436,7 @@ def _read_cell(
     """Find a cell, and give the parameters that it reads the numbers of the file."""
     signature = _signature_of(plain, source)
     where = f"the cell {signature.name}"
-    read = list(signature.parameters())
+    read = signature.parameters
     if [p.path for p in read] != [path for path, _ in plain.parameters] or signature in learnt.cells:
         expected = f"the parameters {', '.join(path for path, _ in plain.parameters) or 'of none'}"
         raise ModelError(where, expected, ", ".join(p.path for p in read) or "none", CHANGED)

@@ -7,6 +7,7 @@ whether all wires are known. Where one is new, or a cell, the model is linked ag
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
@@ -380,7 +381,8 @@ class FunctionTracer:
         return self._linked
 
     def _link(self) -> Linked:
-        return link_learnt(self.learnt, self.asides, self._known)
+        with no_garbage():  # a model is many objects, and none of them garbage
+            return link_learnt(self.learnt, self.asides, self._known)
 
 
 def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> Linked:
@@ -388,8 +390,10 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> 
     cells = sorted(learnt.cells, key=lambda signature: signature.key)
     number = {signature: k for k, signature in enumerate(cells)}
     names: dict[str, None] = {}
+    alike = Counter[str]()  # so many have the name
     for signature in cells:
-        names[unlike(signature.name, names)] = None
+        names[unlike(signature.name, names, alike[signature.name])] = None
+        alike[signature.name] += 1
     drafts = [s.drafted(k, name) for k, (s, name) in enumerate(zip(cells, names, strict=True))]
     flows = {
         (s, j): flow

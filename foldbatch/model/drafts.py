@@ -44,6 +44,7 @@ class Draft:
     # the numbers of feeds that hold the call's own number, as it was first counted, instead of data
     keys: list[int] = field(default_factory=list)
     nodes: set[Node] = field(default_factory=set)  # all nodes that it computes
+    behind: dict[Node, set[Node]] = field(default_factory=dict)  # see `_inputs`, which fills it
 
     @property
     def reads(self) -> list[Flow]:
@@ -207,9 +208,11 @@ def _sources(drafts: Sequence[Draft]) -> dict[Flow, list[Flow]]:
 
 def _inputs(draft: Draft, node: Node) -> set[Node]:
     """Return the operands, data and elements of sequences that a node of a cell depends on."""
-    ends = {n for n, _ in draft.operands} | {n for n, _ in draft.feeds}
-    ends |= {n for _, members in draft.sequences for n, _ in members}
-    return ends.intersection(reachable([node], ends))
+    if node not in draft.behind:
+        ends = {n for n, _ in draft.operands} | {n for n, _ in draft.feeds}
+        ends |= {n for _, members in draft.sequences for n, _ in members}
+        draft.behind[node] = ends.intersection(reachable([node], ends))
+    return draft.behind[node]
 
 
 def _kept(draft: Draft, number: int, outputs: dict[Node, Flow], read: set[Node]) -> PrunedDraft:

@@ -11,10 +11,9 @@ from itertools import accumulate
 from typing import Any, TypeVar
 
 from foldbatch.model.drafts import Draft, Flow, components, connected
-from foldbatch.model.model import Arenas, Model, active_ends, differentiated
+from foldbatch.model.model import Arenas, Model, active_ends
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import CellSignature, Operand
-from foldbatch.static.autodiff import trainable
 from foldbatch.static.cell import Cell, optimized, stage_cell
 from foldbatch.static.cellgraph import CellGraph, Ends, pack
 from foldbatch.static.graph import INPUT, Graph, Node, apply, input_node, is_view, reachable, substitute
@@ -22,6 +21,7 @@ from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.types import TensorType, Type
 
 T = TypeVar("T")
+Nodes = tuple[Node, ...]
 
 
 @dataclass(slots=True)
@@ -75,10 +75,11 @@ def link(
     arena_of, arenas = _arenas(packed, wires)
     reads = [[arena_of[group[0]] for group in p.wires] for p in packed]
     writes = [[arena_of[wire] for wire in p.outputs] for p in packed]
-    ends = _ends(packed, component, reads, writes)
+    trained = [tuple([x for x in p.graph.learning if x.attrs["parameter"].trainable]) for p in packed]
+    ends = _ends(packed, component, reads, writes, [*map(bool, trained)])
     cells = tuple(
-        known.get((p.graph, end, tuple(trainable(p.graph.results))), partial(stage_cell, p.graph, end))
-        for p, end in zip(packed, ends, strict=True)
+        known.get((p.graph, end, nodes), partial(stage_cell, p.graph, end))
+        for p, end, nodes in zip(packed, ends, trained, strict=True)
     )
     known.forget()
     signatures = tuple(
@@ -103,26 +104,33 @@ def link(
 
 
 def _packed(draft: Draft, component: dict[object, int], known: StagedBefore) -> _PackedDraft:
-    singles = [node for node, _ in draft.operands]
-    results = numbered_sites(draft.results)
-    recursive = {
+    recursive = frozenset(
         i for i, (_, wire) in enumerate(draft.operands) if component[wire] == component[draft.number]
-    }
-    key = (tuple(singles), tuple(results), frozenset(recursive))
-    groups, new = known.get(key, lambda: pack(singles, results, recursive))
-    single_wires = [wire for _, wire in draft.operands]
-    nodes = [node for node, _ in groups]
-    wires = [tuple(single_wires[i] for i in held) for _, held in groups]
-    operands = [Operand(-1, held) for _, held in groups]
-    for number, (_, members) in enumerate(draft.sequences):
-        for member, (node, wire) in enumerate(members):
-            nodes.append(node)
-            wires.append((wire,))
-            operands.append(Operand(-1, (), number, member))
-    left = iter(new)
-    parts = [tuple(next(left) for _ in part) for part in (draft.outputs, draft.losses, draft.metrics)]
-    graph = CellGraph(draft.name, tuple(nodes), tuple(node for node, _ in draft.feeds), *parts)
+    )
+    singles = tuple([node for node, _ in draft.operands])
+    members = [
+        (n, m, *one) for n, (_, several) in enumerate(draft.sequences) for m, one in enumerate(several)
+    ]
+    nodes = singles, tuple([node for _, _, node, _ in members]), tuple([node for node, _ in draft.feeds])
+    ends = tuple(draft.outputs), tuple([x for _, x in draft.losses]), tuple([x for _, x in draft.metrics])
+    graph, held = known.get(
+        (draft.name, *nodes, *ends, recursive), lambda: _graph_of(draft.name, *nodes, ends, recursive)
+    )
+    wires = [tuple([draft.operands[i][1] for i in group]) for group in held]
+    operands = [Operand(-1, group) for group in held] + [Operand(-1, (), n, m) for n, m, _, _ in members]
+    wires += [(wire,) for *_, wire in members]
     return _PackedDraft(draft, graph, tuple(wires), tuple(operands), tuple(draft.outputs.values()))
+
+
+def _graph_of(
+    name: str, singles: Nodes, members: Nodes, feeds: Nodes, ends: Sequence[Nodes], recursive: frozenset[int]
+) -> tuple[CellGraph, list[tuple[int, ...]]]:
+    """Return the graph of a cell with its operands packed, and the numbers of those in each pack."""
+    groups, new = pack(singles, numbered_sites([node for some in ends for node in some]), recursive)
+    left = iter(new)
+    parts = [tuple([next(left) for _ in some]) for some in ends]
+    graph = CellGraph(name, (*(node for node, _ in groups), *members), feeds, *parts)
+    return graph, [held for _, held in groups]
 
 
 def numbered_sites(results: Sequence[Node]) -> list[Node]:
@@ -179,11 +187,14 @@ def _arenas(
 
 
 def _ends(
-    packed: Sequence[_PackedDraft], component: dict[object, int], reads: Arenas, writes: Arenas
+    packed: Sequence[_PackedDraft],
+    component: dict[object, int],
+    reads: Arenas,
+    writes: Arenas,
+    weighted: Sequence[bool],
 ) -> list[Ends]:
     """Find which ends of each cell are recursive, and between which gradients of parameters must flow."""
     graphs = [p.graph for p in packed]
-    weighted = [bool(trainable(graph.outputs + graph.losses)) for graph in graphs]
     ends = []
     for k, (p, active) in enumerate(zip(packed, active_ends(graphs, reads, writes, weighted), strict=True)):
         own = component[k]
@@ -198,9 +209,12 @@ def _ends(
 def _signature(
     p: _PackedDraft, cell: Cell, component: int, reads: Sequence[int], writes: Sequence[int]
 ) -> CellSignature:
-    operands = tuple(replace(operand, arena=arena) for operand, arena in zip(p.operands, reads, strict=True))
-    draft = p.draft
-    signature = CellSignature(
+    wanted, draft = cell.differentiated, p.draft
+    operands = tuple(
+        replace(operand, arena=arena, differentiable=i in wanted)
+        for i, (operand, arena) in enumerate(zip(p.operands, reads, strict=True))
+    )
+    return CellSignature(
         draft.name,
         component,
         bool(cell.ends.recursive_operands) and bool(cell.ends.recursive_outputs),
@@ -210,8 +224,8 @@ def _signature(
         tuple(len(members) for _, members in draft.sequences),
         not draft.keys and _is_shareable(cell.graph),
         not draft.keys and _is_repeatable(cell.graph),
+        cell.built.weights,
     )
-    return differentiated(signature, cell)
 
 
 def _is_shareable(graph: CellGraph) -> bool:
@@ -287,6 +301,8 @@ class _WordProduct:
 
 def closed(draft: Draft) -> Draft:
     """Return a cell whose operands are inputs: else derivatives would look at what other cells compute."""
+    if all(node.op is INPUT for node, _ in draft.operands):
+        return draft
     operands = [
         (node if node.op is INPUT else input_node(node.type, node.axis), wire)
         for node, wire in draft.operands

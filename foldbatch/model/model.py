@@ -1,6 +1,7 @@
 """The Model: cells and how they are connected. Any front end can describe one, and any engine can run it."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,8 +12,8 @@ from foldbatch.model.drafts import Feed
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import CellSignature, Form, form, is_integer
 from foldbatch.static.cell import Cell, stage_cell
-from foldbatch.static.cellgraph import CellGraph, weights_of
-from foldbatch.static.graph import CONSTANT, Graph
+from foldbatch.static.cellgraph import CellGraph
+from foldbatch.static.graph import CONSTANT
 from foldbatch.static.printer import parameter_name, print_graph
 from foldbatch.types import TensorType, Type
 
@@ -43,13 +44,17 @@ def acted_on(
     >>> sorted(acted_on([[0], [1], [2]], [[], [0], [1]], [False, False, False], {1}))
     [0, 1]
     """
-    reached = set(arenas)
-    size = -1
-    while size != len(reached):
-        size = len(reached)
-        for read, written, source in zip(reads, writes, sources, strict=True):
-            if source or not reached.isdisjoint(read):
-                reached.update(written)
+    readers = defaultdict[int, list[int]](list)
+    for cell, read in enumerate(reads):
+        for arena in read:
+            readers[arena].append(cell)
+    reached, waiting = set[int](), [*arenas]
+    waiting += [arena for written, source in zip(writes, sources, strict=True) if source for arena in written]
+    while waiting:
+        arena = waiting.pop()
+        if arena not in reached:
+            reached.add(arena)
+            waiting += [other for cell in readers[arena] for other in writes[cell]]
     return reached
 
 
@@ -153,11 +158,11 @@ def restaged(
 
 def differentiated(signature: CellSignature, cell: Cell) -> CellSignature:
     """Return a cell's signature with what follows from the cell: operands with cotangents, and weights."""
+    wanted = cell.differentiated
     operands = tuple(
-        replace(operand, differentiable=i in cell.differentiated)
-        for i, operand in enumerate(signature.operands)
+        replace(operand, differentiable=i in wanted) for i, operand in enumerate(signature.operands)
     )
-    return replace(signature, operands=operands, weights=weights_of(cell.built))
+    return replace(signature, operands=operands, weights=cell.built.weights)
 
 
 def asides_of(model: Model) -> frozenset[str]:
@@ -176,7 +181,7 @@ def digest(model: Model) -> str:
         drawn = "" if callable(init) else init if isinstance(init, str) else np.asarray(init).tobytes()
         parts.append((parameter_name(parameter), str(parameter.type), parameter.trainable, drawn))
     for cell in model.cells:
-        graph = Graph(cell.built.inputs, cell.built.results)
+        graph = cell.built.joined
         # in no order: that of nodes depends on what was compiled before
         constants = sorted(node.attrs["value"].tobytes() for node in graph.nodes if node.op is CONSTANT)
         parts.append((print_graph(graph), constants))

@@ -32,7 +32,6 @@ from foldbatch.scheduler.schedule import Index, Schedule, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Form, Ints, batch_trace, form
-from foldbatch.static.graph import Graph
 
 
 class ReadyRound(NamedTuple):
@@ -68,7 +67,7 @@ class Deciding:
             self.levels = partial(levels, self.policy, cells, arithmetic=find)
             widths = tuple([cell.arguments for cell in cells]), tuple([cell.sequences for cell in cells])
             self.form = form(*widths, ((),) * len(cells))
-            built = [Graph(cell.built.inputs, cell.built.results) for cell in model.cells]
+            built = [cell.built.joined for cell in model.cells]
             self.phased = any(node.op.name == "when_training" for graph in built for node in graph.nodes)
         return self._engine
 

@@ -206,11 +206,10 @@ def trail(graph: CellGraph, ends: Ends, *, training: bool) -> Iterator[tuple[str
 
 def transformed(graph: CellGraph, transform: Callable[[Graph], Graph]) -> CellGraph:
     """Return the cell's graph after `transform`; the very same graph where nothing changed."""
-    joined = Graph(graph.inputs, graph.results)
-    results = iter(transform(joined).outputs)
+    results = iter(transform(graph.joined).outputs)
     parts = [tuple(next(results) for _ in part) for part in (graph.outputs, graph.losses, graph.metrics)]
     new = CellGraph(graph.name, graph.operands, graph.feeds, *parts)
-    return graph if new.results == joined.outputs else new
+    return graph if new.results == graph.joined.outputs else new
 
 
 def forward_side(graph: CellGraph, ends: Ends) -> Side:

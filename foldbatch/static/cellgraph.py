@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from foldbatch.static.graph import PARAMETER, Node, apply, input_node, reachable, substitute
+from foldbatch.static.graph import PARAMETER, Graph, Node, apply, input_node, reachable, substitute
 from foldbatch.static.op import CALL, Axis
 from foldbatch.types import TensorType
 
@@ -51,6 +51,11 @@ class CellGraph:
         """All that is computed."""
         return self.outputs + self.losses + self.metrics
 
+    @cached_property
+    def joined(self) -> Graph:
+        """The cut from all inputs to all results."""
+        return Graph(self.inputs, self.results)
+
     @property
     def axes(self) -> tuple[Axis, ...]:
         """The ragged axes of its inputs, in order."""
@@ -60,6 +65,20 @@ class CellGraph:
     def nodes(self) -> list[Node]:
         """All that its results depend on, operands first, its inputs where they are read."""
         return reachable(self.results, self.inputs)
+
+    @cached_property
+    def learning(self) -> list[Node]:
+        """The nodes of parameters behind what gradients may start from: outputs and losses."""
+        return [node for node in reachable(self.outputs + self.losses) if node.op is PARAMETER]
+
+    @cached_property
+    def weights(self) -> int:
+        """How many numbers of parameters a call reads; of a table that is looked up by id they are few."""
+        tables = {"gather": 0, "linear_by": 1}  # which operand a call reads only one row of
+        read = {x for node in self.nodes for i, x in enumerate(node.inputs) if tables.get(node.op.name) != i}
+        chosen = {node.inputs[1] for node in self.nodes if node.op.name == "linear_by"} - read
+        whole = sum(x.type.size for x in read if x.op is PARAMETER)
+        return whole + sum(x.type.size // x.shape[0] for x in chosen if x.op is PARAMETER)
 
     @cached_property
     def bounds(self) -> dict[Node, int]:
@@ -85,15 +104,6 @@ class Ends:
     active_feeds: frozenset[int] = frozenset()  # the feeds whose gradients are wanted
     trained: bool = True  # whether gradients of parameters are wanted
     losses: bool = True  # whether gradients start from losses, besides the active outputs
-
-
-def weights_of(graph: CellGraph) -> int:
-    """Return how many numbers of parameters a call reads; of a table that is looked up by id they are few."""
-    tables = {"gather": 0, "linear_by": 1}  # which operand a call reads only one row of
-    read = {x for node in graph.nodes for i, x in enumerate(node.inputs) if tables.get(node.op.name) != i}
-    chosen = {node.inputs[1] for node in graph.nodes if node.op.name == "linear_by"} - read
-    whole = sum(x.type.size for x in read if x.op is PARAMETER)
-    return whole + sum(x.type.size // x.shape[0] for x in chosen if x.op is PARAMETER)
 
 
 def index_source(node: Node) -> Node:

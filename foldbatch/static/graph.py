@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -280,7 +281,7 @@ def reachable(outputs: Iterable[Node], stop: Iterable[Node] = ()) -> list[Node]:
             nodes.add(node)
             if node not in stops:
                 stack.extend(node.inputs)
-    return sorted(nodes, key=lambda node: node.number)
+    return sorted(nodes, key=attrgetter("number"))
 
 
 def substitute(outputs: Iterable[Node], replacement: dict[Node, Node]) -> list[Node]:

@@ -9,7 +9,7 @@ from operator import itemgetter
 from foldbatch.errors import counted
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.cell import Cell, Phase, trail
-from foldbatch.static.cellgraph import AFTER, BEFORE, STEP, CellGraph
+from foldbatch.static.cellgraph import AFTER, BEFORE, STEP
 from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node, is_view, parameter_node
 from foldbatch.static.memory import Buffers, Scratch
 from foldbatch.static.printer import (
@@ -158,11 +158,6 @@ def _sizes(rows: Iterable[Scratch | Node]) -> dict[str, int]:
     return dict(sorted(total.items(), key=lambda entry: (entry[0] != "N", entry[0] == "1")))
 
 
-def joined(graph: CellGraph) -> Graph:
-    """Return the graph of all results of a cell: outputs, losses and metrics joined."""
-    return Graph(graph.inputs, graph.results)
-
-
 def name_nodes(cell: Cell, graphs: Iterable[Graph], parameters: Mapping[Parameter, str]) -> dict[Node, str]:
     """Return a name for every node of a cell, and of `graphs`, which may be earlier states of it.
 
@@ -186,7 +181,7 @@ def name_nodes(cell: Cell, graphs: Iterable[Graph], parameters: Mapping[Paramete
     }
     computed = 0
     staged = (stage.graph for stage in stages)
-    for graph in (joined(cell.built), *graphs, joined(cell.graph), cell.backward_graph, *staged):
+    for graph in (cell.built.joined, *graphs, cell.graph.joined, cell.backward_graph, *staged):
         for node in graph.nodes:
             if node in names:
                 continue
@@ -409,9 +404,9 @@ def explain_cell(cell: Cell, target: Target, names: Mapping[Parameter, str] | No
     return CellExplanation(
         cell,
         node_names,
-        joined(cell.built),
+        cell.built.joined,
         steps,
-        joined(cell.graph),
+        cell.graph.joined,
         parts,
         parts_of(cell.inference, target),
         tuple(place(cell, parts, node_names)),
@@ -429,9 +424,9 @@ def ops_in(graph: Graph) -> int:
 
 def _trail(cell: Cell) -> Iterator[Pass]:
     """Run the passes again, one by one; those that change nothing are left out."""
-    before = joined(cell.built)
+    before = cell.built.joined
     for name, of_cell in trail(cell.built, cell.ends, training=True):
-        graph = joined(of_cell)
+        graph = of_cell.joined
         if graph.outputs != before.outputs:
             yield Pass(name, graph, ops_in(graph))
         before = graph
@@ -499,7 +494,7 @@ def _weights(explanation: CellExplanation) -> Iterator[str]:
 def _inference(explanation: CellExplanation) -> Iterator[str]:
     graph = explanation.cell.inference.graph
     if graph is not explanation.cell.graph:
-        yield from _graph("graph in inference", joined(graph), explanation.names)
+        yield from _graph("graph in inference", graph.joined, explanation.names)
     lines = [f"{part.when}, {_statements(part.routine)}" for part in explanation.inference]
     lines.append(f"together {_bytes(planned(explanation.inference))}")
     yield from _titled("routines in inference", lines)

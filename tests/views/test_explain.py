@@ -18,7 +18,6 @@ from foldbatch.views.explain import (
     StageParts,
     Weight,
     buffers,
-    joined,
     name_nodes,
     parts_of,
     planned,
@@ -92,7 +91,7 @@ def test_ends_are_called_as_in_kernels_and_the_rest_is_numbered():
     (h,) = cell.graph.outputs
     assert print_graph(Graph(cell.built.inputs, (h,)), names).endswith(f"\nreturn ({names[h]})")
     assert {names[x] for x in cell.backward_graph.inputs} >= {"x0", "f0", "g0"}
-    computed = [names[node] for node in joined(cell.built).nodes if node.inputs]
+    computed = [names[node] for node in cell.built.joined.nodes if node.inputs]
     assert computed == [f"%{i}" for i in range(len(computed))]
 
 

@@ -6,6 +6,7 @@ launch: `fields` are its numbers for the binding, as `engines.launch` lists them
 
 from __future__ import annotations
 
+from functools import cache
 from textwrap import indent
 
 from foldbatch.engines.launch import COPIES, FIRST, STORES, WIDTH
@@ -33,6 +34,7 @@ def loop(n, arena, entries, copies, fields, out, s):
 """
 
 
+@cache
 def take(kind: str) -> str:
     """Return the text of what brings rows of numbers of a kind to where they are read."""
     return _TAKE.format(k=kind) + indent(sum_of_rows(kind, "u8(entries[{e}]) * size", dense=True), " " * 16)

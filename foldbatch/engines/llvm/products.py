@@ -140,6 +140,7 @@ if k == u8(0):
     return indent(lines, " " * spaces)
 
 
+@cache
 def native_text(kind: str, cut: Blocks | None) -> str:
     """Return the text of products c = a @ b one after the other, as `compiling.native` takes it.
 

@@ -7,6 +7,7 @@ are joined by "or", as NumPy has it.
 
 from __future__ import annotations
 
+from functools import cache
 from textwrap import indent
 
 FEW = 8  # terms that are added in their own dtype
@@ -69,6 +70,7 @@ else:
 """
 
 
+@cache
 def sum_of_rows(
     kind: str, row: str, outer: str = "u8(1)", step: str = "u8(0)", *, plus: str = "+", dense: bool = False
 ) -> str:
@@ -117,6 +119,7 @@ def loop(n, x, y, s):
 """
 
 
+@cache
 def sums(kind: str, *, plus: str = "+") -> str:
     """Return the text of what adds up a place along axes, or all its rows."""
     lines = sum_of_rows(kind, "{e} * inner", "outer", "step", plus=plus)

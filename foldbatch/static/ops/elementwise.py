@@ -22,8 +22,10 @@ from foldbatch.types import TensorType
 
 
 def _broadcast(name: str, types: tuple[TensorType, ...]) -> tuple[int, ...]:
+    if len(shapes := {t.shape for t in types}) == 1:
+        return types[0].shape
     try:
-        return np.broadcast_shapes(*(t.shape for t in types))
+        return np.broadcast_shapes(*shapes)
     except ValueError:
         fail(name, "shapes that broadcast", " and ".join(map(str, types)), "reshape or slice one of them")
 
