@@ -328,7 +328,8 @@ def joined_result(
     type_ = _taken(value, start, held, seen, example)
     found = _joined(known, type_)
     if found is None:
-        expected, fix = f"a result of {known}, as of other examples", "return the same structure"
+        expected = f"a result of {known}, as of other examples"
+        fix = "return one structure; what only some examples have, as a list, which may be empty"
         raise WalkError(f"walk at example {example}", expected, str(type_), fix)
     return found
 

@@ -145,9 +145,8 @@ class Parameter(Operators[Any]):
             )
         spec = as_type(type, f"Parameter {self.name}")
         if not isinstance(spec, TensorType):
-            raise BlockTypeError(
-                f"Parameter {self.name}", "the type of a tensor", str(spec), "for example [3, 4]"
-            )
+            fix = "write its shape as a list, as in [3, 4]"
+            raise BlockTypeError(f"Parameter {self.name}", "the type of a tensor", str(spec), fix)
         self.type = spec
         self.init = init
         self.owner = owner

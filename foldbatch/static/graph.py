@@ -165,6 +165,8 @@ def lift(op: str, operands: tuple[TensorLike, ...]) -> tuple[Node, ...]:
             case _:
                 numbers = isinstance(x, list | tuple) and all(isinstance(item, int | float) for item in x)
                 fix = "make it an array: np.array(x, 'float32')" if numbers else ""
+                if isinstance(x, str):
+                    fix = "give its number; a label that is missing is None"
                 if isinstance(x, Operators):  # a value of the walk
                     fix = "what a cell reads of the walk is given to it as an argument"
                 fail(op, "a symbolic tensor, a parameter, an array or a number", type(x).__name__, fix)

@@ -174,7 +174,8 @@ def getitem(x: Node, key: Any) -> Node:
             shape.append(1)
             continue
         if axis >= x.ndim:
-            fail("getitem", f"at most {x.ndim} indices", f"{len(keys)}")
+            fix = "the elements of a list, as the examples of a batch, are no axis: write for one of them"
+            fail("getitem", f"at most {x.ndim} indices of {x.type}", f"{len(keys)}", fix)
         extent = x.shape[axis]
         match k:
             case slice():
