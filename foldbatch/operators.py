@@ -32,11 +32,14 @@ _NAMES = (
 RENAMED = {other: op for op, *others in map(str.split, _NAMES.split("|")) for other in others}
 _NO_NUMBERS = "it holds no numbers before the batch runs; to look at its values, add a Metric block"
 _NORMAL = "for u and v of ops.random, sqrt(-2 * log(1 - u)) * cos(6.2831853 * v) is normal"
+_OF_TWO = "of a score x and a target y of 0 or 1, write ops.softplus(x) - x * y"
 _ARRAYS = "use NumPy's, as in np.zeros(4, 'float32'); fb.tensor makes a value of it in a walk"
 HINTS = {
     **dict.fromkeys(("item", "tolist", "numpy", "detach", "cpu", "data"), _NO_NUMBERS),
     **dict.fromkeys(("arange", "eye", "full", "ones", "zeros", "zeros_like"), _ARRAYS),
     **dict.fromkeys(("normal", "randn", "gaussian", "standard_normal"), _NORMAL),
+    **dict.fromkeys(("binary_cross_entropy", "binary_cross_entropy_with_logits"), _OF_TWO),
+    "mse_loss": "write (a - b) ** 2",
     "dropout": "use the layer fb.Dropout",
     "flip": "use a slice, as in x[::-1]",
     "linear": "use the layer fb.Linear",

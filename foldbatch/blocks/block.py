@@ -391,6 +391,8 @@ def as_block(value: Any, where: str = "block") -> AnyBlock:
             fix = "wrap it in Function (of tensors) or in InputTransform (of objects)"
             if not hasattr(value, "__name__"):
                 found, fix = f"a {type(value).__name__} that can be called", "give a function that calls it"
+        case _ if hasattr(value, "forward"):
+            found, fix = describe_value(value), "let its method be called __call__, not forward"
         case _:
             found, fix = describe_value(value), "combine blocks only"
     raise BlockTypeError(where, expected, found, fix)

@@ -255,7 +255,8 @@ def axis_of(x: Node, axis: object, op: str, *, extra: int = 0) -> int:
         fix = f"over the elements of a list goes ops.segment_{op}" if own else ""
         fail(op, "a tensor of at least one axis", str(x.type), fix)
     if not isinstance(axis, int | np.integer) or not -rank <= axis < rank:
-        fail(op, f"an axis from {-rank} to {rank - 1}", str(axis))
+        fix = f"tensors stand in one list, as in ops.{op}([a, b])" if isinstance(axis, Node) else ""
+        fail(op, f"an axis from {-rank} to {rank - 1}", str(axis), fix)
     return int(axis) % rank
 
 
