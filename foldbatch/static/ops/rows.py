@@ -175,7 +175,7 @@ def getitem(x: Node, key: Any) -> Node:
             continue
         if axis >= x.ndim:
             fix = "the elements of a list, as the examples of a batch, are no axis: write for one of them"
-            fail("getitem", f"at most {x.ndim} indices of {x.type}", f"{len(keys)}", fix)
+            fail("getitem", f"at most {x.ndim} indices", f"{len(keys)}", fix)
         extent = x.shape[axis]
         match k:
             case slice():
