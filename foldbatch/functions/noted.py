@@ -84,43 +84,29 @@ def reads_of(noted: Iterable[Noted]) -> Reads:
     return Reads(slots, *map(np.concatenate, zip(*found, strict=True)))
 
 
-def numbers_of(lists: Iterable[Lists], start: int) -> Index:
-    """Return all numbers that calls of cells have appended to lists, cell by cell: rows, then elements.
-
-    They count from the first number of the run; lengths among them do, too, which `noted_in` undoes.
-    """
-    numbers = list[int]()
-    for own in lists:
+def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, Noted]:
+    """Return what lists hold from a run's first number on; data and labels stay in these very lists."""
+    numbers, found, end = list[int](), {}, 0
+    for own in lists.values():
         numbers += own.rows
         for flat in own.elements:
             numbers += flat
-    found = np.fromiter(numbers, np.int64, len(numbers))
-    found -= start
-    return found
-
-
-def noted_in(numbers: Index, lists: Mapping[Signature, Lists], start: int) -> dict[Signature, Noted]:
-    """Return what lists hold, given their numbers; see `noted_of`."""
-    found, end = {}, 0
+    counted = np.fromiter(numbers, np.int64, len(numbers))
+    counted -= start
     for signature, own in lists.items():
         begin, end = end, end + len(own.rows)
-        rows = numbers[begin:end].reshape(-1, signature.arguments)
+        rows = counted[begin:end].reshape(-1, signature.arguments)
         elements = []
         if signature.sequences:
             rows[:, 1 + len(signature.operands) :] += start  # lengths
             for flat, (_, _, members) in zip(own.elements, signature.sequences, strict=True):
                 begin, end = end, end + len(flat)
-                elements.append(numbers[begin:end].reshape(-1, max(len(members), 1)))
+                elements.append(counted[begin:end].reshape(-1, max(len(members), 1)))
         feeds = [*own.feeds]
         for _, i in signature.draft.marks:
             feeds[i] = [number - start for number in feeds[i]]
         found[signature] = Noted(signature, rows, elements, feeds, own.labels)
     return found
-
-
-def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, Noted]:
-    """Return what lists hold from a run's first number on; data and labels stay in these very lists."""
-    return noted_in(numbers_of(lists.values(), start), lists, start)
 
 
 class Owners:

@@ -24,8 +24,7 @@ from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.noted import (
     Noted,
     bases_of,
-    noted_in,
-    numbers_of,
+    noted_of,
     reads_of,
     refuse_leaks,
     refuse_other_type,
@@ -331,8 +330,7 @@ class Rounds:
         """Return a round as arrays, and made ready; None where nothing is computed."""
         store, start = self.store, given.notes.start
         called = {signature: lists for signature, lists in given.notes.lists.items() if lists.rows}
-        numbered = numbers_of(called.values(), start)
-        noted, stretches = noted_in(numbered, called, start), given.stretches
+        noted, stretches = noted_of(called, start), given.stretches
         store.own(given.first, stretches.examples, stretches.sizes)
         for signature in noted:
             if signature not in self._first:
@@ -340,9 +338,7 @@ class Rounds:
         while True:
             model = (self._linked or self._link()).model
             parts = [(self._readers[s], own) for s, own in noted.items() if s in self._readers]
-            flat = numbered
-            if len(parts) < len(noted) or any(len(r.columns) < len(r.slots[0]) for r, _ in parts):
-                flat = np.concatenate([numbered[:0], *(array.ravel() for array in _arrays(parts))])
+            flat = np.concatenate([stretches.sizes[:0], *(array.ravel() for array in _arrays(parts))])
             round_ = _Round(given, parts, flat, stretches)
             if not parts or (found := self._alike(round_, model)) is not None:
                 return round_, found if parts else None
