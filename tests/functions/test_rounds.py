@@ -331,6 +331,34 @@ def test_data_of_all_kinds_go_to_their_calls(engine: str) -> None:
     assert program.run([numbers[:1], [True, 2]]) == [[0.0, 3], [0.0, 1, -1.5, 2]]
 
 
+@each
+def test_what_only_losses_read_is_left_out_of_rounds(engine: str) -> None:
+    @fb.cell
+    def both(x: Any, y: Any, xs: list["float32[2]"], ys: list["float32[2]"]) -> Any:  # noqa: F821
+        fb.loss(fb.ops.sum(y) + fb.ops.sum(fb.ops.segment_sum(xs)))
+        return x * 0.5 + fb.ops.segment_sum(ys), y + 1.0
+
+    def walk(numbers: list[float]) -> Any:
+        x, seen = fb.tensor(numbers), list[Any]()
+        y = x
+        while len(seen) < 4 and float(fb.ops.sum(x)) > 1:
+            seen.append(x)
+            x, y = both(x, y, seen[:], seen[: len(seen) % 3])
+        return len(seen), x, y
+
+    program, examples = fb.compile(walk, engine), [[0.0, 0.5], [1.0, 0.5], [2.0, 3.0]]
+    for _ in range(2):
+        found = program.run(examples)
+        for numbers, one in zip(examples, found, strict=True):
+            x, seen = np.array(numbers, np.float32), list[Any]()
+            while len(seen) < 4 and x.sum() > 1:
+                seen.append(x)
+                x = x * np.float32(0.5) + sum(seen[: len(seen) % 3])
+            assert one[0] == len(seen)
+            assert one[1].tolist() == x.tolist()
+            assert one[2].tolist() == (np.array(numbers) + len(seen)).tolist()
+
+
 def test_ties_are_decided_alike_in_every_batch() -> None:
     def walk(scores: list[float]) -> int:
         return int(fb.ops.argmax(fb.tensor(scores) * 2.0))
