@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
+from itertools import chain
+from operator import attrgetter
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -297,7 +299,7 @@ class TreeNode:
         """Yield every node of the subtree in post-order, this one last."""
         tree, size = self.tree, self.size
         if size == len(tree.labels):
-            return iter(nodes_of(tree))
+            return iter(sorted(chain.from_iterable(linked(tree)), key=attrgetter("index")))
         return (node_of(tree, index) for index in range(self.index - size + 1, self.index + 1))
 
     def leaves(self) -> Iterator[TreeNode]:
@@ -408,21 +410,19 @@ def node_of(tree: Tree, index: int) -> TreeNode:
     return Node(tree, index, tree.labels[index], tree.tokens[index], not kids_of(tree)[index])
 
 
-def nodes_of(tree: Tree) -> list[TreeNode]:
-    """Return all nodes of a tree, each of which holds its children: to make them at once takes less time."""
-    nodes: list[TreeNode] = []
-    below: list[list[TreeNode]] = [[]] * (len(tree.labels) + 1)  # the last has the root, as -1 is above it
-    for index, (above, label, token) in enumerate(
-        zip(tree.parents.tolist(), tree.labels, tree.tokens, strict=True)
-    ):
+def linked(tree: Tree) -> list[list[TreeNode]]:
+    """Return the children of each node, and then the root: to make all nodes at once takes less time."""
+    size = len(tree.labels)
+    below: list[list[TreeNode]] = [[]] * (size + 1)  # the last has the root, as -1 is above it
+    columns = range(size), tree.parents.tolist(), tree.labels, tree.tokens
+    for index, above, label, token in zip(*columns, strict=True):
         kids = below[index]
         node = Node(tree, index, label, token, not kids, kids)
         if siblings := below[above]:
             siblings.append(node)
         else:
             below[above] = [node]
-        nodes.append(node)
-    return nodes
+    return below
 
 
 _NO_CHILDREN: tuple[int, ...] = ()
@@ -549,7 +549,7 @@ class Tree(TreeNode):
         return self._csr
 
     def __iter__(self) -> Iterator[TreeNode]:
-        return iter(nodes_of(self)[-1])  # whoever walks a tree asks for nearly all of its nodes
+        return iter(linked(self)[-2])  # whoever walks a tree asks for nearly all of its nodes
 
     def _list_kids(self) -> list[Sequence[int]]:
         # Plain ints in lists: reading one is five times faster than reading the arrays of `csr`, and to go

@@ -276,3 +276,13 @@ def test_the_figures_are_those_of_all_nodes(trees):
     words = [node.token for node in nodes if node.token is not None]
     assert (figures["tokens"], figures["words"]) == (len(words), len(set(words)))
     json.dumps(figures)
+
+
+@settings(max_examples=12)
+@given(st.from_type(Tree))
+def test_nodes_that_know_their_children_show_what_others_do(tree):
+    for node in tree.nodes():
+        (alone,) = pickle.loads(pickle.dumps([node]))
+        assert (node, [*node], node[:], repr(node)) == (alone, [*alone], alone[:], repr(alone))
+        with pytest.raises(AttributeError):
+            node.label = "other"
