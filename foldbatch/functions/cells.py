@@ -33,7 +33,6 @@ from foldbatch.functions.specs import (
     is_nest,
     leaves,
     opened,
-    part,
     rebuilt,
     spec_of,
     typed,
@@ -217,19 +216,22 @@ class Signature:
 
     def lines(self, otherwise: str) -> Iterator[str]:
         """Yield the code of a call whose arguments have this structure; `otherwise` for other elements."""
-        outer, opening, inner = guarded(self.specs, name_of)
+        outer, opening, inner, names = guarded(self.specs, name_of)
         yield f"if {' and '.join(outer) or 'True'}:"
         if opening:
             yield f"    try: {'; '.join(opening)}"
             yield "    except ValueError: pass"
             yield "    else:"
             yield f"        if {' and '.join(inner) or 'True'}:"
-        yield from ["    " * (3 if opening else 1) + line for line in self._noting(otherwise)]
+        yield from ["    " * (3 if opening else 1) + line for line in self._noting(otherwise, names)]
 
-    def _noting(self, otherwise: str) -> Iterator[str]:
+    def _noting(self, otherwise: str, names: dict[str, str]) -> Iterator[str]:
+        def code(path: str) -> str:
+            return names.get(path, GIVEN + path)
+
         k = self.number
         if self.silent:
-            yield f"return {self._result({})}"
+            yield f"return {self._result({}, code)}"
             return
         for i, (path, _, members) in enumerate(self.sequences):
             inner = [f"x{member}.n" for member, _ in members]
@@ -242,7 +244,7 @@ class Signature:
             yield f"except Exception: {otherwise}"
         row = [
             "v",
-            *(f"{part(path, self.specs)}.n" for path, _ in self.operands),
+            *(f"{code(path)}.n" for path, _ in self.operands),
             *(f"len({GIVEN}{path})" for path, _, _ in self.sequences),
         ]
         yield "v = N"
@@ -252,24 +254,19 @@ class Signature:
         for i in range(len(self.sequences)):
             yield f"E{k}_{i}(e{i})"
         for i, (path, _, _) in enumerate(self.feeds):
-            yield f"F{k}_{i}({part(path, self.specs) if path else 'v'})"
+            yield f"F{k}_{i}({code(path) if path else 'v'})"
         for i, path in enumerate(self.labels):
-            yield f"L{k}_{i}({part(path, self.specs)})"
+            yield f"L{k}_{i}({code(path)})"
         made = {}
         for j, node in enumerate(self.outputs):
             made[j] = f"{name_of(value_class(node.type))}(v{f' + {j}' if j else ''})"
             if self.leaves.count(j) > 1:  # one object wherever it stands
                 yield f"o{j} = {made[j]}"
                 made[j] = f"o{j}"
-        yield f"return {self._result(made)}"
+        yield f"return {self._result(made, code)}"
 
-    def _result(self, made: dict[int, str]) -> str:
-        codes = iter(
-            [
-                made[x] if isinstance(x, int) else x if x == "None" else part(x, self.specs)
-                for x in self.leaves
-            ]
-        )
+    def _result(self, made: dict[int, str], code: Callable[[str], str]) -> str:
+        codes = iter([made[x] if isinstance(x, int) else x if x == "None" else code(x) for x in self.leaves])
 
         def text(spec: Spec) -> str:
             if not isinstance(spec, NestSpec):

@@ -160,18 +160,19 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
             yield f"{name(is_object)}({code})"
 
 
-def guarded(specs: Mapping[str, Spec], name: Name) -> tuple[list[str], list[str], list[str]]:
-    """Return conditions that arguments meet, what gives items of nests names, and conditions of these.
+def guarded(specs: Mapping[str, Spec], name: Name) -> tuple[list[str], list[str], list[str], dict[Path, str]]:
+    """Return conditions that arguments meet, what gives items of nests names, conditions of these, the names.
 
     A tuple is unpacked: that tells its length too, by a ValueError, in less time than to ask for it.
     """
-    outer, opening, inner = list[str](), list[str](), list[str]()
+    outer, opening, inner, named = list[str](), list[str](), list[str](), dict[Path, str]()
     for argument, spec in specs.items():
         own = [*guard(spec, GIVEN + argument, name)]
         if isinstance(spec, NestSpec):
             own = own[: 1 + (spec.kind is dict)]  # its class, and its keys
             paths = [argument + spec.item(i) for i in range(len(spec.items))]
-            names = [part(path, specs) for path in paths]
+            names = [f"item_{argument}_{i}" for i in range(len(paths))]
+            named |= zip(paths, names, strict=True)
             if spec.kind is tuple:
                 opening.append(f"[{', '.join(names)}] = {GIVEN}{argument}")
             else:
@@ -180,17 +181,7 @@ def guarded(specs: Mapping[str, Spec], name: Name) -> tuple[list[str], list[str]
                 x for item, code in zip(spec.items, names, strict=True) for x in guard(item, code, name)
             ]
         outer += own
-    return outer, opening, inner
-
-
-def part(path: Path, specs: Mapping[str, Spec]) -> str:
-    """Return how code gets what stands at a path, once items of nests have names."""
-    for argument, spec in specs.items():
-        if isinstance(spec, NestSpec) and path.startswith(argument):
-            for i in range(len(spec.items)):
-                if path == argument + spec.item(i):
-                    return f"item_{argument}_{i}"
-    return GIVEN + path
+    return outer, opening, inner, named
 
 
 def form_of(array: Any) -> tuple[tuple[int, ...], str]:

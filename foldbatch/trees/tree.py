@@ -314,9 +314,7 @@ class TreeNode:
         >>> node.words(), node[0].words(), node[1].words()
         (('the', 'film', 'ended'), ('the', 'film'), ('ended',))
         """
-        tree, part = self.tree, slice(self.index - self.size + 1, self.index + 1)
-        pairs = zip(tree.tokens[part], (tree._kids or tree._list_kids())[part], strict=True)
-        return tuple(token for token, below in pairs if token is not None and not below)
+        return tuple([node.token for node in self.leaves() if node.token is not None])
 
     def draw(self, levels: int = 12, nodes: int = 200) -> str:
         """Return a drawing in text, one node a line, cut off below `levels` and after `nodes` nodes.
