@@ -24,7 +24,8 @@ from foldbatch.blocks.drafts import (
     type_of,
 )
 from foldbatch.blocks.flow import make_return
-from foldbatch.blocks.integers import Refused, TreeProgram
+from foldbatch.blocks.integer_code import Refused
+from foldbatch.blocks.integers import TreeProgram
 from foldbatch.blocks.plain import to_plain
 from foldbatch.blocks.printing import KINDS
 from foldbatch.blocks.tracer import TracingProgram, place_of, suits

@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import foldbatch as fb
-from foldbatch.blocks.integers import Refused, TreeProgram
+from foldbatch.blocks.integer_code import Refused
+from foldbatch.blocks.integers import TreeProgram
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.engines.llvm.integers import compiled
 from foldbatch.scheduler import tree_code
