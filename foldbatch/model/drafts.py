@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from foldbatch.static.graph import Node, reachable
@@ -221,16 +221,13 @@ def _kept(draft: Draft, number: int, outputs: dict[Node, Flow], read: set[Node])
     feeds = [i for i, (node, _) in enumerate(draft.feeds) if node in read or i in marks]
     lists = [i for i, (_, members) in enumerate(draft.sequences) if any(n in read for n, _ in members)]
     new_feed = {old: new for new, old in enumerate(feeds)}
-    left = Draft(
-        draft.name,
-        number,
+    left = replace(
+        draft,
+        number=number,
         operands=[draft.operands[i] for i in operands],
         sequences=[draft.sequences[i] for i in lists],
         feeds=[draft.feeds[i] for i in feeds],
         outputs=outputs,
-        losses=draft.losses,
-        metrics=draft.metrics,
-        labels=draft.labels,
         marks=[(metric, new_feed[feed]) for metric, feed in draft.marks],
         keys=[new_feed[i] for i in draft.keys if i in new_feed],
     )

@@ -19,22 +19,13 @@ from foldbatch.static import passes
 from foldbatch.static.autodiff import trainable, vjp
 from foldbatch.static.cellgraph import AFTER, BEFORE, STAGES, STEP, CellGraph, Ends, index_source
 from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, cotangent_node, is_view, reachable
-from foldbatch.static.op import UNBATCHED, Axis
+from foldbatch.static.op import UNBATCHED
 from foldbatch.static.passes.simplify import in_phase
 from foldbatch.static.routines import Stage
 from foldbatch.static.statements import Binding
-from foldbatch.types import TensorType
 
 What = tuple[str, object]  # of a result: ("value", 0), ("cotangent", 1), ("gradient", parameter), ...
 Key = tuple[int, str]  # of a routine: the direction's number and the stage
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A buffer for the whole batch, written by one routine and read by others."""
-
-    type: TensorType
-    axis: Axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +47,7 @@ class Phase:
     graph: CellGraph  # the forward graph
     forward: Mapping[str, Stage]  # the forward stages, by name
     backward: Mapping[str, Stage]  # the backward stages, by name; none in inference
-    kept: tuple[Kept, ...]  # the buffers that pass values between stages
+    kept: tuple[Node, ...]  # the nodes with a buffer for the whole batch, as other stages read them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -360,7 +351,7 @@ def _phase(
     kept = {node: i for i, node in enumerate(kept_between(sides))}
     stages = _stages(graph, sides, kept, _checked(graph, bounds))
     backward = stages[1] if len(stages) > 1 else {}
-    return Phase(graph, stages[0], backward, tuple(Kept(node.type, node.axis) for node in kept)), kept
+    return Phase(graph, stages[0], backward, tuple(kept)), kept
 
 
 def _checked(graph: CellGraph, bounds: Mapping[Node, int]) -> set[Node]:

@@ -10,7 +10,7 @@ from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static.graph import CONSTANT, PARAMETER, SOURCES, Graph, Node
 from foldbatch.static.op import Axis
 from foldbatch.static.places import Place
-from foldbatch.static.statements import FusedLoop, Routine, Slot, Statement, Sweep
+from foldbatch.static.statements import Element, FusedLoop, Routine, Slot, Statement, Sweep
 
 _SHORT = 8  # elements of a constant that are written out
 
@@ -225,9 +225,10 @@ def _loop(statement: Statement, loop: FusedLoop, slots: _Slots) -> Iterator[str]
 
 
 def _sweep(sweep: Sweep, buffers: _Slots) -> Iterator[str]:
-    names = [
-        _elements(*buffers[place.buffer], place.offset, sweep.shape, place.strides) for place in sweep.loads
-    ]
+    def shown(place: Element) -> str:
+        return _elements(*buffers[place.buffer], place.offset, sweep.shape, place.strides)
+
+    names = [*map(shown, sweep.loads)]
     read = {x for operation in sweep.operations for x in operation.operands}
     for i, operation in enumerate(sweep.operations):
         number = len(sweep.loads) + i
@@ -235,11 +236,7 @@ def _sweep(sweep: Sweep, buffers: _Slots) -> Iterator[str]:
             constant_name(x.attrs["value"]) if isinstance(x, Node) else names[x] for x in operation.operands
         ]
         arguments = [*operands, *attributes(operation.node.attrs)]
-        targets = [
-            _elements(*buffers[place.buffer], place.offset, sweep.shape, place.strides)
-            for value, place in sweep.stores
-            if value == number
-        ]
+        targets = [shown(place) for value, place in sweep.stores if value == number]
         if number in read:
             targets.append(f"v{i}")
         names.append(f"v{i}")
