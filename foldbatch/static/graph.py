@@ -199,12 +199,8 @@ def apply(name: str, *operands: TensorLike, **attrs: Any) -> Node:
 def _widest(op: str, axes: tuple[Axis, ...]) -> Axis:
     widest = max(axes, key=lambda axis: axis.rank)
     if widest.rank == 2 and any(axis.rank == 2 and axis is not widest for axis in axes):
-        fail(
-            op,
-            "elements of one sequence",
-            "elements of two sequences",
-            "make one of both: blocks by Zip, cells as a list of tuples",
-        )
+        fix = "make one of both: blocks by Zip, cells as a list of tuples"
+        fail(op, "elements of one sequence", "elements of two sequences", fix)
     return widest
 
 

@@ -188,19 +188,14 @@ def softplus(x: TensorLike) -> Node:
 @public
 def power(x: TensorLike, exponent: TensorLike) -> Node:
     """Return x to a power; of the two, one is a number or a constant array of no axes."""
+    fix = "where x > 0, write ops.exp(y * ops.log(x))"
     if isinstance(exponent, Node):
         if isinstance(x, Node) or not isinstance(x, int | float | np.number) or x <= 0:
             found = f"{x.type if isinstance(x, Node) else x} to the power of {exponent.type}"
-            fix = "where x > 0, write ops.exp(y * ops.log(x))"
             fail("power", "a number as exponent, or one above 0 as base", found, fix)
         return exp(exponent * log_of_number(float(x)))
     if not isinstance(exponent, int | float | np.number):
-        fail(
-            "power",
-            "a number as exponent",
-            describe_value(exponent),
-            "where x > 0, write ops.exp(y * ops.log(x))",
-        )
+        fail("power", "a number as exponent", describe_value(exponent), fix)
     if exponent in (2, 0.5):  # as NumPy has it
         return apply("square" if exponent == 2 else "sqrt", as_node(x, "power"))
     return apply("power", as_node(x, "power"), exponent=float(exponent))

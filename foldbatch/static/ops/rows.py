@@ -39,12 +39,8 @@ def _axis_batch(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
 
 def _axis_sum_batch(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
     if axes[0] is UNBATCHED:
-        fail(
-            "sum_batch",
-            "a tensor with a row per call",
-            "one that is the same for the whole batch",
-            "use ops.batched",
-        )
+        found = "one that is the same for the whole batch"
+        fail("sum_batch", "a tensor with a row per call", found, "use ops.batched")
     return UNBATCHED
 
 
@@ -107,12 +103,8 @@ def _infer_gather(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
 
 def _axis_gather(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
     if axes[0] is not UNBATCHED:
-        fail(
-            "gather",
-            "a table that is the same for the whole batch",
-            "a table per call",
-            "multiply by ops.one_hot",
-        )
+        expected, fix = "a table that is the same for the whole batch", "multiply by ops.one_hot"
+        fail("gather", expected, "a table per call", fix)
     return axes[1]
 
 

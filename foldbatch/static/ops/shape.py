@@ -125,11 +125,8 @@ _define(
 def _infer_pad(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     shape, axis = list(types[0].shape), attrs["axis"]
     if not 0 <= axis < len(shape) or min(attrs["before"], attrs["after"]) < 0:
-        fail(
-            "pad",
-            f"widths for an axis of {types[0]}",
-            f"{attrs['before']} and {attrs['after']} for axis {axis}",
-        )
+        found = f"{attrs['before']} and {attrs['after']} for axis {axis}"
+        fail("pad", f"widths for an axis of {types[0]}", found)
     shape[axis] += attrs["before"] + attrs["after"]
     return TensorType(tuple(shape), types[0].dtype)
 
