@@ -36,74 +36,58 @@ DEVICE f8 block_sum(f8* lanes, f8 x) {
 }
 """
 
-EACH = "for (i8 i = BLOCK * LANES_X + LANE_X; i < n; i += BLOCKS * LANES_X)"
+_EACH = "for (i8 e = BLOCK * LANES_X + LANE_X; e < {n}; e += BLOCKS * LANES_X)"
+_HEAD = f"const i8* t = (const i8*)table;\n  const i4* ints = (const i4*)t + t[{INDEX_AT}];"
 
-TEXTS = {
-    "fill": """\
-KERNEL fill_{f}(i8 out, i8 n, i8 value) {{
-  {each} (({f}*)out)[i] = ({f})as_f8(value);
+_ARITHMETIC = """\
+KERNEL fill_{k}(i8 out, i8 n, i8 value) {{
+  {each} (({k}*)out)[e] = ({k})as_f8(value);
 }}
-""",
-    "scale": """\
-KERNEL scale_{f}(i8 out, i8 a, i8 n, i8 factor) {{
-  {f} t = ({f})as_f8(factor);
-  {each} (({f}*)out)[i] = ((const {f}*)a)[i] * t;
+KERNEL scale_{k}(i8 out, i8 a, i8 n, i8 factor) {{
+  {k} t = ({k})as_f8(factor);
+  {each} (({k}*)out)[e] = ((const {k}*)a)[e] * t;
 }}
-""",
-    # the factor is computed on the device
-    "scale_by": """\
-KERNEL scale_by_{f}(i8 out, i8 a, i8 n, i8 factor) {{
-  {f} t = ({f}) * (const f8*)factor;
-  {each} (({f}*)out)[i] = ((const {f}*)a)[i] * t;
+// the factor is computed on the device
+KERNEL scale_by_{k}(i8 out, i8 a, i8 n, i8 factor) {{
+  {k} t = ({k}) * (const f8*)factor;
+  {each} (({k}*)out)[e] = ((const {k}*)a)[e] * t;
 }}
-""",
-    "divide": """\
-KERNEL divide_{f}(i8 out, i8 a, i8 n, i8 divisor) {{
-  {f} t = ({f})as_f8(divisor);
-  {each} (({f}*)out)[i] = ((const {f}*)a)[i] / t;
+KERNEL divide_{k}(i8 out, i8 a, i8 n, i8 divisor) {{
+  {k} t = ({k})as_f8(divisor);
+  {each} (({k}*)out)[e] = ((const {k}*)a)[e] / t;
 }}
-""",
-    "add": """\
-KERNEL add_{f}(i8 out, i8 a, i8 b, i8 n) {{
-  {each} (({f}*)out)[i] = ((const {f}*)a)[i] + ((const {f}*)b)[i];
+KERNEL add_{k}(i8 out, i8 a, i8 b, i8 n) {{
+  {each} (({k}*)out)[e] = ((const {k}*)a)[e] + ((const {k}*)b)[e];
 }}
-""",
-    # at: out, values [count, width], rows [count] int64, distinct; count * width, and width
-    "spread": """\
-KERNEL spread_{f}(i8 at) {{
+// at: out, values [count, width], rows [count] int64, distinct; count * width, and width
+KERNEL spread_{k}(i8 at) {{
   const i8 *a = (const i8*)at, *rows = (const i8*)a[2], n = a[3], width = a[4];
-  {each} (({f}*)a[0])[rows[i / width] * width + i % width] = ((const {f}*)a[1])[i];
+  {each} (({k}*)a[0])[rows[e / width] * width + e % width] = ((const {k}*)a[1])[e];
 }}
-""",
-    # one sum a block, for clip_factor to add
-    "squares": """\
-KERNEL squares_{f}(i8 sums, i8 a, i8 n) {{
+// one sum a block, for clip_factor to add
+KERNEL squares_{k}(i8 sums, i8 a, i8 n) {{
   SHARED f8 lanes[1024];
   f8 sum = 0;
   {each} {{
-    f8 x = ((const {f}*)a)[i];
+    f8 x = ((const {k}*)a)[e];
     sum += x * x;
   }}
   sum = block_sum(lanes, sum);
   if (LANE_X == 0) ((f8*)sums)[BLOCK] = sum;
 }}
-""",
-    # becomes 1 where an array, times the factor, has a NaN or an infinity
-    "flag": """\
-KERNEL flag_{f}(i8 flag, i8 a, i8 n, i8 factor) {{
-  {f} t = ({f})as_f8(factor);
+// becomes 1 where an array, times the factor, has a NaN or an infinity
+KERNEL flag_{k}(i8 flag, i8 a, i8 n, i8 factor) {{
+  {k} t = ({k})as_f8(factor);
   b1 bad = 0;
   {each} {{
-    {f} x = ((const {f}*)a)[i] * t;
+    {k} x = ((const {k}*)a)[e] * t;
     bad |= !(x - x == 0);
   }}
   if (bad) (void)CLAIMED(flag, 1);
 }}
-""",
-}
-
+"""
 # out[0] is the root of the sum, out[1] what brings it down to `limit`, or 1
-CLIP_FACTOR = """\
+_CLIP_FACTOR = """\
 KERNEL clip_factor(i8 out, i8 sums, i8 n, i8 limit) {
   SHARED f8 lanes[1024];
   f8 sum = 0;
@@ -119,7 +103,7 @@ KERNEL clip_factor(i8 out, i8 sums, i8 n, i8 limit) {
 
 # The first fault stays. At: the word, the code, how many flags, how many words of batches, and the addresses
 # of both. The word becomes the code if a batch's word is set, code + 1 + k if flag k is the first.
-FAULT = """\
+_FAULT = """\
 KERNEL fault(i8 at) {
   const i8 *a = (const i8*)at, *flags = a + 4, *words = flags + a[2];
   if (BLOCK || LANE_X || LANE_Y || *(i8*)a[0]) return;
@@ -131,19 +115,6 @@ KERNEL fault(i8 at) {
   *(i8*)a[0] = found;
 }
 """
-# At: an array of so many words of 4 bytes
-ZEROS = """\
-KERNEL zeros(i8 at) {
-  const i8 *a = (const i8*)at, n = a[1];
-  for (i8 i = BLOCK * LANES_X + LANE_X; i < n; i += BLOCKS * LANES_X) ((i4*)a[0])[i] = 0;
-}
-"""
-
-COMMON: dict[str, str] = {
-    f"{name}_{kind}": text.format(f=kind, each=EACH)
-    for name, text in TEXTS.items()
-    for kind in KINDS.values()
-} | {"clip_factor": CLIP_FACTOR, "fault": FAULT, "zeros": ZEROS}
 
 
 def bits(number: float) -> int:
@@ -155,9 +126,6 @@ def bits(number: float) -> int:
     (whole,) = struct.unpack("<q", struct.pack("<d", number))
     return int(whole)
 
-
-_EACH_ROW = "for (i8 e = BLOCK * LANES_X + LANE_X; e < {n}; e += BLOCKS * LANES_X)"
-_HEAD = f"const i8* t = (const i8*)table;\n  const i4* ints = (const i4*)t + t[{INDEX_AT}];"
 
 # Bytes move in words: ``words`` of 4 bytes a row, or of 1 byte where rows are no multiple of that.
 _TAKE = """\
@@ -224,6 +192,11 @@ KERNEL_WIDE total_{k}(i8 table, i8 buffer, i8 level, i8 place) {{
 }}
 """
 _OTHERS = """\
+// at: an array of so many words of 4 bytes
+KERNEL zeros(i8 at) {{
+  const i8 *a = (const i8*)at, n = a[1];
+  {each} ((i4*)a[0])[e] = 0;
+}}
 KERNEL begin(i8 table, i8 n) {{
   {head}
   {each} ((i8*)t[{status}])[e] = 0;
@@ -249,18 +222,19 @@ KERNEL targets(i8 table, i8 plan, i8 target) {{
 
 def _text(text: str, k: str = "", n: str = "n") -> str:
     numbers = {"status": STATUS_AT, "faults": FAULTS, "calls": CALLS, "live": LIVE}
-    return text.format(k=k, head=_HEAD, each=_EACH_ROW.format(n=n), **numbers)
+    return text.format(k=k, head=_HEAD, each=_EACH.format(n=n), **numbers)
 
 
-FLOATS = ("f4", "f8")
 TEXT = "\n".join(
     [
         BLOCK_SUM,
-        *COMMON.values(),
         f"#define BUFFER(number) t[t[{ADDRESSES_AT}] + (number)]",
+        *(_text(_ARITHMETIC, k) for k in KINDS.values()),
+        _CLIP_FACTOR,
+        _FAULT,
         *(_text(_TAKE, k, "count * words") for k in ("i4", "b1")),
-        *(_text(_PLANNED, k, "count * width") for k in FLOATS),
-        *(_text(_FLAGGED, k) for k in FLOATS),
+        *(_text(_PLANNED, k, "count * width") for k in KINDS.values()),
+        *(_text(_FLAGGED, k) for k in KINDS.values()),
         *(_text(_ZERO, k) for k in ("i4", "b1")),
         *(_text(_TOTAL, k) for k in ("f4", "f8", "i4", "i8")),
         _text(_OTHERS),

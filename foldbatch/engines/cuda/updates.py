@@ -23,7 +23,7 @@ from foldbatch.engines.cuda.device import (
     places_of,
 )
 from foldbatch.engines.cuda.driver import Function
-from foldbatch.engines.cuda.fixed_kernels import EACH, KINDS, bits
+from foldbatch.engines.cuda.fixed_kernels import KINDS, bits
 from foldbatch.engines.launch import Ints
 from foldbatch.params.parameters import Array, Change, Parameter, RemoteUpdates, Rule, SparseRows
 
@@ -87,7 +87,7 @@ KERNEL step(i8 told_) {{
   if (*(const i8*)word_) return;
   {numbers}
   const i8 n = n_;
-  {each} {{
+  for (i8 i = BLOCK * LANES_X + LANE_X; i < n; i += BLOCKS * LANES_X) {{
     const i8 at_ = rows_ ? ((const i8*)rows_)[i / width_] * width_ + i % width_ : i;
     {f} g = rounded_{f}(((const {f}*)g_)[i], ({f})as_f8(factor_));
     {reads}
@@ -133,7 +133,6 @@ def kernel_text(rule: Rule, kind: str) -> str:
         f=kind,
         parameters=_wrapped([f"{name}_ = list_[{k}]" for k, name in enumerate(names)]),
         numbers="\n  ".join(f"{kind} {name} = ({kind})as_f8({name}_);" for name in rule.numbers),
-        each=EACH,
         reads=f"{kind} " + ", ".join([*(f"{name} = (({kind}*){name}_)[at_]" for name in tables), *new]) + ";",
         lines="\n    ".join(lines),
         writes=" ".join(f"(({kind}*){name}_)[at_] = {name};" for name in tables),
