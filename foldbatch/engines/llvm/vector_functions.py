@@ -177,22 +177,15 @@ def sigmoid_f8(x: Any) -> Any:
     return (e if x < f8(0) else f8(1)) / (f8(1) + e)
 
 
-def log1p_f4(x: Any) -> Any:
+def log1p(x: Any) -> Any:
     """Return log(1 + x) as log(u) x / (u - 1), u being 1 + x rounded, which makes up for what that loses.
 
     Source: Kahan; see Goldberg, "What every computer scientist should know about floating-point arithmetic",
     theorem 4.
     """
-    u = f4(1) + x
-    d = u - f4(1)
-    return x if (d == f4(0)) | (u == f4(inf)) else log(u) * (x / d)
-
-
-def log1p_f8(x: Any) -> Any:
-    """Return log(1 + x), as `log1p_f4`."""
-    u = f8(1) + x
-    d = u - f8(1)
-    return x if (d == f8(0)) | (u == f8(inf)) else log(u) * (x / d)
+    u = 1 + x
+    d = u - 1
+    return x if (d == 0) | (u == inf) else log(u) * (x / d)
 
 
 def mixed(z: Any) -> Any:
@@ -235,7 +228,7 @@ SCOPE: dict[str, Any] = {
     "inf": inf,
     "nan": math.nan,
     "log": log,
-    "log1p": {"f4": log1p_f4, "f8": log1p_f8},
+    "log1p": log1p,
     "greatest": Instruction(_greatest),
     "sin": _known("sin"),
     "cos": _known("cos"),
