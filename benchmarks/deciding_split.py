@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from statistics import median
 from typing import Any
 from unittest import mock
 
 from benchmarks.deciding_walks import Tensors
 from foldbatch.engines.arrays import ArrayEngine, ArrayRun
-from foldbatch.engines.llvm.rounds import RoundRunner
 from foldbatch.engines.runner import Runner
 from foldbatch.functions.cells import GLOBALS
 from foldbatch.functions.deciding import UnderWay
@@ -31,7 +31,7 @@ PAIRS = ("leaf", "node", "step", "halt")  # the cells that return two tensors
 CALLS = 1_000_000  # that an example may make
 
 # What is timed: a class, its method, and the part whose time it is.
-WATCHED = (
+WATCHED: tuple[tuple[Any, str, str], ...] = (
     (FunctionTracer, "trace_all", "traced"),
     (UnderWay, "go", "going"),
     (UnderWay, "compute", "computing"),
@@ -39,8 +39,16 @@ WATCHED = (
     (Runner, "scheduled", "scheduled"),
     (ArrayEngine, "ready", "ready"),
     (ArrayRun, "_launch", "kernels"),
-    (RoundRunner, "_launch", "kernels"),
 )
+
+
+def _watched() -> tuple[tuple[Any, str, str], ...]:
+    """Return `WATCHED`, with the rounds of the engine that runs them at once, where it is installed."""
+    if not find_spec("llvmlite"):
+        return WATCHED
+    from foldbatch.engines.llvm.rounds import RoundRunner  # noqa: PLC0415 - it needs llvmlite
+
+    return *WATCHED, (RoundRunner, "_launch", "kernels")
 
 
 class _Read:
@@ -111,9 +119,10 @@ def split(
 
 
 def _run(own: Callable[[], Any], alone: Callable[[], None], noted: Callable[[], None]) -> dict[str, float]:
-    spent, inside = dict.fromkeys([*(part for *_, part in WATCHED), "kernels of rounds"], 0.0), list[str]()
+    watched = _watched()
+    spent, inside = dict.fromkeys([*(part for *_, part in watched), "kernels of rounds"], 0.0), list[str]()
     with ExitStack() as stack:
-        for owner, name, part in WATCHED:
+        for owner, name, part in watched:
             stack.enter_context(
                 mock.patch.object(owner, name, _timed(getattr(owner, name), part, spent, inside))
             )
