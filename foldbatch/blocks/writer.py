@@ -132,7 +132,7 @@ class Writer:
         if self._loops > LOOPS:
             fix = "make what is inside a ForwardDeclaration of its own"
             raise BlockValueError(self.path, f"up to {LOOPS} sequences inside each other", "more", fix)
-        outer, self._body = self._body, []
+        outer, self._body, depth = self._body, [], len(self._regions)
         self._regions.append(Region())
         self._levels += levels
         try:
@@ -140,7 +140,7 @@ class Writer:
         finally:
             self._body = outer
             self._levels -= levels
-            self._regions.pop()
+            del self._regions[depth:]  # an interrupt may have left others, or fewer
             self._loops -= loop
 
     @property

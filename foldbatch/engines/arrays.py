@@ -148,9 +148,10 @@ class ArrayEngine:
     def held(self, bound: Bound, memory: dict[bool, BatchMemory]) -> BatchMemory:
         """Return the memory of a phase, made when it is first needed."""
         if bound.training not in memory:
-            memory[bound.training] = BatchMemory(bound.types, poisoned=self.debug)
+            made = BatchMemory(bound.types, poisoned=self.debug)
             for constant, number in bound.brought["constant"]:
-                memory[bound.training].bring(number, _stacked(constant.array))
+                made.bring(number, _stacked(constant.array))
+            memory[bound.training] = made
         return memory[bound.training]
 
 
@@ -318,8 +319,8 @@ def bring_value(memory: BatchMemory, number: int, parameter: Parameter) -> None:
     """Let the numbers of a parameter be a buffer."""
     value = parameter.value
     if memory.sources[number] is not value:
-        memory.sources[number] = value
         memory.bring(number, _stacked(value))
+        memory.sources[number] = value  # last: an interrupt leaves it to be brought again
 
 
 def _stacked(array: Array) -> Array:

@@ -53,15 +53,15 @@ class BatchMemory:
     def bring(self, number: int, array: Array) -> None:
         """Let an array that a batch brings be a buffer: ``[height, *shape]``, without gaps."""
         if self.arrays[number] is not array:
-            self.arrays[number] = array
-            self.addresses[number] = address_of(array)
+            address = address_of(array)
+            self.arrays[number], self.addresses[number] = array, address  # in one line: nothing interrupts it
 
     def _allocate(self, number: int, type_: TensorType, height: int) -> None:
         array: Array = aligned((height, *type_.shape), type_.dtype)
         if self._poisoned:
             _poison(array)
-        self.capacity[number] = height
         self.bring(number, array)
+        self.capacity[number] = height
 
     @property
     def nbytes(self) -> int:

@@ -341,18 +341,17 @@ class CellFunction:
                 self._admit(signature)
 
     def _admit(self, signature: Signature) -> None:
-        self.signatures.append(signature)
-        self._known[tuple(signature.specs.values())] = signature
+        self.signatures.append(signature)  # whose code may find it whatever interrupts this
         if not self.static:
             self._codes.pop(True, None)
             self.write(fast=not Slow.on)
-            return
-        static = self._static(signature)
-        group = self._groups.setdefault(static, [])
-        group.append(signature)
-        if len(group) == 1:
-            self._variants[static] = FunctionType(_code("def f(): pass"), GLOBALS, self.name)
-        self._variants[static].__code__ = self._written(group, among=True)
+        else:
+            static = self._static(signature)
+            group = [*self._groups.get(static, ()), signature]
+            code = self._written(group, among=True)
+            self._variants.setdefault(static, FunctionType(code, GLOBALS, self.name)).__code__ = code
+            self._groups[static] = group
+        self._known[tuple(signature.specs.values())] = signature  # last: until then it is made anew
 
     def _static(self, signature: Signature) -> Any:
         values = [signature.specs[name].value for name in self.static]  # type: ignore[union-attr]
@@ -425,6 +424,7 @@ class CellFunction:
         if key not in self._known:
             made = _made(self, specs)
             made.cell = self
+            Slow.made(made)  # before there is code that notes its calls
             self._admit(made)
         return self._known[key]
 
@@ -433,6 +433,7 @@ class Slow:
     """Whether every call of a cell goes the slow way, and what that is, given cell and arguments."""
 
     on: bool = False
+    made: Callable[[Signature], None]  # is told of a new signature
     call: Callable[[CellFunction, dict[str, Any]], Any]
 
 

@@ -87,6 +87,7 @@ class State:
     fork: Callable[[Any], Any] | None = None  # runs parts of a walk side by side, there
     thread: int = 0
     careful: bool = False
+    bound: Notes | None = None  # whose lists signatures have: the same, or of a run that was interrupted
     deep: bool = False  # whether walks go as deep as they may
     example: int = 0  # the number of the present example in its batch
 
@@ -113,8 +114,8 @@ def bind(signature: Signature) -> Lists:
     notes = State.notes
     if notes is None or State.thread != threading.get_ident():
         raise WalkError(signature.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
-    lists = notes.lists[signature] = signature.spare or lists_of(signature)
-    signature.spare = None
+    made = signature.spare or lists_of(signature)
+    signature.spare, notes.lists[signature], lists = None, made, made  # in one line: not interrupted
     GLOBALS.update(lists.bound)
     if State.careful:
         for i, (where, _, feed) in enumerate(signature.feeds):
@@ -360,19 +361,25 @@ def noting(
 
     In rounds `read` finds the numbers of values, and `fork` runs parts of a walk side by side.
     """
-    State.notes, State.thread, State.careful = notes, threading.get_ident(), careful
-    State.fork = fork
-    outer, Hooks.layer = Hooks.layer, _layer
-    unknown, Reading.read = Reading.read, read or _forced  # type: ignore[assignment,method-assign]
+    outer, unknown = Hooks.layer, Reading.read
     try:
+        _unbind_all()
+        State.thread, State.careful, State.fork, State.bound = threading.get_ident(), careful, fork, notes
+        State.notes, Hooks.layer, Reading.read = notes, _layer, read or _forced  # type: ignore[assignment,method-assign]
         for signature in known:
             bind(signature)
         yield
-    finally:
-        Hooks.layer, Reading.read = outer, unknown  # type: ignore[method-assign]
-        State.notes, State.fork = None, None
-        for signature in notes.lists:
+    finally:  # in one line, which nothing interrupts
+        Hooks.layer, Reading.read, State.notes, State.fork = outer, unknown, None, None  # type: ignore[method-assign]
+        _unbind_all()
+
+
+def _unbind_all() -> None:
+    """Unbind what the last run has bound, and could not unbind where it was interrupted."""
+    if State.bound is not None:
+        for signature in State.bound.lists:
             unbind(signature)
+    State.bound = None
 
 
 def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
@@ -395,9 +402,7 @@ def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
         raise WalkError(cell.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
     known = len(cell.signatures)
     signature = cell.find(arguments)
-    if len(cell.signatures) > known:
-        unbind(signature)
-    elif not fits(signature, arguments):
+    if len(cell.signatures) == known and not fits(signature, arguments):
         found = "lists whose elements are not alike, or change while the call is noted"
         raise WalkError(
             cell.name, "arguments of one structure", found, "give elements of one shape and dtype"
@@ -429,4 +434,4 @@ def _forced(value: Value, what: str) -> Any:
 
 
 GLOBALS["STOP"] = too_many
-Slow.call = _first_call
+Slow.call, Slow.made = _first_call, unbind

@@ -371,21 +371,25 @@ class Rounds:
 
     def _admit(self, signature: Signature) -> None:
         """Learn of a cell."""
+        self._linked = None  # first, and `_first` last: what an interrupt leaves is done again
         learnt, outputs = self._learnt, [(signature, j) for j in range(len(signature.outputs))]
         learnt.admit([signature])
         learnt.results |= {*outputs}
-        self._first[signature] = len(self._outputs)
-        self._outputs += outputs
+        first, self._outputs = len(self._outputs), [*self._outputs, *outputs]
         slots = [(signature, i, -1) for i in range(len(signature.operands))]
         slots += [(signature, m, s) for s, (*_, ms) in enumerate(signature.sequences) for m in range(len(ms))]
         for slot in slots:
-            self._slots[slot] = len(self._slots)
-        self._wires = np.pad(self._wires, [(0, len(slots)), (0, len(outputs))])
-        self._kinds = np.append(self._kinds, np.full(len(slots), -1))
-        self._linked = None
+            self._slots.setdefault(slot, len(self._slots))
+        wires = np.zeros((len(self._slots), len(self._outputs)), np.int64)
+        wires[tuple(map(slice, self._wires.shape))] = self._wires
+        self._wires = wires
+        self._kinds = np.append(self._kinds, np.full(len(wires) - len(self._kinds), -1))
+        self._first[signature] = first
 
     def _link(self) -> Linked:
-        linked = self._linked = link_learnt(self._learnt, frozenset(), self._known)
+        for signature in [each for each in self._learnt.cells if each not in self._first]:
+            self._admit(signature)
+        linked = link_learnt(self._learnt, frozenset(), self._known)
         numbers = {signature: (k, kept) for k, (signature, kept) in enumerate(linked.cells)}
         self._imports = {kind: numbers.pop(earlier(kind))[0] for kind in self._imports}
         model = linked.model
@@ -405,6 +409,7 @@ class Rounds:
         self._no_calls = [np.zeros((0, 1 + c.arguments + len(c.sequences)), np.int32) for c in cells]
         self._no_elements = [tuple([np.zeros((0, w), np.int32) for w in c.sequences]) for c in cells]
         self._tables.clear()
+        self._linked = linked
         return linked
 
     def _reader(self, number: int, signature: Signature, kept: PrunedDraft) -> _Reader:
@@ -500,7 +505,7 @@ class Rounds:
 
     def _learn(self, wires: Index, imported: Index) -> None:
         """Take over wires, slots and outputs that they read, and slots that read values of earlier rounds."""
-        slots, learnt = [*self._slots], self._learnt
+        slots, learnt, self._linked = [*self._slots], self._learnt, None
         for number, maker in wires.T.tolist():
             slot, source = slots[number], self._outputs[maker]
             refuse_other_type(slot[0], _type(slot), source[0].outputs[source[1]].type)
@@ -509,11 +514,10 @@ class Rounds:
         for number in imported.tolist():
             kind = value_class(_type(slots[number]))
             if kind not in self._imports:
-                self._imports[kind] = -1
                 self._admit(earlier(kind))
+                self._imports[kind] = -1
             learnt.wires.setdefault(slots[number], set()).add((earlier(kind), 0))
             self._kinds[number] = [*self._imports].index(kind)
-        self._linked = None
 
     def _refuse(self, given: _Round) -> NoReturn:
         """Refuse calls that read a value of another example or run, or an earlier one of another type."""

@@ -140,8 +140,9 @@ def _work(own: Any) -> None:
 
 def _waiting(kind: Any) -> Any:
     """Return a greenlet that waits for a part of a walk, a new one if need be."""
-    if _idle.greenlets:
-        return _idle.greenlets.pop()
+    while _idle.greenlets:
+        if own := _idle.greenlets.pop():  # else an interrupt has ended it
+            return own
     own = kind(_work)
     own.switch(own)  # what it is first given it holds to its end
     return own

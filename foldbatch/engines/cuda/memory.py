@@ -55,9 +55,10 @@ class DeviceMemory:
             type_ = self._types[number]
             assert type_ is not None
             rows = capacity(int(wanted[number]))
-            self._capacity[number] = rows
+            self._capacity[number] = 0  # until it is there: memory may be short
             self.held[number] = None  # before the new one is there: together they may be too much
             self.bring(number, self._device.allocate(rows * type_.nbytes))
+            self._capacity[number] = rows
         if self._poisoned:
             for number in np.flatnonzero(self._own).tolist():
                 type_ = self._types[number]
@@ -67,8 +68,7 @@ class DeviceMemory:
 
     def bring(self, number: int, held: Any, offset: int = 0) -> None:
         """Let memory that a batch brings be a buffer, from a byte on; `held` has a `pointer`."""
-        self.held[number] = held
-        self.addresses[number] = held.pointer + offset
+        self.held[number], self.addresses[number] = held, held.pointer + offset
 
 
 BLOCKS = 2
