@@ -158,11 +158,19 @@ def write(
     path: str | os.PathLike[str], kind: str, arrays: Mapping[str, ArrayLike], header: Mapping[str, Any]
 ) -> None:
     """Write arrays and a header to a file; where that fails, a former file of the name stays as it was."""
+    _check_path(path, kind)
     # the format's writer would store an array that is not contiguous in the wrong order
     plain = {name: np.require(array, requirements="C") for name, array in arrays.items()}
     text = msgspec.Raw(msgspec.json.encode(header))
     cover = Cover(VERSION, kind, _digest(kind, bytes(text), plain), text)
     write_whole(Path(path), save(plain, {KEY: msgspec.json.encode(cover).decode()}))
+
+
+def _check_path(path: object, kind: str) -> None:
+    """Raise a ReadError for what no path can be."""
+    if not isinstance(path, str | os.PathLike) or "\0" in str(path):
+        found = repr(path) if isinstance(path, str) else f"a {type(path).__name__}"
+        raise ReadError("path", f"the path of a {kind}", found, "give a str or a Path")
 
 
 def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -174,8 +182,7 @@ def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, A
     ...     read(Path(folder, "numbers"), "numbers", "write it anew")
     ({'a': array([0, 1, 2])}, {'unit': 'm'})
     """
-    if not isinstance(path, str | os.PathLike):
-        raise ReadError("path", f"the path of a {kind}", f"a {type(path).__name__}", "give a str or a Path")
+    _check_path(path, kind)
     where, expected = os.fspath(path), f"a {kind} that foldbatch wrote"
     if Path(path).is_dir():
         raise ReadError(where, expected, "a folder", "name a file in it; that of a run is model.safetensors")
