@@ -65,7 +65,18 @@ def _check(options: Namespace) -> int:
 
 
 def _convert(options: Namespace) -> int:
-    _write(options.output, _read(options.file, options.format), _writer(options.output, options.to))
+    writer, number = _writer(options.output, options.to), 0
+
+    def written(tree: Tree) -> str:
+        nonlocal number
+        number += 1
+        try:
+            return writer(tree)
+        except FoldbatchError as error:
+            where = f"{options.file}, tree {number}, {error.where}"
+            raise type(error)(where, error.expected, error.found, error.fix) from None
+
+    _write(options.output, _read(options.file, options.format), written)
     return 0
 
 

@@ -40,6 +40,13 @@ def test_trees_are_converted_and_back(bank, tmp_path):
     assert again.read_text() == bank.read_text()
 
 
+def test_a_tree_that_a_format_cannot_hold_is_named(tmp_path, capsys):
+    code = tmp_path / "code.py"
+    code.write_text("x.append(1)\n")
+    assert main(["data", "convert", str(code), str(tmp_path / "code.txt")]) == 2
+    assert f"{code}, tree 1, node" in capsys.readouterr().err
+
+
 def test_parts_are_drawn_at_random_and_complete(bank, tmp_path, capsys):
     folder = tmp_path / "parts"
     assert main(["data", "split", str(bank), str(folder), "--shares", "6", "2", "2", "--seed", "1"]) == 0
