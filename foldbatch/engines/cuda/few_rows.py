@@ -4,7 +4,8 @@ A library's kernels are made for many rows. With few, most of a GPU has nothing 
 sum among blocks needs another kernel to add it up. Here the threads of a block share the sum, and a block
 that has no rows ends at once, as the table tells how many there are and not how many there is room for. A
 number is added up in an order that depends on the extents of the weight alone, so a row has the same bits
-whatever rows are beside it. Products are exact here in every precision.
+whatever rows are beside it. Products are exact here in every precision. Rows with gaps between are left to a
+library.
 """
 
 from __future__ import annotations
