@@ -38,6 +38,7 @@ from foldbatch.functions.specs import (
     typed,
 )
 from foldbatch.functions.values import Label, Value, value_class
+from foldbatch.model.columns import as_now
 from foldbatch.model.drafts import Draft, Feed, Flow
 from foldbatch.operators import in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
@@ -235,13 +236,17 @@ class Signature:
             return
         for i, (path, _, members) in enumerate(self.sequences):
             inner = [f"x{member}.n" for member, _ in members]
-            each = (
-                f"[{inner[0]} for x in {GIVEN}{path}]"
-                if len(inner) == 1
-                else f"[n for x in {GIVEN}{path} for n in ({', '.join(inner)})]"
-            )
-            yield f"try: e{i} = {each}"
-            yield f"except Exception: {otherwise}"
+            each = f"{inner[0]} for x in {GIVEN}{path}"
+            if len(inner) > 1:
+                each = f"n for x in {GIVEN}{path} for n in ({', '.join(inner)})"
+            yield from (f"try: e{i} = [{each}]", f"except Exception: {otherwise}")
+        found = [(name + path, x) for name, spec in self.specs.items() for path, x in leaves(spec)]
+        changing = {path for path, x in found if isinstance(x, DataSpec) and x.changing}
+        data = ["v" if not path else code(path) for path, _, _ in self.feeds]
+        for i, (path, node, _) in enumerate(self.feeds):
+            if path in changing:
+                yield f"d{i} = {name_of(as_now)}({data[i]}, {len(node.type.shape)})"
+                data[i] = f"d{i}"
         row = [
             "v",
             *(f"{code(path)}.n" for path, _ in self.operands),
@@ -253,8 +258,8 @@ class Signature:
         yield f"N = v + {self.width}"
         for i in range(len(self.sequences)):
             yield f"E{k}_{i}(e{i})"
-        for i, (path, _, _) in enumerate(self.feeds):
-            yield f"F{k}_{i}({code(path) if path else 'v'})"
+        for i, datum in enumerate(data):
+            yield f"F{k}_{i}({datum})"
         for i, path in enumerate(self.labels):
             yield f"L{k}_{i}({code(path)})"
         made = {}

@@ -31,6 +31,7 @@ from foldbatch.functions import notes
 from foldbatch.functions.cells import GLOBALS, Signature, Slow, numbers
 from foldbatch.functions.specs import NestSpec, ValueSpec
 from foldbatch.functions.values import Value, value_class
+from foldbatch.model.columns import of_now
 from foldbatch.model.drafts import Draft
 from foldbatch.types import (
     OBJECT,
@@ -269,8 +270,8 @@ class BlockInWalk:
             found[f"row{k}"] = append("R", n)
             for i, (_, _, members) in enumerate(signature.sequences):
                 found[f"elements{k}_{i}"] = flattening(append("E", n, i), len(members))
-            for i in range(len(signature.feeds)):
-                found[f"feed{k}_{i}"] = append("F", n, i)
+            for i, (_, node, _) in enumerate(signature.feeds):
+                found[f"feed{k}_{i}"] = of_now(append("F", n, i), len(node.type.shape))
             for i in range(len(signature.labels)):
                 found[f"label{k}_{i}"] = append("L", n, i)
         return found

@@ -45,6 +45,11 @@ class DataSpec:
     found: Any = None  # the class that it has, or, where an annotation says how it is read, None
     form: tuple[tuple[int, ...], str] | None = None  # of an array, its own shape and dtype
 
+    @property
+    def changing(self) -> bool:
+        """Whether they may be an array or a list, which the walk may write to later."""
+        return self.found not in _SCALARS
+
 
 @dataclass(frozen=True)
 class ListSpec:

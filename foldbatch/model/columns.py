@@ -1,6 +1,7 @@
 """What blocks read of examples, as columns: one array for all visits of a block, checked as a whole."""
 
 import reprlib
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NoReturn
 
@@ -9,6 +10,22 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError, ExampleKeyError, ExampleTypeError
 from foldbatch.types import WIDER, TensorType, describe_value, is_masked
+
+
+def as_now(data: Any, axes: int) -> Any:
+    """Return data of so many axes as they are now: their owner may write to arrays and lists later."""
+    if type(data) is np.ndarray:
+        return data.copy()
+    if isinstance(data, list | tuple):
+        return [as_now(item, axes - 1) for item in data] if axes > 1 else data[:]
+    if hasattr(data, "detach"):  # of PyTorch, which itself watches what has a gradient
+        return data if data.requires_grad else data.clone()
+    return data.copy() if hasattr(data, "__array__") and hasattr(data, "copy") else data
+
+
+def of_now(append: Callable[[Any], None], axes: int) -> Callable[[Any], None]:
+    """Return what appends data of so many axes as they are now."""
+    return (lambda data: append(as_now(data, axes))) if axes else append
 
 
 class BadDataError(Exception):

@@ -176,3 +176,30 @@ def test_annotations_may_name_what_is_defined_after_the_cell(how: str) -> None:
     exec(("from __future__ import annotations\n" if how == "as text" else "") + STATE_LATER, scope)
     program = fb.compile(lambda xs: scope["total"]([fb.tensor(x) for x in xs]), "numpy")
     assert program.run([[], [[1.0, 2.0], [3.0, 4.0]]]) == [0.0, 10.0]
+
+
+def given(kind: str) -> Any:
+    return {"list": list, "array": np.array, "tensor": pytest.importorskip("torch").tensor}[kind]([1.0, 2.0])
+
+
+@fb.cell
+def annotated(x: "float32[2]") -> Any:  # noqa: F821 - a type of a tensor
+    return x * 1.0
+
+
+@pytest.mark.parametrize("kind", ["array", "list", "tensor"])
+@pytest.mark.parametrize("called", [annotated, fb.tensor, fb.Vector(2)], ids=["cell", "tensor", "block"])
+def test_what_a_walk_notes_is_what_data_are_then(called: Any, kind: str) -> None:
+    """A simulator writes each observation into the same array."""
+
+    def walk(times: int) -> list[Any]:
+        seen, found = given(kind), []
+        for _ in range(times):
+            found.append(called(seen))
+            for i in range(2):
+                seen[i] += 10
+        return found
+
+    program = fb.compile(walk, "numpy")
+    for _ in range(2):
+        assert np.array(program.run([2])).tolist() == [[[1, 2], [11, 12]]]
