@@ -287,6 +287,9 @@ def describe_value(value: object) -> str:
             text = repr(value)
             return f"{type(value).__name__} {text if len(text) <= 48 else text[:45] + '...'}"
         case Sized():
-            with suppress(Exception):  # a user's class may refuse, as a PyTorch tensor without axes does
+            with suppress(Exception):  # a user's class may refuse
+                if type(value).__module__ == "torch":
+                    dtype, shape = (getattr(value, name) for name in ("dtype", "shape"))
+                    return f"{str(dtype).removeprefix('torch.')} tensor of shape {tuple(shape)}"
                 return f"{type(value).__name__} of {len(value)}"
     return type(value).__name__

@@ -267,7 +267,12 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
         except ValueError:
             array = np.asarray(None)
     known = array.dtype if isinstance(array.dtype, np.dtype) else str(array.dtype).removeprefix("torch.")
-    kind = np.dtype(known).kind
+    try:
+        kind = np.dtype(known).kind
+    except TypeError:  # such as bfloat16 of PyTorch
+        raise WalkError(
+            "fb.tensor", "numbers", describe_value(values), "convert it, as in x.float()"
+        ) from None
     if kind not in "fiub":
         fix = "give numbers, in rows of one length, none masked; values are stacked by ops.stack"
         raise WalkError("fb.tensor", "numbers", describe_value(values), fix)

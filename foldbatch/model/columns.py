@@ -78,7 +78,9 @@ def _column(
     try:
         array = np.asarray(items)
     except (ValueError, TypeError, OverflowError, RuntimeError):  # the last from tensors with gradients
-        raise bad("give numbers, in rows of one length", ExampleTypeError) from None
+        tensor = hasattr(items[0], "detach")  # bfloat16, or on a GPU
+        fix = "convert it, as in x.float().cpu()" if tensor else "give numbers, in rows of one length"
+        raise bad(fix, ExampleTypeError) from None
     if bound is not None and array.dtype.kind == "i" and array.size and array.shape[1:] == type_.shape:
         greatest = np.maximum.reduce(array.view(UNSIGNED[array.itemsize]), axis=None)  # -1 is large
         if greatest < min(bound, limits(declared or type_.dtype)[1]):

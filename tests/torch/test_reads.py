@@ -77,3 +77,12 @@ def test_what_does_not_fit_is_refused_as_other_data_are(summed):
         summed([[torch.ones(3, requires_grad=True)], [torch.ones(2, requires_grad=True)]])
     with pytest.raises(ExampleError, match="at example 0 .*found str"):
         summed([[torch.ones(3, requires_grad=True), "x"]])
+
+
+def test_numbers_that_numpy_lacks_are_refused_with_their_dtype():
+    half = torch.ones(3, dtype=torch.bfloat16)
+    for run in (lambda: fb.Vector(3).eval(half), lambda: fb.compile(fb.tensor, "numpy").run([half])):
+        with pytest.raises(fb.errors.FoldbatchError, match=r"found bfloat16 tensor of shape \(3,\); convert"):
+            run()
+    with pytest.raises(fb.errors.BlockTypeError, match="found bfloat16 tensor"):
+        fb.FromTensor(half)
