@@ -239,8 +239,9 @@ def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
             return ValueSpec(x.type)
         case None:
             return StaticSpec(None)
-        case bool() | int() | float() if type(x) in _SCALARS:
-            return DataSpec(TensorType((), _SCALARS[type(x)]), type(x))
+        case bool() | int() | float() if not isinstance(x, np.generic):  # of a class of the user's, too
+            dtype = next(dtype for kind, dtype in _SCALARS.items() if isinstance(x, kind))
+            return DataSpec(TensorType((), dtype), type(x))
         case list():
             element = hint[0] if isinstance(hint, list) and hint else None
             return _list_of(x, where, element)

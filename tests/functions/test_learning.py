@@ -1,6 +1,7 @@
 """What was staged of a walk's cells is kept when it is linked again, as far as nothing that decides it has changed."""
 
 import copy
+import enum
 import gc
 import math
 import sys
@@ -203,3 +204,19 @@ def test_what_a_walk_notes_is_what_data_are_then(called: Any, kind: str) -> None
     program = fb.compile(walk, "numpy")
     for _ in range(2):
         assert np.array(program.run([2])).tolist() == [[[1, 2], [11, 12]]]
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+    BLUE = 2
+
+
+class Metres(float):
+    """A number of a class of the user's."""
+
+
+def test_numbers_of_other_classes_are_numbers() -> None:
+    double = fb.cell(lambda x: x * 2)
+    program = fb.compile(lambda x: (double(x), double(Metres(0.5))), "numpy")
+    for _ in range(2):
+        assert program.run([Colour.RED, 2, Colour.BLUE]) == [(2, 1), (4, 1), (4, 1)]
