@@ -2,6 +2,8 @@
 
 import reprlib
 from collections.abc import Callable
+from contextlib import suppress
+from copy import copy
 from functools import cache
 from typing import Any, NoReturn
 
@@ -16,11 +18,17 @@ def as_now(data: Any, axes: int) -> Any:
     """Return data of so many axes as they are now: their owner may write to arrays and lists later."""
     if type(data) is np.ndarray:
         return data.copy()
+    if isinstance(data, int | float):
+        return data
     if isinstance(data, list | tuple):
         return [as_now(item, axes - 1) for item in data] if axes > 1 else data[:]
     if hasattr(data, "detach"):  # of PyTorch, which itself watches what has a gradient
         return data if data.requires_grad else data.clone()
-    return data.copy() if hasattr(data, "__array__") and hasattr(data, "copy") else data
+    if isinstance(data, memoryview):
+        return np.array(data)
+    with suppress(Exception):  # what cannot be copied is read, or refused, as it is
+        return copy(data)
+    return data
 
 
 def of_now(append: Callable[[Any], None], axes: int) -> Callable[[Any], None]:

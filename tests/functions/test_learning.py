@@ -6,6 +6,7 @@ import gc
 import math
 import sys
 import weakref
+from collections import deque
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -180,7 +181,11 @@ def test_annotations_may_name_what_is_defined_after_the_cell(how: str) -> None:
 
 
 def given(kind: str) -> Any:
-    return {"list": list, "array": np.array, "tensor": pytest.importorskip("torch").tensor}[kind]([1.0, 2.0])
+    if kind == "tensor":
+        return pytest.importorskip("torch").tensor([1.0, 2.0])
+    if kind == "buffer":
+        return memoryview(np.array([1.0, 2.0]))
+    return {"list": list, "array": np.array, "window": deque, "masked": np.ma.array}[kind]([1.0, 2.0])
 
 
 @fb.cell
@@ -188,7 +193,7 @@ def annotated(x: "float32[2]") -> Any:  # noqa: F821 - a type of a tensor
     return x * 1.0
 
 
-@pytest.mark.parametrize("kind", ["array", "list", "tensor"])
+@pytest.mark.parametrize("kind", ["array", "list", "tensor", "window", "buffer", "masked"])
 @pytest.mark.parametrize("called", [annotated, fb.tensor, fb.Vector(2)], ids=["cell", "tensor", "block"])
 def test_what_a_walk_notes_is_what_data_are_then(called: Any, kind: str) -> None:
     """A simulator writes each observation into the same array."""
