@@ -275,11 +275,10 @@ class Rounds:
         for reader in readers:
             signature, columns, (row, *members) = reader.signature, reader.columns, reader.slots
             lists, feeds = notes.lists[signature], linked.model.feeds[reader.number]
-            told += (0, len(columns), len(signature.outputs), self._first[signature], len(patterns))
-            told += (reader.number, len(members), len(feeds), id(lists.rows), len(row))
-            patterns += (*row[columns], *(slot for own in members for slot in own))
-            told.append(len(patterns))
+            told += (0, len(columns), len(signature.outputs), self._first[signature], reader.number)
+            told += (len(members), len(feeds), id(lists.rows), len(row), len(patterns))
             patterns += [slot if i in columns else LEFT_OUT for i, slot in enumerate(row)]
+            patterns += [slot for own in members for slot in own]
             for i, (s, own) in enumerate(zip(reader.lists, members, strict=True)):
                 column = columns.index(1 + len(signature.operands) + s)
                 told += (column, len(own), sections[reader.number] + i, id(lists.elements[s]))

@@ -48,13 +48,13 @@ def mirrored(monkeypatch: pytest.MonkeyPatch) -> None:
 def assert_alike(rounds: Any, runner: Any, found: Any, used: np.ndarray) -> None:
     """Check that a round that was computed at once is what it is when planned as any batch."""
     from foldbatch.engines.llvm import round_loops, table_loops  # noqa: PLC0415 - they need llvmlite
+    from foldbatch.engines.llvm.rounds import LARGE  # noqa: PLC0415
 
     store, (ready, _, counts, values, numbers, sizes) = rounds.store, found
     told, (memory, *_, tables, bound, numbered, launches) = runner._told, runner._arrays
     ahead, length = numbered[table_loops.FORWARD], bound[table_loops.LENGTH]
     assert memory[: len(counts)].tolist() == counts
-    begin = told[round_loops.IMPORTS] + told[round_loops.SECTIONS] + 1 + told[round_loops.NOTED]
-    kept = memory[begin + told[round_loops.NUMBERS] :]
+    kept = memory[told[round_loops.IMPORTS] + told[round_loops.SECTIONS] + 1 + 2 * LARGE :]
     assert kept[: len(sizes)].tolist() == sizes
     schedule = ready.ready.batch.schedule
     assert kept[len(sizes) :][: sum(sizes)].tolist() == schedule.row_of.take(values).tolist()

@@ -40,15 +40,15 @@ i4 = int
 # cells, import cells, arenas, numbers noted, and sections of a packed trace. Then come import cells: each its
 # section, the number of its class, and the buffer of its arena; arenas: the number, that of the class whose
 # values lie there, and its buffer; and cells: how many calls, how long a row is, how many outputs a call has,
-# the number of the first one, where the pattern of a row begins, the section, how many lists and data are
-# read; the list of Python that has the rows, how long one is as noted, and where the pattern of that begins;
-# then, of each list, where its length stands in a row, how many members an element has, the section, and the
-# list of Python; and, of each feed, the list of Python, what its numbers become, the greatest one, the
-# buffer, and the address of memory for them
+# the number of the first one, the section, how many lists and data are read; the list of Python that has the
+# rows, how long one is as noted, and where the pattern of that begins; then, of each list, where its length
+# stands in a row, how many members an element has, the section, and the list of Python; and, of each feed,
+# the list of Python, what its numbers become, the greatest one, the buffer, and the address of memory for
+# them
 FIRST, NUMBERS, OUTPUTS, CELLS, IMPORTS, ARENAS, NOTED, SECTIONS, TOLD = range(9)
 OF_CLASS, OF_ARENA, IMPORT = 1, 2, 3
 KIND, BUFFER, ARENA = 1, 2, 3
-CALLS, WIDTH, RESULTS, OUTPUT, PATTERN, SECTION, LISTS, FEEDS, OWN, RAW, WHOLE, CELL = range(12)
+CALLS, WIDTH, RESULTS, OUTPUT, SECTION, LISTS, FEEDS, OWN, RAW, PATTERN, CELL = range(11)
 COLUMN, MEMBERS, SECTION_OF_LIST, ELEMENTS, LIST = range(5)
 ITEMS_OF, KIND_OF_FEED, GREATEST, BUFFER_OF_FEED, MEMORY_OF_FEED, FEED = range(6)
 USED, ROOM, BYTES, VALUES, CLASS = range(5)  # of a class: values kept, and how many may be; bytes, address
@@ -71,76 +71,22 @@ SIZE = TAG = REAL = objects.DATA // 8
 ITEMS = DIGITS = SIZE + 1
 
 
-def listed(flat: Index, told: Index, patterns: Index, memory: Index, sizes: Index, rows: Ints) -> int:
-    """Write which output makes each number, what is read, how large sections are; return how much is read."""
-    cell, row, several = TOLD + IMPORT * told[IMPORTS] + ARENA * told[ARENAS], i8(0), i8(0)
-    found = moved(memory, told[NUMBERS])
-    for number in range(told[NUMBERS]):
-        memory[number] = NOTHING
-    for s in range(told[SECTIONS]):
-        sizes[s], rows[1 + s] = 0, i4(0)
-    for _ in range(told[CELLS]):
-        count, width, pattern = told[cell + CALLS], told[cell + WIDTH], told[cell + PATTERN]
-        end, lists, output = row + count * width, told[cell + LISTS], told[cell + OUTPUT]
-        sizes[told[cell + SECTION]], rows[1 + told[cell + SECTION]] = count * width, i4(count)
-        for i in range(count):
-            call = row + i * width
-            number = flat[call] - told[FIRST]
-            for j in range(told[cell + RESULTS]):
-                memory[number + j] = output + j
-            for c in range(width):
-                if patterns[pattern + c] != NOTHING:
-                    to = READ * several
-                    found[to], found[to + 1], found[to + 2] = call + c, call, patterns[pattern + c]
-                    several += 1
-        pattern, feeds = pattern + width, told[cell + FEEDS]
-        cell += CELL
-        for _ in range(lists):
-            begin, section = end, told[cell + SECTION_OF_LIST]
-            for i in range(count):
-                call = row + i * width
-                for _ in range(flat[call + told[cell + COLUMN]] if told[cell + MEMBERS] else i8(0)):
-                    rows[1 + section] += i4(1)
-                    for m in range(told[cell + MEMBERS]):
-                        to = READ * several
-                        found[to], found[to + 1], found[to + 2] = end, call, patterns[pattern + m]
-                        several += 1
-                        end += 1
-            sizes[section] = end - begin
-            pattern += told[cell + MEMBERS]
-            cell += LIST
-        cell += FEED * feeds
-        row = end
-    return several
-
-
-def reads(
-    flat: Index,
-    told: Index,
-    patterns: Index,
-    wires: Index,
-    kinds: Index,
-    example: Index,
-    memory: Index,
-    made: Ints,
-    rows: Ints,
-) -> int:
-    """Write how a model counts numbers, and which ones are imported; arguments are told of in `plan`.
+def reads(held: Any, told: Any, memory: Any, several: int) -> int:
+    """Write how a model counts numbers, and which ones are imported, given how much is read, see `read`.
 
     Return how many these are; -1 where something is read that must not be, or that is not known.
     """
-    first, imports, found = told[FIRST], told[IMPORTS], moved(memory, told[IMPORTS] + told[SECTIONS] + 1)
-    makers = moved(found, told[NOTED])
-    read_at = moved(makers, told[NUMBERS])
-    several = listed(flat, told, patterns, makers, moved(memory, imports), rows)
+    flat, wires, kinds, example = at(held[FLAT]), at(held[WIRES]), at(held[KINDS]), at(held[EXAMPLE])
+    first, imports, made, found = told[FIRST], told[IMPORTS], at_i4(held[MADE]), found_in(told, memory)
+    makers, looked = moved(found, held[MOST]), moved(found, 2 * held[MOST])
     count, start = i8(0), i8(0)
     for i in range(imports):
         memory[i] = 0
     for r in range(several):
         to = READ * r
-        slot = read_at[to + 2]
+        slot = looked[to + 2]
         if slot >= 0:
-            read, call = flat[read_at[to]], flat[read_at[to + 1]]
+            read, call = flat[looked[to]], flat[looked[to + 1]]
             if read < 0 or read >= call or example[read] != example[call]:
                 return -1
             if read < first:
@@ -156,7 +102,7 @@ def reads(
         made[i] = i4(flat[i] - first + count)
     for kind in range(max(imports, i8(1))):
         for r in range(several):
-            slot, here = read_at[READ * r + 2], read_at[READ * r]
+            slot, here = looked[READ * r + 2], looked[READ * r]
             if slot == LENGTH:
                 made[here] = i4(flat[here])
             elif kinds[slot] == kind and flat[here] < first:
@@ -181,7 +127,7 @@ def pack(told: Index, counts: Index, sizes: Index, made: Ints, rows: Ints, count
         for to in range(sizes[told[TOLD + IMPORT * i]], sizes[told[TOLD + IMPORT * i] + 1]):
             rows[to] = i4(number)
             number += 1
-    cell, row = TOLD + IMPORT * told[IMPORTS] + ARENA * told[ARENAS], i8(0)
+    cell, row = cells_at(told), i8(0)
     for _ in range(told[CELLS]):
         section, lists, feeds = told[cell + SECTION], told[cell + LISTS], told[cell + FEEDS]
         cell += CELL
@@ -219,51 +165,86 @@ def cells_at(told: Any) -> int:
     return i8(TOLD + IMPORT * told[IMPORTS] + ARENA * told[ARENAS])
 
 
-def read(held: Any, told: Any, flat: Any, patterns: Any, example: Any) -> bool:
-    """Write what was noted, and whose the numbers are; return whether that could be read, and is anything."""
+def found_in(told: Any, memory: Any) -> Any:
+    """Return where `plan` tells where imported numbers stand."""
+    return moved(memory, told[IMPORTS] + told[SECTIONS] + 1)
+
+
+def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
+    """Write what was noted, whose each number is, which output makes it, what is read, and sizes of sections.
+
+    Return how much is read; -1 where that cannot be told, or nothing was noted.
+    """
+    flat, patterns, example = at(held[FLAT]), at(held[PATTERNS]), at(held[EXAMPLE])
+    sizes, found = moved(memory, told[IMPORTS]), found_in(told, memory)
+    makers, looked = moved(found, held[MOST]), moved(found, 2 * held[MOST])
     items, number = items_of(held[STRETCHES]), told[FIRST]
     for s in range(i8(u8(size_of(held[STRETCHES])) // u8(3))):
         whose, made = whole(at(items[3 * s]), held), whole(at(items[3 * s + 1]), held)
         if whose < 0 or made < 0 or number + made - told[FIRST] > held[MOST]:
-            return False
+            return -1
         for n in range(number, number + made):
-            example[n] = whose
+            example[n], makers[n - told[FIRST]] = whose, NOTHING
         number += made
-    told[NUMBERS], cell, to = number - told[FIRST], cells_at(told), i8(0)
+    for s in range(told[SECTIONS]):
+        sizes[s], rows[1 + s] = 0, i4(0)
+    told[NUMBERS], cell, to, several = number - told[FIRST], cells_at(told), i8(0), i8(0)
     for _ in range(told[CELLS]):
-        own, raw, pattern = told[cell + OWN], told[cell + RAW], told[cell + WHOLE]
+        own, raw, pattern, begin = told[cell + OWN], told[cell + RAW], told[cell + PATTERN], to
         items, lists, feeds = items_of(own), told[cell + LISTS], told[cell + FEEDS]
-        told[cell + CALLS] = i8(u8(size_of(own)) // u8(raw))
+        count, width = i8(u8(size_of(own)) // u8(raw)), told[cell + WIDTH]
         if to + size_of(own) > held[MOST]:
-            return False
-        for i in range(told[cell + CALLS]):
+            return -1
+        for i in range(count):
+            call = to
             for c in range(raw):
-                n = whole(at(items[i * raw + c]), held)
+                n, slot = whole(at(items[i * raw + c]), held), patterns[pattern + c]
                 if n < 0:
-                    return False
-                if patterns[pattern + c] != LEFT_OUT:
-                    flat[to] = n if patterns[pattern + c] == LENGTH else n - held[START]
+                    return -1
+                if slot != LEFT_OUT:
+                    flat[to] = n if slot == LENGTH else n - held[START]
+                    if slot != NOTHING:
+                        look = moved(looked, READ * several)
+                        look[0], look[1], look[2] = to, call, slot
+                        several += 1
                     to += 1
+            for j in range(told[cell + RESULTS]):
+                makers[flat[call] - told[FIRST] + j] = told[cell + OUTPUT] + j
+        section = told[cell + SECTION]
+        told[cell + CALLS], sizes[section], rows[1 + section] = count, to - begin, i4(count)
+        pattern += raw
         cell += CELL
         for _ in range(lists):
-            items, own = items_of(told[cell + ELEMENTS]), told[cell + ELEMENTS]
-            if to + size_of(own) > held[MOST]:
-                return False
-            for i in range(size_of(own)):
-                n = whole(at(items[i]), held)
-                if n < 0:
-                    return False
-                flat[to] = n - held[START]
-                to += 1
+            own, members, section = told[cell + ELEMENTS], told[cell + MEMBERS], told[cell + SECTION_OF_LIST]
+            items, size, start = items_of(own), size_of(own), to
+            if to + size > held[MOST]:
+                return -1
+            for i in range(count):
+                call = begin + i * width
+                length = flat[call + told[cell + COLUMN]] if members else i8(0)
+                if to - start + length * members > size:
+                    return -1
+                rows[1 + section] += i4(length)
+                for _ in range(length):
+                    for m in range(members):
+                        n = whole(at(items[to - start]), held)
+                        if n < 0:
+                            return -1
+                        flat[to], look = n - held[START], moved(looked, READ * several)
+                        look[0], look[1], look[2] = to, call, patterns[pattern + m]
+                        several += 1
+                        to += 1
+            sizes[section] = to - start
+            pattern += members
             cell += LIST
         cell += FEED * feeds
     told[NOTED] = to
-    return to > 0
+    return several if to > 0 else i8(-1)
 
 
 def kept_in(held: Any, told: Any) -> Any:
     """Return where `plan` tells how many values of each arena are kept, and their rows."""
-    return moved(at(held[MEMORY]), told[IMPORTS] + told[SECTIONS] + 1 + told[NOTED] + told[NUMBERS])
+    return moved(found_in(told, at(held[MEMORY])), 2 * held[MOST])
 
 
 def plan(given: Index) -> int:
@@ -273,30 +254,25 @@ def plan(given: Index) -> int:
     outputs are read there (`WIRES`), and the import cell whose values are, or -1 (`KINDS`); of each output
     its arena, or -1; of each number its example, the class of its value, and where that is among them; and
     the values of classes that are stored, see `USED`. `MEMORY` is told how many numbers each import cell
-    brings, how large sections are, where those numbers stand, in as much room as was noted, which output
-    makes each number, how many values of each arena are kept, and their rows; `MADE` is what was noted, as
-    the model counts. Others are arguments of `table_loops.place`, of which rows are written here, and of
-    `launch`.
+    brings, how large sections are, and, each in as much room as may be noted, where those numbers stand,
+    which output makes each number, and what is read; in the place of that, then, how many values of each
+    arena are kept, and their rows. `MADE` is what was noted, as the model counts. Others are arguments of
+    `table_loops.place`, of which rows are written here, and of `launch`.
     """
     held, small = moved(given, 0), i8(0)
     told, flat, stored, memory = at(held[TOLD_AT]), at(held[FLAT]), at(held[STORED]), at(held[MEMORY])
-    patterns, kinds, example, rows = at(held[PATTERNS]), at(held[KINDS]), at(held[EXAMPLE]), at_i4(held[ROWS])
-    made, tables, numbers, bound = at_i4(held[MADE]), at(held[TABLES]), at(held[NUMBERS_AT]), at(held[BOUND])
-    classes, places, arenas, capacity = (
-        at(held[CLASSES]),
-        at(held[PLACES]),
-        at(held[ARENAS_OF]),
-        at(held[CAPACITY]),
-    )
-    if not read(held, told, flat, patterns, example):
+    tables, numbers, bound, rows = at(held[TABLES]), at(held[NUMBERS_AT]), at(held[BOUND]), at_i4(held[ROWS])
+    classes, places, arenas = at(held[CLASSES]), at(held[PLACES]), at(held[ARENAS_OF])
+    several = read(held, told, memory, rows)
+    if several < 0:
         return -1
-    count = reads(flat, told, patterns, at(held[WIRES]), kinds, example, memory, made, rows)
+    count = reads(held, told, memory, several)
     if count < 0:
         return -1
-    pack(told, memory, moved(memory, told[IMPORTS]), made, rows, count)
+    pack(told, memory, moved(memory, told[IMPORTS]), at_i4(held[MADE]), rows, count)
     if not place(at(held[FIXED]), at(held[BATCH]), rows, tables):
         return -1
-    found, entry, start = moved(memory, told[IMPORTS] + told[SECTIONS] + 1), i8(TOLD), i8(0)
+    found, entry, start = found_in(told, memory), i8(TOLD), i8(0)
     for i in range(told[IMPORTS]):
         for j in range(start, start + memory[i]):
             if classes[flat[found[j]]] != told[entry + OF_CLASS]:
@@ -304,12 +280,8 @@ def plan(given: Index) -> int:
         start += memory[i]
         entry += IMPORT
     launch(bound, tables, numbers, at(held[LAUNCHES]))
-    makers, row_of, kept = (
-        moved(found, told[NOTED]),
-        moved(tables, tables[ROW_OF] + count),
-        kept_in(held, told),
-    )
-    end = told[ARENAS]
+    makers, row_of = moved(found, held[MOST]), moved(tables, tables[ROW_OF] + count)
+    kept, end, capacity = kept_in(held, told), told[ARENAS], at(held[CAPACITY])
     for i in range(told[ARENAS]):
         own = moved(stored, told[entry + KIND] * CLASS)
         begin, used = end, own[USED] - end
@@ -374,7 +346,7 @@ def compute(given: Index) -> int:
                     return i8(cell)
                 addresses[told[cell + BUFFER_OF_FEED]] = told[cell + MEMORY_OF_FEED]
             cell += FEED
-    found, start, entry = moved(memory, told[IMPORTS] + told[SECTIONS] + 1), i8(0), i8(TOLD)
+    found, start, entry = found_in(told, memory), i8(0), i8(TOLD)
     row_of, flat, places = moved(tables, tables[ROW_OF]), at(held[FLAT]), at(held[PLACES])
     for i in range(told[IMPORTS]):
         own, to = moved(stored, told[entry + OF_CLASS] * CLASS), addresses[told[entry + OF_ARENA]]

@@ -22,8 +22,6 @@ from foldbatch.engines.llvm.round_loops import (
     FIRST,
     IMPORTS,
     KIND_OF_FEED,
-    NOTED,
-    NUMBERS,
     SECTIONS,
 )
 from foldbatch.engines.llvm.tables import launch_numbers, plan_numbers
@@ -140,10 +138,7 @@ class RoundRunner:
         if small < 0:
             return False
         if small:
-            numbers, begin = (
-                self._arrays[-2],
-                told[IMPORTS] + told[SECTIONS] + 1 + told[NOTED] + told[NUMBERS],
-            )
+            numbers, begin = self._arrays[-2], told[IMPORTS] + told[SECTIONS] + 1 + 2 * LARGE
             memory.fit(numbers[numbers[table_loops.HEIGHTS] : numbers[table_loops.LEVELS]])
             reserve(self._arrays[0][begin : begin + told[ARENAS]])
         for place in self._given:
@@ -176,7 +171,7 @@ class RoundRunner:
         steps = (1 + routines.training) * (LARGE + table_loops.STAGES * len(routines.model.signatures))
         of_call = fixed.value + max(fixed.calls) + fixed.ragged
         size += int(fixed.numbers[table_loops.FACTS]) + 2 * steps
-        memory, tables = (np.empty(n, np.int64) for n in (more + 7 * LARGE, fixed.more + 2 * LARGE * of_call))
+        memory, tables = (np.empty(n, np.int64) for n in (more + 5 * LARGE, fixed.more + 2 * LARGE * of_call))
         made, rows = np.empty(LARGE, np.int32), np.empty(more + 4 * LARGE, np.int32)
         launches = bound, np.empty(size, np.int64), np.empty(steps * table_loops.STAGES * width, np.int64)
         self._arrays += (memory, made, rows, fixed.numbers, self._batch, tables, *launches)
