@@ -34,12 +34,12 @@ class OnnxWriter:
         self.used[0] += 1
         return f"{stem}_{self.used[0]}"
 
-    def constant(self, value: Any, dtype: str | None = None, stem: str = "constant") -> str:
+    def constant(self, value: Any, dtype: str | None = None) -> str:
         """Return the name of a constant; equal ones have one name. Python's numbers are int64."""
         array = np.ascontiguousarray(np.asarray(value, dtype)).reshape(np.shape(value))
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self.names:
-            self.names[key] = self.name(stem)
+            self.names[key] = self.name("constant")
             self.constants[self.names[key]] = array
         return self.names[key]
 

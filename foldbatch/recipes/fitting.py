@@ -54,6 +54,7 @@ from foldbatch.types import BackendName, TensorType
 from foldbatch.zoo.tasks import Kind
 
 UNCHANGED: Final = "leave them as they were, or train in another folder"
+NODES: Final = 40  # of a tree that is drawn
 # that may be others than when the run began: what is read there to train on is compared, and the rest changes
 # no step that is done
 FREE: Final = frozenset(
@@ -119,7 +120,6 @@ def fit(
     folder: Path,
     *,
     resume: bool = False,
-    callbacks: Sequence[Callback] = (),
     communicator: Communicator | None = None,
 ) -> Fitted:
     """Train, test and save a model; several processes do it together, and rank 0 writes the files."""
@@ -147,7 +147,7 @@ def fit(
         building.build_optimizer(configuration.optimizer),
         batch_size=options.batch_size,
         metrics=metrics,
-        callbacks=[keep_options, run, *steering, *callbacks],
+        callbacks=[keep_options, run, *steering],
         seed=options.seed,
     )
     with _kept_apart(folder, resume=resume) if parallel.is_first else nullcontext():
@@ -289,19 +289,19 @@ def load_any(
     return [load(files[0], backend, trust=trust)], {"task": None, **known}, SCRIPTED
 
 
-def drawing(structure: Any, told: Mapping[str, Any], levels: int = 12, nodes: int = 40) -> str:
+def drawing(structure: Any, told: Mapping[str, Any]) -> str:
     """Return a prediction as text: above the tree, or in each node of it where all are told."""
     if "nodes" in told:
         labels = [f"{node['label']} {node['probability']:.0%}" for node in told["nodes"]]
         tree = structure.tree
-        return trusted_tree(tree.parents, labels, tree.tokens).draw(levels, nodes)
+        return trusted_tree(tree.parents, labels, tree.tokens).draw(nodes=NODES)
     if "result" in told:
         head = str(told["result"])
     elif "number" in told:
         head = f"{told['number']:g}"
     else:
         head = f"{told['label']} {told['probabilities'][told['label']]:.0%}"
-    shown = structure.draw(levels, nodes) if isinstance(structure, TreeNode) else str(structure)
+    shown = structure.draw(nodes=NODES) if isinstance(structure, TreeNode) else str(structure)
     return f"{head}\n{shown}"
 
 

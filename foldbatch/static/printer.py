@@ -127,10 +127,8 @@ _LETTERS = {
 _RESULTS = {"value": "output {}", "cotangent": "cotangent of x{}", "feed": "gradient of f{}"}
 
 
-def print_routine(routine: Routine, parameters: Names | None = None) -> str:
+def print_routine(routine: Routine) -> str:
     """Return a routine as text: its name and slots, then the lines of `print_statements`.
-
-    Parameters have their own names, or these.
 
     >>> from foldbatch.static import ops
     >>> from foldbatch.static.cell import stage_cell
@@ -146,9 +144,9 @@ def print_routine(routine: Routine, parameters: Names | None = None) -> str:
     s1 = multiply(s0, 2.0)
     return (output 0: s1)
     """
-    named = zip(slot_names(routine, parameters), routine.slots, strict=True)
+    named = zip(slot_names(routine), routine.slots, strict=True)
     slots = [f"{name}: {slot.axis} {slot.type}" for name, slot in named if slot.binding.kind != "constant"]
-    return "\n".join([f"{routine.name}({', '.join(slots)})", *print_statements(routine, parameters)])
+    return "\n".join([f"{routine.name}({', '.join(slots)})", *print_statements(routine)])
 
 
 def print_statements(routine: Routine, parameters: Names | None = None) -> list[str]:

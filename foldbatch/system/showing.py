@@ -118,11 +118,11 @@ def words(shown: str) -> str:
     return escape("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in shown))
 
 
-def page(width: float, height: float, *inside: str, font: str = FONT) -> str:
+def page(width: float, height: float, *inside: str) -> str:
     """Return a page of that size, in pixels, with a ground of one colour."""
     ground = element("rect", class_="page", width=width, height=height, fill=PAPER)
     head = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {_value(width)} {_value(height)}"}
-    size: dict[str, str | float] = {"width": width, "height": height, "font_family": font, "font_size": 12}
+    size: dict[str, str | float] = {"width": width, "height": height, "font_family": FONT, "font_size": 12}
     return element("svg", "\n", "\n".join([ground, *inside]), "\n", **head, **size) + "\n"
 
 
