@@ -195,42 +195,6 @@ def expand_nested(part: object, where: Callable[[], str]) -> tuple[Label, str | 
     return label, None, part[1:]
 
 
-def draw(
-    root: int,
-    kids: Sequence[Sequence[int]],
-    labels: Sequence[Label],
-    tokens: Sequence[str | None],
-    sizes: NDArray[np.int32],
-    *,
-    levels: int,
-    nodes: int,
-) -> str:
-    """Return the drawing of `nodes` nodes, down to `levels` levels below the node `root`.
-
-    ``kids`` lists every node's children, ``sizes: [n] int32`` has how many nodes each subtree has. A node
-    without a label is drawn as ``*``; what is cut off is counted.
-    """
-    lines: list[str] = []
-    stack = [(root, "", "", 0)]  # node, what precedes it, what precedes its children, level
-    while stack and len(lines) < nodes:
-        node, lead, indent, level = stack.pop()
-        token = tokens[node]
-        words = ["*" if labels[node] is None else _show(str(labels[node]))]
-        if token is not None:
-            words.append(_show(token))
-        below = kids[node]
-        if below and level >= levels:
-            words.append(f"… {sizes[node] - 1} more below")
-        else:
-            for place in range(len(below) - 1, -1, -1):
-                elbow, bar = ("├─ ", "│  ") if place < len(below) - 1 else ("└─ ", "   ")
-                stack.append((below[place], indent + elbow, indent + bar, level + 1))
-        lines.append(lead + " ".join(words))
-    if stack:
-        lines.append(f"… {sum(sizes[entry[0]] for entry in stack)} more nodes")
-    return "\n".join(lines)
-
-
 def _show(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text) or "''"
 
@@ -319,15 +283,33 @@ class TreeNode:
     def draw(self, levels: int = 12, nodes: int = 200) -> str:
         """Return a drawing in text, one node a line, cut off below `levels` and after `nodes` nodes.
 
+        A node without a label is drawn as ``*``; what is cut off is counted.
+
         >>> from foldbatch.trees import Tree
         >>> print(Tree.from_nested(("S", ("NP", "I"), ("VP", ("V", "slept")))).draw(levels=1))
         S
         ├─ NP I
         └─ VP … 1 more below
         """
-        tree = self.tree
-        kids, sizes = tree._kids or tree._list_kids(), tree._subtree_sizes()
-        return draw(self.index, kids, tree.labels, tree.tokens, sizes, levels=levels, nodes=nodes)
+        tree, lines = self.tree, list[str]()
+        kids, sizes = kids_of(tree), tree._subtree_sizes()
+        stack = [(self.index, "", "", 0)]  # node, what precedes it, what precedes its children, level
+        while stack and len(lines) < nodes:
+            node, lead, indent, level = stack.pop()
+            label, token, below = tree.labels[node], tree.tokens[node], kids[node]
+            words = ["*" if label is None else _show(str(label))]
+            if token is not None:
+                words.append(_show(token))
+            if below and level >= levels:
+                words.append(f"… {sizes[node] - 1} more below")
+            else:
+                for place in range(len(below) - 1, -1, -1):
+                    elbow, bar = ("├─ ", "│  ") if place < len(below) - 1 else ("└─ ", "   ")
+                    stack.append((below[place], indent + elbow, indent + bar, level + 1))
+            lines.append(lead + " ".join(words))
+        if stack:
+            lines.append(f"… {sum(sizes[entry[0]] for entry in stack)} more nodes")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.draw())}</pre>"
@@ -360,12 +342,9 @@ class TreeNode:
         try:
             if self._below is not None:
                 return self._below[key]
-            found: Any = self._numbers()[key]  # numbers, of a slice
-            return (
-                [node_of(self.tree, x) for x in found]
-                if isinstance(key, slice)
-                else node_of(self.tree, found)
-            )
+            if isinstance(key, slice):
+                return [node_of(self.tree, x) for x in self._numbers()[key]]
+            return node_of(self.tree, self._numbers()[key])
         except IndexError:
             expected = "an inner node" if self.is_leaf else f"a child's number below {len(self)}"
             found = f"a leaf asked for child {key}" if self.is_leaf else f"{key}"
