@@ -125,16 +125,7 @@ class TreeProgram:
         memory = np.empty(3 * nodes + 2 * values + pool + self.end * room, np.int32)
         out = np.empty(self.form.head + self.packed * room, np.int32)
         frames = np.empty(stack + self.frame, np.int64)
-        counts = (
-            count,
-            self.width,
-            most,
-            MANY,
-            self.frame,
-            len(self.cells),
-            self.lists,
-            len(self.results),
-        )
+        counts = count, self.width, most, MANY, self.frame, len(self.cells), self.lists, len(self.results)
         while True:
             sizes = *counts, arities, nodes, len(self.written.writers) * room, values, pool, stack
             given = np.array([*sizes, *source.starts, *source.roots], np.int64)
@@ -191,12 +182,7 @@ class TreeProgram:
                 else:
                     loose[-1].append(_column(x, *each))
         whole = unpack(form, out[:end], loose, tuple(labels), counts=counts, values=int(out[0]))
-        count, cells, lists, results = (
-            len(source.roots),
-            len(self.cells),
-            self.lists,
-            len(self.results),
-        )
+        count, cells, lists, results = len(source.roots), len(self.cells), self.lists, len(self.results)
         first, second = 1 + count * (1 + cells), 1 + count * (1 + cells + lists)
         columns: list[Sequence[Any]] = []
         for i, held in enumerate(self.results):

@@ -301,9 +301,7 @@ def _fields(
 
 # The backward stage that corresponds to a forward one: what ran last must be undone first.
 MIRROR = {"before": "after", "step": "step", "after": "before"}
-WHOLE = len(
-    ALL
-)  # the code of a step that goes through all stages; one of a single stage has its place in ALL
+WHOLE = len(ALL)  # the code of a step that goes through all stages; one of a single stage has its place there
 CODES: dict[tuple[str, ...], int] = {**{(stage,): code for code, stage in enumerate(ALL)}, ALL: WHOLE}
 MIRRORED = np.array([ALL.index(MIRROR[stage]) for stage in ALL] + [WHOLE])
 CHOSEN = np.eye(WHOLE + 1, WHOLE, dtype=bool)  # the stages of each code

@@ -32,9 +32,7 @@ class CellReport:
     gathered_rows: int  # rows copied together because they did not lie side by side
     losses: tuple[str, ...] = ()  # the names of the losses that it yields
     metrics: tuple[str, ...] = ()
-    repeatable: bool = (
-        False  # whether identical calls of it may run once, if asked for (`share` of `compile`)
-    )
+    repeatable: bool = False  # whether identical calls of it may run once (`share` of `compile`)
     form: int | None = None  # alike in cells that differ in their parameters only; None without parameters
 
     @property
@@ -92,9 +90,7 @@ class Report(Printed):
     program: str = ""  # the tracing program's text
     policy: str = ""  # how calls were grouped and why, where the policy chooses; else empty
     shared: Shared | None = None  # with more calls shared, where that may be quicker
-    captures: Captures | None = (
-        None  # of an engine that captures graphs, what training batches it ran by these
-    )
+    captures: Captures | None = None  # what training batches ran by graphs, where an engine captures them
     remarks: tuple[str, ...] = ()  # what is to be said of the model, in sentences
     runs: int = 0  # how often the batch ran to be timed, after a first run; 0 where that one was timed
 

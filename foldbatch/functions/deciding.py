@@ -188,7 +188,7 @@ class UnderWay:
         if self._failures and (walked.error is not None or (fiber.join is not None and fiber.join.failed)):
             fiber.drop()
             return
-        self._begin(fiber)
+        self._fiber, self._began = fiber, begin(walked.number, self._max_calls - walked.made)
         try:
             asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else fiber.switch(sent)
         except Exception as error:
@@ -198,7 +198,10 @@ class UnderWay:
         if asked is _WAITS:
             return
         fiber = self._fiber
-        self._stop(fiber.walked)
+        walked = fiber.walked
+        if made := GLOBALS["N"] - self._began:
+            self._stretch += (walked.place, made, walked.made)
+            walked.made += made
         if asked is None:
             self._ended(fiber)
         elif asked.__class__ is Fork:
@@ -210,16 +213,6 @@ class UnderWay:
             self._asked.append(asked.n - self._start)
         else:  # it was awaited, and is there already
             self._ready.append((fiber, None))
-
-    def _begin(self, fiber: Fiber) -> None:
-        self._fiber, walked = fiber, fiber.walked
-        self._began = begin(walked.number, self._max_calls - walked.made)
-
-    def _stop(self, walked: Walked) -> None:
-        made = GLOBALS["N"] - self._began
-        if made:
-            self._stretch += (walked.place, made, walked.made)
-            walked.made += made
 
     def _ended(self, fiber: Fiber) -> None:
         if isinstance(fiber.result, CoroutineType):
@@ -271,7 +264,7 @@ class UnderWay:
                 warn(warning, stacklevel=frames_inside())
             if self._failures or not fiber.stops:
                 return self._switched(value, what)
-            last = GLOBALS["N"]  # as `_stop` and `_begin`, which take longer to call
+            last = GLOBALS["N"]
             if made := last - self._began:
                 self._stretch += (walked.place, made, walked.made)
                 walked.made += made

@@ -21,14 +21,7 @@ from numpy.typing import NDArray
 
 from foldbatch.functions.cells import GLOBALS, CellFunction, Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
-from foldbatch.functions.noted import (
-    Noted,
-    bases_of,
-    noted_of,
-    reads_of,
-    refuse_leaks,
-    refuse_other_type,
-)
+from foldbatch.functions.noted import Noted, bases_of, noted_of, reads_of, refuse_leaks, refuse_other_type
 from foldbatch.functions.notes import Lists, Notes
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, link_learnt
@@ -200,13 +193,10 @@ class Rounds:
         self._wires: Index = np.zeros((0, 0), np.int64)
         self._imports: dict[type[Value], int] = {}  # the number of each import cell, in the order of these
         self._kinds: Index = np.zeros(0, np.int64)  # ``[slots]``: the place of its class in these, or -1
-        self._kinds_imported: Index = self._kinds  # the numbers of classes of import cells
         self._arenas: Index = self._kinds  # ``[outputs + 1]``: the arena of each output, -1 if it has none
         self._made: list[tuple[int, type[Value]]] = []  # arenas of outputs, and their classes
-        self._none: list[tuple[NDArray[Any], ...]] = []
+        self._none: list[tuple[NDArray[Any], ...]] = []  # data of cells without calls
         self._bounds: list[list[int | None]] = []
-        self._no_calls: list[Ints] = []
-        self._no_elements: list[tuple[Ints, ...]] = []
         self._tables: dict[Any, _Table] = {}
         self._own: _Bound | None = None
 
@@ -395,7 +385,6 @@ class Rounds:
         self._readers = {
             signature: self._reader(k, signature, kept) for signature, (k, kept) in numbers.items()
         }
-        self._kinds_imported = np.array([*map(self.store.number, self._imports)], np.int64)
         self._arenas = np.full(len(self._outputs) + 1, -1)
         for signature, reader in self._readers.items():
             begin, arenas = self._first[signature], model.signatures[reader.number].outputs
@@ -404,9 +393,6 @@ class Rounds:
         self._made = [*kinds.items()]
         feeds, self._bounds = model.feeds, linked.bounds
         self._none = [tuple([np.zeros((0, *f.type.shape), f.type.dtype) for f in own]) for own in feeds]
-        cells = model.signatures
-        self._no_calls = [np.zeros((0, 1 + c.arguments + len(c.sequences)), np.int32) for c in cells]
-        self._no_elements = [tuple([np.zeros((0, w), np.int32) for w in c.sequences]) for c in cells]
         self._tables.clear()
         self._linked = linked
         return linked
@@ -431,7 +417,9 @@ class Rounds:
         if found is None:
             return None
         numbers, imported, by, counts, makers = found
-        calls, elements, end = [*self._no_calls], [*self._no_elements], 0
+        cells, end = model.signatures, 0
+        calls = [np.zeros((0, 1 + cell.arguments + len(cell.sequences)), np.int32) for cell in cells]
+        elements = [tuple([np.zeros((0, width), np.int32) for width in cell.sequences]) for cell in cells]
         for k, own_count in zip(self._imports.values(), counts, strict=True):
             start, end = end, end + own_count
             calls[k] = np.arange(start, end, dtype=np.int32)[:, None]
@@ -451,7 +439,8 @@ class Rounds:
         imported, by = imported.take(order), by.take(order)
         arenas = self._arenas.take(makers)
         made = [(arenas == arena).nonzero()[0] + count for arena, _ in self._made]
-        kinds, sizes = self._kinds_imported.repeat(counts).tobytes(), [*map(len, made)]
+        classes = np.array([*map(self.store.number, self._imports)], np.int64)
+        kinds, sizes = classes.repeat(counts).tobytes(), [*map(len, made)]
         return _Table(ready, imported, by, kinds, counts, np.concatenate(made or [by[:0]]), sizes)
 
     def _looked_at(self, given: _Round) -> tuple[NDArray[np.int32], Index, Index, list[int], Index] | None:

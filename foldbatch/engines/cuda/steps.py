@@ -37,9 +37,8 @@ class LaunchStep:
     # where the product's three matrices begin
     matrices: tuple[Where, Where, Where] = ((0, 0), (0, 0), (0, 0))
     adds: bool = False  # whether the product is added to what is there
-    counted: int = (
-        0  # where in the level's record the rows are counted that a product has for each of its `m`
-    )
+    # where in the level's record the rows are counted that a product has for each of its `m`
+    counted: int = 0
     gaps: bool = False  # whether rows that nobody wrote lie between those of the product
 
 
