@@ -225,18 +225,16 @@ def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
     """Return the cell of a loss or a metric that stands in a walk."""
     key = (kind, name, weight)
     if key not in _of_ops:
-        adds = {"loss": _adds_loss, "metric": _adds_metric}[kind]
-        _of_ops[key] = CellFunction(partial(adds, name, weight), kind if name == kind else f"{kind} {name}")
+
+        def adds(value: Any, label: Any) -> None:
+            if kind == "loss":
+                loss(value, name, weight=weight)
+            else:
+                metric(name, value, label)
+
+        _of_ops[key] = CellFunction(adds, kind if name == kind else f"{kind} {name}")
         _of_ops[key].origin = ("aside", kind, name, weight)
     return _of_ops[key]
-
-
-def _adds_loss(name: str, weight: float, value: Any, label: Any) -> None:
-    loss(value, name, weight=weight)
-
-
-def _adds_metric(name: str, weight: float, value: Any, label: Any) -> None:
-    metric(name, value, label)
 
 
 def tensor(values: Any, dtype: str | None = None) -> Any:

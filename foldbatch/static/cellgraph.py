@@ -132,7 +132,9 @@ def pack(
         members = node.inputs
         alike = len({(x.type, x.axis, x in late) for x in members}) == 1
         free = all(x in numbers and x not in replaced for x in members)
-        if not _joins(node) or len(set(members)) != len(members) or len(members) < 2 or not alike or not free:
+        # whether the node's memory is that of its operands one after the other
+        joins = node.op.name in ("stack", "concat") and node.attrs["axis"] == 0
+        if not joins or len(set(members)) != len(members) or len(members) < 2 or not alike or not free:
             continue
         first = members[0]
         pack_input = input_node(TensorType((len(members), *first.shape), first.dtype), name="pack")
@@ -147,10 +149,3 @@ def pack(
     left = [(i, node) for i, node in enumerate(operands) if i in packed or i not in taken]
     new = [packed.get(i, (node, (i,))) for i, node in left]
     return new, substitute(results, replaced)
-
-
-def _joins(node: Node) -> bool:
-    """Whether the node's memory is that of its operands one after the other."""
-    if node.op.name not in ("stack", "concat"):
-        return False
-    return bool(node.attrs["axis"] == 0)

@@ -12,7 +12,7 @@ from sys import intern
 
 from foldbatch.errors import ExampleError, ReadError
 from foldbatch.trees.text import TextPiece, read_pieces, shorten, text_pieces, whole_pieces
-from foldbatch.trees.tree import LABEL_KINDS, Label, Tree, trusted_tree
+from foldbatch.trees.tree import LABEL_KINDS, Label, Tree, kids_of, trusted_tree
 from foldbatch.types import describe_value
 
 Source = str | os.PathLike[str] | Iterable[str]
@@ -128,15 +128,14 @@ def write_brackets(tree: Tree, *, escape: bool = False) -> str:
     """
     if not isinstance(tree, Tree):
         raise ExampleError("write_brackets", "a tree", describe_value(tree), "give one Tree at a time")
-    starts, indices = (array.tolist() for array in tree.csr)
-    parts: list[str] = []
+    kids, parts = kids_of(tree), list[str]()
     stack = [tree.size - 1]
     while stack:
         node = stack.pop()
         if node < 0:
             parts.append(")")
             continue
-        below = indices[starts[node] : starts[node + 1]]
+        below = kids[node]
         parts.append(f" ({_written_label(tree, node, len(below))}")
         word = tree.tokens[node]
         if word is None:

@@ -34,7 +34,6 @@ from foldbatch.types import describe_value
 
 Label = str | int | None
 Part = TypeVar("Part")
-Csr = tuple[NDArray[np.int32], NDArray[np.int32]]
 Flat = tuple[NDArray[np.int32], tuple[Label, ...], tuple[str | None, ...]]
 LABEL_KINDS: frozenset[type] = frozenset((str, int, type(None)))
 TOKEN_KINDS: frozenset[type] = frozenset((str, type(None)))
@@ -75,24 +74,8 @@ def as_entries(name: str, entries: Any, size: int, kinds: frozenset[type], expec
     return given
 
 
-def children_csr(parents: NDArray[np.int32]) -> Csr:
-    """Return ``(starts, indices)``: the children of node i are ``indices[starts[i] : starts[i + 1]]``.
-
-    Shapes: ``starts: [n + 1] int32``, ``indices: [n - 1] int32``, both read-only.
-
-    >>> [array.tolist() for array in children_csr(np.array([2, 2, -1], "int32"))]
-    [[0, 0, 0, 2], [0, 1]]
-    """
-    above = parents[:-1]
-    indices = np.argsort(above, kind="stable").astype(np.int32)
-    starts = np.zeros(len(parents) + 1, np.int32)
-    np.cumsum(np.bincount(above, minlength=len(parents)), out=starts[1:])
-    starts.flags.writeable = indices.flags.writeable = False
-    return starts, indices
-
-
-def check_post_order(parents: NDArray[np.int32]) -> Csr:
-    """Return the children of all nodes, having made sure that `parents` is one tree in post-order."""
+def check_post_order(parents: NDArray[np.int32]) -> None:
+    """Make sure that `parents` is one tree in post-order."""
     fix = "number children before parents, left to right, and the root last"
     if parents[-1] != -1:
         raise ExampleError(f"Tree.parents[{len(parents) - 1}]", "-1 at the last node", f"{parents[-1]}", fix)
@@ -102,18 +85,20 @@ def check_post_order(parents: NDArray[np.int32]) -> Csr:
         node = int(wrong.argmax())
         expected = f"a parent from {node + 1} to {len(parents) - 1}"
         raise ExampleError(f"Tree.parents[{node}]", expected, f"{parents[node]}", fix)
-    starts, indices = children_csr(parents)
+    # all children, parent by parent: those of node i end at ends[i], and are counts[i]
+    indices = np.argsort(parents[:-1], kind="stable")
+    counts = np.bincount(parents[:-1], minlength=len(parents))
+    ends = np.cumsum(counts)
     # With the stack heights[i] nodes high after node i, the j-th child of p sat at place heights[p] + j.
     # At most one free node sits at each place, so this is enough: see the module's docstring.
-    heights = nodes + 1 - starts[1:]
+    heights = nodes + 1 - ends
     above = parents[indices]
-    rank = nodes[:-1] - starts[above]
+    rank = nodes[:-1] - (ends - counts)[above]
     wrong = heights[indices] != heights[above] + rank
     if wrong.any():
         node = int(indices[wrong].min())
         expected = f"post-order: no branch that crosses the one from {node} to {parents[node]}"
         raise ExampleError(f"Tree.parents[{node}]", expected, "one that does", fix)
-    return starts, indices
 
 
 def flatten(
@@ -421,14 +406,13 @@ class Tree(TreeNode):
     """
 
     __slots__ = (
-        *("__weakref__", "_csr", "_hash", "_heights", "_kids", "_sizes", "labels", "parents", "tokens"),
+        *("__weakref__", "_hash", "_heights", "_kids", "_sizes", "labels", "parents", "tokens"),
         *("index", "is_leaf", "label", "token"),
     )
 
     parents: NDArray[np.int32]
     labels: tuple[Label, ...]
     tokens: tuple[str | None, ...]
-    _csr: Csr | None
     _kids: list[Sequence[int]]
     _sizes: NDArray[np.int32] | None
     _heights: NDArray[np.int32] | None
@@ -444,8 +428,8 @@ class Tree(TreeNode):
         size = len(array)
         labels = as_entries("labels", labels, size, LABEL_KINDS, "a str, an int or None")
         tokens = as_entries("tokens", tokens, size, TOKEN_KINDS, "a str or None")
+        check_post_order(array)
         _fill(self, array, labels, tokens)
-        _set(self, "_csr", check_post_order(array))
 
     @classmethod
     def leaf(cls, label: Label = None, token: str | None = None) -> Tree:
@@ -514,23 +498,12 @@ class Tree(TreeNode):
         """Number of nodes."""
         return len(self.labels)
 
-    @property
-    def csr(self) -> Csr:
-        """The children of all nodes: those of node i are ``indices[starts[i] : starts[i + 1]]``.
-
-        Shapes: ``starts: [n + 1] int32``, ``indices: [n - 1] int32``, read-only.
-        """
-        if self._csr is None:
-            _set(self, "_csr", children_csr(self.parents))
-        assert self._csr is not None
-        return self._csr
-
     def __iter__(self) -> Iterator[TreeNode]:
         return iter(linked(self)[-2])  # whoever walks a tree asks for nearly all of its nodes
 
     def _list_kids(self) -> list[Sequence[int]]:
-        # Plain ints in lists: reading one is five times faster than reading the arrays of `csr`, and to go
-        # through the parents once takes a fifth of the time that making these arrays takes.
+        # Plain ints in lists: reading one is five times faster than reading arrays, and to go through the
+        # parents once takes a fifth of the time that making arrays of children takes.
         kids: list[Any] = [_NO_CHILDREN] * len(self.labels)
         for node, above in enumerate(self.parents[:-1].tolist()):
             siblings = kids[above]
@@ -597,7 +570,6 @@ def _fill(
     _set(tree, "parents", parents)
     _set(tree, "labels", labels)
     _set(tree, "tokens", tokens)
-    _set(tree, "_csr", None)
     _set(tree, "_kids", [])
     _set(tree, "_sizes", None)
     _set(tree, "_heights", None)

@@ -5,9 +5,7 @@ from collections.abc import Iterable
 from statistics import fmean, median
 from typing import Any
 
-import numpy as np
-
-from foldbatch.trees.tree import Label, Tree
+from foldbatch.trees.tree import Label, Tree, kids_of
 
 MOST = 100  # most frequent words that are kept
 
@@ -30,7 +28,7 @@ def tree_statistics(trees: Iterable[Tree]) -> dict[str, Any]:
     for tree in trees:
         sizes.append(tree.size)
         heights.append(tree.height)
-        arities.update(np.diff(tree.csr[0]).tolist())
+        arities.update(map(len, kids_of(tree)))
         labels.update(tree.labels)
         words.update(token for token in tree.tokens if token is not None)
     return {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foldbatch.errors import ExampleError
 from foldbatch.trees import Tree, TreeNode, tree_statistics
-from foldbatch.trees.tree import as_parents, check_post_order, children_csr, flatten
+from foldbatch.trees.tree import as_parents, check_post_order, flatten, kids_of
 
 DRAWN = Tree.from_nested(("S", ("NP", ("D", "the"), ("N", "film")), ("VP", ("V", "slept"))))
 
@@ -34,7 +34,7 @@ def test_a_node_without_a_label_is_a_star_and_labels_may_be_integers():
 
 SENTENCE = Tree.from_nested(("S", ("NP", ("D", "the"), ("N", "film")), ("VP", "slept"), ("PUNCT", ".")))
 NP, VP = SENTENCE.root[0], SENTENCE.root[1]
-ARRAYS = {"parents", "labels", "tokens", "csr"}  # of all nodes of a tree: a node has them in `node.tree`
+ARRAYS = {"parents", "labels", "tokens"}  # of all nodes of a tree: a node has them in `node.tree`
 MAKERS = {"leaf", "from_nested", "build"}
 
 
@@ -238,12 +238,9 @@ def test_check_accepts_exactly_the_parents_whose_recursive_walk_is_in_order(pare
 
 
 @given(st.from_type(Tree))
-def test_csr_lists_every_child_once_below_its_parent_in_order(tree):
-    starts, indices = children_csr(tree.parents)
-    for node in range(tree.size):
-        assert (
-            indices[starts[node] : starts[node + 1]].tolist() == np.flatnonzero(tree.parents == node).tolist()
-        )
+def test_every_child_is_listed_once_below_its_parent_in_order(tree):
+    for node, kids in enumerate(kids_of(tree)):
+        assert [*kids] == np.flatnonzero(tree.parents == node).tolist()
 
 
 def test_flatten_tells_where_an_object_lies_and_shortens_long_places():
