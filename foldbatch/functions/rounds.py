@@ -74,23 +74,6 @@ class Computing(Protocol):
         """Return keys of random numbers ``[n]`` of examples and calls, given by their numbers."""
 
 
-@dataclass(eq=False, slots=True)
-class Stretches:
-    """The stretches of a round, in the order in which they ran: each ``[stretches] int64``."""
-
-    first: int  # the first number of the round; numbers count from the beginning of the run
-    examples: Index  # whose each is, by place in the batch
-    sizes: Index  # how many numbers it took
-    before: Index  # how many its example had taken before
-
-    def in_examples(self, numbers: Index) -> Index:
-        """Return numbers of the round as they count in their examples."""
-        ahead = np.repeat(self.before - (np.cumsum(self.sizes) - self.sizes), self.sizes)
-        own = numbers - self.first
-        found: Index = own + ahead.take(own)
-        return found
-
-
 _EARLIER: dict[type[Value], Signature] = {}
 
 
@@ -159,11 +142,6 @@ class Pending(NamedTuple):
     first: int  # the first number of the round, from the beginning of the run
     numbers: Sequence[int]  # the examples' numbers in the batch
 
-    @property
-    def stretches(self) -> Stretches:
-        """The stretches."""
-        return Stretches(self.first, *in_threes(self.stretch))
-
 
 class _Round(NamedTuple):
     """What was noted since the last round, as arrays."""
@@ -171,7 +149,7 @@ class _Round(NamedTuple):
     pending: Pending
     parts: list[tuple[_Reader, Noted]]  # the cells, and what was noted of each
     flat: Index  # all numbers of these
-    stretches: Stretches
+    sizes: Index  # ``[stretches] int64``: how many numbers each took
 
 
 class Rounds:
@@ -319,27 +297,27 @@ class Rounds:
         """Return a round as arrays, and made ready; None where nothing is computed."""
         store, start = self.store, given.notes.start
         called = {signature: lists for signature, lists in given.notes.lists.items() if lists.rows}
-        noted, stretches = noted_of(called, start), given.stretches
-        store.own(given.first, stretches.examples, stretches.sizes)
+        noted, (examples, sizes, _) = noted_of(called, start), in_threes(given.stretch)
+        store.own(given.first, examples, sizes)
         for signature in noted:
             if signature not in self._first:
                 self._admit(signature)
         while True:
             model = (self._linked or self._link()).model
             parts = [(self._readers[s], own) for s, own in noted.items() if s in self._readers]
-            flat = np.concatenate([stretches.sizes[:0], *(array.ravel() for array in _arrays(parts))])
-            round_ = _Round(given, parts, flat, stretches)
+            flat = np.concatenate([sizes[:0], *(array.ravel() for array in _arrays(parts))])
+            round_ = _Round(given, parts, flat, sizes)
             if not parts or (found := self._alike(round_, model)) is not None:
                 return round_, found if parts else None
 
     def _alike(self, given: _Round, model: Model) -> _Found | None:
         """Return a round as others of its form; None where it has wires that are new."""
-        (_, parts, flat, stretches), store = given, self.store
+        (pending, parts, flat, sizes), store = given, self.store
         # what makes rounds alike: their integers, but for which values of earlier rounds they read
         lengths = [own.lengths(s).tobytes() for reader, own in parts for s in reader.lists]
         cells = [(reader.number, len(own.rows)) for reader, own in parts]
-        own_numbers = np.maximum(flat - stretches.first, -1).tobytes()
-        key = given.pending.computing.training, *cells, *lengths, stretches.sizes.tobytes(), own_numbers
+        own_numbers = np.maximum(flat - pending.first, -1).tobytes()
+        key = pending.computing.training, *cells, *lengths, sizes.tobytes(), own_numbers
         table = self._tables.get(key)
         if table is None:
             table = self._table(given, model)
@@ -355,7 +333,7 @@ class Rounds:
             or store.kind.take(imported).tobytes() != table.kinds
         ):
             self._refuse(given)
-        numbers = table.made + (stretches.first - len(imported))
+        numbers = table.made + (pending.first - len(imported))
         return table.ready, store.place.take(imported), table.counts, table.made, numbers, table.sizes
 
     def _admit(self, signature: Signature) -> None:
@@ -432,7 +410,7 @@ class Rounds:
             rows, *lists = cut
             calls[reader.number] = rows.take(reader.columns, axis=1)
             elements[reader.number] = tuple(lists)
-        total = count + self.store.known - given.stretches.first
+        total = count + self.store.known - given.pending.first
         ready = given.pending.computing.ready(model, calls, elements, total)
         begins = zip(self._imports.values(), accumulate(counts, initial=0), strict=False)
         order = np.concatenate([by[:0], *[begin + ready.order(k) for k, begin in begins]])
@@ -449,8 +427,8 @@ class Rounds:
         First come numbers of earlier rounds, class by class. Then are told where these stand, where the calls
         do that read them, how many there are of each class, and which output makes each number, or -1.
         """
-        (_, parts, flat, stretches), store = given, self.store
-        first, total = stretches.first, store.known - stretches.first
+        parts, flat, store, first = given.parts, given.flat, self.store, given.pending.first
+        total = store.known - first
         slot, caller, end = np.empty_like(flat), np.empty_like(flat), 0
         maker = np.full(total, -1)
         for reader, own in parts:
@@ -511,7 +489,7 @@ class Rounds:
         """Refuse calls that read a value of another example or run, or an earlier one of another type."""
         reads, classes = reads_of([own for _, own in given.parts]), [*self.store.classes]
         refuse_leaks(reads, self.store.example, given.pending.numbers)
-        for place in np.flatnonzero(reads.numbers < given.stretches.first).tolist():
+        for place in np.flatnonzero(reads.numbers < given.pending.first).tolist():
             slot, type_ = reads.slots[reads.slot[place]]
             refuse_other_type(slot[0], type_, classes[self.store.kind[reads.numbers[place]]].type)
         raise AssertionError("a call reads what it must not")
@@ -528,7 +506,10 @@ class Rounds:
             return reader.number, column(lists.feeds[i], feed.type, bound, feed.declared)
         bases = bases_of(lists, reader.signature, given.notes.start)
         examples = np.asarray(given.numbers, np.int64).take(self.store.example.take(bases))
-        return reader.number, given.computing.keys(examples, given.stretches.in_examples(bases))
+        _, sizes, before = in_threes(given.stretch)  # calls count in their examples
+        ahead = np.repeat(before - (np.cumsum(sizes) - sizes), sizes)
+        calls = bases - given.first
+        return reader.number, given.computing.keys(examples, calls + ahead.take(calls))
 
 
 def in_threes(numbers: list[int]) -> Index:

@@ -371,11 +371,7 @@ def _found(parameters: Mapping[str, Any], name: str) -> Any:
     return parameters[name]
 
 
-def _take_back(
-    steps: dict[str, int],
-    moments: dict[str, Any],
-    names: Sequence[str],
-) -> None:
+def _take_back(steps: dict[str, int], moments: dict[str, Any], names: Sequence[str]) -> None:
     """Take back the counts of a step that was refused, and the moments of a first step."""
     for name in names:
         steps[name] -= 1

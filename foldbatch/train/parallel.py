@@ -252,10 +252,7 @@ class DataParallel:
             fix = "fb.compile(block) makes one"
             raise TrainingError("DataParallel program", "a program", describe_value(program), fix)
         if not (communicator is None or hasattr(communicator, "all_gather")):
-            found, fix = (
-                describe_value(communicator),
-                "leave it out: a launcher says how many there are",
-            )
+            found, fix = describe_value(communicator), "leave it out: a launcher says how many there are"
             raise TrainingError("DataParallel communicator", "a communicator", found, fix)
         self.program = program
         self.communicator = find() if communicator is None else communicator
