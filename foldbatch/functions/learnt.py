@@ -14,9 +14,8 @@ from foldbatch.static.graph import Node, parameter_node, substitute
 from foldbatch.types import Type
 
 Output = tuple[Signature, int]  # of a cell
-Slot = tuple[
-    Signature, int, int
-]  # an operand (its number, -1), or a member of a list (its number, the list's)
+# an operand (its number, -1), or a member of a list (its number, the list's)
+Slot = tuple[Signature, int, int]
 
 
 @dataclass(slots=True)
