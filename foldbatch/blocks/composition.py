@@ -146,6 +146,12 @@ class Composition(Block[Any, Any]):
         if self._output.wire is not None:
             check(self)
 
+    def connect(self, source: Any, block: Any) -> Any:
+        """Let a block, or the output, read a source, as TensorFlow Fold writes it: ``block.reads(source)``."""
+        sources = tuple(source) if isinstance(source, tuple | list) else (source,)
+        own = isinstance(block, Wire | Output)
+        return block.reads(*sources) if own else self.add(as_block(block, f"{self.name}.connect"), sources)
+
     def add(self, block: Any, sources: tuple[Any, ...], *, selects: bool = False) -> Wire:
         """Use a block in this composition; returns its result."""
         if block is self:

@@ -50,6 +50,14 @@ def test_what_is_read_is_one_value_a_tuple_or_nothing():
         yields(block, ({"a": 1, "b": 2}, right))
 
 
+def test_connect_is_reads_as_fold_writes_it():
+    c, less = fb.Composition("c"), fb.Function(lambda a, b: a - b)
+    with c.scope():
+        c.connect((c.input[1], c.input[0]), less)
+        c.connect(less, c.output)
+    yields(fb.Record((ONE, ONE)) >> c, ([5.0, 2.0], -3.0))
+
+
 def test_wires_select_items_and_slices_of_objects_tuples_and_sequences():
     three = fb.Record((ONE, ONE, ONE))
     numbers = fb.Map(ONE)
