@@ -147,7 +147,7 @@ class Composition(Block[Any, Any]):
             check(self)
 
     def connect(self, source: Any, block: Any) -> Any:
-        """Let a block, or the output, read a source, as TensorFlow Fold writes it: ``block.reads(source)``."""
+        """Let a block, or the output, read a source, as Fold writes it: ``block.reads(source)``."""
         sources = tuple(source) if isinstance(source, tuple | list) else (source,)
         own = isinstance(block, Wire | Output)
         return block.reads(*sources) if own else self.add(as_block(block, f"{self.name}.connect"), sources)
