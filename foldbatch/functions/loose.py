@@ -267,12 +267,11 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
     known = array.dtype if isinstance(array.dtype, np.dtype) else str(array.dtype).removeprefix("torch.")
     try:
         kind = np.dtype(known).kind
-    except TypeError:  # such as bfloat16 of PyTorch
-        raise WalkError(
-            "fb.tensor", "numbers", describe_value(values), "convert it, as in x.float()"
-        ) from None
+    except TypeError:  # bfloat16 of PyTorch, where no ml_dtypes has told NumPy of one
+        kind = "V"
     if kind not in "fiub":
         fix = "give numbers, in rows of one length, none masked; values are stacked by ops.stack"
+        fix = "convert it, as in x.float()" if hasattr(values, "detach") else fix
         raise WalkError("fb.tensor", "numbers", describe_value(values), fix)
     if dtype is None and isinstance(values, bool | int | float | list | tuple):
         dtype = {"f": "float32", "b": "bool"}.get(kind, "int32")
