@@ -38,7 +38,7 @@ from foldbatch.functions.specs import (
     typed,
 )
 from foldbatch.functions.values import Label, Value, value_class
-from foldbatch.model.columns import as_now
+from foldbatch.model.columns import PLAIN, as_now
 from foldbatch.model.drafts import Draft, Feed, Flow
 from foldbatch.operators import in_function, is_symbolic
 from foldbatch.params.parameters import Parameter
@@ -245,7 +245,9 @@ class Signature:
         data = ["v" if not path else code(path) for path, _, _ in self.feeds]
         for i, (path, node, _) in enumerate(self.feeds):
             if path in changing:
-                yield f"d{i} = {name_of(as_now)}({data[i]}, {len(node.type.shape)})"
+                plain = f"type({data[i]}) in {name_of(PLAIN)}"
+                now = f"{name_of(as_now)}({data[i]}, {len(node.type.shape)})"
+                yield f"d{i} = {data[i]} if {plain} else {now}"
                 data[i] = f"d{i}"
         row = [
             "v",
@@ -256,10 +258,8 @@ class Signature:
         yield "if v > M: STOP()"
         yield f"R{k}(({', '.join(row)},))"
         yield f"N = v + {self.width}"
-        for i in range(len(self.sequences)):
-            yield f"E{k}_{i}(e{i})"
-        for i, datum in enumerate(data):
-            yield f"F{k}_{i}({datum})"
+        yield from [f"E{k}_{i}(e{i})" for i in range(len(self.sequences))]
+        yield from [f"F{k}_{i}({datum})" for i, datum in enumerate(data)]
         for i, path in enumerate(self.labels):
             yield f"L{k}_{i}({code(path)})"
         made = {}

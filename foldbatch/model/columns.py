@@ -45,6 +45,7 @@ class BadDataError(Exception):
 
 
 FEW = 64  # ids of which Python finds the greatest faster than NumPy
+PLAIN = frozenset({int, float, bool})  # classes of numbers that nobody writes to
 UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
