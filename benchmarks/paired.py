@@ -91,6 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     file = (given.data / "train.txt").resolve()
     if not file.is_file():
         parser.error(f"--data: expected a folder with train.txt, found {given.data}")
+    for folder in (given.old, given.new):
+        if not (folder / "foldbatch").is_dir():
+            parser.error(f"expected a checkout of foldbatch, found {folder}")
     words = [sys.executable, str(SIDE), given.case, str(given.hidden), given.backend, str(file)]
     checkouts = (given.old, "fp32"), (given.new, given.precision)
     sides = [[str(folder.resolve()), *words, precision] for folder, precision in checkouts]

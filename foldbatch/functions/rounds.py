@@ -30,13 +30,12 @@ from foldbatch.model.columns import column, limits
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
+from foldbatch.model.rounds import LEFT_OUT, LENGTH, NUMBER
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.types import TensorType
 
 KEPT = 256  # schedules of rounds
-# what stands in a call's row beside what it reads: numbers, lengths of lists, what the model does not read
-NUMBER, LENGTH, LEFT_OUT = -1, -2, -3
 
 
 class RoundSchedule(Protocol):

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.functions.values import Value
+from foldbatch.model.rounds import BYTES, CLASS, ROOM, USED, VALUES
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.lines import address_of
-
-# of a class of values, as compiled code reads it: how many there are, and may be; bytes of one; their address
-USED, ROOM, BYTES, VALUES, CLASS = range(5)
 
 
 class Store:

@@ -7,7 +7,7 @@ serve again where a batch is run again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -81,8 +81,7 @@ def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -
                 arguments: tuple[int, ...] = (launch, direction.levels[level])
                 if task.multiplied is not None:
                     if count or task.multiplied.by == "k":  # a sum over no rows is zero
-                        gaps = spaced and kernel.setting.whole
-                        yield replace(_product(kernel, task, row, slots, rows, arguments), gaps=gaps)
+                        yield _product(kernel, task, row, slots, rows, arguments, spaced=spaced)
                     continue
                 if not count and not task.columns:
                     continue
@@ -152,6 +151,8 @@ def _product(
     slots: Sequence[SlotPlace],
     rows: Mapping[Axis, tuple[int, int]],
     arguments: tuple[int, ...],
+    *,
+    spaced: bool,
 ) -> LaunchStep:
     p = task.multiplied
     assert p is not None
@@ -168,7 +169,8 @@ def _product(
         grain = slot.row_bytes // kernel.setting.widths.get(binding, 1)
         begin = field(row, binding, FIRST) * grain + rows[slot.axis][0] * slot.row_bytes
         c = field(row, binding, BASE), begin
-    return LaunchStep(task, row, 0, arguments, extents, (a, b, c), adds, _counted(kernel, p))
+    gaps = spaced and kernel.setting.whole
+    return LaunchStep(task, row, 0, arguments, extents, (a, b, c), adds, _counted(kernel, p), gaps)
 
 
 def _counted(kernel: Kernel, product: Multiplied) -> int:

@@ -31,6 +31,7 @@ from foldbatch.engines.llvm.table_loops import LENGTH as OF_LAUNCH
 from foldbatch.engines.llvm.vector_functions import moved
 from foldbatch.engines.llvm.walker import walk
 from foldbatch.engines.llvm.words import address, at, at_f4, at_f8, at_i4, copy, i8, u8
+from foldbatch.model.rounds import BYTES, CLASS, LEFT_OUT, LENGTH, NUMBER, ROOM, USED, VALUES
 from foldbatch.scheduler.trace import Index, Ints
 
 f4 = f8 = float  # compiled: conversions
@@ -51,9 +52,7 @@ KIND, BUFFER, ARENA = 1, 2, 3
 CALLS, WIDTH, RESULTS, OUTPUT, SECTION, LISTS, FEEDS, OWN, RAW, PATTERN, CELL = range(11)
 COLUMN, MEMBERS, SECTION_OF_LIST, ELEMENTS, LIST = range(5)
 ITEMS_OF, KIND_OF_FEED, GREATEST, BUFFER_OF_FEED, MEMORY_OF_FEED, FEED = range(6)
-USED, ROOM, BYTES, VALUES, CLASS = range(5)  # of a class: values kept, and how many may be; bytes, address
 READ = 3  # numbers of what is read: its place, that of the call, and the slot
-NOTHING, LENGTH, LEFT_OUT = -1, -2, -3  # what stands in a pattern, beside slots
 # what is held: the addresses of what `plan` is told and writes, of the codes of kernels and where each
 # begins, of the addresses of buffers, how many rows each has, and of memory for the walker; how much that is,
 # how much may be noted; of Python what whole numbers and floats are, by how many bits the number of digits
@@ -184,7 +183,7 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
         if whose < 0 or made < 0 or number + made - told[FIRST] > held[MOST]:
             return -1
         for n in range(number, number + made):
-            example[n], makers[n - told[FIRST]] = whose, NOTHING
+            example[n], makers[n - told[FIRST]] = whose, -1
         number += made
     for s in range(told[SECTIONS]):
         sizes[s], rows[1 + s] = 0, i4(0)
@@ -203,7 +202,7 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
                     return -1
                 if slot != LEFT_OUT:
                     flat[to] = n if slot == LENGTH else n - held[START]
-                    if slot != NOTHING:
+                    if slot != NUMBER:
                         look = moved(looked, READ * several)
                         look[0], look[1], look[2] = to, call, slot
                         several += 1

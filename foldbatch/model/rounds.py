@@ -1,0 +1,7 @@
+"""Whole numbers by which who notes a round, and an engine that runs it at once, understand each other."""
+
+# what stands in the pattern of a call's row, beside slots that read: its own number, the length of a list,
+# and what the model does not read
+NUMBER, LENGTH, LEFT_OUT = -1, -2, -3
+# what is told of a class of values that are kept: how many there are, and may be; bytes of one; their address
+USED, ROOM, BYTES, VALUES, CLASS = range(5)
