@@ -94,7 +94,7 @@ def _by_name(model: Model, batch: ScheduledBatch, run: Run) -> dict[str, list[An
     collected: dict[str, list[Any]] = {}
     for (k, i), values in sorted(run.metrics.items(), key=itemgetter(0)):
         table = schedule.cells[k]
-        labels = _labels(model, k, i, merged.trace)
+        labels = labels_of(model, k, i, merged.trace)
         ranked = [labels[rank] for rank in table.order] if labels is not None else None
         mark = dict(model.marks[k]).get(i)
         visits: Array = merged.trace.calls[k][:, 0][table.order]
@@ -105,7 +105,8 @@ def _by_name(model: Model, batch: ScheduledBatch, run: Run) -> dict[str, list[An
     return collected
 
 
-def _labels(model: Model, cell: int, metric: int, trace: Trace) -> list[Any] | None:
+def labels_of(model: Model, cell: int, metric: int, trace: Trace) -> list[Any] | None:
+    """Return the labels of a cell's metric, one a call; None where it has none."""
     labelled = model.labels[cell]
     return trace.labels[cell][labelled.index(metric)] if metric in labelled else None
 

@@ -29,6 +29,7 @@ import onnx
 import onnxruntime
 from numpy.typing import NDArray
 
+from foldbatch.engines.parts import labels_of
 from foldbatch.engines.results import Metrics, MetricValues, Results, decode
 from foldbatch.errors import BlockTypeError, BlockValueError, ModelError
 from foldbatch.exporting.operators import REFUSED, TRANSLATIONS, OnnxScope, OnnxWriter, onnx_type, write
@@ -153,6 +154,7 @@ class Tables:
 
     inputs: dict[str, Array]  # the arrays by name: what a runtime is given
     examples: dict[str, Index]  # per metric, the example of each value: ``[m] int64``
+    labels: dict[str, list[Any] | None]  # per metric, the label of each value; None where it has no labels
     numbers: dict[str, Index]  # per output that holds results, the numbers of its values, in order
     offsets: Index  # what was added to the value numbers of each example
     results: tuple[object, ...]  # each example's result, as its trace holds it
@@ -179,13 +181,15 @@ def tables_of(model: Model, interface: Interface, traces: Sequence[Trace]) -> Ta
         for cell, bounds in zip(component, starts, strict=True):
             inputs |= _inputs(model, cell, trace, turns[cell.number], bounds, rows)
     examples: dict[str, Index] = {}
+    labels: dict[str, list[Any] | None] = {}
     for name in interface.metrics:
-        order, examples[name] = _order(model, interface, name, merged, turns)
+        order, examples[name], labels[name] = _order(model, interface, name, merged, turns)
         if name in interface.ordered:
             inputs[f"order.{name}"] = order
     numbers = _numbers(model, interface, merged, traces)
     inputs |= {f"{name}.rows": rows[values] for name, values in numbers.items()}
-    return Tables(inputs, examples, numbers, merged.offsets, tuple([trace.result for trace in traces]))
+    held = tuple([trace.result for trace in traces])
+    return Tables(inputs, examples, labels, numbers, merged.offsets, held)
 
 
 def decoded(model: Model, tables: Tables, outputs: Mapping[str, Array]) -> list[Any]:
@@ -256,23 +260,27 @@ def _elements(lengths: NDArray[np.int32], turns: Index) -> Index:
 
 def _order(
     model: Model, interface: Interface, name: str, merged: Merged, turns: Mapping[int, Index]
-) -> tuple[Index, Index]:
-    """Return where the values of a metric stand, in the order of visits, and the example of each."""
+) -> tuple[Index, Index, list[Any] | None]:
+    """Return where the values of a metric stand, in the order of visits, and example and label of each."""
     cells = {cell.number: cell for cell in interface.cells}
-    places, visits, examples, before = [], [], [], 0
+    places, visits, examples, labels, before = [], [], [], list[Any](), 0
     for k, i in interface.metrics[name]:
         own = merged.examples(k)[turns[k]]
         mark = dict(model.marks[k]).get(i)
         visit = merged.trace.calls[k][turns[k], 0]
-        if mark is not None:
+        if mark is not None and len(own):  # a cell without calls has no columns
             visit = merged.trace.feeds[k][mark][turns[k]] + merged.offsets[own]
         rows = np.zeros(len(own), np.int64) if cells[k].once else np.arange(len(own))
         places.append(before + rows)
         visits.append(visit.astype(np.int64))
         examples.append(own)
+        known = labels_of(model, k, i, merged.trace) if len(own) else None
+        labels += [None] * len(own) if known is None else [known[turn] for turn in turns[k].tolist()]
         before += 1 if cells[k].once else len(own)
     order = np.argsort(np.concatenate(visits), kind="stable")
-    return np.concatenate(places)[order], np.concatenate(examples)[order]
+    labelled = any(i in model.labels[k] for k, i in interface.metrics[name])
+    told = [labels[place] for place in order.tolist()] if labelled else None
+    return np.concatenate(places)[order], np.concatenate(examples)[order], told
 
 
 def _numbers(model: Model, interface: Interface, merged: Merged, traces: Sequence[Trace]) -> dict[str, Index]:
@@ -523,7 +531,8 @@ class Exporter:
             )
         self.program = program
         self.lowered = program.lowered.variant(ASIDES, find_policy("by_component"))
-        self.interface = interface_of(self.lowered.model)
+        self.model = self.lowered.model
+        self.interface = interface_of(self.model)
 
     def proto(self, metadata: Mapping[str, str] | None = None, opset: int = OPSET) -> Any:
         """Return the program as an `onnx.ModelProto`, checked.
@@ -543,7 +552,7 @@ class Exporter:
         if not isinstance(metadata or {}, Mapping):
             fix = "to write a file: onnx.save(to_onnx(program), path)"
             raise BlockTypeError("export metadata", "a mapping of texts", describe_value(metadata), fix)
-        model = self.lowered.model
+        model = self.model
         build = _Build(model, self.interface)
         for component in self.interface.components:
             if component[0].recursive:
@@ -574,10 +583,15 @@ class Exporter:
 
         Raises:
             ExampleError: when an example does not fit the program.
+            ModelError: when a walk has learnt more since the exporter was made, of these examples or others.
         """
         batch = listed(examples)
         traces = self.lowered.trace_all(batch, range(len(batch)))
-        return tables_of(self.lowered.model, self.interface, traces)
+        if self.lowered.model is not self.model:
+            expected, found = "the cells and wires that the graph has", "a walk that has learnt others since"
+            fix = "call program.warm with examples of all kinds, then export anew"
+            raise ModelError("export", expected, found, fix)
+        return tables_of(self.model, self.interface, traces)
 
     def results(self, tables: Tables, outputs: Mapping[str, Array]) -> Results:
         """Return what the graph yielded for a batch, as `Program.run` does, with metrics."""
@@ -585,8 +599,8 @@ class Exporter:
         for name, examples in tables.examples.items():
             starts = np.searchsorted(examples, examples)
             nodes = np.arange(len(examples)) - starts
-            metrics[name] = MetricValues(outputs[f"metrics.{name}"], examples, nodes, None)
-        return Results(decoded(self.lowered.model, tables, outputs), Metrics(metrics))
+            metrics[name] = MetricValues(outputs[f"metrics.{name}"], examples, nodes, tables.labels[name])
+        return Results(decoded(self.model, tables, outputs), Metrics(metrics))
 
     def vocabularies(self) -> list[Vocabulary]:
         """Return the vocabularies by which the program reads words as numbers."""

@@ -8,11 +8,13 @@ pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install -e '.[
 
 import foldbatch as fb
 from foldbatch import trees
+from foldbatch.errors import ModelError
 from foldbatch.exporting.exporter import Exporter, largest_difference, run, session_of
 from foldbatch.zoo.models import MODELS
 from foldbatch.zoo.tasks import Task
 from foldbatch.zoo.words import Words
 from tests.programs import CHOICES, drawn
+from tests.programs.comparing import metrics_of
 
 
 def both(program, examples):
@@ -69,18 +71,35 @@ def test_a_metric_inside_a_recursion_keeps_the_order_of_visits():
     check(fb.compile(total(), "numpy"), [(([1], [2]), ([3], ([4], [5]))), [6], ([7], [8])])
 
 
-@pytest.mark.parametrize("seed", [9, 44, 368, 449])
+@pytest.mark.parametrize("seed", [9, 53, 368, 449])
 def test_random_programs(seed):
     random = drawn(seed, CHOICES, dropout=True)
     program = fb.compile(random.block, "numpy")
     exporter = Exporter(program)
     data = exporter.proto().SerializeToString()
     assert largest_difference(program, exporter, data, random.examples) < 1e-9  # all is float64
-    ours = program.run(random.examples, metrics=True).metrics
-    theirs = run(exporter, session_of(data, threads=1), random.examples).metrics
-    assert {name: (x.examples.tolist(), x.nodes.tolist()) for name, x in ours.items()} == {
-        name: (x.examples.tolist(), x.nodes.tolist()) for name, x in theirs.items()
-    }
+    session = session_of(data, threads=1)
+    for examples in (random.examples, []):
+        ours = metrics_of(program.run(examples, metrics=True))
+        theirs = metrics_of(run(exporter, session, examples))
+        assert {name: rest for name, (_, *rest) in ours.items()} == {
+            name: rest for name, (_, *rest) in theirs.items()
+        }
+
+
+def test_a_walk_that_has_learnt_more_is_exported_anew():
+    half = fb.cell(lambda x: x * 0.5)
+
+    def walk(x):
+        return half(fb.tensor(x)) if x < 2 else half(half(fb.tensor(x)))
+
+    program = fb.compile(walk, "numpy")
+    program.run([1.0])
+    exporter = Exporter(program)
+    for _ in range(2):
+        with pytest.raises(ModelError, match="has learnt others since; call program.warm"):
+            exporter.tables([4.0])
+    check(program, [1.0, 4.0])
 
 
 def test_a_difference_is_found(program_of, forest):
