@@ -86,7 +86,8 @@ class Derivatives:
         with self._lock:
             self._assign(tangents)
             _, products = self._dual.value_and_grad(traces, step)
-        return {name: dense(products[self.parameters[name]]) for name in self.tangents}
+        own = {name: self.parameters[name] for name in self.tangents}  # some only serve decisions: no loss
+        return {n: dense(products[p]) if p in products else np.zeros_like(p.value) for n, p in own.items()}
 
     def vjp(
         self,

@@ -515,6 +515,8 @@ def test_derivatives_take_the_path_that_was_decided() -> None:
     pullback = program.vjp(numbers)
     assert dict(pullback.gradients) == gradients
     assert program.jvp(numbers, {"scale": 1.0}) == pytest.approx((loss, float(gradients["scale"])))
+    curvature = 3.0 * 3 * 2 * 0.3**3 * 1.5 + 5.0 * 4 * 3 * 0.3**4 * 1.5**2  # of 3 and of 4 factors
+    assert program.hvp(numbers, {"scale": 1.0}) == pytest.approx({"scale": curvature, "judge": 0.0})
     report = program.describe(numbers, compare=False)
     assert report.steps > 0 and report.phases["rounds"] > 0
     assert "deciding, in rounds" in str(report) and "prepare" not in str(report)
@@ -528,11 +530,13 @@ def test_derivatives_take_the_path_that_was_decided() -> None:
 
 scale = fb.Parameter([], init=1.5, name="scale")
 scaled = fb.cell(lambda x: x * scale * 0.3)
+judge = fb.Parameter([], init=1.0, name="judge")  # it only decides
+judged = fb.cell(lambda x: x * judge)
 
 
 def halving_with_loss(number: float) -> None:
     x = fb.tensor(number)
-    while float(x) >= 1:
+    while float(judged(x)) >= 1:
         x = scaled(x)
     fb.loss(scaled(x))
 
