@@ -160,12 +160,12 @@ class Signature:
         """A key that sorts signatures, whatever the order in which they were found."""
         return self.name, self.digest, [(p.order[0], p.name) for p in self.parameters], self.order
 
-    @property
+    @cached_property
     def width(self) -> int:
         """How many numbers a call takes."""
         return max(len(self.outputs), 1)
 
-    @property
+    @cached_property
     def arguments(self) -> int:
         """How many numbers stand in the row of a call: its own, those it reads, and lengths of lists."""
         return 1 + len(self.operands) + len(self.sequences)
@@ -256,12 +256,12 @@ class Signature:
         ]
         yield "v = N"
         yield "if v > M: STOP()"
-        yield f"R{k}(({', '.join(row)},))"
-        yield f"N = v + {self.width}"
-        yield from [f"E{k}_{i}(e{i})" for i in range(len(self.sequences))]
-        yield from [f"F{k}_{i}({datum})" for i, datum in enumerate(data)]
-        for i, path in enumerate(self.labels):
-            yield f"L{k}_{i}({code(path)})"
+        noted = [f"R{k}(({', '.join(row)},))", *[f"E{k}_{i}(e{i})" for i in range(len(self.sequences))]]
+        noted += [f"F{k}_{i}({datum})" for i, datum in enumerate(data)]
+        noted += [f"L{k}_{i}({code(path)})" for i, path in enumerate(self.labels)]
+        # the number moves last, so that calls in the midst of another have one twice, which is noticed
+        yield f"try: {'; '.join(noted)}; N = v + {self.width}"
+        yield f"except BaseException: UNDO({k}, v); raise"
         made = {}
         for j, node in enumerate(self.outputs):
             made[j] = f"{name_of(value_class(node.type))}(v{f' + {j}' if j else ''})"
@@ -575,7 +575,9 @@ def _signature(
     def taken(x: Any) -> Spec:
         if is_nest(x):
             keys, items = opened(x)
-            return NestSpec(type(x), keys, tuple([taken(item) for item in items]))
+            return NestSpec(
+                dict if isinstance(x, dict) else type(x), keys, tuple([taken(item) for item in items])
+            )
         if isinstance(x, list):
             return taken(tuple(x))
         if x is None:
@@ -682,9 +684,6 @@ class MethodCell:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.__doc__ = function.__doc__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:

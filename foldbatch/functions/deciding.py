@@ -25,6 +25,7 @@ from foldbatch.functions.notes import (
     lists_of,
     may_go_deeper,
     noting,
+    refuse_broken,
     session,
 )
 from foldbatch.functions.rounds import Computing, Pending, Rounds, in_threes
@@ -128,6 +129,7 @@ class UnderWay:
         self._stretches: list[int] = []
         self._max_calls = tracer.max_calls
         self._failures = False
+        self._broken: BaseException | None = None  # what ends the run although a walk may have caught it
         self._result = tracer.learnt.result
         self._log: dict[Signature, Lists] = {}  # the notes of all rounds, where they are wanted
         self._numbers: list[int] = []
@@ -195,6 +197,8 @@ class UnderWay:
             if may_go_deeper(error):
                 raise
             asked = error  # it is raised where it belongs
+        if self._broken is not None:
+            raise self._broken
         if asked is _WAITS:
             return
         fiber = self._fiber
@@ -264,20 +268,25 @@ class UnderWay:
                 warn(warning, stacklevel=frames_inside())
             if self._failures or not fiber.stops:
                 return self._switched(value, what)
-            last = GLOBALS["N"]
-            if made := last - self._began:
-                self._stretch += (walked.place, made, walked.made)
-                walked.made += made
-            self._waiting.append(fiber)
-            self._asked.append(value.n - self._start)
-            turns = self._turns
-            if not turns or not turns[-1][0].stops:
-                return self._hub.switch(_WAITS)
-            fiber, sent = turns.pop()  # from walk to walk, without the hub between
-            walked = fiber.walked
-            self._fiber, self._began, State.example = fiber, last, walked.number
-            GLOBALS["M"] = last + self._max_calls - walked.made
-            return fiber.switch(sent)
+            last, turns = GLOBALS["N"], self._turns
+            try:
+                if made := last - self._began:
+                    self._stretch += (walked.place, made, walked.made)
+                    walked.made += made
+                self._waiting.append(fiber)
+                self._asked.append(value.n - self._start)
+                if not turns or not turns[-1][0].stops:
+                    go_on, sent = self._hub.switch, _WAITS
+                else:  # from walk to walk, without the hub between
+                    fiber, sent = turns.pop()
+                    walked = fiber.walked
+                    self._fiber, self._began, State.example = fiber, last, walked.number
+                    GLOBALS["M"] = last + self._max_calls - walked.made
+                    go_on = fiber.switch
+            except BaseException as error:  # of a handler of signals: it ends the run, whatever the walk does
+                self._failures, self._broken = True, error
+                raise
+            return go_on(sent)
         number = value.n - self._start
         if number < 0 or self.store.example[number] != walked.place:
             raise leak(what, walked.number)
@@ -298,6 +307,7 @@ class UnderWay:
 
     def compute(self) -> None:
         """Compute all that is pending."""
+        refuse_broken(self.notes, self._first)
         if self._stretch:
             first = self._first - self._start
             self._rounds.compute(Pending(self._computing, self.notes, self._stretch, first, self._numbers))
@@ -318,11 +328,12 @@ class UnderWay:
                     items.clear()
         if self._traced:
             self._stretches += self._stretch
-        self._first = GLOBALS["N"]
+        self._first, State.drawn = GLOBALS["N"], 0
         self._stretch.clear()
 
     def complete(self) -> Notes:
         """Return what was noted, example by example, as if each had run alone."""
+        refuse_broken(self.notes, self._first)
         self._next()
         examples, sizes, before = in_threes(self._stretches)
         totals = np.array([walked.made for walked in self.walked], np.int64)

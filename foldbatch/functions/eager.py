@@ -133,6 +133,7 @@ def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
     labels = [_at(arguments, path) for path in signature.labels]
     number = GLOBALS["N"]
     GLOBALS["N"] += 1
+    notes.State.drawn += 1
     arrays = _computed(signature, _inputs(signature, arguments), labels, number)
     made = [_real(array, node.type) for array, node in zip(arrays, signature.outputs, strict=True)]
     held = [made[leaf] if isinstance(leaf, int) else _at(arguments, leaf) for leaf in signature.leaves]

@@ -49,6 +49,7 @@ from foldbatch.types import (
 DEEPEST = (
     1 << 60
 )  # calls within calls of a program: Python's own limit holds, which the run of the walk raises
+UNDER_WAY = 1 << 60  # is missing from the numbers that were taken, as long as a program runs
 _files = itertools.count()
 
 
@@ -287,9 +288,11 @@ class BlockInWalk:
         self._enter(run)
         try:
             found: tuple[Any, ...] = scope[self._functions[0].name](*given, DEEPEST)
-        except (FoldbatchError, RecursionError):
-            raise
-        except Exception as error:
+        except BaseException as error:
+            for signature in self.signatures:
+                notes.take_back(signature)
+            if not isinstance(error, Exception) or isinstance(error, FoldbatchError | RecursionError):
+                raise
             if run.outside or interrupted(error):  # of a function of the user's, as in any walk
                 raise
             located = Located(self._blames, self._functions, scope, error)
@@ -300,18 +303,25 @@ class BlockInWalk:
             raise refused  # noqa: B904
         finally:
             if not run.outside:
-                GLOBALS["N"] = max(GLOBALS["N"], next(scope["numbers"]))
+                self._leave(run)
         return found
 
     def _enter(self, run: _Run) -> None:
         """Let the program go on with a run, and count on from where the walk has come."""
-        scope, first = self._scope, GLOBALS["N"]
+        scope, run.first = self._scope, GLOBALS["N"]
         if scope.get("lists") is not run.lists:
             scope |= run.lists
         scope |= run.own
         scope["lists"], scope["run"] = run.lists, run
-        scope["numbers"] = itertools.chain(range(first, GLOBALS["M"] + 1, self.width), _too_many())
+        scope["numbers"] = itertools.chain(range(run.first, GLOBALS["M"] + 1, self.width), _too_many())
         scope["call"] = scope["numbers"].__next__
+        notes.State.drawn -= UNDER_WAY
+
+    def _leave(self, run: _Run) -> None:
+        """Let the walk count on from where the program has come."""
+        last = next(self._scope["numbers"])
+        # in one line, which nothing interrupts: what comes before leaves notes that are refused
+        GLOBALS["N"], notes.State.drawn = last, notes.State.drawn + UNDER_WAY + last - run.first
 
     def _function(self, called: Called) -> Callable[..., tuple[Any, ...]]:
         """Return what calls a function of the user's, and may run the program again.
@@ -322,10 +332,11 @@ class BlockInWalk:
 
         def call(*held: Any) -> tuple[Any, ...]:
             run: _Run = scope["run"]
-            GLOBALS["N"], run.outside = next(scope["numbers"]), True
+            self._leave(run)
+            run.outside = True
             found = called.result(run.slots, held)
-            run.outside = False
             self._enter(run)
+            run.outside = False
             return found
 
         return call
@@ -337,6 +348,7 @@ class _Run:
     slots: Slots  # makes values
     own: dict[str, Any] = field(default_factory=dict)  # its lists of collected values, and its memos
     outside: bool = False  # whether a function of the user's runs
+    first: int = 0  # the number from which the program counts
 
 
 @dataclass(frozen=True, slots=True)

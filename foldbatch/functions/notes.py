@@ -90,6 +90,7 @@ class State:
     bound: Notes | None = None  # whose lists signatures have: the same, or of a run that was interrupted
     deep: bool = False  # whether walks go as deep as they may
     example: int = 0  # the number of the present example in its batch
+    drawn: int = 0  # numbers that were taken since the last round, but for those of calls of cells
 
 
 def running() -> bool:
@@ -185,7 +186,6 @@ def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callabl
         try:
             column([item], feed.type, signature.bounds[i], feed.declared)
         except BadDataError as error:
-            _take_back(signature, lists, i)
             if not isinstance(signature.cell, CellFunction):  # the program of a block tells
                 raise
             where = f"{feed.where} at example {State.example}"
@@ -195,15 +195,50 @@ def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callabl
     return check
 
 
-def _take_back(signature: Signature, lists: Lists, feeds: int) -> None:
-    """Forget the call that is being noted: its row, elements of lists, and so many of its data."""
-    row = lists.rows[-signature.arguments :]
-    del lists.rows[-signature.arguments :]
-    lengths = row[1 + len(signature.operands) :]
-    for flat, length, (_, _, members) in zip(lists.elements, lengths, signature.sequences, strict=True):
-        del flat[len(flat) - length * max(len(members), 1) :]
-    for items in lists.feeds[:feeds]:
-        items.pop()
+def take_back(signature: Signature, number: int | None = None) -> None:
+    """Forget the last call of a signature where it was not noted whole, or has this number.
+
+    A datum was refused, or a handler of signals raised in the midst of it, and the walk may go on.
+    """
+    lists = None if State.notes is None else State.notes.lists.get(signature)
+    if lists is None or not lists.rows:
+        return
+    width, sizes = signature.arguments, [max(len(members), 1) for *_, members in signature.sequences]
+    calls = len(lists.rows) // width - (lists.rows[-width] == number)
+    count = min([calls, *map(len, lists.feeds), *map(len, lists.labels)])
+    lengths = [lists.rows[1 + len(signature.operands) + s :: width] for s in range(len(sizes))]
+    parts = [*zip(lists.elements, lengths, sizes, strict=True)]
+    count -= any(sum(own[:count]) * size > len(flat) for flat, own, size in parts)
+    del lists.rows[count * width :]
+    for items in (*lists.feeds, *lists.labels):
+        del items[count:]
+    for flat, own, size in parts:
+        del flat[sum(own[:count]) * size :]
+
+
+def _undo(of: int, number: int) -> None:
+    """Forget a call of a cell, given the numbers of its signature and its own."""
+    for signature in [] if State.notes is None else [*State.notes.lists]:
+        if signature.number == of:
+            take_back(signature, number)
+
+
+def refuse_broken(notes: Notes, first: int) -> None:
+    """Refuse what was noted from a number on where calls have not had one number after the other.
+
+    Raises:
+        WalkError: when they were noted in the midst of each other.
+    """
+    taken = State.drawn + sum(
+        len(lists.rows) // signature.arguments * signature.width
+        for signature, lists in notes.lists.items()
+        if isinstance(signature.cell, CellFunction)
+    )
+    if taken != GLOBALS["N"] - first:
+        expected = "one call of a cell after the other"
+        found = "some in the midst of others, or broken off by a handler of signals"
+        fix = "call cells in the thread of the walk, and let what handlers raise end the run"
+        raise WalkError(f"walk at example {State.example}", expected, found, fix)
 
 
 def note(
@@ -244,6 +279,7 @@ def note(
                 notes.ends.append(GLOBALS["N"])
                 if GLOBALS["N"] - notes.start > MANY:
                     break
+            refuse_broken(notes, notes.start)
         return notes
 
     return session(run, examples, numbers)
@@ -365,6 +401,7 @@ def noting(
     try:
         _unbind_all()
         State.thread, State.careful, State.fork, State.bound = threading.get_ident(), careful, fork, notes
+        State.drawn = 0
         State.notes, Hooks.layer, Reading.read = notes, _layer, read or _forced  # type: ignore[assignment,method-assign]
         for signature in known:
             bind(signature)
@@ -433,5 +470,5 @@ def _forced(value: Value, what: str) -> Any:
     return _unknown(value, what)
 
 
-GLOBALS["STOP"] = too_many
+GLOBALS["STOP"], GLOBALS["UNDO"] = too_many, _undo
 Slow.call, Slow.made = _first_call, unbind

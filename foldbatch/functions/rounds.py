@@ -219,6 +219,7 @@ class Rounds:
         lists = [*notes.lists.values()]
         alike = own is not None and own.linked is linked and own.runner is runner
         if own is None or not alike or [*map(id, own.lists)] != [*map(id, lists)]:
+            self._own = None  # what a runner that is interrupted was told is told again
             data = {} if linked is None or runner is None else self._told(linked, runner, notes)
             fresh = [held for signature, held in notes.lists.items() if signature not in self._first]
             own = _Bound(notes, linked, lists, runner, fresh, data)

@@ -85,7 +85,7 @@ class NestSpec:
         """Return a nest of this kind with other items."""
         if self.kind is tuple:
             return tuple(items)
-        if self.kind is dict:
+        if issubclass(self.kind, dict):  # which may be another to the function than to the walk
             return dict(zip(self.keys, items, strict=True))
         if dataclasses.is_dataclass(self.kind):
             return self.kind(**dict(zip(self.keys, items, strict=True)))
@@ -145,7 +145,7 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
             yield f"type({code}) is {name(kind)}"
             if kind is tuple:
                 yield f"len({code}) == {len(items)}"
-            elif kind is dict:
+            elif issubclass(kind, dict):
                 yield f"tuple({code}) == {name(keys)}"
             for number, item in enumerate(items):
                 yield from guard(item, code + spec.item(number), name)
@@ -174,7 +174,7 @@ def guarded(specs: Mapping[str, Spec], name: Name) -> tuple[list[str], list[str]
     for argument, spec in specs.items():
         own = [*guard(spec, GIVEN + argument, name)]
         if isinstance(spec, NestSpec):
-            own = own[: 1 + (spec.kind is dict)]  # its class, and its keys
+            own = own[: 1 + issubclass(spec.kind, dict)]  # its class, and its keys
             paths = [argument + spec.item(i) for i in range(len(spec.items))]
             names = [f"item_{argument}_{i}" for i in range(len(paths))]
             named |= zip(paths, names, strict=True)

@@ -35,9 +35,10 @@ class Store:
     def number(self, kind: type[Value]) -> int:
         """Return the number of a class of values."""
         if kind not in self.classes:
-            self.classes[kind] = len(self.classes)
-            self._arrays.append(np.empty((0, *kind.type.shape), kind.type.dtype))
-            self.table = np.append(self.table, [[0, 0, kind.type.nbytes, 0]], axis=0)
+            table = np.append(self.table, [[0, 0, kind.type.nbytes, 0]], axis=0)
+            arrays = [*self._arrays, np.empty((0, *kind.type.shape), kind.type.dtype)]
+            # in one line, which nothing interrupts
+            self.table, self._arrays, self.classes[kind] = table, arrays, len(self._arrays)
         return self.classes[kind]
 
     def reach(self, last: int) -> bool:
@@ -63,8 +64,8 @@ class Store:
             held = self._arrays[class_]
             found = np.empty((max(2 * (used + count), 256), *held.shape[1:]), held.dtype)
             found[:used] = held[:used]
-            self._arrays[class_] = found
-            self.table[class_, [ROOM, VALUES]] = len(found), address_of(found)
+            told = len(found), address_of(found)
+            self._arrays[class_], self.table[class_, [ROOM, VALUES]] = found, told  # not interrupted, either
 
     def add(self, class_: int, values: NDArray[Any], numbers: Index) -> None:
         """Keep values ``[n, *shape]`` of a class, of these numbers ``[n]``."""

@@ -174,6 +174,7 @@ class RoundRunner:
         memory, tables = (np.empty(n, np.int64) for n in (more + 5 * LARGE, fixed.more + 2 * LARGE * of_call))
         made, rows = np.empty(LARGE, np.int32), np.empty(more + 4 * LARGE, np.int32)
         launches = bound, np.empty(size, np.int64), np.empty(steps * table_loops.STAGES * width, np.int64)
-        self._arrays += (memory, made, rows, fixed.numbers, self._batch, tables, *launches)
-        self._flat, self._work = (np.empty(n, np.int64) for n in (LARGE, coder.FOUND + 6 * self._walker.room))
-        return self._arrays
+        arrays = [memory, made, rows, fixed.numbers, self._batch, tables, *launches]
+        flat, work = (np.empty(n, np.int64) for n in (LARGE, coder.FOUND + 6 * self._walker.room))
+        self._flat, self._work, self._arrays = flat, work, arrays  # in one line, which nothing interrupts
+        return arrays
