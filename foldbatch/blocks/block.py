@@ -372,8 +372,8 @@ def as_block(value: Any, where: str = "block") -> AnyBlock:
             return convert(value)
     expected = "a block, an array, a Parameter, or a dict, list or tuple of these"
     match value:
-        case type() if issubclass(value, Block):
-            found, fix = f"the class {value.__name__}", f"make a block of it: {value.__name__}(...)"
+        case type():
+            found, fix = f"the class {value.__name__}", f"make an object of it: {value.__name__}(...)"
         case int() | float():
             found, fix = describe_value(value), "wrap a constant in FromTensor"
         case str():

@@ -355,11 +355,16 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
                 )
             case TypeError() | AttributeError():
                 kind, fix = ExampleTypeError, "check the structure of the example"
+                if not place and not number:
+                    fix += "; a single example is given as a list of one"
             case _:
                 kind, fix = ExampleError, ""
         found = "no object"
         if isinstance(line.subject, str) and line.subject in scope:
-            found = describe_value(scope[line.subject])
+            subject = scope[line.subject]
+            found, name = describe_value(subject), line.expected.removeprefix("an item '").rstrip("'")
+            if kind is ExampleTypeError and name.isidentifier() and hasattr(subject, name):
+                fix = f"an attribute is read by InputTransform(operator.attrgetter({name!r}))"
         if line.expected and fix:
             return kind(where, line.expected, found, fix)
         expected = line.expected or (

@@ -37,7 +37,7 @@ from foldbatch.functions.specs import (
     spec_of,
     typed,
 )
-from foldbatch.functions.values import Label, Value, value_class
+from foldbatch.functions.values import GivenObject, Value, value_class
 from foldbatch.model.columns import PLAIN, as_now
 from foldbatch.model.drafts import Draft, Feed, Flow
 from foldbatch.operators import in_function, is_symbolic
@@ -72,7 +72,7 @@ class Body:
     """What a cell's function leaves beside its result while it runs on symbolic tensors."""
 
     losses: list[tuple[str, Node]] = field(default_factory=list)
-    metrics: list[tuple[str, Node, Label | None]] = field(default_factory=list)
+    metrics: list[tuple[str, Node, GivenObject | None]] = field(default_factory=list)
 
 
 def _forget(names: Sequence[str]) -> None:
@@ -523,7 +523,7 @@ def _made(self: CellFunction, specs: dict[str, Spec]) -> Signature:
                     sequences.append((where, axis, members))
                     parts.append(rebuilt(element, iter([node for _, node in members])))
                 case ObjectSpec():
-                    parts.append(Label(len(objects), f"{self.name}({where})"))
+                    parts.append(GivenObject(len(objects), f"{self.name}({where})"))
                     objects.append(where)
                 case _:
                     parts.append(None)

@@ -15,7 +15,7 @@ from foldbatch.functions import mixed, notes
 from foldbatch.functions.cells import CellFunction, body
 from foldbatch.functions.notes import running
 from foldbatch.functions.specs import read_as
-from foldbatch.functions.values import Held, Label, Value
+from foldbatch.functions.values import GivenObject, Held, Value
 from foldbatch.operators import Hooks
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
@@ -206,7 +206,7 @@ def metric(name: str, value: Any, label: Any = None) -> None:
     if value.axis.rank > 1:
         fix = "collect it where elements are made"
         raise WalkError("fb.metric", "one tensor a call", f"a {value!r}", fix)
-    if label is not None and not isinstance(label, Label):
+    if label is not None and not isinstance(label, GivenObject):
         fix = "an argument of the cell that holds an object; numbers and None are no labels in a cell"
         raise WalkError("fb.metric label", fix, describe_value(label), "collect the metric in the walk")
     found.metrics.append((name, value, label))

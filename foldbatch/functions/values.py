@@ -131,7 +131,7 @@ def typed_class(name: str, bases: tuple[type[Value], ...], own: dict[str, Any]) 
     return msgspec.defstruct(name, (), bases=bases, namespace=own, module=__name__, gc=False, eq=False)
 
 
-class Label:
+class GivenObject:
     """What stands for an object that a cell is given: in the cell's function it can label a metric."""
 
     __slots__ = ("number", "where")

@@ -97,7 +97,12 @@ def _column(
     allowed = _kinds(type_.dtype)
     empty = array.size == 0 and array.dtype == np.float64  # as NumPy reads []
     if array.dtype.kind not in allowed and not empty:
-        raise bad("convert it first, for example with InputTransform", ExampleTypeError)
+        fix = "convert it first, for example with InputTransform"
+        if len(items) == 1 and items[0] is None:
+            fix = (
+                "fill it in, leave the example out, or wrap the block in Optional, which reads None as zeros"
+            )
+        raise bad(fix, ExampleTypeError)
     if array.shape[1:] != type_.shape:
         of_shape = f" of shape {array.shape[1:]}" if isinstance(items[0], list | tuple) else ""
         raise bad("declare the shape that the data has", of_shape=of_shape)

@@ -168,7 +168,9 @@ def lift(op: str, operands: tuple[TensorLike, ...]) -> tuple[Node, ...]:
                 if isinstance(x, str):
                     fix = "give its number; a label that is missing is None"
                 if isinstance(x, Operators):  # a value of the walk
-                    fix = "what a cell reads of the walk is given to it as an argument"
+                    fix = "what a cell reads of the walk is given to it as an argument, a generator as a list"
+                if x is None:
+                    fix = "a cell may ask `if x is None`; else give it a tensor, as of zeros"
                 fail(op, "a symbolic tensor, a parameter, an array or a number", type(x).__name__, fix)
     return tuple(nodes)
 

@@ -23,7 +23,7 @@ from foldbatch.params.parameters import (
     Updates,
 )
 from foldbatch.system.showing import Described
-from foldbatch.train.numbers import number
+from foldbatch.train.numbers import SEE, number
 from foldbatch.types import describe_value
 
 Gradients = Mapping[str, Any]  # each an array or SparseRows
@@ -425,7 +425,8 @@ class Optimizer(Described):
 
     @lr.setter
     def lr(self, lr: float) -> None:
-        self._lr = number(f"{type(self).__name__} lr", lr, 0, above=True)
+        fix = "update(program.params, gradients) takes the parameters" if isinstance(lr, Mapping) else SEE
+        self._lr = number(f"{type(self).__name__} lr", lr, 0, fix=fix, above=True)
 
     def update(self, params: Mapping[str, Array], grads: Gradients, *, scale: float = 1.0) -> None:
         """Take one step: change, in place, each parameter that has a gradient.

@@ -247,13 +247,15 @@ def as_node(x: TensorLike, op: str) -> Node:
 def axis_of(x: Node, axis: object, op: str, *, extra: int = 0) -> int:
     """Return an instance axis of a tensor, counted from 0; `extra` axes are yet to come."""
     rank = x.ndim + extra
+    if isinstance(axis, Node):
+        fail(op, "a number as axis", str(axis), f"tensors stand in one list, as in ops.{op}([a, b])")
     if rank == 0:
         own = x.axis.rank > CALL.rank and f"segment_{op}" in FUNCTIONS
         fix = f"over the elements of a list goes ops.segment_{op}" if own else ""
+        fix = "ops.stack makes a vector of scalars" if op == "concat" else fix
         fail(op, "a tensor of at least one axis", str(x.type), fix)
     if not isinstance(axis, int | np.integer) or not -rank <= axis < rank:
-        fix = f"tensors stand in one list, as in ops.{op}([a, b])" if isinstance(axis, Node) else ""
-        fail(op, f"an axis from {-rank} to {rank - 1}", str(axis), fix)
+        fail(op, f"an axis from {-rank} to {rank - 1}", str(axis))
     return int(axis) % rank
 
 
