@@ -100,7 +100,7 @@ def _column(
         fix = "convert it first, for example with InputTransform"
         if len(items) == 1 and items[0] is None:
             fix = (
-                "fill it in, leave the example out, or wrap the block in Optional, which reads None as zeros"
+                "fill it in, leave the example out, or write Optional(...), which reads None as zeros"
             )
         raise bad(fix, ExampleTypeError)
     if array.shape[1:] != type_.shape:
