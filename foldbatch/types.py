@@ -10,6 +10,7 @@ Source: the kinds are TensorFlow Fold's (Looks et al. 2017, section 3).
 from __future__ import annotations
 
 import operator
+import re
 import sys
 from collections.abc import Iterator, Sized
 from contextlib import suppress
@@ -169,8 +170,9 @@ def as_type(spec: object, where: str = "type") -> Type:
     """Return the type that a short-hand stands for.
 
     A Type stands for itself, an int ``n`` for a float32 vector of n, a list of ints (with an
-    optional dtype at its end) for a tensor of that shape, a dtype name for a scalar, a tuple
-    for a `TupleType`, ``"object"`` for a Python object, None for void.
+    optional dtype at its end) for a tensor of that shape, a dtype name for a scalar, a text such as
+    ``"float32[2,3]"`` for what prints so, a tuple for a `TupleType`, ``"object"`` for a Python object,
+    None for void.
 
     Raises:
         BlockTypeError: when the short-hand is none of these.
@@ -190,7 +192,7 @@ def as_type(spec: object, where: str = "type") -> Type:
         case int() | np.integer():
             return _tensor((int(spec),), DEFAULT_DTYPE, where)
         case str() | np.dtype():
-            return _tensor((), str(spec), where)
+            return tensor_written(str(spec)) or _tensor((), str(spec), where)
         case tuple():
             return TupleType(tuple(as_type(item, where) for item in spec))
         case list():
@@ -200,6 +202,18 @@ def as_type(spec: object, where: str = "type") -> Type:
             return _tensor(tuple(spec), DEFAULT_DTYPE, where)
     expected = 'a type, an int, a dtype name, "object", a list (shape) or a tuple of these'
     raise BlockTypeError(where, expected, repr(spec), "for example 150 or (150, 150)")
+
+
+def tensor_written(text: str) -> TensorType | None:
+    """Return the type that a text such as ``float32[2,3]`` names, as types are printed; None of others.
+
+    >>> print(tensor_written("int32[4]"), tensor_written("children"))
+    int32[4] None
+    """
+    found = re.fullmatch(r"(\w+)(?:\[([\d, ]+)\])?", text)
+    if found is None or found[1] not in DTYPES:
+        return None
+    return TensorType(tuple(map(int, (found[2] or "").replace(",", " ").split())), found[1])
 
 
 def _tensor(shape: tuple[int, ...], dtype: str, where: str) -> TensorType:

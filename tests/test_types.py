@@ -34,6 +34,7 @@ SHORT_HANDS = [
     (np.int64(5), TensorType((5,)), "float32[5]"),
     (np.dtype("int32"), TensorType((), "int32"), "int32"),
     ([2, 3], TensorType((2, 3)), "float32[2,3]"),
+    ("int32[2,3]", TensorType((2, 3), "int32"), "int32[2,3]"),
     ([], TensorType(()), "float32"),
     ([2, "int32"], TensorType((2,), "int32"), "int32[2]"),
     (["int64"], TensorType((), "int64"), "int64"),

@@ -7,7 +7,6 @@ objects stand in it (`leaves`, in order), and how to build the like of it (`rebu
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +17,7 @@ import numpy as np
 from foldbatch.errors import WalkError
 from foldbatch.functions.values import Value, value_class
 from foldbatch.static.graph import Node
-from foldbatch.types import TensorType, describe_value
+from foldbatch.types import DTYPES, TensorType, describe_value, tensor_written
 
 Name: TypeAlias = Callable[[Any], str]  # gives an object a name among the globals of a cell's code
 
@@ -27,7 +26,6 @@ Name: TypeAlias = Callable[[Any], str]  # gives an object a name among the globa
 _READ = {"float64": "float32", "float16": "float32"}
 _READ |= dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32") | {"uint32": "int64"}
 _SCALARS: dict[type, str] = {bool: "bool", int: "int32", float: "float32"}
-_DTYPES = ("bool", "int32", "int64", "float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -253,7 +251,7 @@ def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
     if _is_array(x):
         shape, dtype = form_of(x)
         read = read_as(x)
-        if read not in _DTYPES:
+        if read not in DTYPES:
             raise WalkError(where, "numbers", f"an array of {dtype}", "convert it first")
         return DataSpec(TensorType(shape, read), type(x), (shape, dtype))
     return ObjectSpec()
@@ -275,12 +273,11 @@ def _list_of(items: list[Any], where: str, hint: Any) -> ListSpec:
     first = spec_of(items[0], f"{where}[0]", hint)
     for number, item in enumerate(items):
         spec = spec_of(item, f"{where}[{number}]", hint)
-        for _, leaf in leaves(spec):
+        for path, leaf in leaves(spec):
             if not isinstance(leaf, ValueSpec):
                 fix = "make values of them: [embed(word) for word in words], [fb.tensor(x) for x in numbers]"
-                raise WalkError(
-                    f"{where}[{number}]", "a value, or a tuple of values", describe_value(item), fix
-                )
+                found = described(leaf) if path else describe_value(item)
+                raise WalkError(f"{where}[{number}]{path}", "a value, or a tuple of values", found, fix)
         if spec != first:
             fix = "elements of a list have one shape and dtype each"
             raise WalkError(
@@ -338,9 +335,8 @@ def hint_of(annotation: Any, names: Mapping[str, Any]) -> Any:
     texts mean.
     """
     if isinstance(annotation, str):
-        written = re.fullmatch(r"(\w+)(?:\[([\d, ]+)\])?", annotation)
-        if written and written[1] in _DTYPES:
-            return TensorType(tuple(map(int, (written[2] or "").replace(",", " ").split())), written[1])
+        if (written := tensor_written(annotation)) is not None:
+            return written
         try:
             found = eval(annotation, dict(names))  # noqa: S307 - the text is the user's own code
         except Exception:  # noqa: BLE001 - an annotation may be anything
