@@ -99,9 +99,7 @@ def _column(
     if array.dtype.kind not in allowed and not empty:
         fix = "convert it first, for example with InputTransform"
         if len(items) == 1 and items[0] is None:
-            fix = (
-                "fill it in, leave the example out, or write Optional(...), which reads None as zeros"
-            )
+            fix = "fill it in, leave the example out, or write Optional(...), which reads None as zeros"
         raise bad(fix, ExampleTypeError)
     if array.shape[1:] != type_.shape:
         of_shape = f" of shape {array.shape[1:]}" if isinstance(items[0], list | tuple) else ""
