@@ -27,7 +27,7 @@ from foldbatch.functions.notes import Notes, begin, noting, session
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import FunctionTracer
 
-PAIRS = ("leaf", "node", "step", "halt")  # the cells that return two tensors
+PAIRS = ("leaf", "node", "step", "halt", "likely")  # the cells that return two tensors
 CALLS = 1_000_000  # that an example may make
 
 # What is timed: a class, its method, and the part whose time it is.
@@ -62,8 +62,8 @@ class _Read:
     def __float__(self) -> float:
         return float(next(_Read.numbers))
 
-    def numpy(self) -> Any:
-        return next(_Read.numbers).copy()
+    def tolist(self) -> Any:
+        return next(_Read.numbers).tolist()
 
 
 def without_tensors(own: Tensors) -> Tensors:

@@ -96,8 +96,8 @@ def walks(t: Tensors, hidden: int) -> dict[str, Any]:  # noqa: PLR0915 - five mo
         return ops.argmax(ops.matmul(h, w["out"]) + w["end"])
 
     @t.cell
-    def chances(h: Any) -> Any:
-        return ops.log_softmax(ops.matmul(h, w["out"]) + w["end"], -1)
+    def likely(h: Any) -> Any:
+        return ops.topk(ops.log_softmax(ops.matmul(h, w["out"]) + w["end"], -1), BEAMS)
 
     @t.cell
     def score(h: Any) -> Any:
@@ -145,13 +145,14 @@ def walks(t: Tensors, hidden: int) -> dict[str, Any]:  # noqa: PLR0915 - five mo
         done: list[Any] = []
         while found and len(found[0][1]) <= 20:
             states = [step(words[-1], state) for _, words, state in found]
-            scores = [chances(h) for h, _ in states]
-            numbers = np.stack([own.numpy() for own in scores])
-            numbers += np.array([[total] for total, _, _ in found], np.float32)
-            places = np.argpartition(-numbers, BEAMS, axis=None)[:BEAMS]
-            kept = []
-            for beam, word in zip(*np.divmod(places, numbers.shape[1]), strict=True):
-                kept.append((float(numbers[beam, word]), [*found[beam][1], int(word)], states[beam]))
+            grown = []
+            for (total, words, _), state, (chances, ids) in zip(
+                found, states, [likely(h) for h, _ in states], strict=True
+            ):
+                for chance, word in zip(chances.tolist(), ids.tolist(), strict=True):
+                    grown.append((total + chance, [*words, word], state))
+            grown.sort(key=lambda beam: -beam[0])
+            kept = grown[:BEAMS]
             done += [beam for beam in kept if beam[1][-1] == END]
             found = [beam for beam in kept if beam[1][-1] != END]
         said: list[int] = max(done + found, key=lambda beam: beam[0])[1]

@@ -43,10 +43,11 @@ class OnnxWriter:
             self.constants[self.names[key]] = array
         return self.names[key]
 
-    def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node of one result, and return the result's name."""
+    def add(self, op: str, *inputs: str, number: int = 0, **attributes: Any) -> str:
+        """Add a node, and return the name of its last result, before which so many are left unused."""
         result = self.name(op)
-        self.nodes.append(onnx.helper.make_node(op, inputs, [result], result, **attributes))
+        results = [*(f"{result}_{i}" for i in range(number)), result]
+        self.nodes.append(onnx.helper.make_node(op, inputs, results, result, **attributes))
         return result
 
     def count(self, x: str) -> str:
@@ -317,13 +318,36 @@ def _logsumexp(at: OnnxScope, node: Node, x: str) -> str:
 
 
 @translation
-def _cross_entropy(at: OnnxScope, node: Node, logits: str, label: str) -> str:
-    last = at.constant([-1], "int64")
-    rows = at.along(logits, node.inputs[0], node.axis)
-    labels = at.along(label, node.inputs[1], node.axis)
+def _pick(at: OnnxScope, node: Node, lines: str, label: str) -> str:
+    return _picked(at, node, at.along(lines, node.inputs[0], node.axis), label)
+
+
+def _picked(at: OnnxScope, node: Node, rows: str, label: str) -> str:
+    """Return the element of each line that a label tells, the second operand of a node."""
+    last, labels = at.constant([-1], "int64"), at.along(label, node.inputs[1], node.axis)
     place = at.add("Unsqueeze", at.add("Cast", labels, to=onnx_type("int64")), last)
-    picked = at.add("GatherElements", _log_chances(at, node, rows, -1), place, axis=-1)
-    return at.add("Neg", at.add("Squeeze", picked, last))
+    return at.add("Squeeze", at.add("GatherElements", rows, place, axis=-1), last)
+
+
+@translation
+def _cross_entropy(at: OnnxScope, node: Node, logits: str, label: str) -> str:
+    chances = _log_chances(at, node, at.along(logits, node.inputs[0], node.axis), -1)
+    return at.add("Neg", _picked(at, node, chances, label))
+
+
+@translation
+def _order(at: OnnxScope, node: Node, x: str) -> str:
+    """Put NaN, which runtimes leave anywhere, last in a stable order, or first, once others are in theirs."""
+    (source,), largest = node.inputs, int(node.attrs["descending"])
+    every, count = (at.constant([n], "int64") for n in (source.shape[-1], node.attrs["count"]))
+    if not source.type.is_float:
+        return at.add("TopK", x, count, axis=-1, largest=largest, number=1)
+    unlike = at.add("Not", at.add("Equal", x, x))
+    numbers = at.add("Where", unlike, at.constant(np.inf, source.dtype), x)
+    order = at.add("TopK", numbers, every, axis=-1, largest=largest, number=1)
+    unlike = at.add("GatherElements", at.add("Cast", unlike, to=onnx_type("int32")), order, axis=-1)
+    then = at.add("TopK", unlike, count, axis=-1, largest=largest, number=1)
+    return at.add("GatherElements", order, then, axis=-1)
 
 
 @translation

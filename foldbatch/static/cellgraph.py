@@ -107,8 +107,8 @@ class Ends:
 
 
 def index_source(node: Node) -> Node:
-    """Return the node that holds the values of an index, behind casts and reshapes."""
-    while node.op.name in ("cast", "reshape") and node.inputs[0].dtype.startswith("int"):
+    """Return the node that holds the values of an index, behind casts, reshapes and repetitions."""
+    while node.op.name in ("cast", "reshape", "broadcast_to") and node.inputs[0].dtype.startswith("int"):
         node = node.inputs[0]
     return node
 

@@ -305,6 +305,7 @@ ALONE: dict[str, Callable[..., list[str]]] = {
     "zero": lambda text, statement: zero_lines(text, statement.result),
     "gather": row_texts.gather_lines,
     "random": row_texts.random_lines,
+    "order": row_texts.order_lines,
 }
 WHOLE: dict[str, Callable[..., list[str]]] = {
     "sum_batch": row_texts.sum_batch_lines,

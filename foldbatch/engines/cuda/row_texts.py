@@ -66,6 +66,31 @@ def random_lines(text: KernelText, statement: Statement) -> list[str]:
     return each(prod(shape), lines)
 
 
+def order_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return the lines that put elements in order: each counts those that come before it."""
+    (read,), write = statement.reads, statement.result
+    *shape, extent = read.shape
+    if prod(write.shape) == 0:
+        return []
+    found = [(place.offset, place.strides[:-1]) for place in (read, write)]
+    (first, to), lines = element_lines("l", shape, found)
+    kind, at = text.kind(read.slot), f"{text.here(read.slot)}[{first} + ({{}}) * {read.strides[-1]}]"
+    one, two = ("w", "v") if statement.attrs["descending"] else ("v", "w")
+    lines = [
+        f"const i8 i = e % {extent}, l = e / {extent};",
+        *lines,
+        f"const {kind} v = {at.format('i')};",
+        "i8 before = 0;",
+        f"for (i8 k = 0; k < {extent}; k++) {{",
+        f"  const {kind} w = {at.format('k')};",
+        f"  before += ({one} > {two}) | (({one} != {one}) & ({two} == {two}))",
+        "    | (((v == w) | ((v != v) & (w != w))) & (k < i));",
+        "}",
+        f"if (before < {write.shape[-1]}) {text.here(write.slot)}[{to} + before * {write.strides[-1]}] = i;",
+    ]
+    return each(prod(read.shape), lines)
+
+
 def check_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return the lines that tell the status of ids out of range: of a cell's, that of the lowest rank."""
     ids, *segments = statement.reads

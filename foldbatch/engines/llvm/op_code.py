@@ -162,6 +162,19 @@ def _random(coder: Coder, statement: Statement) -> None:
         coder.add(native(text), axis_of(statement, [keys, write]), pointers, statics)
 
 
+def _order(coder: Coder, statement: Statement) -> None:
+    (read,), write = statement.reads, statement.result
+    side_by_side, before = read.strides[-1] == 1, row_texts.BEFORE[statement.attrs["descending"]]
+    words = {"x": KINDS[coder.dtype(read)], "before": f"({before})", "p": "u8(1)" if side_by_side else "p"}
+    text = native(row_texts.ORDER.format(**words))
+    for part in parts(merged(read.shape[:-1], [read.strides[:-1], write.strides[:-1]]), 2, 2):
+        statics = [*part.extents, read.shape[-1], write.shape[-1]]
+        for place, along in zip((read, write), part.strides, strict=True):
+            statics += [place.row, *along, place.strides[-1]]
+        pointers = [coder.at(read, part.offsets[0]), coder.at(write, part.offsets[1])]
+        coder.add(text, axis_of(statement, [read, write]), pointers, statics)
+
+
 def _check_range(coder: Coder, statement: Statement) -> None:
     ids, *segments = statement.reads
     text = (row_texts.CHECK_ELEMENTS if segments else row_texts.CHECK).format(i=KINDS[coder.dtype(ids)])
@@ -245,6 +258,7 @@ ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
     "gather": _gather,
     "sum_rows": _sum_rows,
     "random": _random,
+    "order": _order,
     "check_range": _check_range,
     "linear": _linear,
     "sum_outer": _sum_outer,

@@ -45,6 +45,43 @@ def loop(n, keys, out, s):
             out[r * u8(s[4]) + j * u8(s[5])] = {{k}}(bits >> u8({64 - BITS})) * {{k}}({2.0**-BITS!r})
 """
 
+# As `ops.reduce.ordered`: an element comes in before those that come after it. Once there are enough, vectors
+# of elements that all come after the last are passed over.
+# s: extents of two axes, of lines, and of what is kept; strides of the operand (row, two axes, along a line),
+# and of the result.
+ORDER = """\
+# {x} i8
+def loop(n, xs, ys, s):
+    length, count, p, q = u8(s[2]), u8(s[3]), u8(s[7]), u8(s[11])
+    for r in range(n):
+        for i in range(u8(s[0])):
+            for j in range(u8(s[1])):
+                a = moved(xs, r * u8(s[4]) + i * u8(s[5]) + j * u8(s[6]))
+                b = moved(ys, r * u8(s[8]) + i * u8(s[9]) + j * u8(s[10]))
+                k, full, last, found = u8(0), u8(0), a[u8(0)], True
+                while k < length:
+                    stop, found = min(k + u8(32), length), full < count
+                    for m in range(k, stop):
+                        x = a[m * {p}]
+                        found = found | {before}
+                    k = k if found else stop
+                    while k < stop:
+                        x = a[k * {p}]
+                        if (full < count) | {before}:
+                            full = min(full + u8(1), count)
+                            place = full - u8(1)
+                            while place > u8(0):
+                                above = b[(place - u8(1)) * q]
+                                last = a[u8(above) * {p}]
+                                if not {before}:
+                                    break
+                                b[place * q], place = above, place - u8(1)
+                            b[place * q] = i8(k)
+                            last = a[u8(b[(full - u8(1)) * q]) * {p}]
+                        k += u8(1)
+"""
+BEFORE = {True: "(x > last) | ((x != x) & (last == last))", False: "(x < last) | ((x == x) & (last != last))"}
+
 # The first id that is not from 0 to size - 1 goes to `errors`: 1, its row, itself, size.
 # s: size; extents of three axes; strides of ids along rows and axes.
 CHECK = """\

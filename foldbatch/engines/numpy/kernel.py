@@ -25,7 +25,7 @@ from foldbatch.params.parameters import Array
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.ops.elementwise import cast_into
 from foldbatch.static.ops.random import random_bits
-from foldbatch.static.ops.reduce import top_and_rest
+from foldbatch.static.ops.reduce import ordered, top_and_rest
 from foldbatch.static.places import Place, contiguous
 from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement
 from foldbatch.system.remembering import code_of, remembered
@@ -545,7 +545,7 @@ Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(add_rows, cast_into, check_range, linear_by, located, put_rows, random_bits, rounded, spread),
     *(segment_is_max, segment_max, segment_position, segment_softmax, sums.segment_sum, sums.sum_axes),
-    *(sum_copies, sums.sum_first, sum_outer, sum_outer_by, sum_rows, top_and_rest, view),
+    *(ordered, sum_copies, sums.sum_first, sum_outer, sum_outer_by, sum_rows, top_and_rest, view),
 )
 GLOBALS: dict[str, Any] = {"inf": np.inf, "nan": np.nan, "np": np, **NUMBERS}
 GLOBALS |= {function.__name__: function for function in _FUNCTIONS}

@@ -81,17 +81,21 @@ def _sum(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[
     return [f"sum_axes({xs[0]}, {tuple(axis + _batched(place) for axis in axes)}, {out})"]
 
 
-def _cross_entropy(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
-    # np.take_along_axis does not broadcast: what is the same for all rows is given a row axis
-    logits, label = (
-        x if place.axis is statement.result.axis else f"np.broadcast_to({x}, {out}.shape[:1] + {place.shape})"
-        for x, place in zip(xs, (statement.reads[0], statement.reads[1]), strict=True)
-    )
-    return [
-        f"top, rest = top_and_rest({logits}, -1)",
-        f"picked = np.take_along_axis({logits}, {label}[..., None], -1)",
-        f"{out}[...] = (top - picked + rest)[..., 0]",
-    ]
+def _by_label(text: str) -> Spelling:
+    """Return the spelling of what picks an element of each line {0}, told by a label."""
+
+    def spell(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+        # np.take_along_axis does not broadcast: what is the same for all rows is given a row axis
+        lines, label = (
+            x
+            if place.axis is statement.result.axis
+            else f"np.broadcast_to({x}, {out}.shape[:1] + {place.shape})"
+            for x, place in zip(xs, (statement.reads[0], statement.reads[1]), strict=True)
+        )
+        picked = f"picked = np.take_along_axis({lines}, {label}[..., None], -1)"
+        return [picked, *text.format(lines, out=out).splitlines()]
+
+    return spell
 
 
 _UFUNCS = (
@@ -135,6 +139,7 @@ top, rest = top_and_rest({0}, {axis})
 np.subtract({0}, top, out={out})
 np.subtract({out}, rest, out={out})""",
     "logsumexp": "top, rest = top_and_rest({0}, {axis})\n{out}[...] = (top + rest).squeeze({axis})",
+    "order": "{out}[...] = ordered({0}, {count}, descending={descending})",
     "one_hot": "{out}[...] = 0\nnp.put_along_axis({out}, {0}[..., None], 1, -1)",
     **dict.fromkeys(("gather", "repeat"), "{0}.take({1}, axis=0, out={out}, mode='clip')"),
     "sum_rows": "{out}[...] = sum_rows({0}, {1}, {size}).dense()",
@@ -145,7 +150,10 @@ SPELLINGS: dict[str, Spelling] = {name: _spelt(text) for name, text in _TEXTS.it
     "linear": _linear,
     "sum_outer": _sum_outer,
     "sum": _sum,
-    "cross_entropy": _cross_entropy,
+    "cross_entropy": _by_label(
+        "top, rest = top_and_rest({0}, -1)\n{out}[...] = (top - picked + rest)[..., 0]"
+    ),
+    "pick": _by_label("{out}[...] = picked[..., 0]"),
 }
 
 PRODUCTS = ("linear", "matmul", "sum_outer")  # ops whose operands are rounded in bfloat16

@@ -586,7 +586,7 @@ def argsort(x: TensorLike, axis: int = -1) -> Node:
     array([2, 0, 1])
     """
     node, last = _last(as_node(x, "argsort"), axis, "argsort")
-    return _back(argmax(cast(_places(last, descending=False), "int32"), axis=-1), node, axis)
+    return _back(_ordered(last, last.shape[-1])[1], node, axis)
 
 
 @numpys
@@ -600,7 +600,7 @@ def sort(x: TensorLike, axis: int = -1) -> Node:
     array([1., 2., 3.], dtype=float32)
     """
     node, last = _last(as_node(x, "sort"), axis, "sort")
-    return _back(_picked(_places(last, descending=False), last), node, axis)
+    return _back(_ordered(last, last.shape[-1])[0], node, axis)
 
 
 @public
@@ -618,8 +618,8 @@ def topk(x: TensorLike, k: int, axis: int = -1) -> tuple[Node, Node]:
     given: object = k
     if isinstance(given, bool) or not isinstance(given, int | np.integer) or not 1 <= given <= extent:
         fail("topk", f"an int from 1 to {extent} as k", describe_value(k), f"the axis has {extent} elements")
-    places = _places(last, descending=True)[..., : int(k), :]
-    return _back(_picked(places, last), node, axis), _back(argmax(cast(places, "int32"), -1), node, axis)
+    values, places = _ordered(last, int(k), descending=True)
+    return _back(values, node, axis), _back(places, node, axis)
 
 
 @numpys
@@ -668,23 +668,8 @@ def _back(result: Node, x: Node, axis: int) -> Node:
     return transpose(result, [*range(place), last, *range(place, last)])
 
 
-def _places(x: Node, *, descending: bool) -> Node:
-    """Return whether element i comes to place p: ``x: [..., n]`` to ``bool[..., p, i]``."""
-    extent = x.shape[-1]
-    mine, other = expand_dims(x, -1), expand_dims(x, -2)  # [..., i, 1] and [..., 1, j]
-    comes_before, same = (greater if descending else less)(other, mine), equal(other, mine)
-    if x.type.is_float:
-        my_nan, other_nan = not_equal(mine, mine), not_equal(other, other)
-        one, two = (other_nan, my_nan) if descending else (my_nan, other_nan)
-        comes_before = logical_or(comes_before, logical_and(one, logical_not(two)))
-        same = logical_or(same, logical_and(my_nan, other_nan))
-    earlier = constant(np.tri(extent, k=-1, dtype=bool))  # j < i
-    before = logical_or(comes_before, logical_and(same, earlier))
-    rank = sum(cast(before, "int32"), axis=-1)  # [..., i]
-    return equal(expand_dims(rank, -2), constant(np.arange(extent, dtype="int32")[:, None]))
-
-
-def _picked(places: Node, x: Node) -> Node:
-    """Return at each place the element that comes there; no other, were it infinite, touches it."""
-    zero = constant(np.zeros((), x.dtype))
-    return sum(where(places, expand_dims(x, -2), zero), axis=-1)
+def _ordered(x: Node, count: int, *, descending: bool = False) -> tuple[Node, Node]:
+    """Return the first elements of the last axis, in order, and their places; both ``[..., count]``."""
+    places = apply("order", x, count=count, descending=descending)
+    wide = apply("broadcast_to", expand_dims(x, -2), shape=(*places.shape, x.shape[-1]))
+    return apply("pick", wide, places), places

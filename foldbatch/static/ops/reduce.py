@@ -251,6 +251,46 @@ define(
 )
 
 
+def ordered(x: Any, count: int, *, descending: bool) -> Any:
+    """Return the places of the first elements along the last axis, in order; equal ones stay in theirs.
+
+    NaN is the greatest. Shapes: ``[..., n]`` to ``int64[..., count]``.
+
+    >>> ordered(np.array([2.0, np.nan, 2.0, 3.0]), 4, descending=True).tolist()
+    [1, 3, 0, 2]
+    """
+    if not descending:
+        return np.argsort(x, kind="stable")[..., :count]
+    backwards = np.argsort(x[..., ::-1], kind="stable")[..., ::-1]
+    return x.shape[-1] - 1 - backwards[..., :count]
+
+
+define(
+    "order",  # the places of the first elements along the last axis, as `ordered`
+    lambda types, attrs: TensorType((*types[0].shape[:-1], attrs["count"]), "int64"),
+    lambda attrs, x: ordered(np.asarray(x), **attrs),
+    samples=tuple(Sample((_M,), {"count": 2, "descending": descending}) for descending in (False, True)),
+)
+
+
+def _only_at(label: Node, x: Node, t: Node) -> Node:
+    """Return `t` at a label's place in a line of `x`, else 0."""
+    at = apply("equal", expand(label, x, (x.ndim - 1,)), constant(np.arange(x.shape[-1]), label.dtype))
+    return apply("where", at, expand(t, x, (x.ndim - 1,)), constant(0, t.dtype))
+
+
+define(
+    "pick",  # the element of a line ``x[..., n]`` that a label ``[...]`` tells
+    lambda types, attrs: TensorType(types[1].shape, types[0].dtype),
+    lambda attrs, x, label: np.squeeze(np.take_along_axis(x, np.expand_dims(label, -1), -1), -1),
+    lambda g, y, x, label: (_only_at(label, x, g), None),
+    lambda tangents, y, x, label: apply("pick", tangents[0], label),
+    (Sample((_V, _LABEL), {}), Sample((_M, TensorType((2,), "int32")), {})),
+    bound=lambda types, attrs: (1, types[0].shape[-1]),
+    body="y = x[label]",
+)
+
+
 _ELEMENTS = ragged()
 _SAMPLES = tuple(Sample((TensorType(shape),), {}, (_ELEMENTS,)) for shape in ((), (3,), (2, 3)))
 

@@ -231,11 +231,14 @@ def gather(table: TensorLike, ids: TensorLike) -> Node:
         return _of_sequence(x, numbers)
     if not x.shape:
         fail("gather", "a table of at least one axis", str(x.type))
-    count, rest = x.shape[0], x.ndim - 1
-    chosen = apply("one_hot", numbers, size=count, dtype="float32") > 0
-    chosen = apply("reshape", chosen, shape=(*numbers.shape, count, *(1,) * rest))
-    # not a product: what is not chosen may be infinite
-    return apply("sum", apply("where", chosen, x, constant(0, x.dtype)), axes=(numbers.ndim,))
+    lines = apply("transpose", x, axes=(*range(1, x.ndim), 0))
+    shape = (*numbers.shape, *lines.shape[:-1])
+    places = apply("reshape", numbers, shape=(*numbers.shape, *(1,) * (x.ndim - 1)))
+    return apply(
+        "pick",
+        apply("broadcast_to", lines, shape=(*shape, x.shape[0])),
+        apply("broadcast_to", places, shape=shape),
+    )
 
 
 def _of_sequence(x: Node, ids: Node) -> Node:
