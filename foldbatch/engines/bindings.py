@@ -63,6 +63,7 @@ class Bound:
     stages: Mapping[str, Ints]
     buffers: Mapping[Fact, int]  # what each buffer is
     types: tuple[TensorType | None, ...]  # of the rows of buffers; None for arrays that a batch brings
+    facts: Mapping[Fact, int]  # the place of each fact of a batch, by name
     # ``[kernels, HEAD + FIELDS * bindings] int64``: where each number of a launch stands, in a list of a
     # batch's facts and then of `fixed`
     places: Ints
@@ -133,6 +134,7 @@ def bind_routines(
         {direction: _stages(model, number_of, direction) for direction in ("forward", "backward")},
         binder.buffers,
         tuple(binder.types),
+        facts,
         places,
         np.array(list(numbers), np.int64),
         np.array(uses, np.int64).reshape(-1, 4).T.copy(),

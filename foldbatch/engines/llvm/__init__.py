@@ -43,7 +43,7 @@ def _make(bound: Bound) -> Kernels:
     from foldbatch.engines.llvm.rounds import RoundRunner  # noqa: PLC0415 - and this
     from foldbatch.engines.llvm.walker import Walker  # noqa: PLC0415 - and it
 
-    bound, codes, adapt = with_known(bound)
+    bound, codes, products = with_known(bound)
     walker, launched = Walker(codes), launching(compiled(), bound)
 
     def walk(table: LaunchTable, memory: BatchMemory) -> None:
@@ -55,7 +55,7 @@ def _make(bound: Bound) -> Kernels:
     ]
 
     def tables(schedule: Schedule) -> Directions:
-        return adapt(schedule, launched(schedule))
+        return products.adapt(launched(schedule))
 
     rounds = RoundRunner(bound, walker)
     return Kernels(bound, walk, lambda: list(map(listing, titles, bound.routines)), tables, rounds)

@@ -20,19 +20,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from math import prod
 
 import numpy as np
 
 from foldbatch.engines.bindings import Bound, KernelKey, bind_routines
-from foldbatch.engines.launch import BASE, FIELDS, FIRST, STORES, WIDTH
+from foldbatch.engines.launch import BASE, FIELDS, FIRST, HEAD, STORES, WIDTH, Ints
 from foldbatch.engines.llvm import known_code
 from foldbatch.engines.llvm.coder import KernelCode
 from foldbatch.engines.llvm.instructions import encode
 from foldbatch.engines.llvm.known_code import ProductForm, own_bindings
-from foldbatch.engines.llvm.known_launches import Adapt, Backward, ProductPlan, adapt
+from foldbatch.engines.llvm.known_launches import Backward, ProductPlan, Products
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.cell import Phase
@@ -40,7 +39,6 @@ from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import PARAMETER, Node, reachable
 from foldbatch.static.op import CALL
 from foldbatch.static.routines import Stage, What, routine_of
-from foldbatch.static.statements import Binding
 from foldbatch.system.remembering import remembered
 from foldbatch.types import TensorType
 
@@ -144,7 +142,7 @@ class Site:
     stages: Mapping[tuple[str, str], Stage | None]
 
 
-def with_known(bound: Bound) -> tuple[Bound, list[KernelCode], Adapt]:
+def with_known(bound: Bound) -> tuple[Bound, list[KernelCode], Products]:
     """Return the routines of a phase with their codes, and what gives batches launches of known products.
 
     The kernels of known products follow those of the model; the last of them have no routine.
@@ -166,11 +164,13 @@ def with_known(bound: Bound) -> tuple[Bound, list[KernelCode], Adapt]:
     for key, routine in zip(bound.keys[count:], bound.routines[count:], strict=True):
         name = key.direction, key.stage
         codes.append(coders[name](forms[key.cell], routine) if name in coders else _code_of(routine))
-    plans = []
+    plans, fields = list[ProductPlan](), list[Ints]()
+    read: dict[int, tuple[int, slice]] = {}
     for site in sites:
-        bound, plan = _planned(bound, site, codes)
+        bound, plan = _planned(bound, site, codes, fields, read)
         plans.append(plan)
-    return bound, codes, partial(adapt, bound, plans)
+    placed = replace(bound, places=_places(bound, len(codes), read)) if sites else bound
+    return bound, codes, Products(placed, plans, np.array(fields, np.int64).reshape(-1, FIELDS))
 
 
 _code_of = remembered(encode)
@@ -212,40 +212,67 @@ def _derivative(product: KnownProduct, phase: Phase) -> Derivative | None:
     return derivative if apart and derivative.cotangent in step.kept else None
 
 
-def _planned(bound: Bound, site: Site, codes: list[KernelCode]) -> tuple[Bound, ProductPlan]:
-    """Append the codes of a site that have no routine; return the routines with the site's buffers."""
-    form, k, stages = site.form, site.cell, bound.model.cells[site.cell].training.backward
-    arena = bound.model.signatures[k].operands[site.product.operand].arena
+def _planned(
+    bound: Bound, site: Site, codes: list[KernelCode], fields: list[Ints], read: dict[int, tuple[int, slice]]
+) -> tuple[Bound, ProductPlan]:
+    """Append the codes of a site that have no routine; return the routines with the site's buffers.
+
+    Its fields are appended, too. What reads them is told by kernel: how many bindings come before.
+    """
+    form, k, model, facts = site.form, site.cell, bound.model, bound.facts
+    arena, operand = model.signatures[k].operands[site.product.operand].arena, site.product.operand
     bases = np.full((form.bindings, FIELDS), -1, np.int64)
+    own = slice(len(fields), len(fields) + len(bases))
+    fields += [*bases]  # rows of it, which are written below
     bases[:, FIRST], bases[:, WIDTH], bases[:, STORES] = 0, 1, 0
     bases[known_code.VALUES, BASE] = bound.buffers["values", arena]
     bases[known_code.WEIGHT, BASE] = bound.buffers["parameter", site.product.parameter]
     bases[known_code.PLACE, WIDTH] = form.width
     bases[known_code.TABLE, [BASE, STORES]] = len(bound.types), 1
-    table = TensorType((form.size,), form.dtype)
+    types = [TensorType((form.size,), form.dtype)]
     step, variant = (bound.numbers[KernelKey(k, *FORWARD_STEP, name)] for name in ("", VARIANT))
-    starts = {variant: own_bindings(bound.routines[variant])}
+    read |= {variant: (own_bindings(bound.routines[variant]), own), len(codes): (0, own)}
     codes.append(known_code.known_rows(form))
-    plan = ProductPlan(k, site.product.operand, step, len(codes) - 1, variant, None, bases, starts)
-    if site.derivative is None:
-        return replace(bound, types=(*bound.types, table)), plan
-    bases[known_code.COTANGENTS, BASE] = bound.buffers["cotangents", arena]
-    bases[known_code.BACK, BASE] = len(bound.types) + 1
-    bases[known_code.GRADIENT, BASE] = bound.buffers["gradient", site.product.parameter]
-    kept = stages["step"].kept[site.derivative.cotangent]
-    bases[[known_code.PRODUCTS, known_code.BEHIND], BASE] = bound.buffers["kept", k, kept]
-    bases[known_code.PRODUCTS, FIRST] = -1  # rows are told by the index
-    step, variant = (bound.numbers[KernelKey(k, *BACKWARD_STEP, name)] for name in ("", VARIANT))
-    after = bound.numbers[KernelKey(k, *BACKWARD_AFTER)]
-    routine = bound.routines[after]
-    results = [result.binding for result in routine.results]
-    gradient = len(routine.slots) + results.index(Binding(*site.derivative.gradient))
-    starts[variant] = own_bindings(bound.routines[variant])
-    prepared, *others = range(len(codes), len(codes) + 4)
-    codes += [known_code.prepared(form), known_code.summed(form)]
-    codes += [known_code.returned(form), known_code.gradient(form)]
-    adds = site.derivative.rest is not None
-    rest = bound.numbers.get(KernelKey(k, *BACKWARD_AFTER, VARIANT))
-    backward = Backward(step, after, gradient, (prepared, variant, *others), rest, adds)
-    back = TensorType((form.size, form.width * form.height), form.dtype)
-    return replace(bound, types=(*bound.types, table, back)), replace(plan, backward=backward)
+    outputs = [
+        (facts["all", other], facts["output", other, j], facts["copies", other])
+        for other, cell in enumerate(model.signatures)
+        for j, output in enumerate(cell.outputs)
+        if output == arena and cell.component != model.signatures[k].component
+    ]
+    where = facts["all", k], facts["first", k, operand], facts["rows", k, operand], facts["arena", arena]
+    told = np.array([*where, *chain.from_iterable(outputs)], np.int64)
+    first, backward = len(codes) - 1, None
+    if site.derivative is not None:
+        bases[known_code.COTANGENTS, BASE] = bound.buffers["cotangents", arena]
+        bases[known_code.BACK, BASE] = len(bound.types) + 1
+        bases[known_code.GRADIENT, BASE] = bound.buffers["gradient", site.product.parameter]
+        kept = model.cells[k].training.backward["step"].kept[site.derivative.cotangent]
+        bases[[known_code.PRODUCTS, known_code.BEHIND], BASE] = bound.buffers["kept", k, kept]
+        bases[known_code.PRODUCTS, FIRST] = -1  # rows are told by the index
+        types.append(TensorType((form.size, form.width * form.height), form.dtype))
+        back, changed = (bound.numbers[KernelKey(k, *BACKWARD_STEP, name)] for name in ("", VARIANT))
+        read[changed] = own_bindings(bound.routines[changed]), own
+        after = bound.numbers[KernelKey(k, *BACKWARD_AFTER)]
+        rest = bound.numbers.get(KernelKey(k, *BACKWARD_AFTER, VARIANT))
+        prepared, *others = range(len(codes), len(codes) + 4)
+        read |= dict.fromkeys((prepared, *others), (0, own))
+        codes += [known_code.prepared(form), known_code.summed(form)]
+        codes += [known_code.returned(form), known_code.gradient(form)]
+        stores, adds = facts["stores", site.product.parameter], site.derivative.rest is not None
+        backward = Backward(back, after, stores, (prepared, changed, *others), rest, adds)
+    numbers = facts["copies", k], facts["stores", k, operand]
+    plan = ProductPlan(step, first, variant, backward, form.width, told, *numbers, own)
+    return replace(bound, types=(*bound.types, *types)), plan
+
+
+def _places(bound: Bound, kernels: int, read: Mapping[int, tuple[int, slice]]) -> Ints:
+    """Return the places of all kernels: fields of products follow the other numbers of a batch."""
+    behind, wide = len(bound.facts) + len(bound.fixed), bound.places.shape[1]
+    wide = max([wide, *(HEAD + FIELDS * (first + own.stop - own.start) for first, own in read.values())])
+    places = np.full((kernels, wide), bound.places[0, 0], np.int64)  # that of -1, where nothing is read
+    places[: len(bound.places), : bound.places.shape[1]] = bound.places
+    for kernel, (first, own) in read.items():
+        start = HEAD + FIELDS * first
+        numbers = range(behind + FIELDS * own.start, behind + FIELDS * own.stop)
+        places[kernel, start : start + len(numbers)] = numbers
+    return places
