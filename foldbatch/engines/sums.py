@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.params.parameters import Array, Gradient, Remote, SparseRows
+from foldbatch.scheduler.arithmetic import group
 
 
 def sum_rows(
@@ -29,20 +30,18 @@ def sum_rows(
     rows = values.reshape(len(flat), *values.shape[ids.ndim :])
     if (flat[1:] > flat[:-1]).all():  # shared calls read each row once
         return SparseRows(flat.astype(np.int64), np.array(rows), (size, *rows.shape[1:]))
-    order = np.argsort(flat, kind="stable")
-    ranked = flat[order]
-    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
+    order, bounds = group(flat)
+    starts, shape = bounds[:-1], rows.shape[1:]
+    distinct, sums = flat[order[starts]].astype(np.int64), np.empty((len(starts), *shape), rows.dtype)
     if sum_copies is not None:
-        sums = np.empty((len(starts), math.prod(rows.shape[1:])), rows.dtype)
-        matrix = np.ascontiguousarray(rows).reshape(len(flat), sums.shape[1])
-        sum_copies(matrix, np.append(starts, len(flat)), order, sums)
-        shape = (len(starts), *rows.shape[1:])
-        return SparseRows(ranked[starts].astype(np.int64), sums.reshape(shape), (size, *rows.shape[1:]))
-    sums = rows[order]
-    if len(starts) < len(flat):
-        parts, sums = sums, np.empty((len(starts), *rows.shape[1:]), rows.dtype)
-        segment_sum(parts, starts, np.diff(starts, append=len(flat)), sums)
-    return SparseRows(ranked[starts].astype(np.int64), sums, (size, *rows.shape[1:]))
+        width = math.prod(shape)
+        matrix = np.ascontiguousarray(rows).reshape(len(flat), width)
+        sum_copies(matrix, bounds, order, sums.reshape(len(starts), width))
+    elif len(starts) < len(flat):
+        segment_sum(rows[order], starts, bounds[1:] - starts, sums)
+    else:
+        sums = rows[order]
+    return SparseRows(distinct, sums, (size, *shape))
 
 
 def segment_sum(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
