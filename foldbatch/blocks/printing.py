@@ -1,23 +1,9 @@
 """Printing: the tracing program as the text of Python functions that call each other.
 
 A function has one argument more: how many calls within calls there may be. Where there may be none, `deeper`
-goes on. There are three spellings:
-
-- *careful*, statement by statement; errors are told by its lines, and it is what users see;
-- *plain*, in which a loop that makes one call for each item, and does nothing else that depends on the item
-  before but hand on the number of its call, notes its calls in bulk, for their numbers follow each other;
-- *by number*, plain, on trees: a variable holds the number of a node in the place of the node, and items are
-  read from lists of the tree's fields.
-
-====================================  =========================================================
-statement by statement                in bulk
-====================================  =========================================================
-``for i, word in enumerate(words):``  ``items_v = [*words]``
-``    t = fn(word)``                  ``column_v_0 = [fn(word) for word in items_v]``
-``    v = call(); row0((v, s))``      ``all_v = [*islice(numbers, len(items_v))]``
-``    feed0_0(t)``                    ``row0(chain.from_iterable(zip(all_v, chain((s,), all_v))))``
-``    s = v``                         ``feeds0_0(column_v_0)``; ``if all_v: s = all_v[-1]``
-====================================  =========================================================
+goes on. There are two spellings: that which users see, whose lines tell errors; and *by number*, on trees: a
+variable holds the number of a node in the place of the node, and items are read from lists of the tree's
+fields.
 
 ====================================  =========================================================
 on nodes                              by number
@@ -36,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, repeat
+from itertools import chain
 from types import FunctionType
 from typing import Any
 
@@ -69,7 +55,6 @@ from foldbatch.blocks.tracing import (
     Statement,
     Tuple,
     ZipLists,
-    names_of,
     statements_of,
 )
 from foldbatch.errors import ExampleKeyError
@@ -93,7 +78,7 @@ def item_or(data: Any, key: Any, default: Any) -> Any:
 
 
 # globals that functions need
-TOOLS: dict[str, Any] = {"chain": chain, "islice": islice, "repeat": repeat, ITEM_OR: item_or}
+TOOLS: dict[str, Any] = {ITEM_OR: item_or}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +98,12 @@ def text(expression: Expression) -> str:
     return _Printer({}).text(expression)
 
 
-def program(functions: Sequence[Procedure], *, careful: bool = False) -> ProgramText:
+def program(functions: Sequence[Procedure]) -> ProgramText:
     """Return a program as text."""
     known = {function.name: function for function in functions}
     lines: list[tuple[str, Blame | None]] = []
     for function in functions:
-        printer = _Printer(known, careful=careful)
+        printer = _Printer(known)
         lines += [*printer.function(function, function.name), ("", None)]
     return _text(lines)
 
@@ -163,14 +148,12 @@ def _named(name: str, given: Sequence[bool]) -> str:
 @dataclass(slots=True)
 class _Printer:
     functions: Mapping[str, Procedure]  # those of the program, by name
-    careful: bool = False  # whether loops are never done in bulk
     # gets the functions of the user that are looked up by the number of children
     tabled: list[Constant] = field(default_factory=list)
     numbers: set[str] = field(default_factory=set)  # the variables that hold numbers of nodes
     lists: set[str] = field(default_factory=set)  # those that hold lists of numbers, the children of a node
     # gets the functions that are called with numbers, and which of their arguments these are
     invoked: list[tuple[str, tuple[bool, ...]]] = field(default_factory=list)
-    inlined: dict[str, str] = field(default_factory=dict)  # texts that stand for variables
     gains: bool = False  # whether it reads lists of a tree's fields
 
     # -- functions
@@ -205,12 +188,8 @@ class _Printer:
                 case Branch(blame, test, cases):
                     yield from self.branch(blame, test, cases, depth)
                 case Loop(blame, index, item, source, inner):
-                    bulk = None if self.careful else _Bulk(self, statement).lines()
-                    if bulk is not None:
-                        yield from ((indent + line, blame) for line in bulk)
-                    else:
-                        yield f"{indent}for {index}, {item} in enumerate({self.sequence(source)}):", blame
-                        yield from self.body(inner, depth + 1)
+                    yield f"{indent}for {index}, {item} in enumerate({self.sequence(source)}):", blame
+                    yield from self.body(inner, depth + 1)
                 case _:
                     yield from ((indent + line, blame) for line, blame in self.lines(statement))
 
@@ -288,26 +267,20 @@ class _Printer:
         if not any(given):
             return f"{name}({', '.join(map(self.text, arguments))}"
         self.invoked.append((name, given))
-        texts = [
-            self.raw(str(x)) if number else self.text(x) for x, number in zip(arguments, given, strict=True)
-        ]
+        texts = [str(x) if number else self.text(x) for x, number in zip(arguments, given, strict=True)]
         return f"{_named(name, given)}({', '.join(texts)}"
 
     # -- expressions
-
-    def raw(self, name: str) -> str:
-        """Return a variable, or what stands for it; of a node, the number."""
-        return self.inlined.get(name, name)
 
     def text(self, expression: Expression) -> str:
         """Return an expression; numbers are made nodes."""
         match expression:
             case str(name) if name in self.numbers:
-                return f"node({self.raw(name)})"
+                return f"node({name})"
             case str(name) if name in self.lists:
-                return f"[*map(node, {self.raw(name)})]"
+                return f"[*map(node, {name})]"
             case str(name):
-                return self.raw(name)
+                return name
             case CallOutput(call, _, number):
                 return f"{call} + {number}" if number else call
             case Tuple(items):
@@ -329,9 +302,9 @@ class _Printer:
         """Return what is gone through; of a node, the numbers of its children."""
         if isinstance(expression, str) and expression in self.numbers:
             self.gains = True
-            return f"kids[{self.raw(expression)}]"
+            return f"kids[{expression}]"
         if isinstance(expression, str) and expression in self.lists:
-            return self.raw(expression)
+            return expression
         return self.text(expression)
 
     def value(self, statement: Read | Apply) -> str:
@@ -344,10 +317,10 @@ class _Printer:
             field = type(key.value) is str and key.value in LISTS
             if source in self.numbers and field and statement.default is None:
                 self.gains = True
-                return f"{LISTS[key.value]}[{self.raw(str(source))}]"
+                return f"{LISTS[key.value]}[{source}]"
             if source in self.numbers and key.value == "is_leaf" and statement.default is None:
                 self.gains = True
-                return f"(not kids[{self.raw(str(source))}])"
+                return f"(not kids[{source}])"
             if statement.default is not None:
                 return f"{ITEM_OR}({self.text(source)}, {self.text(key)}, {self.text(statement.default)})"
             return f"{self.text(source)}[{self.text(key)}]"
@@ -404,117 +377,3 @@ def _choice(chosen: str, start: int, stop: int, levels: int = 0) -> Iterator[tup
     for number in range(start, stop - 1):
         yield levels, f"{'elif' if number > start else 'if'} {chosen} == {number}:", number
     yield levels, "else:", stop - 1
-
-
-@dataclass(slots=True)
-class _Value:
-    """What a loop makes of an item: its text, the variables in it, and whether it calls a function."""
-
-    text: str
-    names: set[str]
-    calls: bool
-
-
-@dataclass(slots=True)
-class _Bulk:
-    """What a loop does for each item."""
-
-    printer: _Printer  # prints expressions
-    loop: Loop
-    # what variables are made of the item, until they are read
-    made: dict[str, _Value] = field(default_factory=dict)
-    # those that have been read; `twice` tells whether one was read again
-    read: set[str] = field(default_factory=set)
-    twice: bool = False
-    call: Call | None = None  # the call that is made for each item
-    # what is noted of it: functions and values; None stands for the number of the call itself
-    noted: list[tuple[str, _Value | None]] = field(default_factory=list)
-    appended: list[str] = field(default_factory=list)  # the lists that the number is put into
-    # the variables that hand it on to the next item, and what is added to it
-    states: dict[str, int] = field(default_factory=dict)
-
-    def takes(self, statement: Statement) -> bool:
-        """Take in a statement; return whether it is one of a loop that can be run in bulk."""
-        match statement:
-            case Call(draft=draft) if draft is not None and self.call is None and not statement.lists:
-                self.call = statement
-                for kind, data in (("feeds", statement.feeds), ("labels", statement.labels)):
-                    for i, datum in enumerate(data):
-                        own = datum.value == statement.target
-                        value = None if own else self.value((datum.value,), datum.value)
-                        self.noted.append((f"{kind}{draft.number}_{i}", value))
-                return True
-            case Append(_, to, CallOutput(call, _, 0)) if self.call and call == self.call.target:
-                self.appended.append(to)
-                return True
-            case Read(_, target) | Apply(_, str() as target) if self.call is None and not statement.changes:
-                self.made[target] = self.value(statement.reads, statement)
-                return True
-            case Assign() if statement.pairs and self.call:
-                for name, output in statement.pairs:
-                    if not isinstance(output, CallOutput) or output.call != self.call.target:
-                        return False
-                    self.states[name] = output.number
-                return True
-        return False
-
-    def value(self, reads: Sequence[Expression], made_by: Read | Apply | Expression) -> _Value:
-        """Return a value in terms of the item; `twice` notes variables that are read again."""
-        variables = [*chain.from_iterable(map(names_of, reads))]
-        names = [name for name in variables if name in self.made or name in self.read]
-        self.twice |= len(names) > len({*names} - self.read)
-        self.read |= {*names}
-        parts = {name: self.made.pop(name) for name in {*names} & {*self.made}}
-        printer = self.printer
-        printer.inlined = {name: part.text for name, part in parts.items()}
-        whole = printer.value(made_by) if isinstance(made_by, Read | Apply) else printer.text(made_by)
-        printer.inlined = {}
-        own = isinstance(made_by, Apply) or (isinstance(made_by, Read) and made_by.default is not None)
-        own |= any(isinstance(x, Count) for x in reads)
-        calls = own or any(part.calls for part in parts.values())
-        return _Value(whole, {*variables}.union(*(part.names for part in parts.values())), calls)
-
-    def lines(self) -> list[str] | None:
-        """Return lines in place of the loop; None where it must run statement by statement."""
-        if not all(map(self.takes, self.loop.body)):
-            return None
-        call, item = self.call, self.loop.item
-        values = [value for _, value in self.noted if value is not None]
-        # functions of the user are called in the order in which the loop calls them
-        if call is None or self.made or self.twice or sum(value.calls for value in values) > 1:
-            return None
-        variable, own = call.target, {item, call.target, *self.states}
-        if any((own - {item}) & value.names for value in values):
-            return None
-        sources = [self._source(argument, own) for argument in call.arguments]
-        if None in sources or call.draft is None:
-            return None
-        columns, everything, items = f"column_{variable}", f"all_{variable}", f"items_{variable}"
-        # iterators can be read once only
-        lines = [f"{items} = [*{self.printer.sequence(self.loop.source)}]"]
-        lines += [f"{columns}_{i} = [{value.text} for {item} in {items}]" for i, value in enumerate(values)]
-        lines.append(f"{everything} = [*islice(numbers, len({items}))]")
-        rows = f"chain.from_iterable(zip({', '.join([everything, *map(str, sources)])}))"
-        lines.append(f"row{call.draft.number}({rows if sources else everything})")
-        places = iter(range(len(values)))
-        for note, value in self.noted:
-            lines.append(f"{note}({everything if value is None else f'{columns}_{next(places)}'})")
-        lines += [f"{target}.extend({everything})" for target in self.appended]
-        if self.states:
-            last = [f"{everything}[-1]{f' + {output}' * bool(output)}" for output in self.states.values()]
-            lines.append(f"if {everything}: {', '.join(self.states)} = {', '.join(last)}")
-        return lines
-
-    def _source(self, argument: Expression, own: set[str]) -> str | None:
-        """Return an iterable of what is read at a place by all calls; None where there is no simple one."""
-        call = self.call
-        assert call is not None
-        everything = f"all_{call.target}"
-        match argument:
-            case self.loop.item:
-                return f"items_{call.target}"
-            case str(name) if name in self.states:
-                output = self.states[name]
-                more = f"map(({output}).__add__, {everything})" if output else everything
-                return f"chain(({name},), {more})"
-        return None if own & {*names_of(argument)} else f"repeat({self.printer.text(argument)})"

@@ -49,7 +49,7 @@ class Recorder:
         self.model = model
         self._collections, self._memos = collections, memos
         # what the globals that belong to an example are between runs
-        self.nothing = dict.fromkeys(("call", "numbers", *collections, *memos))
+        self.nothing = dict.fromkeys(("call", *collections, *memos))
         self._bounds = bounds
         width = max([1, *(len(cell.outputs) for cell in model.signatures)])
         # those of an example's calls, `width` values each, and one number more
@@ -76,16 +76,14 @@ class Recorder:
                 self.bindings[f"elements{k}_{i}"] = elements.extend
             for i, labels in enumerate(self._labels[k]):
                 self.bindings[f"label{k}_{i}"] = labels.append
-                self.bindings[f"labels{k}_{i}"] = labels.extend
             for i, items in enumerate(self._feeds[k]):
                 check = _checking(feeds[i], bounds[k][i], items)
                 self.bindings[f"feed{k}_{i}"] = check if careful else items.append
-                self.bindings[f"feeds{k}_{i}"] = items.extend
 
     def begin(self, namespace: dict[str, Any]) -> None:
         """Begin an example: put what is its own among the globals of the program."""
         self._counter = counter = chain(self._numbers, _too_many())
-        namespace["call"], namespace["numbers"] = counter.__next__, counter
+        namespace["call"] = counter.__next__
         for name in self._collections:
             namespace[name] = []
         for name in self._memos:

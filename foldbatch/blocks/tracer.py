@@ -3,7 +3,7 @@
 The program's functions call each other, half as deep as Python's stack allows, and from there on in a thread
 with a large one, so that a chain of a million nodes is traced as any other. Data is only collected while the
 program runs and checked afterwards, column by column. When anything fails, the examples are traced again one
-by one, statement by statement, with every datum checked on the spot, and the error tells the block, the
+by one, with every datum checked on the spot, and the error tells the block, the
 example and the place in it.
 """
 
@@ -44,7 +44,7 @@ from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.tree import Node, kids_of, node_of
 from foldbatch.types import describe_value
 
-FILENAME, CAREFUL = "<foldbatch trace>", "<foldbatch trace>, statement by statement"
+FILENAME = "<foldbatch trace>"
 DEEPEST = 2_000_000  # calls within calls; data that is deeper contains itself
 SHALLOW = 10_000  # calls within calls; from here on, whenever their number doubles, a cycle is looked for
 NO_TREE = dict.fromkeys(printing.FIELDS)  # globals that belong to a tree, where there is none
@@ -73,19 +73,16 @@ class TracingProgram:
     # per cell and feed, the number that ids must be below, or None
     bounds: Sequence[Sequence[int | None]] = field(init=False)
     form: Form = field(init=False)  # the form of traces
-    code: CodeType = field(init=False, repr=False)  # the compiled text
+    text: printing.ProgramText = field(init=False, repr=False)  # the program as text
+    code: CodeType = field(init=False, repr=False)  # the same, compiled
     # globals of runs that have ended and the lists that they append to, for other runs
     unused: list[Run] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bounds", self.model.bounds)
         object.__setattr__(self, "form", self.model.form)
-        object.__setattr__(self, "code", code_of(printing.program(self.functions).source, FILENAME))
-
-    @cached_property
-    def text(self) -> printing.ProgramText:
-        """The program as text, statement by statement."""
-        return printing.program(self.functions, careful=True)
+        object.__setattr__(self, "text", printing.program(self.functions))
+        object.__setattr__(self, "code", code_of(self.source, FILENAME))
 
     @property
     def source(self) -> str:
@@ -133,7 +130,7 @@ class TracingProgram:
         try:
             run = self.unused.pop()
         except IndexError:  # all are in use
-            run = self._fresh(self.code)
+            run = self._fresh()
         namespace, recorder = run
         ended = False
         try:
@@ -175,7 +172,7 @@ class TracingProgram:
             fix = "raise the option max_calls, or visit shared parts once: ForwardDeclaration(memo=True)"
             return ExampleError(f"model at example {number}", expected, "more", fix)
         lines = self.source.splitlines(keepends=True)
-        linecache.cache[CAREFUL] = (len(self.source), None, lines, CAREFUL)
+        linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)
         try:
             self.walk(example)
         except Located as located:
@@ -193,7 +190,7 @@ class TracingProgram:
 
         `adapt` changes the globals of the run.
         """
-        namespace, recorder = self._fresh(code_of(self.source, CAREFUL), careful=True)
+        namespace, recorder = self._fresh(careful=True)
         adapt(namespace)
         recorder.begin(namespace)
         with no_garbage():
@@ -208,7 +205,7 @@ class TracingProgram:
                 raise located from None
         recorder.record()
 
-    def _fresh(self, code: CodeType, *, careful: bool = False) -> Run:
+    def _fresh(self, *, careful: bool = False) -> Run:
         """Return globals for runs of the program, and the lists that its functions append to."""
         given = self.model, self.collections, self.memos, self.max_calls, self.bounds
         recorder = Recorder(*given, careful=careful)
@@ -216,7 +213,7 @@ class TracingProgram:
         if not careful:
             namespace.update({name: direct(function) for name, function in self.globals.items()})
         namespace[printing.DEEPER] = Descent(self.functions, namespace)
-        exec(code, namespace)  # noqa: S102 - the text is our own
+        exec(self.code, namespace)  # noqa: S102 - the text is our own
         return namespace, recorder
 
 

@@ -1,7 +1,7 @@
 """Both doors in one program: blocks called in walks, and walks that stand for blocks.
 
 A block that a walk calls is built for what it is given: its drafts are cells like any others, and its tracing
-program, statement by statement, notes calls of them where the walk does. `Walk` is the block that calls a
+program notes calls of them where the walk does. `Walk` is the block that calls a
 plain function, whose values are numbers to the program around it. What wires lead in and out is learnt, as of
 all cells of walks, so a block in which a `Walk` stands is itself compiled as a walk.
 """
@@ -231,7 +231,7 @@ class BlockInWalk:
             raise BlockTypeError(
                 shown(self.block), "values, objects and sequences", str(made.type), "Zip it first"
             )
-        text = program(made.functions, careful=True)
+        text = program(made.functions)
         self._blames, file = text.blames, f"<foldbatch block {next(_files)}>"
         linecache.cache[file] = (len(text.source), None, text.source.splitlines(keepends=True), file)
         weakref.finalize(self, linecache.cache.pop, file, None).atexit = False
