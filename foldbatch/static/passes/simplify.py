@@ -15,7 +15,6 @@ from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -48,33 +47,6 @@ def times_one(node: Node) -> Node | None:
     if _is_uniform(b, 1):
         return in_place_of(node, a)
     return in_place_of(node, b) if _is_uniform(a, 1) else None
-
-
-def without_last(value: float) -> Simplification:
-    """``x / 1`` and ``x - 0`` are x."""
-
-    def rule(node: Node) -> Node | None:
-        x, last = node.inputs
-        return in_place_of(node, x) if _is_uniform(last, value) else None
-
-    return rule
-
-
-def negative_twice(node: Node) -> Node | None:
-    """``-(-x)`` is x."""
-    (x,) = node.inputs
-    return x.inputs[0] if x.op.name == "negative" else None
-
-
-def constants_joined(node: Node) -> Node | None:
-    """``x + 1 + y + 2`` is ``x + y + 3``."""
-    constants = [x for x in node.inputs if x.op is CONSTANT]
-    if not 1 < len(constants) < len(node.inputs):
-        return None
-    joined = fold(apply("add", *constants))
-    if joined.op is not CONSTANT:
-        return None
-    return apply("add", *(x for x in node.inputs if x.op is not CONSTANT), joined)
 
 
 def plus_zero(node: Node) -> Node | None:
@@ -113,20 +85,6 @@ def repeated_batch(node: Node) -> Node | None:
     return in_place_of(node, x.inputs[0]) if x.op.name == "batch" else None
 
 
-def known_condition(node: Node) -> Node | None:
-    """``where(True, a, b)`` is a, ``where(False, a, b)`` is b."""
-    condition, a, b = node.inputs
-    if _is_uniform(condition, value=True):
-        chosen = a
-    elif _is_uniform(condition, value=False):
-        chosen = b
-    else:
-        return None
-    if chosen.shape != node.shape:
-        chosen = apply("broadcast_to", chosen, shape=node.shape)
-    return in_place_of(node, chosen)
-
-
 def same_type(node: Node) -> Node | None:
     """Drop a cast to the dtype, or a slice, reshape or broadcast to the shape, that a tensor has."""
     return in_place_of(node, node.inputs[0])
@@ -163,14 +121,6 @@ def same_order(node: Node) -> Node | None:
     return node.inputs[0] if axes == tuple(range(len(axes))) else None
 
 
-def transposed_twice(node: Node) -> Node | None:
-    """Two transposes in a row are one."""
-    (x,) = node.inputs
-    if x.op.name != "transpose":
-        return None
-    return apply("transpose", x.inputs[0], axes=tuple(x.attrs["axes"][axis] for axis in node.attrs["axes"]))
-
-
 def _range(node: Node) -> tuple[int, int, int]:
     return node.attrs["axis"], node.attrs["start"], node.attrs["stop"]
 
@@ -200,18 +150,6 @@ def slice_of_concat(node: Node) -> Node | None:
     return None
 
 
-def slice_of_stack(node: Node) -> Node | None:
-    """Replace a slice along the axis of a stack by one of its parts, or by a smaller stack."""
-    (stack,) = node.inputs
-    axis, start, stop = _range(node)
-    if stack.op.name != "stack" or stack.attrs["axis"] != axis or start == stop:
-        return None
-    parts = stack.inputs[start:stop]
-    if len(parts) == 1:
-        return in_place_of(node, apply("reshape", parts[0], shape=node.shape))
-    return in_place_of(node, apply("stack", *parts, axis=axis))
-
-
 def slice_of_pad(node: Node) -> Node | None:
     """Replace a slice of a padded tensor that meets only the tensor, or only the zeros, by that."""
     (padded,) = node.inputs
@@ -224,18 +162,6 @@ def slice_of_pad(node: Node) -> Node | None:
     if before <= start and stop <= after:
         return slice_of(x, axis, start - before, stop - before)
     return in_place_of(node, zeros(node.type)) if stop <= before or after <= start else None
-
-
-def pad_of_pad(node: Node) -> Node | None:
-    """Two pads along one axis are one; a pad by nothing is its operand."""
-    (x,) = node.inputs
-    attrs = node.attrs
-    if attrs["before"] == attrs["after"] == 0:
-        return x
-    if x.op.name != "pad" or x.attrs["axis"] != attrs["axis"]:
-        return None
-    before, after = x.attrs["before"] + attrs["before"], x.attrs["after"] + attrs["after"]
-    return apply("pad", x.inputs[0], axis=attrs["axis"], before=before, after=after)
 
 
 def adjacent_slices(node: Node) -> Node | None:
@@ -308,31 +234,22 @@ def _terms(node: Node, merged: set[Node]) -> list[Node]:
 class _PaddedTerm:
     """A term of a sum that is zero but for some `parts`: a pad, or a concatenation with zeros.
 
-    Seen as ``[lead, total]``, part i fills the columns from its start to its stop. `shape` and
-    `axis` are the pad's own; it may stand under a reshape. `term` is the term's number.
+    Part i fills what lies along `axis` from its start to its stop. `term` is the term's number.
     """
 
     term: int
-    shape: tuple[int, ...]
     axis: int
     parts: tuple[tuple[int, int, Node], ...]
-
-    @property
-    def lead(self) -> int:
-        """The rows, which all parts fill alike."""
-        return prod(self.shape[: self.axis])
 
 
 def pads_joined(node: Node) -> Node | None:
     """``pad(a) + pad(b) + rest``, where a and b do not overlap, is ``concat(a, b) + rest``."""
-    if node.type.size == 0:
-        return None
-    by_lead: defaultdict[int, list[_PaddedTerm]] = defaultdict(list)
+    by_axis: defaultdict[int, list[_PaddedTerm]] = defaultdict(list)
     for term, x in enumerate(node.inputs):
         filled = _filled(term, x) if x.shape == node.shape else None
         if filled is not None:
-            by_lead[filled.lead].append(filled)
-    for candidates in by_lead.values():
+            by_axis[filled.axis].append(filled)
+    for candidates in by_axis.values():
         chosen = _disjoint(candidates)
         if len(chosen) > 1:
             return _joined(node, chosen)
@@ -340,20 +257,18 @@ def pads_joined(node: Node) -> Node | None:
 
 
 def _filled(term: int, x: Node) -> _PaddedTerm | None:
-    filled = x.inputs[0] if x.op.name == "reshape" else x
-    if filled.op.name not in ("pad", "concat"):
+    if x.op.name not in ("pad", "concat"):
         return None
-    axis = filled.attrs["axis"]
-    inner = prod(filled.shape[axis + 1 :])
+    axis = x.attrs["axis"]
     parts: list[tuple[int, int, Node]] = []
-    start = filled.attrs.get("before", 0) * inner
-    for part in filled.inputs:
-        stop = start + part.shape[axis] * inner
+    start = x.attrs.get("before", 0)
+    for part in x.inputs:
+        stop = start + part.shape[axis]
         if start < stop and not _is_zero(part):
             parts.append((start, stop, part))
         start = stop
-    covered = sum(stop - start for start, stop, _ in parts) == filled.shape[axis] * inner
-    return None if covered or not parts else _PaddedTerm(term, filled.shape, axis, tuple(parts))
+    covered = sum(stop - start for start, stop, _ in parts) == x.shape[axis]
+    return None if covered or not parts else _PaddedTerm(term, axis, tuple(parts))
 
 
 def _is_zero(x: Node) -> bool:
@@ -381,53 +296,35 @@ def _is_free(taken: Sequence[tuple[int, int]], start: int, stop: int) -> bool:
 
 def _joined(node: Node, chosen: Sequence[_PaddedTerm]) -> Node | None:
     """Return the sum with the chosen terms as one concatenation, where the first of them stood."""
-    first = chosen[0]
-    alike = all((x.shape, x.axis) == (first.shape, first.axis) for x in chosen)
-    before: tuple[int, ...] = ()
-    after: tuple[int, ...] = ()
-    axis = 0  # parts of a single row are contiguous: one axis is enough for them
-    if first.lead > 1 and alike:
-        before, axis, after = first.shape[: first.axis], first.axis, first.shape[first.axis + 1 :]
-    elif first.lead > 1:
-        before, axis = (first.lead,), 1
-
-    def extents(start: int, stop: int) -> tuple[int, ...]:
-        return (*before, (stop - start) // prod(after), *after)
+    first, shape = chosen[0], node.shape
+    axis = first.axis
 
     def gap(start: int, stop: int) -> list[Node]:
-        return [zeros(TensorType(extents(start, stop), node.dtype))] if start < stop else []
+        extents = (*shape[:axis], stop - start, *shape[axis + 1 :])
+        return [zeros(TensorType(extents, node.dtype))] if start < stop else []
 
     pieces: list[Node] = []
     end = 0
     for start, stop, part in sorted((part for x in chosen for part in x.parts), key=lambda part: part[0]):
-        pieces += [*gap(end, start), _reshaped(part, extents(start, stop))]
+        pieces += [*gap(end, start), part]
         end = stop
-    pieces += gap(end, node.type.size // first.lead)
-    joined = _reshaped(apply("concat", *pieces, axis=axis), node.shape)
+    pieces += gap(end, shape[axis])
+    joined = apply("concat", *pieces, axis=axis)
     gone = {x.term for x in chosen[1:]}
     terms = [joined if i == first.term else x for i, x in enumerate(node.inputs) if i not in gone]
     return in_place_of(node, terms[0] if len(terms) == 1 else apply("add", *terms))
 
 
-def _reshaped(x: Node, shape: tuple[int, ...]) -> Node:
-    return x if x.shape == shape else apply("reshape", x, shape=shape)
-
-
 RULES: dict[str, tuple[Simplification, ...]] = {
-    "add": (of_one, constants_joined, plus_zero, pads_joined),
-    "subtract": (without_last(0),),
+    "add": (of_one, plus_zero, pads_joined),
     "multiply": (times_one,),
-    "divide": (without_last(1),),
-    "negative": (negative_twice,),
-    "where": (known_condition,),
     "cast": (same_type,),
     "sum": (sum_over_one,),
     "repeat": (repeated_batch,),
     "reshape": (same_type, again),
     "broadcast_to": (same_type, again),
-    "transpose": (same_order, transposed_twice),
-    "slice": (same_type, slice_of_slice, slice_of_concat, slice_of_stack, slice_of_pad),
-    "pad": (pad_of_pad,),
+    "transpose": (same_order,),
+    "slice": (same_type, slice_of_slice, slice_of_concat, slice_of_pad),
     "concat": (of_one, adjacent_slices),
 }
 
