@@ -1,11 +1,11 @@
 """The directory on disk that keeps compiled loops between runs: where, whose, what is in it, what leaves it.
 
 The directory is ``$FOLDBATCH_CACHE``, or ``foldbatch`` below ``$XDG_CACHE_HOME`` (``~/.cache``). An empty
-``FOLDBATCH_CACHE`` means none. An *entry* is all files of one name: machine code behind a digest of it,
-``NAME.o``; kernels for a GPU, ``NAME.cubin``, with the compiler's log, ``NAME.log``; or such kernels compiled
-for the CPU, ``NAME.so``. The time of access of its `MAIN` file tells when it was last used. Processes may
-share the directory: files are complete when they appear, and one that is removed while another process reads
-it does no harm.
+``FOLDBATCH_CACHE`` means none. An *entry* is all files of one name: machine code behind a digest of it and
+of the name, ``NAME.o``; kernels for a GPU, ``NAME.cubin``, with the compiler's log, ``NAME.log``; or such
+kernels compiled for the CPU, ``NAME.so``. The time of access of its `MAIN` file tells when it was last used.
+Processes may share the directory: files are complete when they appear, and one that is removed while another
+process reads it does no harm.
 
 What is in the directory is run. So it is used where nobody but this user, and root, can change it: it and
 what is in it belong to this user, nobody else may write there, nor exchange a directory or a link above it.
@@ -144,23 +144,27 @@ def write_bytes(path: Path, content: bytes) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def sealed(content: bytes) -> bytes:
-    """Return a content behind its digest, as `read_sealed` wants it."""
-    return sha256(content).digest() + content
+def write_sealed(path: Path, content: bytes) -> None:
+    """Write a content behind a digest of it and of the file's name, as `read_sealed` wants it."""
+    write_bytes(path, _seal(path, content) + content)
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """Return the content that was `sealed` and written; None where it is not there."""
+    """Return the content that `write_sealed` wrote there; None where it is not there."""
     try:
-        whole = path.read_bytes()
+        whole = path.read_bytes() if path.is_file() else b""  # a pipe, or a device, has no end
     except OSError:
         return None
     content = whole[sha256().digest_size :]
-    if sealed(content) == whole:
+    if _seal(path, content) + content == whole:
         return content
     with contextlib.suppress(OSError):
         path.unlink()
     return None
+
+
+def _seal(path: Path, content: bytes) -> bytes:
+    return sha256(path.name.encode() + b"/" + content).digest()
 
 
 def used(path: Path) -> None:

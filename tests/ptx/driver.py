@@ -18,7 +18,7 @@ from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.engines.engine import DEFAULTS, LAUNCHES, Backend, EngineSettings
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
-from foldbatch.system.cache import cache_directory, read_sealed, sealed, tidy_once, write_bytes
+from foldbatch.system.cache import cache_directory, read_sealed, tidy_once, write_sealed
 from tests.engines.cuda.emulator import Emulator, HostBuffer
 from tests.engines.cuda.nvrtc import MISTAKE, nvrtc
 from tests.ptx import NAME
@@ -49,7 +49,7 @@ def ptx_of(source: str, architecture: str = ARCHITECTURE) -> str:
     made = _compiled(found, whole, architecture)
     if directory is not None:
         tidy_once(directory)
-        write_bytes(directory / name, sealed(made.encode()))
+        write_sealed(directory / name, made.encode())
     return made
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from foldbatch.engines.llvm import objects
 from foldbatch.errors import BackendError, install
-from foldbatch.system.cache import cache_directory, read_sealed, sealed, tidy_once, used, write_bytes
+from foldbatch.system.cache import cache_directory, read_sealed, tidy_once, used, write_sealed
 from foldbatch.system.processes import start_in_each_process
 
 FORM = "3"  # of the compiled code, where that is not seen in the texts below
@@ -230,7 +230,7 @@ def keep(name: str, make: Callable[[], bytes]) -> bytes:
         return content
     tidy_once(directory)
     content = make()
-    write_bytes(path, sealed(content))
+    write_sealed(path, content)
     return content
 
 

@@ -154,7 +154,7 @@ class TestCompiled:
             assert y.tolist() == [1 + 5 * int(sum(x[i] for x in xs)) for i in range(2)] + [1]
             assert native(text).count == count + 1
 
-    @pytest.mark.parametrize("damage", ["cut short", "another byte", "nothing"])
+    @pytest.mark.parametrize("damage", ["cut short", "another byte", "nothing", "another file", "a pipe"])
     def test_machine_code_that_is_damaged_is_made_anew(
         self, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -164,9 +164,16 @@ class TestCompiled:
         (path,) = tmp_path.glob("native_*.o")
         whole = path.read_bytes()
         last = bytes([whole[-1] ^ 1])
-        path.write_bytes(
-            {"cut short": whole[:100], "another byte": whole[:-1] + last, "nothing": b""}[damage]
-        )
+        contents = {"cut short": whole[:100], "another byte": whole[:-1] + last, "nothing": b""}
+        if damage == "a pipe":
+            path.unlink()
+            os.mkfifo(path)
+        elif damage == "another file":
+            path.unlink()
+            run_twice(4.0)
+            next(tmp_path.glob("native_*.o")).rename(path)
+        else:
+            path.write_bytes(contents[damage])
         forget_functions(monkeypatch)
         with mock.patch.object(machine_module(), "assemble", wraps=machine_module().assemble) as assemble:
             run_twice(2.0)
