@@ -274,10 +274,10 @@ def terminals(type_: Type) -> Iterator[Type]:
 
 def is_masked(value: object) -> bool:
     """Tell whether NumPy would read numbers under a mask, in lists too; who has one has loaded `numpy.ma`."""
-    ma = sys.modules.get("numpy.ma")
-    if ma is not None and isinstance(value, list | tuple):
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)  # not where a thread imports it now
+    if masked is not None and isinstance(value, list | tuple):
         return bool({*map(type, value)} - {float, int, bool}) and any(map(is_masked, value))
-    return ma is not None and isinstance(value, ma.MaskedArray) and bool(ma.getmaskarray(value).any())
+    return masked is not None and isinstance(value, masked) and bool(np.ma.getmaskarray(value).any())
 
 
 def describe_value(value: object) -> str:

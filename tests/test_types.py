@@ -1,7 +1,10 @@
 """Types: short-hands, equality, text."""
 
 import pickle
+import sys
+from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from foldbatch.types import (
     TupleType,
     as_type,
     describe_value,
+    is_masked,
     sequence_of,
     terminals,
 )
@@ -105,3 +109,9 @@ def test_types_of_types_take_short_hands_and_tuples_take_items_either_way():
     assert SequenceType((5, "int32")) == SequenceType(pair)
     assert BroadcastType(None).element == VOID
     assert pickle.loads(pickle.dumps(pair)) == pair
+
+
+def test_nothing_is_masked_while_another_thread_imports_what_masks() -> None:
+    assert is_masked([np.ma.masked_equal([1, 2], 1)])
+    with mock.patch.dict(sys.modules, {"numpy.ma": ModuleType("numpy.ma")}):
+        assert not is_masked(np.ones(2)) and not is_masked([np.ones(2)])
