@@ -17,6 +17,7 @@ from foldbatch.functions.notes import running
 from foldbatch.functions.specs import read_as
 from foldbatch.functions.values import GivenObject, Held, Value
 from foldbatch.operators import Hooks
+from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
 from foldbatch.types import TensorType, describe_value, is_masked
@@ -27,10 +28,13 @@ NUMBERS |= {"clip", "where", "equal", "not_equal", "less", "less_equal", "greate
 IDS = frozenset({"cross_entropy", "gather"})  # whose plain numbers are ids of the example
 TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belongs to the cell
 
+_BOUNDS = frozenset({int, type(None)})  # of slices
+
 # An operand; whether it is data of the call, else it belongs to the cell; and what data are read as.
 Given: TypeAlias = tuple[Any, bool, TensorType | None]
 
 _of_ops: dict[Any, CellFunction] = {}
+_known: dict[Any, tuple[CellFunction, list[int]]] = {}  # with the places of what is data, by `_key`
 _of_data: dict[tuple[tuple[int, ...], str], CellFunction] = {}  # by shape and dtype
 
 
@@ -40,11 +44,42 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         raise WalkError(
             f"ops.{name}", "values of the walk that runs", "one outside of its walk", notes.OUTSIDE
         )
+    if name in TOGETHER and type(operands[0]) is list:
+        operands = tuple(operands[0]), *operands[1:]
+    key = _key(name, operands, options)
+    if (found := _known.get((function, key))) is not None:
+        cell, places = found
+        return cell.call(*[operands[i] for i in places])
     types = [x.type for x in _flat(operands) if isinstance(x, Value)]
     kind = [*[type_ for type_ in types if type_.is_float], types[0]][0]  # `next` raises, which costs by depth
     given = [_given(name, x, kind) for x in operands]
     cell = op_cell(function, given, options)
+    if key is not None:
+        _known[function, key] = cell, [i for i, (_, dynamic, _) in enumerate(given) if dynamic]
     return cell.call(*[x for x, dynamic, _ in given if dynamic])
+
+
+def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[Any, ...] | None:
+    """Return what tells the cell of most calls: types of values and data, numbers that belong to the cell."""
+    data = name in NUMBERS
+    key: list[Any] = []
+    for x in operands:
+        kind = type(x)
+        if isinstance(x, Value) or (data and (kind is int or kind is float)):
+            key.append(kind)
+        elif (kind is int and name not in IDS) or kind is Parameter:
+            key.append((kind, x))
+        elif kind is slice and {type(x.start), type(x.stop), type(x.step)} <= _BOUNDS:
+            key.append((slice, x.start, x.stop, x.step))
+        elif kind is tuple and name in TOGETHER and all(isinstance(y, Value) for y in x):
+            key.append((tuple, *map(type, x)))
+        else:
+            return None
+    for option, x in options.items():
+        if type(x) is not int:
+            return None
+        key.append((option, x))
+    return tuple(key)
 
 
 def op_cell(function: Callable[..., Any], given: Sequence[Given], options: dict[str, Any]) -> CellFunction:
@@ -71,7 +106,7 @@ def _given(name: str, x: Any, kind: TensorType) -> Given:
     What is no data belongs to the cell. Numbers are read as the dtype of the values beside them.
     """
     if isinstance(x, list | tuple) and any(isinstance(y, Value) for y in x):
-        return (tuple(x) if name in TOGETHER else x), True, None
+        return x, True, None
     if isinstance(x, bool | int | float) and name in NUMBERS:
         other = not kind.is_float and (isinstance(x, float) or kind.dtype == "bool")
         return x, not other, TensorType((), kind.dtype)

@@ -225,3 +225,40 @@ def test_numbers_of_other_classes_are_numbers() -> None:
     program = fb.compile(lambda x: (double(x), double(Metres(0.5))), "numpy")
     for _ in range(2):
         assert program.run([Colour.RED, 2, Colour.BLUE]) == [(2, 1), (4, 1), (4, 1)]
+
+
+def test_calls_of_ops_in_a_walk_that_are_alike_but_for_what_belongs_to_the_cell_are_told_apart() -> None:
+    """Numbers by value where they belong to it, else by type; also when the cells are known already."""
+    weight = fb.Parameter([3, 2], init="ones", name="weight")
+
+    def walk(x: Any, w: Any, at: Any, join: Any) -> Any:
+        parts = [
+            x[0],
+            x[1],
+            x[-1],
+            x[:2],
+            x[1:],
+            x[::2],
+            x + 1,
+            x + 1.5,
+            x + np.float32(2),
+            x**2,
+            x**3,
+            x @ w,
+        ]
+        parts += [x.sum(axis=0), at.expand_dims(x, 0), at.expand_dims(x, 1), x @ np.ones((3, 1), np.float32)]
+        parts += [
+            join([x, x]),
+            join([x, x, x[:1]]),
+            join([x, x], 0),
+            at.stack([x, x]),
+            at.stack([x, x], axis=1),
+        ]
+        return tuple(parts)  # of several shapes
+
+    values = [np.float32([1, 2, 4]), np.float32([3, 0, 5])]
+    expected = [walk(x, np.ones((3, 2), np.float32), np, np.concatenate) for x in values]
+    run = fb.compile(lambda x: walk(fb.tensor(x), weight, ops, ops.concat), "numpy").run
+    for _ in range(2):  # the second time, all of them are known
+        for found, wanted in zip(run(values), expected, strict=True):
+            assert [x.tolist() for x in found] == [x.tolist() for x in wanted]
