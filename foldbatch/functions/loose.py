@@ -293,6 +293,8 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
     if isinstance(values, Value | Node):
         operand: Any = values
         return values if dtype is None or dtype == values.dtype else ops.cast(operand, dtype)
+    if dtype is None and (one := {float: "float32", int: "int32"}.get(type(values))) is not None:
+        return (_of_data.get(((), one)) or data_cell(TensorType((), one))).call(values)
     array = values
     if not (isinstance(values, np.ndarray) or (hasattr(values, "shape") and hasattr(values, "dtype"))):
         try:

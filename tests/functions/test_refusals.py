@@ -1,5 +1,6 @@
 """What a walk cannot do is refused in one form, and nothing half noted is left."""
 
+import re
 import sys
 import threading
 import warnings
@@ -429,3 +430,13 @@ def test_numbers_and_lists_of_values_are_no_losses_and_no_values() -> None:
         else:
             with pytest.raises(WalkError, match=message):
                 program.value_and_grad([make])
+
+
+@pytest.mark.parametrize(
+    ("number", "fix"), [(2**31, "declare int64"), (1e300, "declare float64, or scale the data")]
+)
+def test_a_number_that_its_type_does_not_hold_is_named(number: float, fix: str) -> None:
+    """What `tensor` brings in is told of as it was given."""
+    found = re.escape(f"found {type(number).__name__} {number}; {fix}")
+    with pytest.raises(ExampleError, match=found):
+        fb.compile(lambda x: fb.tensor(x), "numpy").run([number])
