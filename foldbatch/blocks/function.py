@@ -64,7 +64,7 @@ class TensorBlock(Block[In_contra, Out_co]):
         """
         if Hooks.layer is None or is_symbolic():
             return self.apply(*xs)
-        return super().__call__(*xs)
+        return Hooks.layer(self, xs)
 
     def build(self, builder: Builder, value: Value) -> Value:
         argument = self._symbolic(builder, value)
