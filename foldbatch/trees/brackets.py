@@ -142,7 +142,7 @@ def write_brackets(tree: Tree, *, escape: bool = False) -> str:
             stack.append(-1)
             stack.extend(reversed(below))
         elif below:
-            fix = "move the word to a leaf of its own"
+            fix = "write JSON, or move it to a leaf: read_conllu(..., heads='leaf')"
             raise ExampleError(
                 f"node {node}", "a word or children", f"the word {word!r} beside children", fix
             )
