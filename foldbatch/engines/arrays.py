@@ -108,7 +108,6 @@ class ArrayEngine:
         return sum(h * t.nbytes for h, t in zip(heights, types, strict=True) if t is not None)
 
     def source(self, cells: Collection[int]) -> str:
-        """Return the kernels of some cells as text, for people to read."""
         made = self.training, self.inference
         texts = [
             (key.cell, text)
@@ -118,19 +117,16 @@ class ArrayEngine:
         return "\n\n".join(text for cell, text in texts if cell in cells)
 
     def ready(self, batch: ScheduledBatch, *, training: bool) -> ReadyBatch:
-        """Return a batch's launch tables, with the kernels that they launch."""
         kernels = self.training if training else self.inference
         return ReadyBatch(kernels, batch, kernels.tables(batch.schedule))
 
     def launched(self, ready: ReadyBatch) -> tuple[int, int]:
-        """Return how many kernels a batch calls, without what an engine does between them."""
         return launched_of(ready.kernels.bound, ready.tables)
 
     def wait(self) -> None:
         """Do nothing: what was run is done."""
 
     def watch(self) -> AbstractContextManager[LevelsWatched]:
-        """Return what times each level of the batches that it watches."""
         return nullcontext(LevelsWatched())
 
     def launcher(self, *, training: bool) -> None:
@@ -139,7 +135,6 @@ class ArrayEngine:
     def forward(
         self, ready: ReadyBatch, feeds: Sequence[Sequence[Array]], memory: dict[bool, BatchMemory]
     ) -> ArrayRun:
-        """Compute all values, losses and metrics of a batch; see `Engine.forward`."""
         run = ArrayRun(self, ready, self.held(ready.kernels.bound, memory))
         run.memory.helped = self.helped
         run.forward(feeds)
@@ -179,7 +174,6 @@ class ArrayRun:
 
     @property
     def bound(self) -> Bound:
-        """The routines."""
         return self.ready.kernels.bound
 
     @property
@@ -188,7 +182,6 @@ class ArrayRun:
         return arenas_of(self.ready.batch, self.engine.model.signatures)
 
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
-        """Bring what the batch reads and yields, and launch."""
         table = self.ready.tables.forward
         if not len(table.launches):
             return
@@ -208,7 +201,6 @@ class ArrayRun:
             self.losses[k, i] = memory.arrays[number][: len(batch.schedule.orders[k])]
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
-        """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
         table, schedule = self.ready.tables.backward, self.ready.batch.schedule
         assert table is not None, "forward must have run for training"
         for arena, rows in enumerate(schedule.zero_rows):
@@ -231,15 +223,12 @@ class ArrayRun:
         }
 
     def loss_sums(self) -> dict[tuple[int, int], float]:
-        """Return the sum of each loss, by cell and number."""
         return {key: float(values.sum(dtype=np.float64)) for key, values in self.losses.items()}
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
-        """Return copies of values, by their numbers in the batch."""
         return fetched(numbers, self.engine.model.results, lambda: self._arenas, self.take)
 
     def take(self, arena: int, numbers: Index) -> Array:
-        """Return copies of values that lie in an arena, by their numbers; see `Run.take`."""
         values = self.memory.arrays[self.bound.buffers["values", arena]]
         taken: Array = values.take(self.ready.batch.schedule.row_of.take(numbers), axis=0)
         return taken
@@ -316,7 +305,6 @@ class ArrayRun:
 
 
 def bring_value(memory: BatchMemory, number: int, parameter: Parameter) -> None:
-    """Let the numbers of a parameter be a buffer."""
     value = parameter.value
     if memory.sources[number] is not value:
         memory.bring(number, _stacked(value))
@@ -345,7 +333,6 @@ class LevelsWatched:
         self._spans: list[Span] = []  # appended to by all threads
 
     def watched(self, ready: ReadyBatch, part: int) -> ReadyBatch:
-        """Return a part of a batch whose walk is timed."""
         walk = partial(self._walk, ready.kernels, f"part {part + 1}")
         return ready._replace(kernels=replace(ready.kernels, walk=walk))
 

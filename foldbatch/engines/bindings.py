@@ -90,7 +90,6 @@ def stages_of(model: Model, *, training: bool) -> Iterator[tuple[KernelKey, Stag
 
 
 def bind(model: Model, target: Target, *, training: bool) -> Bound:
-    """Return the routines of a model for a target, with what is fixed of their launches."""
     stages = dict(stages_of(model, training=training))
     routines = [routine_of(stage, target) for stage in stages.values()]
     return bind_routines(model, target, list(stages), routines, training=training)
@@ -170,7 +169,6 @@ class _Binder:
     def buffer(
         self, name: Fact, type_: TensorType, extent: Fact, width: int = 1, gate: Fact = ("one",)
     ) -> int:
-        """Return the number of a buffer, which needs so many rows."""
         if name not in self.buffers:
             self.buffers[name] = len(self.types)
             self.types.append(None if name[0] in BROUGHT else type_)

@@ -59,7 +59,6 @@ class Pool:
         return WaitingBatch(self, parts, partial(self.hold, batch, step, results=results), memories)
 
     def take_back(self, memories: list[Any]) -> None:
-        """Let other batches use memory."""
         self._free.append(memories)
 
 
@@ -80,7 +79,6 @@ class WaitingBatch:
 
     @cached_property
     def loss(self) -> float:
-        """The float sum of all losses."""
         return sum((sum_losses(self.pool.runner.model, part.run).total for part in self.parts), 0.0)
 
     @cached_property

@@ -65,7 +65,6 @@ class BatchMemory:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held."""
         return sum(array.nbytes for array, own in zip(self.arrays, self._own, strict=True) if own)
 
 

@@ -74,14 +74,12 @@ class NotFinite:
 
 
 def is_finite(value: Value) -> bool:
-    """Return whether a value holds neither NaN nor infinity."""
     if isinstance(value, list):
         return all(map(is_finite, value))
     return value.dtype.kind != "f" or bool(np.isfinite(value).all())
 
 
 def has_nan(value: Value) -> bool:
-    """Return whether a value holds a NaN."""
     return any(map(has_nan, value)) if isinstance(value, list) else bool(np.isnan(value).any())
 
 

@@ -60,7 +60,6 @@ class ForwardPart:
 
 
 def collect(model: Model, batch: ScheduledBatch, run: Run, asides: Collection[str]) -> Results:
-    """Return the results of a batch that has run forward."""
     items = decode(model.result, batch.results, batch.merged.offsets.tolist(), run.fetch)
     metrics = _metrics(model, _by_name(model, batch, run)) if "metrics" in asides else None
     return Results(items, metrics, sum_losses(model, run) if "losses" in asides else None)
@@ -75,7 +74,6 @@ def nothing(model: Model, asides: Collection[str]) -> Results:
 
 
 def sum_losses(model: Model, run: Run) -> Losses:
-    """Return the losses of a batch that has run forward."""
     by_name = dict.fromkeys(_loss_names(model), 0.0)
     total = 0.0
     for (k, i), loss in run.loss_sums().items():
@@ -136,7 +134,6 @@ class Naming:
     first: int  # the example that it begins with
 
     def __call__(self) -> Naming:
-        """Return the context itself."""
         return self
 
     def __enter__(self) -> None:

@@ -66,7 +66,6 @@ class Evaluation(Reading):
                 self.metrics.setdefault((k, m), []).append(next(results))
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Array]:
-        """Return the gradient of losses and these cotangents for each trainable parameter reached."""
         assert self.training, "forward must have run for training"
         total: dict[int, Array] = {}
         for number, g in cotangents:
@@ -120,15 +119,12 @@ class ReferenceEngine:
         """Return nothing: every value is an array of its own."""
 
     def launched(self, ready: tuple[ScheduledBatch, bool]) -> tuple[int, int]:
-        """Return 0: there are no kernels."""
         return 0, 0
 
     def nbytes(self, ready: tuple[ScheduledBatch, bool]) -> int:
-        """Return 0: there are no buffers."""
         return 0
 
     def source(self, cells: Collection[int]) -> str:
-        """Return nothing: there is no kernel."""
         return ""
 
     def ready(self, batch: ScheduledBatch, *, training: bool) -> tuple[ScheduledBatch, bool]:
@@ -139,7 +135,6 @@ class ReferenceEngine:
         """Do nothing: what was run is done."""
 
     def watch(self) -> AbstractContextManager[NothingWatched]:
-        """Return what collects nothing: there is no kernel."""
         return nullcontext(NothingWatched())
 
     def launcher(self, *, training: bool) -> None:
@@ -176,13 +171,11 @@ class ReferenceRun:
     within: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def loss_sums(self) -> dict[tuple[int, int], float]:
-        """Return the sum of each loss, by cell and number."""
         losses = self._ranked(self.reference.losses)
         return {key: float(values.sum(dtype=np.float64)) for key, values in losses.items()}
 
     @property
     def metrics(self) -> dict[tuple[int, int], Array]:
-        """By cell and number, ``[n, *shape]``, by rank."""
         return self._ranked(self.reference.metrics)
 
     @property
@@ -192,15 +185,12 @@ class ReferenceRun:
         return self._ranked(calls)
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
-        """Return values by their numbers: each ``[*shape]``."""
         return [self.reference.values[number] for number in numbers]
 
     def take(self, arena: int, numbers: Index) -> Array:
-        """Return values by their numbers ``[n]``: ``[n, *shape]``."""
         return np.stack([self.reference.values[number] for number in numbers.tolist()])
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
-        """Return the gradients of parameters; see `Run.backward`."""
         with single_threaded_blas():
             return dict(self.reference.backward(cotangents))
 

@@ -87,7 +87,6 @@ class Runner:
         return tuple([SubBatch(first, own, self.scheduled(own)) for first, own in self._cut(traces)])
 
     def scheduled(self, traces: Sequence[Trace], options: Options | None = None) -> ScheduledBatch:
-        """Return a batch merged and scheduled, whole."""
         model, options = self.model, options or self.options
         batch = schedule_batch(
             traces,
@@ -276,7 +275,6 @@ class Runner:
         return split(traces, threads, self._weights, self.engine.splits) if traces else []
 
     def _ready(self, part: SubBatch, *, training: bool) -> tuple[ScheduledBatch, Any]:
-        """Return a part's batch, and the engine's form of it."""
         if part.batch is None:
             batch = self.scheduled(part.traces)
             return batch, self.engine.ready(batch, training=training)

@@ -26,11 +26,9 @@ class NothingWatched:
     note = "of the host"
 
     def watched(self, ready: Any, part: int) -> Any:
-        """Return what is ready as it is."""
         return ready
 
     def spans(self) -> Sequence[Span]:
-        """Return nothing."""
         return ()
 
 

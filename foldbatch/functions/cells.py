@@ -59,7 +59,6 @@ numbers = itertools.count()
 
 
 def name_of(thing: Any) -> str:
-    """Return the name of an object among the globals of cells' code."""
     key = typed(thing)
     if key not in _names:
         _names[key] = f"K{len(_names)}"
@@ -190,7 +189,6 @@ class Signature:
         return found
 
     def drafted(self, number: int, name: str) -> Draft:
-        """Return the cell with wires of its own."""
         draft, flow = self.draft, Flow
         return Draft(
             name,
@@ -446,7 +444,6 @@ _cells: weakref.WeakSet[CellFunction] = weakref.WeakSet()
 
 
 def all_cells() -> list[CellFunction]:
-    """Return the cells of the process."""
     return list(_cells)
 
 

@@ -306,7 +306,6 @@ class UnderWay:
     # -- what they leave
 
     def compute(self) -> None:
-        """Compute all that is pending."""
         refuse_broken(self.notes, self._first)
         if self._stretch:
             first = self._first - self._start

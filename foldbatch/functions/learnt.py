@@ -60,7 +60,6 @@ def with_own(nodes: Sequence[Node], own: Mapping[Parameter, Parameter]) -> list[
 
 
 def owned(draft: Draft, own: Mapping[Parameter, Parameter]) -> None:
-    """Let a cell read other parameters."""
     left = iter(with_own(draft.results, own))
     draft.outputs = {next(left): flow for flow in draft.outputs.values()}
     draft.losses = [(name, next(left)) for name, _ in draft.losses]

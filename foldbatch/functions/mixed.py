@@ -148,11 +148,9 @@ class Slots:
     """Makes values of what variables of a tracing program hold, and the other way round."""
 
     def value(self, type_: TensorType, number: int) -> Value:
-        """Return the value of a number."""
         return value_class(type_)(number)
 
     def number(self, value: Value) -> int:
-        """Return the number of a value."""
         return value.n
 
     def values(self, type_: Type, held: Iterator[Any]) -> Any:

@@ -94,7 +94,6 @@ class State:
 
 
 def running() -> bool:
-    """Whether a walk runs in this thread."""
     return State.notes is not None and State.thread == threading.get_ident()
 
 
@@ -159,7 +158,6 @@ def ensure(signature: Signature) -> None:
 
 
 def example() -> int:
-    """Return the number of the present example in its batch."""
     return State.example
 
 

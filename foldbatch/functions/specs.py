@@ -295,7 +295,6 @@ def _hinted(hint: Any) -> Spec:
 
 
 def described(spec: Spec) -> str:
-    """Return a structure in a few words."""
     match spec:
         case ValueSpec(type_) | DataSpec(type_):
             return str(type_)

@@ -28,12 +28,10 @@ class Store:
         self._arrays: list[NDArray[Any]] = []
 
     def clear(self) -> None:
-        """Forget the values of the batch before."""
         self.known = 0
         self.table[:, USED] = 0
 
     def number(self, kind: type[Value]) -> int:
-        """Return the number of a class of values."""
         if kind not in self.classes:
             table = np.append(self.table, [[0, 0, kind.type.nbytes, 0]], axis=0)
             arrays = [*self._arrays, np.empty((0, *kind.type.shape), kind.type.dtype)]
@@ -58,7 +56,6 @@ class Store:
         self.example[first : self.known] = owners
 
     def reserve(self, class_: int, count: int) -> None:
-        """Make room for so many more values of a class."""
         used, room, _, _ = self.table[class_].tolist()
         if used + count > room:
             held = self._arrays[class_]
@@ -79,7 +76,6 @@ class Store:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the values."""
         return int((self.table[:, USED] * self.table[:, BYTES]).sum())
 
     def take(self, class_: int, places: Index) -> NDArray[Any]:

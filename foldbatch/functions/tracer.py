@@ -373,7 +373,6 @@ class FunctionTracer:
     # -- from what was learnt to a model
 
     def linked(self) -> Linked:
-        """Return the model of what was learnt, linked again if that has grown."""
         if self._linked.version != self.learnt.version:
             with LOCK:
                 if self._linked.version != self.learnt.version:

@@ -129,7 +129,6 @@ def _kinds(dtype: str) -> str:
 
 @cache
 def limits(dtype: str) -> tuple[int, int]:
-    """Return the least and the greatest number of a dtype of whole numbers."""
     found = np.iinfo(dtype)
     return int(found.min), int(found.max)
 

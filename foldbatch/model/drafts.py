@@ -48,7 +48,6 @@ class Draft:
 
     @property
     def reads(self) -> list[Flow]:
-        """The wires that the cell reads."""
         members = [wire for _, several in self.sequences for _, wire in several]
         return [*(wire for _, wire in self.operands), *members]
 

@@ -114,7 +114,6 @@ def by_depth(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arithmeti
 
 
 def _sizes(members: Sequence[int], turns: Turns) -> tuple[int, ...]:
-    """Return how many turns each of some cells takes."""
     taken = dict.fromkeys(members, 0)
     for k, _ in turns:
         taken[k] += 1
@@ -286,7 +285,6 @@ class CallGraph:
 def call_graph(
     trace: Trace, signatures: Sequence[CellSignature], cells: Sequence[int], arithmetic: Arithmetic = NUMPY
 ) -> CallGraph:
-    """Return the graph of the calls of some cells."""
     members = tuple([signatures[k] for k in cells])
     outputs, arguments, alike = _columns(members)
     rows = [trace.calls[k] for k in cells]

@@ -90,7 +90,6 @@ class Together:
         self._apart: Any = None  # the feeds and labels of all examples, before `record` goes
 
     def traces(self) -> list[Trace]:
-        """Return the traces of all examples."""
         record = self.record
         assert record is not None, "traces are asked for once, at the beginning"
         results, counts = record.results, record.counts.tolist()

@@ -70,7 +70,6 @@ def wholes_of(schedule: Schedule) -> set[int]:
 
 
 def shape_of(schedule: Schedule, cells: Sequence[CellSignature]) -> Shape:
-    """Return the shape of a schedule."""
     items = []
     for k, stages, start, stop in schedule.steps:
         own = schedule.cells[k].segments if is_level(stages) else ()

@@ -110,7 +110,6 @@ def _childless(trace: Trace, k: int, groups: Ints, arithmetic: Arithmetic) -> Sh
 def nothing(
     trace: Trace, cells: Sequence[CellSignature], groups: Sequence[Ints], arithmetic: Arithmetic = NUMPY
 ) -> list[Sharing | None]:
-    """Run every call. Shapes: as for `subtrees`."""
     return [None] * len(cells)
 
 

@@ -30,7 +30,6 @@ def depends_on(outputs: Sequence[Node], wrt: Sequence[Node]) -> set[Node]:
 
 
 def trainable(outputs: Sequence[Node]) -> list[Node]:
-    """Return the nodes of the trainable parameters behind `outputs`."""
     nodes = reachable(outputs)
     return [node for node in nodes if node.op is PARAMETER and node.attrs["parameter"].trainable]
 

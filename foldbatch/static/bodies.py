@@ -40,7 +40,6 @@ _OPERANDS = {"a": "x0", "b": "x1", "c": "x2"}
 
 @cache
 def lines_of(body: str) -> tuple[ast.stmt, ...]:
-    """Return a body's lines."""
     return tuple(ast.parse(body).body)
 
 

@@ -66,7 +66,6 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What the cell is called in reports."""
         return self.built.name
 
     @property
@@ -137,7 +136,6 @@ class Staged(NamedTuple):
 
 
 def stage_cell(built: CellGraph, ends: Ends) -> Cell:
-    """Return a cell staged in both directions."""
     train = infer = optimized(built, ends, training=True)
     if any(node.op.name == "when_training" for node in built.nodes):
         infer = optimized(built, ends, training=False)
@@ -204,7 +202,6 @@ def transformed(graph: CellGraph, transform: Callable[[Graph], Graph]) -> CellGr
 
 
 def forward_side(graph: CellGraph, ends: Ends) -> Side:
-    """Return the forward direction: values, losses, metrics."""
     results: list[tuple[What, Node]] = []
     for kind, nodes in (("value", graph.outputs), ("loss", graph.losses), ("metric", graph.metrics)):
         results += [((kind, i), node) for i, node in enumerate(nodes)]

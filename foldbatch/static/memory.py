@@ -50,7 +50,6 @@ class Buffers:
 
     @property
     def slots(self) -> tuple[Scratch, ...]:
-        """The distinct scratch buffers."""
         return tuple(dict.fromkeys(self.scratch.values()))
 
 

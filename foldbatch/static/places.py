@@ -50,13 +50,11 @@ def _spread(strides: Sequence[int], shape: Sequence[int], wanted: Sequence[int])
 
 
 def section(place: Place, axis: int, start: int, extent: int) -> Place:
-    """Return a part of a place, along an axis of its shape."""
     shape = (*place.shape[:axis], extent, *place.shape[axis + 1 :])
     return replace(place, shape=shape, offset=place.offset + start * place.strides[axis])
 
 
 def without(place: Place, axis: int, at: int = 0) -> Place:
-    """Return a place at one index of an axis of its shape, without that axis."""
     shape = place.shape[:axis] + place.shape[axis + 1 :]
     strides = place.strides[:axis] + place.strides[axis + 1 :]
     return replace(place, shape=shape, strides=strides, offset=place.offset + at * place.strides[axis])

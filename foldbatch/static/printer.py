@@ -82,7 +82,6 @@ def attributes(attrs: Mapping[str, object]) -> list[str]:
 
 
 def parameter_name(parameter: Parameter) -> str:
-    """Return a parameter's name after that of its owner, if it has one."""
     owner = f"{parameter.owner.name}." if parameter.owner else ""
     return owner + parameter.name
 

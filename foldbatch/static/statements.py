@@ -82,7 +82,6 @@ class Sweep:
 
     @property
     def places(self) -> tuple[Element, ...]:
-        """All places it loads from and stores to."""
         return (*self.loads, *(place for _, place in self.stores))
 
 
@@ -158,7 +157,6 @@ class Statement:
 
     @property
     def result(self) -> Place:
-        """The place that an op writes."""
         assert self.write is not None, f"{self.op} has no result"
         return self.write
 

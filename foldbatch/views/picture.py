@@ -12,8 +12,9 @@ from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.errors import ExampleError
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program, schedule
+from foldbatch.scheduler.levels import reads_of
 from foldbatch.scheduler.schedule import Index
-from foldbatch.scheduler.trace import CellSignature, arguments_of, lengths_of
+from foldbatch.scheduler.trace import CellSignature
 from foldbatch.system.files import write_picture
 from foldbatch.system.showing import INK, PAPER, Drawing, element, page, text
 
@@ -48,7 +49,7 @@ def calls_of(
     runs = [np.zeros(len(calls), bool) for calls in trace.calls]
     for mask, table in zip(runs, batch.schedule.cells, strict=True):
         mask[table.order] = True
-    reads = [_reads(batch, cells, k) for k in numbers]
+    reads = [reads_of(cells[k], trace.calls[k], trace.elements[k]) for k in numbers]
     examples = [batch.merged.examples(k) for k in numbers]
     sweep = sorted(
         (int(base), k, i) for k, rows in enumerate(trace.calls) for i, base in enumerate(rows[:, 0])
@@ -86,17 +87,6 @@ def _ranks(batch: ScheduledBatch, cells: Sequence[CellSignature], k: int) -> Ind
     rank_of_row = np.zeros(batch.schedule.arena_rows[cells[k].outputs[0]], np.int64)
     rank_of_row[table.outputs[0]] = np.repeat(np.arange(len(table.order)), np.diff(table.copies))
     return rank_of_row[batch.schedule.row_of[bases]]
-
-
-def _reads(batch: ScheduledBatch, cells: Sequence[CellSignature], k: int) -> list[list[int]]:
-    """Return the numbers of the values that each of a cell's calls reads: n lists."""
-    trace = batch.merged.trace
-    reads: list[list[int]] = arguments_of(trace, cells, k).tolist()
-    for sequence, elements in enumerate(trace.elements[k]):
-        ends = np.cumsum(lengths_of(trace, cells, k, sequence))
-        for values, part in zip(reads, np.split(elements, ends[:-1]), strict=False):
-            values.extend(part.ravel().tolist())
-    return reads
 
 
 Place = tuple[float, float]  # x and y in pixels

@@ -67,7 +67,6 @@ def fit(classes: Sequence[Rooms], shape: Shape) -> Fit | str:
 
 
 def _holds(room: Shape, shape: Shape) -> bool:
-    """Whether what is not of one step has room, too."""
     return (
         room.slices <= shape.slices
         and room.first <= shape.first
@@ -340,7 +339,6 @@ class Captured:
         self.learned += 1
 
     def captures(self) -> Captures:
-        """Return what is to be told of classes and graphs."""
         with self.device.lock:
             made = [self._made[rooms] for rooms in self.classes if rooms in self._made]
             sizes = tuple(sorted(sum(map(len, room.steps)) for room in made))

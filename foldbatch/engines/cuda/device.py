@@ -163,7 +163,6 @@ class Device:
 
     @cached_property
     def faults(self) -> Faults:
-        """Updates that the device refused."""
         word = self.empty((1,), "int64")
         clear = partial(self.driver.fill, word.pointer, 0, 8, self.stream)
         with self.lock:
@@ -180,16 +179,13 @@ class Device:
         return {id(kernel): name for (_, name), kernel in self._kernels.items()}
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
-        """Return memory with any content."""
         return self.driver.allocate(max(1, nbytes))
 
     def empty(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
-        """Return an array with any content."""
         return DeviceArray(self, self.allocate(prod(shape) * np.dtype(dtype).itemsize), shape, dtype)
 
     @_alone
     def zeros(self, shape: tuple[int, ...], dtype: str) -> DeviceArray:
-        """Return an array of zeros."""
         self.flush()
         made = self.empty(shape, dtype)
         if made.nbytes:
@@ -197,7 +193,6 @@ class Device:
         return made
 
     def put(self, array: Array) -> DeviceArray:
-        """Return a copy of an array of the host."""
         made = self.empty(array.shape, array.dtype.name)
         self.write(made, array)
         return made
@@ -336,7 +331,6 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
         return len(self.shape)
 
     # -- on the host
@@ -510,7 +504,6 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
 
 
 def home(value: Any) -> Any:
-    """Return a value with copies on the host in the place of arrays of devices."""
     if isinstance(value, DeviceArray):
         return np.asarray(value)
     if isinstance(value, tuple | list) and type(value) in {tuple, list}:
@@ -531,7 +524,6 @@ class DeviceRows(SparseRows):
 
 
 def blocks_for(size: int) -> int:
-    """Return how many blocks compute so many elements."""
     return max(1, min(BLOCKS, -(-size // THREADS)))
 
 
@@ -569,7 +561,6 @@ def scaled(array: DeviceArray, factor: float, kernel: str = "scale") -> DeviceAr
 
 
 def added(left: DeviceArray, right: DeviceArray) -> DeviceArray:
-    """Return the sum of two arrays of one shape and dtype."""
     made = like(left, right)
     arguments = made.pointer, left.pointer, right.pointer, left.size
     elementwise(left.device, f"add_{left.kind}", left.size, arguments)

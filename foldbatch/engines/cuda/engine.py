@@ -142,7 +142,6 @@ class _Labelled:
                 self._levels |= {place: level for level, place in enumerate(direction.levels)}
 
     def run(self, steps: Sequence[LaunchStep], table: int, addresses: Sequence[int]) -> None:
-        """Enqueue steps."""
         for step in steps:
             at = step.arguments[1]
             name, cell = named(self._phase.bound, step.row[0])
@@ -235,7 +234,6 @@ class CudaEngine:
         return PhaseKernels(bound, kernels, StepWalker(self.device, functions), constants)
 
     def memory(self) -> Memory:
-        """Return memory for batches that run one after the other."""
         return Memory(Staging(self.device))
 
     def nbytes(self, ready: Ready) -> int:
@@ -244,7 +242,6 @@ class CudaEngine:
         return sum(h * t.nbytes for h, t in zip(ready.heights, types, strict=True) if t is not None)
 
     def source(self, cells: Collection[int]) -> str:
-        """Return the kernels of some cells as text, for people to read."""
         return "\n\n".join(
             f"// {self.model.cells[key.cell].name} {kernel.routine.name}: {_listed(kernel)}\n{kernel.text}"
             for phase in (self.training, self.inference)
@@ -253,7 +250,6 @@ class CudaEngine:
         )
 
     def ready(self, batch: ScheduledBatch, *, training: bool) -> Ready:
-        """Return a batch's packed table, with what is launched for it."""
         phase = self.training if training else self.inference
         bound, ids = phase.bound, self._ids(batch, training=training)
         looks = training and any(
@@ -327,7 +323,6 @@ class CudaEngine:
         }
 
     def launched(self, ready: Ready) -> tuple[int, int]:
-        """Return how many kernels a batch calls forward and backward."""
         bound = ready.phase.bound
         return launched_of(bound, launch_tables(bound, ready.batch.schedule))
 
@@ -337,11 +332,9 @@ class CudaEngine:
             self.device.wait()
 
     def watch(self) -> AbstractContextManager[StreamsWatched]:
-        """Return what times each call of the device on its stream."""
         return StreamsWatched(self.device)
 
     def forward(self, ready: Ready, feeds: Sequence[Sequence[Array]], memory: Memory) -> CudaRun:
-        """Compute all values, losses and metrics of a batch; see `Engine.forward`."""
         phase = ready.phase
         training = phase.bound.training
         if training not in memory.buffers:

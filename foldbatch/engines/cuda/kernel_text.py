@@ -112,7 +112,6 @@ def term(node: ast.expr, names: Mapping[str, Term]) -> Term:
 
 
 def _alike(*terms: Term) -> list[Term]:
-    """Return terms, with plain numbers in the kind of the others."""
     kind = next((x.kind for x in terms if x.kind), "")
     return [x if x.kind or not kind else Term(number(x.number, kind), kind) for x in terms]
 
@@ -133,7 +132,6 @@ def _function(name: str, terms: Sequence[Term]) -> Term:
 
 
 def converted(x: Term, kind: str) -> Term:
-    """Return a term in another kind."""
     if kind == x.kind:
         return x
     if not x.kind:
@@ -188,7 +186,6 @@ def computed(
 
 
 def literal(constant: Node) -> str:
-    """Return a number of a graph as text."""
     return number(constant.attrs["value"].item(), KINDS[constant.dtype])
 
 
@@ -245,17 +242,14 @@ class KernelText:
 
     @property
     def routine(self) -> Routine:
-        """The routine."""
         return self.setting.routine
 
     def kind(self, slot: int) -> str:
-        """Return the type of a slot's elements."""
         if slot < 0:
             return self.virtual[slot][1]
         return KINDS[self.routine.slots[slot].type.dtype]
 
     def size(self, slot: int) -> int:
-        """Return how many elements a row of a slot has."""
         if slot < 0:
             return self.virtual[slot][2]
         return self.routine.slots[slot].type.size
@@ -265,7 +259,6 @@ class KernelText:
         return self.size(slot) // self.setting.widths.get(slot, 1)
 
     def item(self, slot: int) -> int:
-        """Return the bytes of an element of a slot."""
         return {"f4": 4, "f8": 8, "i4": 4, "i8": 8, "b1": 1}[self.kind(slot)]
 
     def rows_at(self, name: str, kind: str, size: int) -> int:
@@ -288,13 +281,11 @@ class KernelText:
         return "start" if axis is CALL else f"first{self.ragged(axis)}"
 
     def rows(self, axis: Axis) -> str:
-        """Return how many rows the level has along an axis."""
         if axis.rank == 0:
             return "1"
         return "calls" if axis is CALL else f"rows{self.ragged(axis)}"
 
     def ragged(self, axis: Axis) -> int:
-        """Return the slot of the segments of a ragged axis."""
         number = self.routine.segments[axis]
         if number not in self._axes:
             self._axes.add(number)
@@ -320,7 +311,6 @@ class KernelText:
         return f"({name} ? {name}[{number}] : {number})"
 
     def room(self, axis: Axis) -> str:
-        """Return how many rows the level has room for along an axis."""
         if axis is CALL:
             return f"t[level + {ROOM}]"
         return f"t[level + {LEVEL + ELEMENTS * int(self.routine.slots[self.ragged(axis)].binding.key) + 2}]"
@@ -427,5 +417,4 @@ def offset_of(offset: int, terms: Sequence[tuple[str, int]]) -> str:
 
 
 def indented(lines: Sequence[str], by: int = 1) -> list[str]:
-    """Return lines moved to the right."""
     return [f"{'  ' * by}{line}" for line in lines]

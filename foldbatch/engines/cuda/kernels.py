@@ -351,7 +351,6 @@ class Kernel:
 
 
 def kernels_of(bound: Bound) -> list[Kernel]:
-    """Return the kernels of all routines of a phase."""
     return [
         kernel_of(bound.model, key, routine, f"k{number}")
         for number, (key, routine) in enumerate(zip(bound.keys, bound.routines, strict=True))
@@ -399,7 +398,6 @@ class _KernelWriter:
     planned: list[RoutinePart] = field(default_factory=list)
 
     def add(self, part: RoutinePart) -> None:
-        """Append a part."""
         if part.planned >= 0:  # after what stores and adds to other arenas, so that this is one kernel
             self.planned.append(part)
         elif part.multiplied is not None:
@@ -416,7 +414,6 @@ class _KernelWriter:
             self.together.append(part)
 
     def finish(self) -> None:
-        """Write what is left."""
         self._flush()
         for part in self.planned:
             self._alone(part)
@@ -471,7 +468,6 @@ class _KernelWriter:
         self._write(text, loop, LevelTask("", axis, (x, BLOCK // x), taken=taken, stored=stored))
 
     def _alone(self, part: RoutinePart) -> None:
-        """Write a kernel of one part, cut along its elements."""
         text = KernelText(self.setting)
         body = part.lines(text)
         if not body:
@@ -506,5 +502,4 @@ class _KernelWriter:
 
 
 def _power_of_two(number: int) -> int:
-    """Return the least power of two that is no smaller."""
     return 1 << max(0, number - 1).bit_length()

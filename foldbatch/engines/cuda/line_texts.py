@@ -161,7 +161,6 @@ def _load(
 
 
 def sweep_lines(text: KernelText, statement: Statement, sweep: Sweep) -> list[str]:
-    """Return the lines of a sweep of a fused loop."""
     slots = statement.slots
 
     def place(element: Element) -> Place:
@@ -184,7 +183,6 @@ def sweep_lines(text: KernelText, statement: Statement, sweep: Sweep) -> list[st
 
 
 def op_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return the lines of a single elementwise op."""
     reads, write = statement.reads, statement.result
     dtype, *dtypes = (text.routine.slots[place.slot].type.dtype for place in (write, *reads))
 
@@ -201,7 +199,6 @@ def copy_lines(text: KernelText, read: Place, write: Place) -> list[str]:
 
 
 def zero_lines(text: KernelText, write: Place) -> list[str]:
-    """Return the lines that fill a place with zeros."""
     return visit(text, write.shape, [], lambda x, _: ([], ["0"]), [write])
 
 
@@ -335,7 +332,6 @@ def line_lines(text: KernelText, statement: Statement) -> list[str]:
 
 
 def _kinds(text: KernelText, places: Mapping[str, Place]) -> tuple[str, str]:
-    """Return the kinds of the elements of operand and result."""
     return text.kind(places.get("x", places["y"]).slot), text.kind(places["y"].slot)
 
 
@@ -473,7 +469,6 @@ def _wide(kind: str) -> str:
 
 
 def _shared(kind: str, name: str) -> str:
-    """Return the declaration of memory that the threads of a block share: a number each."""
     return f"SHARED {kind} {name}[256];"
 
 

@@ -95,7 +95,6 @@ class Staging:
     turn: int = 0
 
     def next(self, nbytes: int) -> StagedBlock:
-        """Return a block that the host may write, of at least so many bytes."""
         driver = self.device.driver
         self.turn = (self.turn + 1) % BLOCKS
         block = self.blocks[self.turn]
@@ -123,5 +122,4 @@ class Staging:
         block.busy = True
 
     def done(self, block: StagedBlock) -> None:
-        """Tell that nothing that was enqueued later needs the block."""
         self.device.driver.record(block.used, self.device.stream)

@@ -103,7 +103,6 @@ def pack(
     ids: Ids,  # by cell and number of its sums, the rows of the table that are added to
     rooms: Rooms | None = None,  # a class whose `full` the schedule is: zeros stand where its batches differ
 ) -> PackedBatch:
-    """Return the packed table of a batch."""
     wide, runs = _IntegerRuns("int64"), _IntegerRuns("int32")
     head = np.zeros(HEADER + len(bound.types) + SUMMED * len(ids), np.int64)
     wide.add(head)

@@ -46,7 +46,6 @@ def gather_lines(text: KernelText, statement: Statement) -> list[str]:
 
 
 def in_range(id: str, size: int) -> str:
-    """Return the expression of an id that is brought into its range."""
     return f"min_i8(max_i8((i8){id}, 0), {size - 1})"
 
 

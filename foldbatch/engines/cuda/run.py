@@ -122,7 +122,6 @@ class Status:
         self._numbers: Array | None = None
 
     def send(self) -> None:
-        """Copy it to the host when all is computed that was enqueued."""
         self._wait = self.word.device.read_later(self.word)
 
     def look(self) -> Array:
@@ -157,7 +156,6 @@ class Status:
             self.look()
 
     def loss(self, number: int) -> float:
-        """Return a summed loss."""
         with self.within():
             return float(self.look()[number])
 
@@ -213,7 +211,6 @@ class CudaRun:
     # -- running
 
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
-        """Make a batch ready; without a backward pass, launch it."""
         if not len(self.ready.tables.forward.launches):
             word = self._status.word
             self.device.driver.fill(word.pointer, 0, word.nbytes, self.device.stream)
@@ -226,7 +223,6 @@ class CudaRun:
             self.device.flush()
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
-        """Return the gradients of parameters that the batch reaches; see `Run.backward`."""
         assert self.ready.packed.backward is not None, "forward must have run for training"
         if not len(self.ready.tables.forward.launches):
             return {}
@@ -439,17 +435,14 @@ class CudaRun:
     # -- reading
 
     def loss_sums(self) -> dict[tuple[int, int], float]:
-        """Return the summed losses, by cell and number, to be read when they are computed."""
         return {key: pending(partial(self._status.loss, i)) for i, key in enumerate(self._loss_keys)}
 
     @property
     def metrics(self) -> Mapping[tuple[int, int], Array]:
-        """The metrics, by cell and number, ``[n, *shape]``, by rank, copied to the host."""
         return {key: self._by_rank(key, array) for key, array in self._made["metric"].items()}
 
     @property
     def inputs(self) -> Mapping[tuple[int, int], Array]:
-        """The gradients of data, by cell and feed, ``[n, *shape]``, by rank, copied to the host."""
         return {key: self._by_rank(key, array) for key, array in self._made["input"].items()}
 
     def _by_rank(self, key: tuple[int, int], array: DeviceArray) -> Array:
@@ -457,13 +450,11 @@ class CudaRun:
         return found if self.ready.ranks is None else found[self.ready.ranks[key[0]]]
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
-        """Return copies of values, by their numbers in the batch."""
         self._status.look()  # also where none is asked for
         arenas = partial(arenas_of, self.ready.batch, self.model.signatures)
         return fetched(numbers, self.model.results, arenas, self.take)
 
     def take(self, arena: int, numbers: Ints) -> Array:
-        """Return copies of values that lie in an arena, by their numbers; see `Run.take`."""
         self._status.look()
         rows = self._lie(arena, numbers)
         type_ = self.model.arenas[arena]
@@ -486,7 +477,6 @@ class CudaRun:
 
 
 def _width(parameter: Parameter) -> int:
-    """Return how many numbers a row of a table has."""
     return parameter.type.size // max(1, parameter.type.shape[0])
 
 

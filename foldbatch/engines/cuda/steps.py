@@ -54,7 +54,6 @@ class SlotPlace:
 
 
 def places_of(kernel: Kernel) -> list[SlotPlace]:
-    """Return the places of a kernel's slots."""
     made = []
     for number, slot in enumerate(kernel.routine.slots):
         item = np.dtype(slot.type.dtype).itemsize
@@ -105,7 +104,6 @@ def steps_of_both(
 
 
 def field(row: Sequence[int], binding: int, number: int) -> int:
-    """Return a field of a binding, of a launch's row."""
     return row[HEAD + FIELDS * binding + number]
 
 

@@ -140,7 +140,6 @@ def kernel_text(rule: Rule, kind: str) -> str:
 
 
 def _wrapped(names: Sequence[str], each: int = 5) -> str:
-    """Return names as a list, so many a line."""
     lines = [", ".join(names[k : k + each]) for k in range(0, len(names), each)]
     return ",\n    ".join(lines)
 
@@ -164,7 +163,6 @@ class _Told(NamedTuple):
 
 
 def _together(told: Sequence[_Told]) -> UpdateLaunch:
-    """Return kernels as an update."""
     launches: list[tuple[str | Function, int, int]] = []
     parts: list[bytes] = []
     end = 0
@@ -184,7 +182,6 @@ class DeviceUpdates(RemoteUpdates):
         self._kernels: dict[tuple[Rule, np.dtype[Any]], Function] = {}
 
     def full(self, parameter: Parameter, number: float) -> DeviceArray:
-        """Return an array of the device, like a parameter, of one number."""
         made = self.device.empty(parameter.type.shape, parameter.type.dtype)
         kernel = f"fill_{KINDS[parameter.type.dtype]}"
         elementwise(self.device, kernel, made.size, [made.pointer, made.size, bits(number)])

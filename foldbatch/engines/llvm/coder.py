@@ -110,12 +110,10 @@ class Coder:
         self.axes |= {axis: RAGGED + i for i, axis in enumerate(self.routine.segments)}
 
     def cell(self, binding: int, kind: int, axis: Axis = UNBATCHED, row_bytes: int = 0) -> int:
-        """Return the number of a cell."""
         key = binding, kind, self.axes[axis], row_bytes
         return self.cells.setdefault(key, len(self.cells))
 
     def slot(self, number: int) -> int:
-        """Return the number of the cell of a slot's rows."""
         slot = self.routine.slots[number]
         if number in self.gradients:
             return self.cell(self.gradients[number], STORED)
@@ -127,7 +125,6 @@ class Coder:
         return self.cell(number, kind, slot.axis, slot.type.size * np.dtype(slot.type.dtype).itemsize)
 
     def dtype(self, place: Place) -> str:
-        """Return the dtype of a place's elements."""
         return self.routine.slots[place.slot].type.dtype
 
     def at(self, place: Place, more: int = 0) -> tuple[int, int]:
@@ -143,7 +140,6 @@ class Coder:
         statics: Sequence[int] = (),
         cut: InstructionCut = NO_CUT,
     ) -> None:
-        """Append a call of a function: the axis whose rows it is told, its pointers and whole numbers."""
         assert len(pointers) == function.count
         assert len(cut.parts) <= MOST
         kind = len(cut.parts) or (BY_ROWS if cut.rows else 0)
@@ -160,7 +156,6 @@ class Coder:
         self.functions.append(function)
 
     def finish(self) -> KernelCode:
-        """Return the code."""
         segments = list(self.routine.segments.values())
         cells = [number for cell in self.cells for number in cell]
         size = sum(map(len, self.program))

@@ -65,7 +65,6 @@ def encode(
 
 
 def encode_statement(coder: Coder, statement: Statement) -> None:
-    """Append what a statement does."""
     if statement.loop is not None:
         pointers = [(coder.slot(slot), 0) for slot in statement.slots]
         coder.add(native(spell(statement.loop)), statement.axis, pointers, cut=by_rows(coder, statement))
@@ -74,7 +73,6 @@ def encode_statement(coder: Coder, statement: Statement) -> None:
 
 
 def _whole(number: int, slot: Slot) -> Place:
-    """Return the place that is all of a slot."""
     shape = slot.type.shape
     return Place(number, slot.axis, slot.type.size, 0, shape, contiguous(shape))
 
@@ -90,7 +88,6 @@ def _take(coder: Coder, number: int, slot: Slot) -> None:
 
 
 def _give(coder: Coder, number: int, binding: Binding, place: Place) -> None:
-    """Bring a place's rows to an arena."""
     dtype, axis = coder.dtype(place), place.axis if place.axis.rank else CALL
     function = native(move_texts.GIVE.format(k=MEMORY[dtype]))
     size = prod(place.shape)

@@ -78,7 +78,6 @@ class Jobs:
         work: int,  # how many numbers the job changes, or a quarter of those that it only reads
         static: int = 0,  # the whole number
     ) -> None:
-        """Add a job."""
         parts = max(1, min(work // EACH, units, MOST)) if work > EACH else 1
         head = function.address, len(arrays), units, parts, work, static
         self._numbers += (*head, *map(id, arrays), *steps)

@@ -129,12 +129,10 @@ class ProductForm:
 
     @property
     def kind(self) -> str:
-        """What texts call the dtype."""
         return KINDS[self.dtype]
 
     @property
     def bytes(self) -> int:
-        """Bytes of a number."""
         return np.dtype(self.dtype).itemsize
 
     @property

@@ -51,7 +51,6 @@ class Instruction:
 
 
 def convert(builder: Any, operand: Operand, kind: str) -> Typed:
-    """Return an operand as a number of a kind."""
     if not isinstance(operand, Typed):
         return Typed(kind, _constant(operand, kind))
     given, at, type_ = operand.kind, operand.at, TYPES[kind]
@@ -95,7 +94,6 @@ def _constant(number: float, kind: str) -> Any:
 
 
 def is_float(kind: str) -> bool:
-    """Whether numbers of a kind are floats."""
     return kind[0] == "f"
 
 
@@ -154,7 +152,6 @@ PLAIN: dict[type, Callable[[Any, Any], Any]] = {
 
 
 def arithmetic(builder: Any, sign: ast.operator, left: Operand, right: Operand) -> Operand:
-    """Return what an operator makes of two numbers."""
     if not isinstance(left, Typed) and not isinstance(right, Typed):
         result: Operand = PLAIN[type(sign)](left, right)
         return result
@@ -177,7 +174,6 @@ def _divided(builder: Any, writer: str, a: Typed, b: Typed) -> Typed:
 
 
 def negative(builder: Any, operand: Operand) -> Operand:
-    """Return minus an operand."""
     if not isinstance(operand, Typed):
         return -operand
     if is_float(operand.kind):
@@ -186,7 +182,6 @@ def negative(builder: Any, operand: Operand) -> Operand:
 
 
 def absolute(builder: Any, operand: Typed) -> Typed:
-    """Return a number without its sign."""
     if is_float(operand.kind):
         return intrinsic(builder, "llvm.fabs", operand)
     if operand.kind[0] != "i":

@@ -23,7 +23,6 @@ from foldbatch.static.statements import Statement, axis_of
 
 
 def encode_op(coder: Coder, statement: Statement) -> None:
-    """Append the instructions of a statement that is no fused loop."""
     if statement.op in ENCODERS:
         ENCODERS[statement.op](coder, statement)
     elif OPS[statement.op].elementwise:
@@ -77,7 +76,6 @@ def _add_up(
     along: Stretch | None,  # the axes that are summed, or a part of them; None where all rows are
     number: int = 0,  # of the part; those after the first one add to what is there
 ) -> None:
-    """Append `sum_texts.sums`."""
     (read,), write = statement.reads, statement.result
     dtype = coder.dtype(write)
     text = sum_texts.sums(MEMORY[dtype], plus="|" if dtype == "bool" else "+")

@@ -141,12 +141,10 @@ def pack(told: Index, counts: Index, sizes: Index, made: Ints, rows: Ints, count
 
 
 def size_of(own: int) -> int:
-    """Return the length of a list."""
     return i8(at(own)[SIZE])
 
 
 def items_of(own: int) -> Any:
-    """Return the addresses of the items of a list."""
     return at(at(own)[ITEMS])
 
 

@@ -219,7 +219,6 @@ def _room(
 
 
 def _memory(fixed: _Fixed, values: int, counts: Sequence[int], elements: int) -> Index:
-    """Return memory for tables."""
     size = fixed.more + values * fixed.value + sum(map(mul, counts, fixed.calls))
     return np.empty(size + fixed.ragged * elements, np.int64)
 
@@ -255,7 +254,6 @@ def _schedule(
 def _part(
     cells: tuple[CellSignature, ...], counts: Sequence[Index] | Index, arenas: int, flat: Flat, name: str
 ) -> Any:
-    """Return a part of a schedule, given its name."""
     memory, told = flat.memory, flat.told
     match name:
         case "arena_rows":
@@ -274,7 +272,6 @@ def _part(
 
 
 def _tables(cells: tuple[CellSignature, ...], counts: Any, flat: Flat) -> tuple[CellTable, ...]:
-    """Return the tables of cells."""
     memory, told = flat.memory, flat.told
     facts = iter(memory[told[loops.FACTS_AT] : told[loops.ZEROS]].tolist())
     index = memory[told[loops.INDEX] :]

@@ -199,5 +199,4 @@ def _yields() -> int:
 
 @cache
 def team() -> Team:
-    """Return the team of this process."""
     return Team()

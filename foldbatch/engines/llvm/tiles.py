@@ -191,7 +191,6 @@ class _VectorWriter:
         return parts[0] if len(parts) == 1 else self.builder.bitcast(self._rounded(*parts), self.type)
 
     def words(self, count: Any) -> Any:
-        """Return how many words so many numbers are."""
         each = self.cut.each
         return self.builder.udiv(self.builder.add(count, I64(each - 1)), I64(each))
 

@@ -216,12 +216,10 @@ BUILT_IN: dict[str, Any] = {
 
 @cache
 def definition_of(function: Callable[..., Any]) -> ast.FunctionDef:
-    """Return the definition of a Python function."""
     return definition_in(textwrap.dedent(inspect.getsource(function)))
 
 
 def definition_in(text: str) -> ast.FunctionDef:
-    """Return the definition that a text is."""
     (definition,) = ast.parse(text).body
     if not isinstance(definition, ast.FunctionDef):
         raise TypeError(f"expected a function, found {ast.unparse(definition)}")
@@ -381,7 +379,6 @@ class _FunctionBody:
         return number
 
     def place(self, target: ast.Subscript) -> Typed:
-        """Return the pointer to an element."""
         base, number = self.value(target.value), self.index(target)
         if not isinstance(base, Typed) or not base.kind.startswith("*"):
             raise TypeError(f"expected a pointer, found {ast.unparse(target.value)}")
@@ -454,7 +451,6 @@ class _FunctionBody:
         raise TypeError(f"expected an expression of loops, found {ast.unparse(node)}")
 
     def truth(self, node: ast.expr) -> Any:
-        """Return LLVM's value of a condition."""
         value = self.value(node)
         return convert(self.builder, value, "b1").at
 
@@ -546,7 +542,6 @@ def _parts(*nodes: ast.expr) -> list[ast.AST]:
 
 
 def _both(builder: Any, left: Operand, right: Operand) -> list[Typed]:
-    """Return two values of one kind."""
     if isinstance(left, bool) and isinstance(right, bool):
         return [convert(builder, left, "b1"), convert(builder, right, "b1")]
     if isinstance(left, Typed) and isinstance(right, Typed) and left.kind == right.kind:

@@ -117,7 +117,6 @@ class Compiled(Updates):
     def apply(
         self, changes: Sequence[Change], look: Callable[[Sequence[Change]], None] | None
     ) -> list[Change]:
-        """Change what compiled code can change; return the others; see `Updates.apply`."""
         from foldbatch.engines.llvm.jobs import Jobs  # noqa: PLC0415 - it needs llvmlite
 
         jobs, others = Jobs(), list[Change]()
@@ -138,7 +137,6 @@ class Compiled(Updates):
         return others
 
     def good(self, gradients: Iterable[Any]) -> bool:
-        """Return whether all gradients are good; see `Updates.good`."""
         from foldbatch.engines.llvm.jobs import Jobs  # noqa: PLC0415 - it needs llvmlite
 
         jobs = Jobs()

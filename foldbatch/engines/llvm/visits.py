@@ -40,13 +40,11 @@ def numbers_of(op: Op) -> list[str]:
 
 
 def copy(dtype: str) -> str:
-    """Return the text of a copy from one place to another."""
     kind = OF_BYTES[dtype]
     return _visit([kind], kind, "t0", [False])
 
 
 def zero(dtype: str) -> str:
-    """Return the text of what fills a place with zeros."""
     kind = OF_BYTES[dtype]
     return _visit([], kind, f"{kind}(0)", [])
 
@@ -113,7 +111,6 @@ def visited(places: Sequence[Place]) -> list[tuple[Stretch, bool]]:
 
 
 def copied(coder: Coder, read: Place, write: Place, axis: Axis) -> None:
-    """Append a copy of one place to another of its shape."""
     visit(coder, copy(coder.dtype(write)), [read, write], axis)
 
 
@@ -131,5 +128,4 @@ def copy_to(coder: Coder, place: Place, axis: Axis, cell: int) -> None:
 
 
 def zeroed(coder: Coder, write: Place) -> None:
-    """Append what fills a place with zeros."""
     visit(coder, zero(coder.dtype(write)), [write], write.axis)

@@ -112,7 +112,6 @@ class _RowRange:
 
     @property
     def slice(self) -> str:
-        """The index of these rows."""
         return f"[{self.start}:{self.stop}]"
 
 
@@ -259,7 +258,6 @@ class _TextWriter:
         self.level += SPELLINGS[statement.op](statement, operands + names, out, dtype)
 
     def _place(self, place: Place) -> str:
-        """Return the name of a place, which is made when its slot is."""
         slot, name, rows = self.routine.slots[place.slot], self.names[place.slot], self._rows(place.axis)
         text = expression(place, slot, name, rows.count)
         if text == name:
@@ -369,7 +367,6 @@ class _TextWriter:
 
 
 def _field(binding: int, field: int) -> str:
-    """Return the expression of a field of a launch."""
     return f"row[{HEAD + FIELDS * binding + field}]"
 
 

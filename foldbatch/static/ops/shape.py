@@ -240,7 +240,6 @@ _define(
 
 
 def as_node(x: TensorLike, op: str) -> Node:
-    """Return an operand of an op as a node."""
     return lift(op, (x,))[0]
 
 
