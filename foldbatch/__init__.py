@@ -129,5 +129,4 @@ if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
 
 
 def __dir__() -> list[str]:
-    """Return the public names only: importing makes a name of each module, too."""
     return [*__all__, *(("torch",) if find_spec("torch") else ()), "__version__"]

@@ -84,6 +84,19 @@ def nearest(name: str) -> str:
     return HINTS.get(name) or (f"use ops.{close[0]}" if close else "dir(fb.ops) lists the ops")
 
 
+def _call(name: str, *operands: Any, **options: Any) -> Made:  # type: ignore[type-var]  # its caller knows
+    made: Made = FUNCTIONS[name](*operands, **options)
+    return made
+
+
+def _operator(op: str) -> Callable[[Operators[Result], Any], Result]:
+    return lambda x, other: _call(op, x, other)
+
+
+def _reflected(op: str) -> Callable[[Operators[Result], Any], Result]:
+    return lambda x, other: _call(op, other, x)
+
+
 class Operators(Generic[Result]):
     """The operators, methods and properties of a symbolic tensor."""
 
@@ -121,41 +134,18 @@ class Operators(Generic[Result]):
     def __getitem__(self, key: Any) -> Result:
         return _call("getitem", self, key)
 
-    def __add__(self, other: Any) -> Result:
-        return _call("add", self, other)
-
-    def __radd__(self, other: Any) -> Result:
-        return _call("add", other, self)
-
-    def __sub__(self, other: Any) -> Result:
-        return _call("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Result:
-        return _call("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Result:
-        return _call("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Result:
-        return _call("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Result:
-        return _call("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Result:
-        return _call("divide", other, self)
-
-    def __floordiv__(self, other: Any) -> Result:
-        return _call("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Result:
-        return _call("floor_divide", other, self)
-
-    def __mod__(self, other: Any) -> Result:
-        return _call("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Result:
-        return _call("mod", other, self)
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _operator("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _operator("divide"), _reflected("divide")
+    __floordiv__, __rfloordiv__ = _operator("floor_divide"), _reflected("floor_divide")
+    __mod__, __rmod__ = _operator("mod"), _reflected("mod")
+    __pow__, __rpow__ = _operator("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _operator("matmul"), _reflected("matmul")
+    __lt__, __le__ = _operator("less"), _operator("less_equal")
+    __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
+    __and__ = __rand__ = _operator("logical_and")
+    __or__ = __ror__ = _operator("logical_or")
 
     def __neg__(self) -> Result:
         return _call("negative", self)
@@ -172,30 +162,6 @@ class Operators(Generic[Result]):
             raise GraphError("ops.round", "no digits behind the point", str(digits), fix)
         return _call("round", self)
 
-    def __pow__(self, exponent: Any) -> Result:
-        return _call("power", self, exponent)
-
-    def __rpow__(self, base: Any) -> Result:
-        return _call("power", base, self)
-
-    def __matmul__(self, other: Any) -> Result:
-        return _call("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Result:
-        return _call("matmul", other, self)
-
-    def __lt__(self, other: Any) -> Result:
-        return _call("less", self, other)
-
-    def __gt__(self, other: Any) -> Result:
-        return _call("greater", self, other)
-
-    def __le__(self, other: Any) -> Result:
-        return _call("less_equal", self, other)
-
-    def __ge__(self, other: Any) -> Result:
-        return _call("greater_equal", self, other)
-
     def __eq__(self, other: object) -> Any:
         if other is None or (isinstance(other, Operators) and not _functions.running):
             return self is other
@@ -208,16 +174,10 @@ class Operators(Generic[Result]):
 
     __hash__ = object.__hash__  # by identity, so that nodes are keys
 
-    def __and__(self, other: Any) -> Result:
-        return _call("logical_and", self, other)
-
-    def __or__(self, other: Any) -> Result:
-        return _call("logical_or", self, other)
-
     def __xor__(self, other: Any) -> Result:
         return _call("not_equal", _bools(self), _bools(other))
 
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    __rxor__ = __xor__
 
     def __invert__(self) -> Result:
         return _call("logical_not", self)
@@ -353,11 +313,6 @@ def numpys(function: F) -> F:
 def is_symbolic() -> bool:
     """Whether the function of a block or of a cell runs now, on symbolic tensors."""
     return _functions.running > 0
-
-
-def _call(name: str, *operands: Any, **options: Any) -> Made:  # type: ignore[type-var]  # its caller knows
-    made: Made = FUNCTIONS[name](*operands, **options)
-    return made
 
 
 def _bools(x: Any) -> Any:

@@ -330,7 +330,6 @@ def _share(report: Report, *phases: str) -> float:
 
 
 def _few(cell: CellReport) -> int:
-    """Return how many steps have few calls."""
     return sum(rows < FEW for rows in cell.rows)
 
 

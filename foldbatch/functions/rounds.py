@@ -337,7 +337,6 @@ class Rounds:
         return table.ready, store.place.take(imported), table.counts, table.made, numbers, table.sizes
 
     def _admit(self, signature: Signature) -> None:
-        """Learn of a cell."""
         self._linked = None  # first, and `_first` last: what an interrupt leaves is done again
         learnt, outputs = self._learnt, [(signature, j) for j in range(len(signature.outputs))]
         learnt.admit([signature])
@@ -523,6 +522,5 @@ def _arrays(parts: Sequence[tuple[_Reader, Noted]]) -> list[Index]:
 
 
 def _type(slot: Slot) -> TensorType:
-    """Return the type of what is read at a slot."""
     signature, i, s = slot
     return (signature.operands[i] if s < 0 else signature.sequences[s][2][i])[1].type

@@ -219,7 +219,6 @@ class _Places:
                 self._add(part, [*path, key])
 
     def of(self, thing: Any, where: str) -> list[Any]:
-        """Return how to get at a thing."""
         if id(thing) not in self._paths:
             fix = "let a variable of the walk's module hold it, or the Module that it is a part of"
             name = f"a {type(thing).__name__}" if isinstance(thing, Module) else repr(thing)
@@ -322,7 +321,6 @@ def _walk_of(data: Any, source: Source) -> Any:
 
 
 def _variable(path: Any, source: Source) -> Any:
-    """Return the layer or module that a variable leads to."""
     first, *keys = path
     value = variable_of(first, source.trust)
     for key in keys:

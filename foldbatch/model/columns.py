@@ -123,7 +123,6 @@ def _column(
 
 @cache
 def _kinds(dtype: str) -> str:
-    """Return the kinds of numbers that may be read as those of a dtype."""
     return {"f": "fiub", "i": "iub", "b": "b"}[np.dtype(dtype).kind]
 
 

@@ -272,7 +272,6 @@ class Rooms:
         counts: Index,
         index: IndexArrays,
     ) -> None:
-        """Write the index arrays of a cell."""
         full, (ranks, *_) = self.full.cells[k], axes
         for number, (span, old) in enumerate(zip(full.operands, table.operands, strict=True)):
             if span.rows is not None:

@@ -101,11 +101,9 @@ class Continuous:
             self._thread.join()
 
     def __enter__(self) -> Self:
-        """Return this."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        """Close."""
         self.close()
 
     def _ended(self, answer: Future[Any]) -> None:

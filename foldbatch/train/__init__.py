@@ -70,5 +70,4 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the public names only: importing makes a name of each module, too."""
     return __all__

@@ -364,7 +364,6 @@ def _factor(factors: Factors, name: str) -> float:
 
 
 def _found(parameters: Mapping[str, Any], name: str) -> Any:
-    """Return a parameter, or its array."""
     if name not in parameters:
         expected = f"a parameter of {', '.join(parameters) or 'none'}"
         raise UnknownNameError("gradients", expected, repr(name), "take the gradients of this program")
@@ -559,7 +558,6 @@ class Optimizer(Described):
         return "g = g + decay * p", decay
 
     def _lines(self) -> tuple[str, ...]:
-        """Return the formula, without weight decay; see `params.updates.Rule`."""
         raise NotImplementedError
 
     def _numbers(self, rate: float, step: int) -> dict[str, float]:

@@ -7,5 +7,4 @@ __all__ = ["Explanation", "draw_schedule", "explain"]
 
 
 def __dir__() -> list[str]:
-    """Return the public names only: importing makes a name of each module, too."""
     return __all__

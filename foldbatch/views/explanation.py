@@ -81,7 +81,6 @@ def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
 
 
 def _summary(cells: Sequence[CellExplanation]) -> str:
-    """Return a line for each cell, and how to see more."""
     rows = []
     for cell in cells:
         per_step = sum((placed.direction, placed.stage) == (FORWARD, "step") for placed in cell.stages)

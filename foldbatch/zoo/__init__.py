@@ -9,5 +9,4 @@ __all__ = ["MODELS", "Task", "Words", "bilstm", "child_sum", "json", "rntn", "tr
 
 
 def __dir__() -> list[str]:
-    """Return the public names only: importing makes a name of each module, too."""
     return __all__

@@ -118,7 +118,6 @@ def _first_apart(place: Place) -> Iterable[Stretch]:
 
 
 def _bring(coder: Coder, number: int, result: Result) -> None:
-    """Bring a result where it belongs."""
     binding, place = result
     dtype = coder.dtype(place)
     match binding.kind:

@@ -40,7 +40,6 @@ def compiled() -> Arithmetic:
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
-
     def join(traces: Sequence[Ints], form: Form) -> tuple[Ints, Ints]:
         blocks = np.concatenate(traces) if traces else np.zeros(0, np.int32)
         heads, cursors = np.empty((len(traces), form.head), np.int32), np.empty(len(traces), np.int64)

@@ -279,7 +279,6 @@ def _add(
 
 
 def _function(form: ProductForm, text: products.Text) -> Native:
-    """Return the function of a product of rows."""
     cut = products.cut_of(form.kind, form.precision)
     assert cut is not None, "without tiles there are no products of rows"
     return products.compiled(text, form.kind, cut)
