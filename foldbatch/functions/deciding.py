@@ -120,7 +120,7 @@ class UnderWay:
         self.store = rounds.store  # the values so far
         self._ready: list[tuple[Fiber, Any]] = []
         self._waiting: list[Fiber] = []
-        self._asked: list[int] = []  # the number that each of these waits for
+        self._asked: list[int] = []  # the number that each of these waits for, as values have it
         self._turns: list[tuple[Fiber, Any]] = []  # who runs next, given what; the last is first
         self._fiber: Fiber  # the one that runs
         self._began = 0  # the first number that it may take
@@ -142,7 +142,7 @@ class UnderWay:
         kind = greenlets()
         self._hub = kind and kind.getcurrent()
         known = [*self._tracer.learnt.cells]
-        return noting(self.notes, known, self._read, self._ask, careful=careful)
+        return noting(self.notes, known, self._read, self._ask, self._whose, careful=careful)
 
     def join(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Walked]:
         """Take examples in, with their numbers in the batch."""
@@ -167,7 +167,7 @@ class UnderWay:
         if not self._waiting:
             return False
         self.compute()
-        self._turns = [*zip(self._waiting, self.store.read(self._asked), strict=True)][::-1]
+        self._turns = [*zip(self._waiting, self.store.read(self._asked, self._start), strict=True)][::-1]
         self._waiting, self._asked = [], []
         self._go()
         return True
@@ -214,7 +214,7 @@ class UnderWay:
             self._failed(fiber, asked)
         elif asked.n >= self._first:
             self._waiting.append(fiber)
-            self._asked.append(asked.n - self._start)
+            self._asked.append(asked.n)
         else:  # it was awaited, and is there already
             self._ready.append((fiber, None))
 
@@ -252,6 +252,9 @@ class UnderWay:
 
     # -- what walks ask for
 
+    def _whose(self) -> int:
+        return self._fiber.walked.number
+
     def _ask(self, fork: Fork) -> Any:
         return self._switched(fork, "fb.together")
 
@@ -274,13 +277,13 @@ class UnderWay:
                     self._stretch += (walked.place, made, walked.made)
                     walked.made += made
                 self._waiting.append(fiber)
-                self._asked.append(value.n - self._start)
+                self._asked.append(value.n)
                 if not turns or not turns[-1][0].stops:
                     go_on, sent = self._hub.switch, _WAITS
                 else:  # from walk to walk, without the hub between
                     fiber, sent = turns.pop()
                     walked = fiber.walked
-                    self._fiber, self._began, State.example = fiber, last, walked.number
+                    self._fiber, self._began = fiber, last
                     GLOBALS["M"] = last + self._max_calls - walked.made
                     go_on = fiber.switch
             except BaseException as error:  # of a handler of signals: it ends the run, whatever the walk does
@@ -399,6 +402,8 @@ class UnderWay:
 
 def _replaced(x: Any, value: Callable[[Value], Any]) -> Any:
     """Return a result with something else in the place of values."""
+    if type(x) in ATOMS:
+        return x
     match x:
         case Value():
             return value(x)

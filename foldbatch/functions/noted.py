@@ -270,6 +270,7 @@ def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
 
 
 ATOMS = {bool, float, int, str}  # of lists whose items are not looked at one by one
+OBJECTS, NOTHING = SequenceType(OBJECT), SequenceType(VOID)  # these lists, and empty ones
 
 
 # -- results: what walks return, as a type that all examples share, and terminals that traces hold
@@ -322,6 +323,9 @@ def joined_result(
 
 def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) -> Type:
     """Return the type of a result, and put its terminals into `held`."""
+    if type(x) in ATOMS:
+        held.append(x)
+        return OBJECT
     match x:
         case Value():
             if x.n < start:
@@ -333,7 +337,7 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
             return TupleType(tuple([_taken(item, start, held, seen, example) for item in x]))
         case list() if {*map(type, x)} <= ATOMS:
             held.append(_Several(x))
-            return SequenceType(OBJECT if x else VOID)
+            return OBJECTS if x else NOTHING
         case list():
             kinds = {item.__class__ for item in x}
             if len(kinds) == 1 and issubclass(kind := kinds.pop(), Value):
@@ -365,7 +369,7 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
 
 def _joined(a: Type | None, b: Type) -> Type | None:
     """Return the type of both of two results; an empty list is one of any elements. None if there is none."""
-    if a is None or a == b:
+    if a is b or a is None or a == b:
         return b
     match a, b:
         case SequenceType(x), SequenceType(y):

@@ -89,7 +89,8 @@ class State:
     careful: bool = False
     bound: Notes | None = None  # whose lists signatures have: the same, or of a run that was interrupted
     deep: bool = False  # whether walks go as deep as they may
-    example: int = 0  # the number of the present example in its batch
+    example: int = 0  # the number of the present example in its batch,
+    whose: Callable[[], int] | None = None  # unless this tells it
     drawn: int = 0  # numbers that were taken since the last round, but for those of calls of cells
 
 
@@ -158,7 +159,7 @@ def ensure(signature: Signature) -> None:
 
 
 def example() -> int:
-    return State.example
+    return State.example if State.whose is None else State.whose()
 
 
 def unbind(signature: Signature) -> None:
@@ -186,7 +187,7 @@ def _checking(signature: Signature, lists: Lists, i: int, feed: Feed) -> Callabl
         except BadDataError as error:
             if not isinstance(signature.cell, CellFunction):  # the program of a block tells
                 raise
-            where = f"{feed.where} at example {State.example}"
+            where = f"{feed.where} at example {example()}"
             raise error.kind(where, error.expected, error.found, error.fix) from None
         lists.feeds[i].append(item)
 
@@ -388,24 +389,26 @@ def noting(
     known: Sequence[Signature],
     read: Callable[[Value, str], Any] | None = None,
     fork: Callable[[Any], Any] | None = None,
+    whose: Callable[[], int] | None = None,
     *,
     careful: bool = False,
 ) -> Iterator[None]:
     """Return a context in which calls of cells are noted.
 
-    In rounds `read` finds the numbers of values, and `fork` runs parts of a walk side by side.
+    In rounds `read` finds the numbers of values, `fork` runs parts of a walk side by side, and `whose` tells
+    the number of the present example.
     """
     outer, unknown = Hooks.layer, Reading.read
     try:
         _unbind_all()
         State.thread, State.careful, State.fork, State.bound = threading.get_ident(), careful, fork, notes
-        State.drawn = 0
-        State.notes, Hooks.layer, Reading.read = notes, _layer, read or _forced  # type: ignore[assignment,method-assign]
+        State.drawn, State.whose, State.notes = 0, whose, notes
+        Hooks.layer, Reading.read = _layer, read or _forced  # type: ignore[assignment,method-assign]
         for signature in known:
             bind(signature)
         yield
     finally:  # in one line, which nothing interrupts
-        Hooks.layer, Reading.read, State.notes, State.fork = outer, unknown, None, None  # type: ignore[method-assign]
+        Hooks.layer, Reading.read, State.notes, State.fork, State.whose = outer, unknown, None, None, None  # type: ignore[method-assign]
         _unbind_all()
 
 
@@ -455,7 +458,7 @@ def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
 def too_many() -> NoReturn:
     """Refuse an example that makes more calls than allowed."""
     fix = "look for a loop without an end, or raise the option max_calls"
-    raise ExampleError(f"walk at example {State.example}", "fewer calls", "more than max_calls", fix)
+    raise ExampleError(f"walk at example {example()}", "fewer calls", "more than max_calls", fix)
 
 
 _unknown = Reading.read

@@ -82,14 +82,14 @@ class Store:
         """Return values of a class by their places ``[n]``: ``[n, *shape]``."""
         return self._arrays[class_].take(places, axis=0)
 
-    def read(self, numbers: Sequence[int]) -> list[Any]:
-        """Return values by their numbers: numbers of Python of those without axes, and arrays of others."""
-        found = np.fromiter(numbers, np.int64, len(numbers))
+    def read(self, numbers: Sequence[int], start: int) -> list[Any]:
+        """Return values by their numbers, which count from a start; those without axes as numbers of Python."""
+        found = np.fromiter(numbers, np.int64, len(numbers)) - start
         classes = {*self.kind.take(found).tolist()}
         if len(classes) == 1:
             values = self.take(classes.pop(), self.place.take(found))
             return values.tolist() if values.ndim == 1 else [*values]
-        return [self.row(number) for number in numbers]
+        return [self.row(number - start) for number in numbers]
 
     def row(self, number: int) -> Any:
         """Return one value, which must not be changed."""
