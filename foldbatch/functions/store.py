@@ -83,7 +83,7 @@ class Store:
         return self._arrays[class_].take(places, axis=0)
 
     def read(self, numbers: Sequence[int], start: int) -> list[Any]:
-        """Return values by their numbers, which count from a start; those without axes as numbers of Python."""
+        """Return values by their numbers, counted from a start; those without axes as numbers of Python."""
         found = np.fromiter(numbers, np.int64, len(numbers)) - start
         classes = {*self.kind.take(found).tolist()}
         if len(classes) == 1:

@@ -17,12 +17,8 @@ from foldbatch.static.ops.rows import REPEATED, TOTAL
 
 AXES = 2
 
-# Where the greatest number is, or NaN if there is one: the last such place, or the first.
-_LAST = "at = k if (x == top) | (x != x) else at"
-_FIRST = """\
-if (x == top) | (x != x):
-    at = k
-    break"""
+# Where the greatest number is, or NaN if there is one: the last such place, or the first; in vectors.
+_PLACE = "place = {least}(place, i4(k) if (x == {top}) | (x != x) else i4({none}))"
 
 # Adds up what {term} is of the elements along a line: vectors of terms, and then four of these at a time.
 _TOTAL = """\
@@ -59,10 +55,12 @@ def _spelled(body: str, kinds: Mapping[str, str], start: str, p: str, q: str) ->
             case ast.Call(func=ast.Name(id="greatest" | "first" as name), args=[x]), _:
                 *at, top = target.strip("()").split(", ")
                 lines.append(f"{top} = {start}")
-                along(x, f"{top} = greatest({top}, x)")  # a loop of vectors, which one for a place is not
+                along(x, f"{top} = greatest({top}, x)")
                 if at:
-                    lines.append(f"{at[0]} = u8(0)")
-                    along(x, renamed(_FIRST if name == "first" else _LAST, {"at": at[0], "top": top}))
+                    least, none = ("min", "length") if name == "first" else ("max", "0")
+                    lines.append(f"place = i4({none})")
+                    along(x, _PLACE.format(least=least, top=top, none=none))
+                    lines.append(f"{at[0]} = u8(place)")
             case ast.Call(func=ast.Name(id="sum"), args=[x]), _:
                 read = f"x = a[k * {p}]\n        " if "x[k]" in ast.unparse(x) else ""
                 term = renamed(ast.unparse(x), elements)
