@@ -338,48 +338,47 @@ class UnderWay:
         self._next()
         examples, sizes, before = in_threes(self._stretches)
         totals = np.array([walked.made for walked in self.walked], np.int64)
-        ends = np.cumsum(totals) + self._start
+        ends = np.cumsum(totals)
         ahead = (ends - totals)[examples] + before - (np.cumsum(sizes) - sizes)
         moved = np.arange(int(sizes.sum())) + np.repeat(ahead, sizes)
         whose = np.repeat(examples, sizes)
-        for signature, noted in noted_of(self._log, self._start).items():
-            self._put_in_order(signature, noted, moved, whose)
 
         def renumbered(walked: Walked, value: Value) -> Value:
             n = value.n - self._start
             if not 0 <= n < len(moved) or whose[n] != walked.place:
                 raise kept_result(walked.number)
-            return value.__class__(int(moved[n]))
+            return value.__class__(int(moved[n]) + self._start)
 
         notes = self.notes
-        notes.ends = ends.tolist()
+        logged = {signature: self._log.get(signature, own) for signature, own in notes.lists.items()}
+        found = noted_of(logged, self._start).values()
+        notes.noted = {own.signature: self._in_order(own, moved, whose) for own in found}
+        notes.ends = (ends + self._start).tolist()
         notes.results = [_replaced(walked.result, partial(renumbered, walked)) for walked in self.walked]
         return notes
 
-    def _put_in_order(self, signature: Signature, noted: Noted, moved: Index, whose: Index) -> None:
-        """Note the calls of a cell in their complete order, given each number's new one, and example."""
-        lists, rows = self.notes.lists[signature], noted.rows
+    def _in_order(self, noted: Noted, moved: Index, whose: Index) -> Noted:
+        """Return the calls of a cell in their complete order, given each number's new one, and example."""
+        signature, rows = noted.signature, noted.rows
         values = 1 + len(signature.operands)
         read = rows[:, :values]
         if read.min(initial=0) < 0:
             raise leak(signature.name, self._numbers[int(whose[read[(read < 0).any(axis=1)][0, 0]])])
         rows[:, :values] = moved.take(read)
-        order = np.argsort(rows[:, 0], kind="stable")
-        lists.rows += rows.take(order, axis=0).ravel().tolist()
-        for s, items in enumerate(lists.elements):
-            flat, lengths = moved.take(noted.elements[s]), rows[:, values + s]
+        order, elements = np.argsort(rows[:, 0], kind="stable"), list[Index]()
+        for s, flat in enumerate(noted.elements):
+            lengths = rows[:, values + s]
             begins = np.cumsum(lengths) - lengths
             sizes = lengths.take(order)
             index = np.repeat(begins.take(order) - (np.cumsum(sizes) - sizes), sizes)
-            items.extend(flat.take(index + np.arange(len(index)), axis=0).ravel().tolist())
-        places, marks = order.tolist(), {i for _, i in signature.draft.marks}
-        for i, items in enumerate(lists.feeds):
-            given = noted.feeds[i]
-            if i in marks:
-                given = moved.take(np.array(given, np.int64)).tolist()
-            items.extend([given[place] for place in places])
-        for i, items in enumerate(lists.labels):
-            items.extend([noted.labels[i][place] for place in places])
+            elements.append(moved.take(flat.take(index + np.arange(len(index)), axis=0)))
+        for _, i in signature.draft.marks:
+            noted.feeds[i] = moved.take(np.array(noted.feeds[i], np.int64)).tolist()
+        places = order.tolist()
+        feeds, labels = (
+            [[given[place] for place in places] for given in kept] for kept in (noted.feeds, noted.labels)
+        )
+        return Noted(signature, rows.take(order, axis=0), elements, feeds, labels)
 
     def results(self) -> list[Any]:
         """Return what walks returned, with arrays in the place of values, or the errors that they raised."""

@@ -68,6 +68,7 @@ class Notes:
     results: list[Any] = field(default_factory=list)  # what the walk returned, per example
     # by signature, in the order of the first calls
     lists: dict[Signature, Lists] = field(default_factory=dict)
+    noted: dict[Signature, Any] | None = None  # after rounds, in the place of these: see `noted.Noted`
     # what programs of blocks that the walk calls find among their globals
     held: dict[Any, dict[str, Any]] = field(default_factory=dict)
 

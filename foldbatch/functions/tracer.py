@@ -219,7 +219,7 @@ class FunctionTracer:
             if not all(found):
                 before = learnt.copy()
                 # of all runs: no example is walked twice because a later one brings a cell
-                noted = [noted_of(notes.lists, notes.start) for notes in runs]
+                noted = [notes.noted or noted_of(notes.lists, notes.start) for notes in runs]
                 results = [self._learn(*run) for run in zip(runs, noted, left, strict=True)]
                 linked = self.linked()
                 found = [
@@ -302,9 +302,12 @@ class FunctionTracer:
             return None
         if type_ != learnt.result:
             return None
-        parts = [(own.rows, *own.elements) for own in lists.values()]
-        integers = noting.columns(check, notes.start, notes.ends, seen, parts)
-        return None if integers is None else ([lists[s] for s, _ in linked.cells], integers, results)
+        held, start, ends = notes.noted or lists, notes.start, notes.ends
+        if notes.noted:  # whose numbers count from the beginning of the run
+            start, ends, seen = 0, [end - start for end in ends], {number - start for number in seen}
+        parts = [(own.rows, *own.elements) for own in held.values()]
+        integers = noting.columns(check, start, ends, seen, parts)
+        return None if integers is None else ([held[s] for s, _ in linked.cells], integers, results)
 
     def _columns(
         self, linked: Linked, notes: Notes, noted: dict[Signature, Noted]

@@ -117,20 +117,26 @@ class Noting:
         ends: Sequence[int],  # after each example, the next number
         seen: Iterable[int],  # the values in results
         # of each cell that the walk calls, the rows of its calls, and its lists
-        noted: Sequence[Sequence[list[int]]],
+        noted: Sequence[Sequence[list[int] | Index]],
     ) -> Integers | None:
         """Return what was noted as columns; None where a wire is new, or a value is not the example's own."""
         examples, cells = len(ends), len(self.kept)
-        sizes, numbers = list[int](), [*seen]
+        sizes, numbers, arrays = list[int](), [*seen], list[Index]()
         head = [examples, start, len(numbers), start, *ends]
         for lists, width in zip(noted, self.widths, strict=True):
             for own in lists:
-                sizes.append(len(own))
-                numbers += own
+                if isinstance(own, list):
+                    sizes.append(len(own))
+                    numbers += own
+                else:
+                    sizes.append(own.size)
+                    arrays.append(own.ravel())
             sizes[-len(lists)] //= width
-        total = ends[-1] - start
-        given = np.fromiter(chain(head, sizes, numbers), np.int64, len(head) + len(sizes) + len(numbers))
-        work, packed = np.empty(2 * total + 1 + len(sizes), np.int32), np.empty(len(numbers), np.int32)
+        total, told = ends[-1] - start, len(head) + len(sizes)
+        given = np.fromiter(chain(head, sizes, numbers), np.int64, told + len(numbers))
+        if arrays:
+            given = np.concatenate([given, *arrays])
+        work, packed = np.empty(2 * total + 1 + len(sizes), np.int32), np.empty(len(given) - told, np.int32)
         counts = np.empty(examples * (cells + self.lists + 1) + 1, np.int64)
         if not check(given, self.table, work, packed, counts):
             return None
