@@ -184,6 +184,8 @@ def run(
                 peers[ONE_BY_ONE] = partial(peer.train if trains else peer.run, name)
                 if name == "decode":
                     peers[MASKED] = peer.padded_decode
+                if name == "beams":
+                    peers[MASKED] = peer.padded_beams
                 if name == "halting":
                     peers[MASKED] = peer.masked_halting
             own = partial(_loss if trains else _results, program)

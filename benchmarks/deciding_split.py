@@ -18,6 +18,8 @@ from statistics import median
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
 from benchmarks.deciding_walks import Tensors
 from foldbatch.engines.arrays import ArrayEngine, ArrayRun
 from foldbatch.engines.runner import Runner
@@ -63,7 +65,7 @@ class _Read:
         return float(next(_Read.numbers))
 
     def tolist(self) -> Any:
-        return next(_Read.numbers).tolist()
+        return np.asarray(next(_Read.numbers)).tolist()
 
 
 def without_tensors(own: Tensors) -> Tensors:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.deciding_walks import END, LIMIT, LONGEST, START, Tensors, walks
+from benchmarks.deciding_walks import BEAMS, END, LIMIT, LONGEST, START, Tensors, walks
 
 
 class Peer:
@@ -72,6 +72,33 @@ class Peer:
                 going &= words != END
             columns = torch.stack(said, 1).tolist()
         return [row[: row.index(END) + 1] if END in row else row for row in columns]
+
+    def padded_beams(self, trees: list[Any]) -> list[list[int]]:
+        """Search with beams in a batch: all beams of all sentences step together, until all have ended."""
+        with torch.no_grad():
+            h, c = (x.repeat_interleave(BEAMS, 0) for x in self._encoded(trees))
+            totals = torch.full((len(trees), BEAMS), -torch.inf)
+            totals[:, 0] = 0
+            said = torch.full((len(trees) * BEAMS, 1), START)
+            first = torch.arange(len(trees))[:, None] * BEAMS
+            done: list[Any] = [(-np.inf, [])] * len(trees)
+            while said.shape[1] <= 20 and bool((totals > -torch.inf).any()):
+                h, c = self._step(said[:, -1], h, c)
+                scores = torch.log_softmax(h @ self.weights["out"] + self.weights["end"], -1)
+                chances, words = scores.topk(BEAMS)
+                grown = totals[:, :, None] + chances.view(len(trees), BEAMS, BEAMS)
+                totals, places = grown.flatten(1).topk(BEAMS)
+                beams = (first + places // BEAMS).flatten()
+                new = words.view(len(trees), -1).gather(1, places).view(-1, 1)
+                h, c, said = h[beams], c[beams], torch.cat([said[beams], new], 1)
+                ended = (new.view(-1, BEAMS) == END) & (totals > -torch.inf)
+                for i, k in ended.nonzero().tolist():
+                    done[i] = max(done[i], (float(totals[i, k]), said[i * BEAMS + k].tolist()))
+                totals = totals.masked_fill(ended, -torch.inf)
+            left = zip(
+                totals.max(1).values.tolist(), said[first[:, 0] + totals.argmax(1)].tolist(), strict=True
+            )
+        return [max(pair, key=lambda beam: beam[0])[1] for pair in zip(done, left, strict=True)]
 
     def _encoded(self, trees: list[Any]) -> tuple[Any, Any]:
         """Encode trees level by level, with indices into all states so far."""

@@ -290,7 +290,7 @@ class UnderWay:
                 raise
             return go_on(sent)
         number = value.n - self._start
-        if number < 0 or self.store.example[number] != walked.place:
+        if number < 0 or self.store.example.item(number) != walked.place:
             raise leak(what, walked.number)
         return self.store.row(number)
 

@@ -93,5 +93,5 @@ class Store:
 
     def row(self, number: int) -> Any:
         """Return one value, which must not be changed."""
-        values = self._arrays[self.kind[number]]
-        return values[self.place[number]] if values.ndim > 1 else values[self.place[number]].item()
+        values, place = self._arrays[self.kind.item(number)], self.place.item(number)
+        return values[place] if values.ndim > 1 else values.item(place)

@@ -74,37 +74,34 @@ class Fiber:
         stops: whether it can stop without await.
     """
 
-    __slots__ = ("coroutine", "join", "place", "result", "stops", "switch", "throw", "walked")
+    __slots__ = ("given", "join", "part", "place", "result", "stops", "switch", "throw", "walked")
 
     def __init__(
         self, walked: Walked, part: Any, given: tuple[Any, ...], join: Join | None = None, place: int = 0
     ) -> None:
-        self.walked, self.join, self.place = walked, join, place
+        self.walked, self.part, self.given, self.join, self.place = walked, part, given, join, place
         self.result: Any = None
-        kind = greenlets()
-        self.coroutine = part if isinstance(part, CoroutineType) else None
-        self.stops = kind is not None and self.coroutine is None
-        if isinstance(part, CoroutineType):
+        self.switch: Callable[[Any], Any]
+        self.throw: Callable[[Any], Any]
+        kind, coroutine = greenlets(), isinstance(part, CoroutineType)
+        self.stops = kind is not None and not coroutine
+        if coroutine:
             self.switch, self.throw = partial(self._awaited, part.send), partial(self._awaited, part.throw)
         elif kind is None:
-            self.switch = self.throw = partial(self._ran, part, given)
+            self.switch = self.throw = self.run
         else:
             own = _waiting(kind)
             own.parent, own.gr_context = kind.getcurrent(), copy_context()
-            begun = partial(self._begun, own, part, given)
-            self.switch, self.throw = partial(own.switch, begun), own.throw
+            self.switch, self.throw = partial(own.switch, self), own.throw
 
     def drop(self) -> None:
         """Say that it goes on no more: Python warns of a coroutine that nobody has begun."""
-        if self.coroutine is not None and getcoroutinestate(self.coroutine) == CORO_CREATED:
-            self.coroutine.close()
+        if isinstance(self.part, CoroutineType) and getcoroutinestate(self.part) == CORO_CREATED:
+            self.part.close()
 
-    def _begun(self, own: Any, part: Callable[..., Any], given: tuple[Any, ...], _: Any) -> None:
-        self.switch = own.switch
-        self.result = part(*given)
-
-    def _ran(self, part: Callable[..., Any], given: tuple[Any, ...], _: Any) -> None:
-        self.result = part(*given)
+    def run(self, _: Any) -> None:
+        """Run the function from its beginning."""
+        self.result = self.part(*self.given)
 
     def _awaited(self, go_on: Callable[[Any], Any], sent: Any) -> Any:
         try:
@@ -130,12 +127,13 @@ _idle = _Idle()
 def _work(own: Any) -> None:
     """Do one part of a walk after the other, in a greenlet, given itself; an exception ends it."""
     while True:
-        part, sent = own.parent.switch(None)
-        part(sent)
+        fiber, _ = own.parent.switch(None)
+        fiber.switch = own.switch
+        fiber.result = fiber.part(*fiber.given)
         if len(_idle.greenlets) >= IDLE:
             return
         _idle.greenlets.append(own)
-        del part, sent  # which hold the example
+        del fiber  # which holds the example
 
 
 def _waiting(kind: Any) -> Any:
