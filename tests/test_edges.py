@@ -133,6 +133,11 @@ def log_softmax(x: Any) -> Any:
     return x - np.logaddexp.reduce(x, -1, keepdims=True)
 
 
+def greatest(x: Any) -> Any:
+    """Return the places of the two greatest, of which the first of equals is the greater."""
+    return (x.shape[-1] - 1 - np.argsort(x[..., ::-1], -1, kind="stable"))[..., :-3:-1]
+
+
 def summed(x: Any, axis: int = -1) -> Any:
     return np.sum(x, axis, x.dtype if x.dtype.kind == "i" else None)
 
@@ -176,6 +181,9 @@ LINES = (  # along the last axis
     Case("max", lambda x: ops.max(x, -1), lambda x: np.max(x, -1), NUMBERS, zeros=True),
     Case("min", lambda x: ops.min(x, -1), lambda x: np.min(x, -1), NUMBERS, zeros=True),
     Case("argmax", lambda x: ops.argmax(x, -1), lambda x: np.argmax(x, -1), NUMBERS),
+    Case("topk", lambda x: ops.topk(x, 2)[0], lambda x: np.take_along_axis(x, greatest(x), -1), NUMBERS),
+    Case("greatest", lambda x: ops.topk(x, 2)[1], lambda x: greatest(x), NUMBERS),
+    Case("argsort", ops.argsort, lambda x: np.argsort(x, -1, kind="stable"), NUMBERS),
     Case("softmax", ops.softmax, softmax, ulps=16, tiny=True),
     Case("logsumexp", ops.logsumexp, logsumexp, ulps=8),
     Case("log_softmax", ops.log_softmax, log_softmax, FLOATS, 8, size, zeros=True),

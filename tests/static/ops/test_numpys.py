@@ -228,21 +228,6 @@ def test_the_greatest_are_the_last_of_the_sorted(x):
     assert (first, second) == (0, 1)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_long_lines_are_put_in_order(backend, dtype):
-    draw = np.random.default_rng(0)
-    lines = draw.integers(-30, 30, (4, 100)).astype(dtype)
-    if dtype == "float32":
-        lines[:, ::9], lines[2, ::7], lines[3, 50:53] = -np.inf, np.inf, np.nan
-    block = fb.Vector(100, dtype) >> fb.Function(lambda x: (*ops.topk(x, 5), ops.argsort(x)))
-    for x, (values, places, order) in zip(lines, fb.compile(block, backend).run(lines), strict=True):
-        wanted = np.argsort(x, kind="stable")
-        np.testing.assert_array_equal(order, wanted)
-        np.testing.assert_array_equal(places, 99 - np.argsort(x[::-1], kind="stable")[:-6:-1])
-        np.testing.assert_array_equal(values, x[wanted[:-6:-1]])
-
-
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 def test_running_sums_are_numpys(axis):
     np.testing.assert_allclose(run(lambda x: ops.cumsum(x, axis), CUBE), np.cumsum(CUBE, axis), rtol=1e-13)
