@@ -30,6 +30,8 @@ ON_VIEWS = {
     "sum": lambda x, y: ops.sum(x, 0) + ops.sum(y, (0, 1)),
     "max": lambda x, y: ops.max(x, 0),
     "argmax": lambda x, y: ops.argmax(x, 1),
+    "topk": lambda x, y: ops.topk(x, 2, 0)[0],
+    "looked_up": lambda x, y: ops.gather(x, ops.argmax(y, 0)),
     "softmax": lambda x, y: ops.softmax(x, 0) + ops.softmax(y, 1),
     "logsumexp": lambda x, y: ops.logsumexp(x, 0),
     "cross_entropy": lambda x, y: ops.cross_entropy(x, ops.argmax(y, 1)),
