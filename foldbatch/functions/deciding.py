@@ -19,6 +19,7 @@ from foldbatch.functions.noted import ATOMS, Noted, joined_result, kept_result, 
 from foldbatch.functions.notes import (
     Lists,
     Notes,
+    State,
     begin,
     give_back,
     lists_of,

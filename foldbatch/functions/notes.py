@@ -403,8 +403,8 @@ def noting(
     try:
         _unbind_all()
         State.thread, State.careful, State.fork, State.bound = threading.get_ident(), careful, fork, notes
-        State.drawn, State.whose, State.notes = 0, whose, notes
-        Hooks.layer, Reading.read = _layer, read or _forced  # type: ignore[assignment,method-assign]
+        State.drawn, State.whose = 0, whose
+        State.notes, Hooks.layer, Reading.read = notes, _layer, read or _forced  # type: ignore[assignment,method-assign]
         for signature in known:
             bind(signature)
         yield
