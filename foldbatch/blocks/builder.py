@@ -408,7 +408,8 @@ def refuse_ragged(node: Node, builder: Builder, block: object = None) -> None:
     if node.axis.rank > 1:
         where = builder.path if block is None else builder.where(block)
         found = f"a {node.type} for every element of a sequence"
-        raise BlockTypeError(where, "one tensor", found, "sum over the elements with ops.segment_sum")
+        fix = "work on each by Map, or sum over them by ops.segment_sum"
+        raise BlockTypeError(where, "one tensor", found, fix)
 
 
 SHOWN = 2  # names of functions and layers that a cell's name has at most

@@ -353,7 +353,7 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
             case TypeError() | AttributeError():
                 kind, fix = ExampleTypeError, "check the structure of the example"
                 if not place and not number:
-                    fix += "; a single example is given as a list of one"
+                    fix += "; run takes a list of examples, eval one"
             case _:
                 kind, fix = ExampleError, ""
         found = "no object"

@@ -192,9 +192,6 @@ def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...] | Records:
     if one or not isinstance(examples, Iterable):
         fix = "for a single example, pass a list of one"
         raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
-    if hasattr(examples, "iterrows"):
-        fix = "its items are names of columns; give examples.to_dict('records')"
-        raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
     return list(examples)
 
 

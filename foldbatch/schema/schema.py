@@ -18,6 +18,7 @@ from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ModelError, shortened
 from foldbatch.schema import kinds, reading
 from foldbatch.schema.kinds import Thresholds, place_of
+from foldbatch.trees.given import records_of
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
@@ -236,7 +237,7 @@ def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) ->
     Numbers that are not finite count as missing. Samples may come from a generator; all are held at once.
 
     Args:
-        samples: values of dict, list, str, int, float, bool and None.
+        samples: values of dict, list, str, int, float, bool and None, or Arrow data.
         categories: strings at a place are a category if there are at most so many distinct ones, and they
             occur twice on average or more; else they are text.
         fields: objects at a place are a dictionary if they have more distinct keys than this, and each
@@ -251,10 +252,11 @@ def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) ->
       tags: list (1 value, 1 missing): 4 items
         each: category (4 values): 'x' 3, 'y' 1
     """
-    given: object = samples
+    records = records_of(samples)
+    given: object = samples if records is None else records
     if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
         raise ExampleTypeError("infer", "a list of samples", describe_value(samples), "write [sample]")
-    held = list(samples)
+    held = list(given)
     for number, sample in enumerate(held):
         _check(sample, number)
     if not held:
