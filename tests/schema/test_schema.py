@@ -275,3 +275,9 @@ def test_ngrams_tell_the_ends_of_a_text_and_are_the_same_everywhere():
     assert len(reading.as_ngrams("x" * 5000, 3, 100)) == reading.LONGEST
     assert reading.as_ngrams("\ud800", 1, 100) is not None
     assert reading.as_ngrams("ab", 2, 10**9)[0] != reading.as_ngrams("ba", 2, 10**9)[-1]
+
+
+def test_a_schema_of_arrow_data_is_that_of_its_rows() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"a": [1.0, None], "b": [["x", "x"], ["y", "y"]]})
+    assert str(infer(table)) == str(infer(table.to_pylist()))
