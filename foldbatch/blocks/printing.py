@@ -19,11 +19,14 @@ on nodes                              by number
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from types import FunctionType
+from functools import lru_cache
+from itertools import chain, takewhile
+from operator import eq
+from types import CodeType, FunctionType
 from typing import Any
 
 from foldbatch.blocks.drafts import Procedure
@@ -58,6 +61,8 @@ from foldbatch.blocks.tracing import (
     statements_of,
 )
 from foldbatch.errors import ExampleKeyError
+from foldbatch.system.processes import no_garbage
+from foldbatch.system.remembering import code_of
 
 CHAIN = 4  # bodies that are tried one after the other
 DEEPER, LEFT = "deeper", "left"  # names in functions
@@ -143,6 +148,58 @@ def _text(lines: Sequence[tuple[str, Blame | None]]) -> ProgramText:
 
 def _named(name: str, given: Sequence[bool]) -> str:
     return "_".join([name, "by", *(str(place) for place, number in enumerate(given) if number)])
+
+
+MANY_VARIABLES = 100
+
+
+@lru_cache(maxsize=256)
+def code(source: str, filename: str) -> CodeType:
+    """Return a program's code, in which variables of cases that exclude each other are the same ones.
+
+    Python makes room for all variables of a function at each call: of 200 cases 1,200, which takes 8 us.
+    """
+    made = code_of(source, filename)
+    variables = [part.co_nlocals for part in made.co_consts if isinstance(part, CodeType)]
+    if max(variables, default=0) <= MANY_VARIABLES:
+        return made
+    with no_garbage():  # a tree of syntax is many objects
+        module = ast.parse(source)
+        for function in module.body:
+            _share_names(function)
+        return compile(module, filename, "exec")
+
+
+def _share_names(function: ast.stmt) -> None:
+    """Let a function's variables share names; one belongs to the innermost case that has all of it."""
+    places: dict[str, tuple[int, ...]] = {}  # by variable, that case behind those around it
+    names, taken, assigned = list[ast.Name](), Counter[tuple[int, ...]](), set[str]()
+
+    def visit(node: ast.AST, place: tuple[int, ...]) -> None:
+        if isinstance(node, ast.Name):
+            names.append(node)
+            around = zip(places.get(node.id, place), place, strict=False)
+            places[node.id] = tuple([case for case, _ in takewhile(lambda pair: eq(*pair), around)])
+            if isinstance(node.ctx, ast.Store):
+                assigned.add(node.id)
+        elif isinstance(node, ast.If):
+            visit(node.test, place)
+            for case in (node.body, node.orelse):
+                for part in case:
+                    visit(part, (*place, id(case)))
+        else:
+            for child in ast.iter_child_nodes(node):
+                visit(child, place)
+
+    visit(function, ())
+    own = {}
+    for name in sorted(filter(assigned.__contains__, places), key=lambda name: len(places[name])):
+        place = places[name]  # of outer cases first
+        if place:
+            own[name] = f"own{sum(taken[place[:depth]] for depth in range(1, len(place) + 1))}"
+            taken[place] += 1
+    for read in names:
+        read.id = own.get(read.id, read.id)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 from operator import floordiv
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
 from foldbatch.scheduler.record import TraceColumns
 from foldbatch.scheduler.trace import Ints
+
+# of a cell: calls, elements and feeds, as of `TraceColumns`
+OfCell: TypeAlias = "tuple[Ints, tuple[Ints, ...], tuple[NDArray[Any], ...]]"
 
 MANY = 1_000_000  # value numbers, after which a record is full
 
@@ -62,6 +65,7 @@ class Recorder:
         self._labels: list[list[list[Any]]] = [[[] for _ in labels] for labels in model.labels]
         self._counted: list[list[Any]] = [*self._rows, *chain.from_iterable(self._elements)]
         self._divisors = self._row_widths + [1] * (len(self._counted) - len(self._rows))
+        self._none: dict[int, OfCell] = {}  # of cells that were not called once
         self._results: list[Any] = []
         self._offsets: list[int] = [0]
         self._ends: list[list[int]] = []  # after each example, the rows and elements that are `_counted`
@@ -144,25 +148,35 @@ class Recorder:
             bounds = self._bounds_of_calls(k)
             return np.concatenate([self._column(k, i, items[a:b]) for a, b in pairwise(bounds)])
 
+    def _of_cell(self, k: int) -> OfCell:
+        """Return what was noted of a cell; most of many cells are not called, which costs nothing."""
+        rows, none = self._rows[k], self._none.get(k)
+        if not rows and none is not None:
+            return none
+        own, columns, widths = self._elements[k], self._feeds[k], self.model.signatures[k].sequences
+        found = (
+            np.fromiter(rows, np.int32, len(rows)).reshape(-1, self._row_widths[k]),
+            tuple([_matrix(own[i], widths[i]) for i in range(len(own))]) if own else (),
+            tuple([self._joint_column(k, i) for i in range(len(columns))]) if columns else (),
+        )
+        if not rows:
+            self._none[k] = found
+        return found
+
     def record(self) -> TraceColumns:
         """Return what was noted of the examples that have ended.
 
         Raises:
             BadDataError: when a datum is not what its block reads.
         """
-        calls, elements, feeds = [], [], []
-        for k, (rows, width) in enumerate(zip(self._rows, self._row_widths, strict=True)):
-            calls.append(np.fromiter(rows, np.int32, len(rows)).reshape(-1, width))
-            own, columns = self._elements[k], self._feeds[k]
-            widths = self.model.signatures[k].sequences
-            elements.append(tuple([_matrix(own[i], widths[i]) for i in range(len(own))]) if own else ())
-            feeds.append(tuple([self._joint_column(k, i) for i in range(len(columns))]) if columns else ())
+        noted = [self._of_cell(k) for k in range(len(self._rows))]
+        calls, elements, feeds = zip(*noted, strict=True) if noted else ((), (), ())
         sizes = np.array(self._ends, np.int64).reshape(len(self._ends), -1)
         if len(sizes) > 1:
             sizes[1:] -= sizes[:-1].copy()
         labels = tuple([tuple(map(list.copy, columns)) if columns else () for columns in self._labels])
         offsets, cells = np.array(self._offsets, np.int64), len(calls)
-        parts = tuple(calls), tuple(elements), tuple(feeds), labels, sizes[:, :cells], sizes[:, cells:]
+        parts = calls, elements, feeds, labels, sizes[:, :cells], sizes[:, cells:]
         record = TraceColumns(*parts, offsets, self._results.copy())
         return record if len(sizes) == 1 else record.shift(self._arguments, offsets[:-1])
 

@@ -82,7 +82,7 @@ class TracingProgram:
         object.__setattr__(self, "bounds", self.model.bounds)
         object.__setattr__(self, "form", self.model.form)
         object.__setattr__(self, "text", printing.program(self.functions))
-        object.__setattr__(self, "code", code_of(self.source, FILENAME))
+        object.__setattr__(self, "code", printing.code(self.source, FILENAME))
 
     @property
     def source(self) -> str:
@@ -213,7 +213,8 @@ class TracingProgram:
         if not careful:
             namespace.update({name: direct(function) for name, function in self.globals.items()})
         namespace[printing.DEEPER] = Descent(self.functions, namespace)
-        exec(self.code, namespace)  # noqa: S102 - the text is our own
+        code = code_of(self.source, FILENAME) if careful else self.code  # errors name what variables hold
+        exec(code, namespace)  # noqa: S102 - the text is our own
         return namespace, recorder
 
 
@@ -434,7 +435,7 @@ def numbered(functions: Sequence[Procedure]) -> Numbered | None:
         return None
     globals_: dict[str, Any] = {f"{printing.TABLE}{each.name}": _ByArity(each.value) for each in tabled}
     globals_ |= {f"{printing.CODE}{each.name}": getattr(each.value, "__code__", None) for each in tabled}
-    return Numbered(code_of(text, "<foldbatch trees>"), root, globals_)
+    return Numbered(printing.code(text, "<foldbatch trees>"), root, globals_)
 
 
 class _ByArity(dict[int, Any]):

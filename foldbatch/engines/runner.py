@@ -74,6 +74,7 @@ class Runner:
         if isinstance(self.engine.updates, Updates):
             self.engine.updates.helped = options.threads > 1
         self._weights = [signature.weights for signature in model.signatures]
+        self._sparse = {parameter for cell in model.cells for parameter in cell.sparse}
         start_in_each_process(self, Runner._start)
 
     def _start(self) -> None:
@@ -230,7 +231,7 @@ class Runner:
     def _no_gradient(self, parameter: Parameter) -> Gradient:
         """Return a gradient of zeros, sparse where other batches yield sparse gradients."""
         shape, dtype = parameter.type.shape, parameter.type.dtype
-        if any(parameter in cell.sparse for cell in self.model.cells):
+        if parameter in self._sparse:
             return SparseRows(np.zeros(0, np.int64), np.zeros((0, *shape[1:]), dtype), shape)
         return np.zeros(shape, dtype)
 

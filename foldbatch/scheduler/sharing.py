@@ -86,7 +86,7 @@ def leaves(
     for k, cell in enumerate(cells):
         if cell.shareable:
             shared.append(share(trace.feeds[k], len(trace.calls[k]), arithmetic))
-        elif cell.repeatable and cell.sequences and not cell.arguments:
+        elif cell.repeatable and cell.sequences and not cell.arguments and len(trace.calls[k]) > 1:
             shared.append(_childless(trace, k, groups[k], arithmetic))
         else:
             shared.append(None)
