@@ -78,13 +78,12 @@ class Jobs:
         work: int,  # how many numbers the job changes, or a quarter of those that it only reads
         static: int = 0,  # the whole number
     ) -> None:
-        parts = max(1, min(work // EACH, units, MOST)) if work > EACH else 1
-        head = function.address, len(arrays), units, parts, work, static
-        self._numbers += (*head, *map(id, arrays), *steps)
+        parts, count = max(1, min(work // EACH, units, MOST)) if work > EACH else 1, len(arrays)
+        self._numbers += (function.address, count, units, parts, work, static, *map(id, arrays), *steps)
         self._arrays += arrays
         self._count += 1
         self._work += work
-        self._room = max(self._room, parts * (len(arrays) + 2))
+        self._room = max(self._room, parts * (count + 2))
 
     def end_checks(self) -> None:
         """Let jobs that are added from now on depend on `answer`: unless it is 0, they will not run."""

@@ -129,7 +129,7 @@ class Compiled(Updates):
             for change, kind in fitting:
                 _add_check(jobs, change.gradient, kind)
             jobs.end_checks()
-        constants: dict[Any, Array] = {}
+        constants: dict[Any, tuple[Native, Array, tuple[int, ...]]] = {}
         for change, kind in fitting:
             _add_step(jobs, change, kind, constants)
         if not self._run(jobs) and look is not None:
@@ -169,11 +169,11 @@ def _kind(gradient: Any) -> str | None:
 def _kind_of_change(change: Change) -> str | None:
     """Return the kind of a change's numbers; None where compiled code cannot make it."""
     _, p, moments, gradient, _, _, _, by_rows = change
-    if not (
-        _is_plain(p) and all(map(_is_plain, moments)) and (by_rows or not isinstance(gradient, SparseRows))
-    ):
-        return None
-    return _kind(gradient)
+    flags = p.flags.num & PLAIN
+    for moment in moments:
+        flags &= moment.flags.num
+    fits = flags == PLAIN and (by_rows or not isinstance(gradient, SparseRows))
+    return _kind(gradient) if fits else None
 
 
 def _add_check(jobs: Any, gradient: Any, kind: str) -> None:
@@ -185,20 +185,24 @@ def _add_check(jobs: Any, gradient: Any, kind: str) -> None:
     jobs.add(_not_finite(kind), size, (values, jobs.answer), (values.itemsize, 0), size // 4)
 
 
-def _add_step(jobs: Any, change: Change, kind: str, constants: dict[Any, Array]) -> None:
-    """Add the job of a change; `constants` are what those before have been told."""
+def _add_step(
+    jobs: Any, change: Change, kind: str, constants: dict[Any, tuple[Native, Array, tuple[int, ...]]]
+) -> None:
+    """Add the job of a change; `constants` are of those before the steps, what they are told, and strides."""
     _, p, moments, gradient, factor, rule, numbers, _ = change
     size = p.itemsize
-    told = constants.get((kind, factor, numbers))
-    if told is None:
-        told = constants[kind, factor, numbers] = np.array([factor, *numbers], p.dtype)
-    if not isinstance(gradient, SparseRows):
-        steps = *((size,) * (2 + len(moments))), 0
-        jobs.add(_step(rule, kind, rows=False), p.size, (p, gradient, *moments, told), steps, p.size)
+    sparse = isinstance(gradient, SparseRows)
+    key = kind, factor, id(rule), id(numbers), sparse
+    if key not in constants:
+        made = np.array([factor, *numbers], p.dtype)
+        constants[key] = _step(rule, kind, rows=sparse), made, (*((size,) * (2 + len(moments))), 0)
+    step, told, strides = constants[key]
+    if not sparse:
+        jobs.add(step, p.size, (p, gradient, *moments, told), strides, p.size)
     else:
         rows, values, width = gradient.rows, gradient.values, p.size // max(1, len(p))
         arrays, steps = (p, values, *moments, told, rows), (0, size * width, *((0,) * len(moments)), 0, 8)
-        jobs.add(_step(rule, kind, rows=True), len(rows), arrays, steps, values.size, width)
+        jobs.add(step, len(rows), arrays, steps, values.size, width)
 
 
 @cache  # a batch asks, and the text is long
