@@ -197,12 +197,16 @@ class Products(NamedTuple):
 
     def adapt(self, tables: Directions) -> Directions:
         """Return a batch's launches, with those of known products where that pays."""
-        numbers, index, heights = tables.numbers, tables.forward.index, tables.forward.heights.copy()
-        fields, instead = self.fields.copy(), Instead()
-        for plan in self.plans:
-            told = numbers.take(plan.told)
-            if told[CALLS] < FEWEST or numbers[plan.copies] >= 0 or not _once(plan, tables):
+        numbers, index = tables.numbers, tables.forward.index
+        many = [plan for plan in self.plans if numbers[plan.told[CALLS]] >= FEWEST]
+        if not many:
+            return tables
+        fields, heights = self.fields.copy(), tables.forward.heights.copy()
+        instead: Instead = {}
+        for plan in many:
+            if numbers[plan.copies] >= 0 or not _once(plan, tables):
                 continue
+            told = numbers.take(plan.told)
             parts = split(told, plan.width, index)
             if parts is not None:
                 fields[plan.bindings][known_code.PLACE, FIRST] = told[FIRST_ROW]
