@@ -172,7 +172,9 @@ def code(source: str, filename: str) -> CodeType:
 
 def _share_names(function: ast.stmt) -> None:
     """Let a function's variables share names; one belongs to the innermost case that has all of it."""
-    places: dict[str, tuple[int, ...]] = {}  # by variable, that case behind those around it
+    arguments = [part.arg for part in ast.walk(function) if isinstance(part, ast.arg)]
+    # by variable, that case behind those around it; arguments have values before any case
+    places: dict[str, tuple[int, ...]] = dict.fromkeys(arguments, ())
     names, taken, assigned = list[ast.Name](), Counter[tuple[int, ...]](), set[str]()
 
     def visit(node: ast.AST, place: tuple[int, ...]) -> None:
