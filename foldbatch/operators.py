@@ -27,6 +27,7 @@ _NAMES = (
     "abs absolute|clip clamp|concat concatenate cat|divide true_divide|expand_dims unsqueeze|max amax|"
     "gather embedding index_select|logical_and bitwise_and|logical_not invert|logical_or bitwise_or|min amin|"
     "matmul mm bmm|mod remainder|power pow|reshape view flatten|round rint around|split chunk|"
+    "stop_gradient detach|"
     "transpose permute|where masked_fill"
 )
 RENAMED = {other: op for op, *others in map(str.split, _NAMES.split("|")) for other in others}
@@ -35,7 +36,7 @@ _NORMAL = "for u and v of ops.random, sqrt(-2 * log(1 - u)) * cos(6.2831853 * v)
 _OF_TWO = "of a score x and a target y of 0 or 1, write ops.softplus(x) - x * y"
 _ARRAYS = "use NumPy's, as in np.zeros(4, 'float32'); fb.tensor makes a value of it in a walk"
 HINTS = {
-    **dict.fromkeys(("item", "tolist", "numpy", "detach", "cpu", "data"), _NO_NUMBERS),
+    **dict.fromkeys(("item", "tolist", "numpy", "cpu", "data"), _NO_NUMBERS),
     **dict.fromkeys(("arange", "eye", "full", "ones", "zeros", "zeros_like"), _ARRAYS),
     **dict.fromkeys(("normal", "randn", "gaussian", "standard_normal"), _NORMAL),
     **dict.fromkeys(("binary_cross_entropy", "binary_cross_entropy_with_logits"), _OF_TWO),
@@ -48,7 +49,6 @@ HINTS = {
     "outer": "write a[:, None] * b",
     "segment_log_softmax": "write x - m - ops.log(ops.segment_sum(ops.exp(x - m))), m = ops.segment_max(x)",
     "segment_logsumexp": "write m + ops.log(ops.segment_sum(ops.exp(x - m))), m = ops.segment_max(x)",
-    "stop_gradient": "in a walk fb.tensor(x.numpy()) is x without its gradient",
     "var": "write ops.mean((x - ops.mean(x)) ** 2)",
     "dropout": "use the layer fb.Dropout",
     "flip": "use a slice, as in x[::-1]",

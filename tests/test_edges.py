@@ -152,6 +152,7 @@ def size(x: Any) -> Any:
 
 UNARY = (
     *(same(name, NUMBERS) for name in ("negative", "abs", "sign", "square")),
+    Case("stop_gradient", ops.stop_gradient, np.positive, NUMBERS),
     *(same(name) for name in ("floor", "round", "sqrt")),
     *(same(name, ulps=4) for name in ("exp", "log", "sin", "cos")),
     same("tanh", ulps=8),

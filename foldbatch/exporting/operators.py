@@ -133,6 +133,7 @@ SAME = {
     "sign": "Sign",
     "floor": "Floor",
     "round": "Round",
+    "stop_gradient": "Identity",
     "tanh": "Tanh",
     "sin": "Sin",
     "cos": "Cos",

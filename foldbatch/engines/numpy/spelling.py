@@ -124,6 +124,7 @@ np.negative({out}, out={out})""",
     "softplus": "np.logaddexp({0}, 0, out={out})",
     "power": "np.power({0}, {exponent}, out={out})",
     "round": "np.rint({0}, out={out})",
+    "stop_gradient": "np.copyto({out}, {0})",
     "where": "np.copyto({out}, {2})\nnp.copyto({out}, {1}, where={0})",
     "random": f"""\
 np.multiply(random_bits({{0}}, {{site}}, {{shape}}), {2.0**-BITS!r}, out={{out}}, casting='same_kind')""",
@@ -176,7 +177,7 @@ def rounded(array: Array) -> Array:
 # writes it; of several passes, only those operands that no later pass reads.
 OVERWRITES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys((*_UFUNCS, "add"), (0, 1)),
-    **dict.fromkeys(("sigmoid", "relu", "softplus", "log_sigmoid", "round", "power"), (0,)),
+    **dict.fromkeys(("sigmoid", "relu", "softplus", "log_sigmoid", "round", "power", "stop_gradient"), (0,)),
     "where": (2,),
     "softmax": (),
 }

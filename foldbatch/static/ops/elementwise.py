@@ -150,6 +150,7 @@ _define("abs", 1, _arithmetic, np.abs, "abs(a)", lambda g, y, x: (g * apply("sig
 _define("sign", 1, _arithmetic, np.sign, "1 if a > 0 else -1 if a < 0 else a + 0")  # not -0.0
 _define("floor", 1, _floating, np.floor, "floor(a)")
 _define("round", 1, _floating, np.rint, "rint(a)")
+_define("stop_gradient", 1, _arithmetic, np.positive, "a")
 _define("tanh", 1, _floating, np.tanh, "tanh(a)", lambda g, y, x: (g * (1 - apply("square", y)),))
 _define("sin", 1, _floating, np.sin, "sin(a)", lambda g, y, x: (g * apply("cos", x),))
 _define("cos", 1, _floating, np.cos, "cos(a)", lambda g, y, x: (-(g * apply("sin", x)),))

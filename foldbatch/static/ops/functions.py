@@ -213,6 +213,20 @@ def round(x: TensorLike) -> Node:
     return apply("round", x)
 
 
+@public
+def stop_gradient(x: TensorLike) -> Node:
+    """Return x as a constant: it has numbers as they are, and no gradient flows through it.
+
+    So a rounding trains as if it were none, which is called straight-through (Bengio et al. 2013):
+
+    >>> import foldbatch as fb
+    >>> rounded = lambda x: x + fb.ops.stop_gradient(fb.ops.round(x) - x)
+    >>> (fb.Scalar() >> fb.Function(rounded)).eval(2.7)
+    array(3., dtype=float32)
+    """
+    return apply("stop_gradient", as_node(x, "stop_gradient"))
+
+
 @numpys
 def floor_divide(a: TensorLike, b: TensorLike) -> Node:
     """Return the floor of the exact quotient of floats; no gradient flows through it."""
