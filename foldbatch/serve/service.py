@@ -143,7 +143,8 @@ class Continuous:
                     ended, batch.over = ended + batch.over, []
                     batch.compute()
                 for walked in ended:
-                    self._answer(under_way.pop(walked), walked, batch)
+                    if (answer := under_way.pop(walked, None)) is not None:  # else it left when it had ended
+                        self._answer(answer, walked, batch)
                 self._round_done(len(under_way))
                 come = []
                 room = self.most - len(under_way) if batch.store.nbytes < HELD else 0

@@ -120,6 +120,22 @@ def test_what_nobody_waits_for_leaves_the_batch() -> None:
     assert counts[-1] == 0
 
 
+@pytest.mark.parametrize("last", range(8))
+def test_a_request_that_leaves_when_it_has_ended_spoils_no_other(last: int) -> None:
+    asked, answers, rounds = threading.Event(), list[Any](), list[int]()
+
+    def round_done(count: int) -> None:
+        asked.wait(10)
+        rounds.append(count)
+        if len(rounds) == last:
+            answers[1].cancel()
+
+    with Continuous(fb.compile(halving, "numpy"), round_done=round_done) as continuous:
+        answers += [continuous.ask(2.0**9), continuous.ask(8.0)]
+        asked.set()
+        assert answers[0].result(20)[1] == 9
+
+
 def test_a_program_of_a_block_is_refused() -> None:
     with pytest.raises(fb.errors.BlockTypeError, match="expected a program of a plain function"):
         Continuous(fb.compile(fb.Scalar(), "numpy"))
