@@ -86,7 +86,12 @@ def op_cell(function: Callable[..., Any], given: Sequence[Given], options: dict[
     """Return the cell of a function of `foldbatch.ops`; operands that are data of the call do not matter."""
     static = tuple([read if dynamic else _frozen(x) for x, dynamic, read in given])
     key = (function, static, tuple(sorted((n, _frozen(x)) for n, x in options.items())))
-    cell = _of_ops.get(key)
+    try:
+        cell = _of_ops.get(key)
+    except (TypeError, ValueError):  # it cannot be hashed
+        found = ", ".join([describe_value(x) for x, dynamic, _ in given if not dynamic])
+        fix = "make values of them: fb.tensor(x)"
+        raise WalkError(f"ops.{function.__name__}", "values, numbers and arrays", found, fix) from None
     if cell is None:
         pattern = [(None if dynamic else x, dynamic, read) for x, dynamic, read in given]
         hints = [read for _, dynamic, read in given if dynamic]

@@ -21,13 +21,15 @@ def as_now(data: Any, axes: int) -> Any:
     if isinstance(data, int | float):
         return data
     if isinstance(data, list | tuple):
-        return [as_now(item, axes - 1) for item in data] if axes > 1 else data[:]
+        several = axes > 1 or any(isinstance(item, np.ndarray) for item in data[:1])
+        return [as_now(item, axes - 1) for item in data] if several else data[:]
     if hasattr(data, "detach"):  # of PyTorch, which itself watches what has a gradient
         return data if data.requires_grad else data.clone()
     if isinstance(data, memoryview):
         return np.array(data)
     with suppress(Exception):  # what cannot be copied is read, or refused, as it is
-        return copy(data)
+        own = hasattr(data, "__array__") and not isinstance(data, np.ndarray | np.generic)
+        return np.asarray(data).copy() if own else copy(data)
     return data
 
 

@@ -180,7 +180,27 @@ def test_annotations_may_name_what_is_defined_after_the_cell(how: str) -> None:
     assert program.run([[], [[1.0, 2.0], [3.0, 4.0]]]) == [0.0, 10.0]
 
 
+class Shared:
+    """Numbers of a class of the user's: an array that is handed out, and written to."""
+
+    shape, dtype = (2,), np.dtype(float)
+
+    def __init__(self) -> None:
+        self.held = np.array([1.0, 2.0])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.held
+
+    def __getitem__(self, i: int) -> Any:
+        return self.held[i]
+
+    def __setitem__(self, i: int, value: Any) -> None:
+        self.held[i] = value
+
+
 def given(kind: str) -> Any:
+    if kind == "shared":
+        return Shared()
     if kind == "tensor":
         return pytest.importorskip("torch").tensor([1.0, 2.0])
     if kind == "buffer":
@@ -193,7 +213,7 @@ def annotated(x: "float32[2]") -> Any:  # noqa: F821 - a type of a tensor
     return x * 1.0
 
 
-@pytest.mark.parametrize("kind", ["array", "list", "tensor", "window", "buffer", "masked"])
+@pytest.mark.parametrize("kind", ["array", "list", "tensor", "window", "buffer", "masked", "shared"])
 @pytest.mark.parametrize("called", [annotated, fb.tensor, fb.Vector(2)], ids=["cell", "tensor", "block"])
 def test_what_a_walk_notes_is_what_data_are_then(called: Any, kind: str) -> None:
     """A simulator writes each observation into the same array."""
@@ -209,6 +229,16 @@ def test_what_a_walk_notes_is_what_data_are_then(called: Any, kind: str) -> None
     program = fb.compile(walk, "numpy")
     for _ in range(2):
         assert np.array(program.run([2])).tolist() == [[[1, 2], [11, 12]]]
+
+
+def test_arrays_in_a_list_are_noted_as_they_are() -> None:
+    def walk(_: int) -> Any:
+        seen = [np.array(1.0), np.array(2.0)]
+        found = annotated(seen)
+        seen[0][...] = 9
+        return found
+
+    assert np.array(fb.compile(walk, "numpy").run([0])).tolist() == [[1, 2]]
 
 
 class Colour(enum.IntEnum):

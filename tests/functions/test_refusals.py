@@ -4,6 +4,7 @@ import re
 import sys
 import threading
 import warnings
+from collections import deque
 from typing import Any
 from unittest import mock
 
@@ -47,6 +48,12 @@ def test_a_bad_datum_is_refused_at_its_call_and_what_comes_next_is_right() -> No
         program.run([[1], None])
     assert caught.value.__notes__ == ["foldbatch: in the walk of example 1"]
     np.testing.assert_array_equal(list(program.run([[1, 2], [4]])), right)
+
+
+def test_what_is_no_operand_of_an_op_is_refused() -> None:
+    program = fb.compile(lambda x: fb.tensor([0.0, 0.0]) + x, "numpy")
+    with pytest.raises(WalkError, match="ops.add: expected values, numbers and arrays, found deque"):
+        program.run([deque([1.0, 2.0])])
 
 
 def test_values_of_other_examples_and_runs_are_refused() -> None:
