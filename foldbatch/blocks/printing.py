@@ -30,7 +30,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from foldbatch.blocks.drafts import Procedure
-from foldbatch.blocks.purity import reads_arity
+from foldbatch.blocks.purity import reads_arity, reads_of
 from foldbatch.blocks.tracing import (
     Append,
     Apply,
@@ -58,16 +58,19 @@ from foldbatch.blocks.tracing import (
     Statement,
     Tuple,
     ZipLists,
+    names_of,
     statements_of,
 )
 from foldbatch.errors import ExampleKeyError
+from foldbatch.model.columns import as_now, items_of
+from foldbatch.model.drafts import Draft
 from foldbatch.system.processes import no_garbage
 from foldbatch.system.remembering import code_of
 
 CHAIN = 4  # bodies that are tried one after the other
 DEEPER, LEFT = "deeper", "left"  # names in functions
 KINDS = "has_identity"  # the table of kinds, see `memo`
-ITEM_OR, TABLE, CODE = "item_or", "by_arity_", "code_of_"
+ITEM_OR, TABLE, CODE, NOW, ITEMS = "item_or", "by_arity_", "code_of_", "as_now", "items_of"
 LISTS = {"label": "labels", "token": "tokens"}  # of a tree
 FIELDS = ("kids", "node", *LISTS.values())  # globals that belong to the tree being read
 
@@ -83,7 +86,7 @@ def item_or(data: Any, key: Any, default: Any) -> Any:
 
 
 # globals that functions need
-TOOLS: dict[str, Any] = {ITEM_OR: item_or}
+TOOLS: dict[str, Any] = {ITEM_OR: item_or, NOW: as_now, ITEMS: items_of}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +110,9 @@ def program(functions: Sequence[Procedure]) -> ProgramText:
     """Return a program as text."""
     known = {function.name: function for function in functions}
     lines: list[tuple[str, Blame | None]] = []
+    changing = changes(functions)
     for function in functions:
-        printer = _Printer(known)
+        printer = _Printer(known, changing)
         lines += [*printer.function(function, function.name), ("", None)]
     return _text(lines)
 
@@ -122,18 +126,27 @@ def by_number(functions: Sequence[Procedure]) -> tuple[str, str, list[Constant]]
     known = {function.name: function for function in functions}
     first: tuple[str, tuple[bool, ...]] = (functions[0].name, (True,))
     made: dict[tuple[str, tuple[bool, ...]], list[tuple[str, Blame | None]]] = {}
-    wanted, gains, tabled = [first], False, list[Constant]()
+    wanted, gains, tabled, changing = [first], False, list[Constant](), changes(functions)
     while wanted:
         name, given = wanted.pop()
         if (name, given) not in made:
             function = known[name]
-            printer = _Printer(known, tabled=tabled)
+            printer = _Printer(known, changing, tabled)
             printer.find_numbers(function, given)
             made[name, given] = [*printer.function(function, _named(name, given)), ("", None)]
             wanted += printer.invoked
             gains |= printer.gains
     text = _text([*chain.from_iterable(made.values())]).source if gains else ""
     return text, _named(*first), tabled
+
+
+def changes(functions: Sequence[Procedure]) -> bool:
+    """Return whether functions of the user make data: one may write to an array that it returned before."""
+    statements = [s for function in functions for s in statements_of(function.body)]
+    reads = chain.from_iterable(s.reads for s in statements if not isinstance(s, Branch))
+    read = {name for expression in reads for name in names_of(expression)}
+    made = [s.function.value for s in statements if isinstance(s, Apply) and s.target in read]
+    return any(isinstance(reads_of(function), str) for function in made)
 
 
 def levels_of(count: int) -> list[int]:
@@ -207,6 +220,7 @@ def _share_names(function: ast.stmt) -> None:
 @dataclass(slots=True)
 class _Printer:
     functions: Mapping[str, Procedure]  # those of the program, by name
+    changing: bool = False  # whether functions of the user make data
     # gets the functions of the user that are looked up by the number of children
     tabled: list[Constant] = field(default_factory=list)
     numbers: set[str] = field(default_factory=set)  # the variables that hold numbers of nodes
@@ -214,10 +228,13 @@ class _Printer:
     # gets the functions that are called with numbers, and which of their arguments these are
     invoked: list[tuple[str, tuple[bool, ...]]] = field(default_factory=list)
     gains: bool = False  # whether it reads lists of a tree's fields
+    # the variables of arrays that functions of the user make for a call, and how many axes it reads of them
+    made: dict[str, int] = field(default_factory=dict)
 
     # -- functions
 
     def function(self, function: Procedure, name: str) -> Iterator[tuple[str, Blame | None]]:
+        self.made = self._made(function) if self.changing else {}
         names, objects = function.names, function.objects
         yield f"def {name}({', '.join([*names, LEFT])}):", None
         yield f"    if not {LEFT}: return {DEEPER}({', '.join([name, *names])})", None
@@ -247,7 +264,7 @@ class _Printer:
                 case Branch(blame, test, cases):
                     yield from self.branch(blame, test, cases, depth)
                 case Loop(blame, index, item, source, inner):
-                    yield f"{indent}for {index}, {item} in enumerate({self.sequence(source)}):", blame
+                    yield f"{indent}for {index}, {item} in enumerate({self.items(source)}):", blame
                     yield from self.body(inner, depth + 1)
                 case _:
                     yield from ((indent + line, blame) for line, blame in self.lines(statement))
@@ -282,7 +299,7 @@ class _Printer:
                 yield f"{', '.join(into)} = {self.text(value)}", blame
             case Read() | Apply():
                 target = f"{statement.target} = " if statement.target else ""
-                yield target + self.value(statement), blame
+                yield target + _now(self.value(statement), self.made.get(statement.target or "", 0)), blame
             case Limit(_, source, count, function):
                 check = f"{function.name}({self.text(source)}, {count})"
                 at_once = source in self.numbers
@@ -314,7 +331,7 @@ class _Printer:
         yield f"{call.target} = call(); row{k}({row})", call.blame
         for kind, data in (("elements", call.lists), ("feed", call.feeds), ("label", call.labels)):
             for i, datum in enumerate(data):
-                yield f"{kind}{k}_{i}({self.text(datum.value)})", datum.blame
+                yield f"{kind}{k}_{i}({self.noted(datum.value, call.draft, kind, i)})", datum.blame
 
     def invoke(self, name: str, arguments: Sequence[Expression]) -> str:
         """Return the call of a function, up to its last argument."""
@@ -365,6 +382,27 @@ class _Printer:
         if isinstance(expression, str) and expression in self.lists:
             return expression
         return self.text(expression)
+
+    def items(self, expression: Expression) -> str:
+        """Return what a loop goes through; what iterators make stays as it was when it was made."""
+        given = isinstance(expression, str) and expression not in self.numbers | self.lists
+        return f"{ITEMS}({self.sequence(expression)})" if given else self.sequence(expression)
+
+    def noted(self, value: Expression, draft: Draft, kind: str, i: int) -> str:
+        """Return what is noted: arrays and lists as they are now, where functions of the user make them."""
+        now = self.changing and kind == "feed" and value not in self.made
+        return _now(self.text(value), len(draft.feeds[i][1].type.shape) if now else 0)
+
+    def _made(self, function: Procedure) -> dict[str, int]:
+        statements = [*statements_of(function.body)]
+        applied = {s.target for s in statements if isinstance(s, Apply) and s.target}
+        return {
+            datum.value: len(feed.type.shape)
+            for s in statements
+            if isinstance(s, Call) and s.draft is not None
+            for datum, (_, feed) in zip(s.feeds, s.draft.feeds, strict=True)
+            if isinstance(datum.value, str) and datum.value in applied
+        }
 
     def value(self, statement: Read | Apply) -> str:
         if isinstance(statement, Read):
@@ -418,6 +456,10 @@ class _Printer:
                         continue
                 if source in self.numbers | self.lists and assigned[target] == 1:
                     kind.add(target)
+
+
+def _now(text: str, axes: int) -> str:
+    return f"{NOW}({text}, {axes})" if axes else text
 
 
 def _choice(chosen: str, start: int, stop: int, levels: int = 0) -> Iterator[tuple[int, str, int | None]]:

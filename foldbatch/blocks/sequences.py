@@ -21,6 +21,7 @@ from foldbatch.blocks.flow import append, each, expect_list
 from foldbatch.blocks.leaves import as_tensor_type
 from foldbatch.blocks.tracing import Apply, Constant, Count, Cut, Expression, Listed, Spread, Tuple, ZipLists
 from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.model.columns import items_of
 from foldbatch.static.graph import Node, constant
 from foldbatch.types import (
     DEFAULT_DTYPE,
@@ -191,7 +192,7 @@ class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
         name, items = builder.fresh("list"), builder.fresh("items")
         subject = source if isinstance(source, Object) else None
         blame = builder.blame(subject, "a sequence")
-        builder.add(Apply(blame, items, Constant("list", list), (source.expression,)))
+        builder.add(Apply(blame, items, LISTED, (source.expression,)))
         shifted = [
             Cut(items, builder.constant("from", slice(k, None))) if k else items for k in range(self.n)
         ]
@@ -239,7 +240,11 @@ class Length(Block[ObjectType | TupleType | SequenceType, TensorType]):
 
 
 def _zipped(sequences: Any) -> list[tuple[Any, ...]]:
-    return list(zip(*sequences, strict=False))
+    return list(zip(*map(items_of, sequences), strict=False))
 
 
-ZIPPED = Constant("zipped", _zipped)
+def _listed(data: Any) -> list[Any]:
+    return list(items_of(data))
+
+
+ZIPPED, LISTED = Constant("zipped", _zipped), Constant("list", _listed)

@@ -24,7 +24,7 @@ def as_now(data: Any, axes: int) -> Any:
         several = axes > 1 or any(isinstance(item, np.ndarray) for item in data[:1])
         return [as_now(item, axes - 1) for item in data] if several else data[:]
     if hasattr(data, "detach"):  # of PyTorch, which itself watches what has a gradient
-        return data if data.requires_grad else data.clone()
+        return data if data.requires_grad else data.detach().clone()
     if isinstance(data, memoryview):
         return np.array(data)
     with suppress(Exception):  # what cannot be copied is read, or refused, as it is
@@ -36,6 +36,33 @@ def as_now(data: Any, axes: int) -> Any:
 def of_now(append: Callable[[Any], None], axes: int) -> Callable[[Any], None]:
     """Return what appends data of so many axes as they are now."""
     return (lambda data: append(as_now(data, axes))) if axes else append
+
+
+HELD = frozenset({list, tuple, dict, str, range, np.ndarray})  # what has its items, and makes none anew
+
+
+def items_of(data: Any) -> Any:
+    """Return what is gone through; of what makes its items, as a generator does, each as it is now."""
+    return data if type(data) in HELD else map(kept, data)
+
+
+def kept(item: Any, depth: int = 2) -> Any:
+    """Return an item with copies of its arrays, lists and dicts: one of them may be yielded again.
+
+    >>> row = [1, 2]
+    >>> same = kept((row, "a"))
+    >>> row[0] = 3
+    >>> same
+    ([1, 2], 'a')
+    """
+    kind = type(item)
+    if kind is np.ndarray:
+        return item.copy()
+    if depth and (kind is list or kind is tuple):
+        return kind([kept(part, depth - 1) for part in item])
+    if depth and kind is dict:
+        return {key: kept(part, depth - 1) for key, part in item.items()}
+    return item
 
 
 class BadDataError(Exception):

@@ -15,6 +15,7 @@ import numpy as np
 
 from foldbatch.engines.planned import Planned, SubBatch, belongs, fingerprint
 from foldbatch.errors import ExampleError, ExampleTypeError, counted
+from foldbatch.model.columns import items_of
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import TraceAll, Tracer
 from foldbatch.scheduler.trace import Trace
@@ -192,7 +193,7 @@ def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...] | Records:
     if one or not isinstance(examples, Iterable):
         fix = "for a single example, pass a list of one"
         raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
-    return list(examples)
+    return list(items_of(examples))
 
 
 def several_of(examples: Any) -> Any:

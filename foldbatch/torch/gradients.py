@@ -33,12 +33,23 @@ class RowSource:
     flat: torch.Tensor
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """A row of a tensor, which a block reads; made by `rows`."""
+    """A row of a tensor, which a block or a cell reads; made by `rows`."""
 
-    source: RowSource
-    index: int
+    __slots__ = ("index", "source")
+
+    def __init__(self, source: RowSource, index: int) -> None:
+        self.source, self.index = source, index
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the row."""
+        return tuple(self.source.flat.shape[1:])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the tensor."""
+        return self.source.flat.dtype
 
     @property
     def requires_grad(self) -> bool:
@@ -56,7 +67,7 @@ class Row:
         return row if dtype is None else row.astype(dtype)
 
     def __repr__(self) -> str:
-        return f"Row({list(self.source.flat.shape[1:])} of {self.source.flat.shape[0]})"
+        return f"Row({list(self.shape)} of {self.source.flat.shape[0]})"
 
 
 def rows(tensor: torch.Tensor, axes: int = 1) -> list[Any]:
@@ -128,7 +139,7 @@ class TensorReads:
     def _look_at(self, k: int, i: int, type_: TensorType, items: list[Any]) -> None:
         places = [n for n, item in enumerate(items) if isinstance(item, Row | torch.Tensor)]
         tensors = [items[n] for n in places]
-        if not places or any(_shape(tensor) != type_.shape for tensor in tensors):
+        if not places or any(tuple(tensor.shape) != type_.shape for tensor in tensors):
             return  # the tracer tells of the first one that does not fit
         values = joined(tensors)
         if not values.is_floating_point():
@@ -162,10 +173,6 @@ def numbers_of(tensor: torch.Tensor) -> NDArray[Any]:
         fix = "Program.jvp has derivatives in forward mode"
         raise BackendError("fb.torch.Module", expected, "a dual tensor of torch.autograd.forward_ad", fix)
     return numbers
-
-
-def _shape(tensor: Row | torch.Tensor) -> tuple[int, ...]:
-    return tuple(tensor.source.flat.shape[1:] if isinstance(tensor, Row) else tensor.shape)
 
 
 def joined(tensors: Sequence[Row | torch.Tensor]) -> torch.Tensor:

@@ -67,7 +67,7 @@ def sequence_of(where: str, examples: Iterable[Any]) -> Sequence[Any]:
     """
     given: Any = several(examples)
     indexed = hasattr(given, "__len__") and hasattr(given, "__getitem__")
-    sequence: Sequence[Any] = given if indexed else list(given)
+    sequence: Sequence[Any] = given if indexed else listed(given)
     if not len(sequence):  # an array has no truth
         raise TrainingError(where, "one example or more", "none", "look at what reads them")
     return sequence

@@ -25,6 +25,7 @@ from foldbatch.communicators import Communicator, find, share, together
 from foldbatch.communicators.communicator import Bytes, told
 from foldbatch.engines.sums import total
 from foldbatch.errors import DecidingError, ProcessError, TrainingError, counted
+from foldbatch.model.columns import items_of
 from foldbatch.params.parameters import Array, Gradient, SparseRows
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, holds_objects, listed
@@ -548,6 +549,6 @@ def in_parts(examples: Iterable[Any]) -> Iterator[Sequence[Any]]:
     if isinstance(given, Records):
         yield from (given[first : first + EVALUATED] for first in range(0, len(given), EVALUATED))
         return
-    left = iter(given)
+    left = iter(items_of(given))
     while part := list(islice(left, EVALUATED)):
         yield part

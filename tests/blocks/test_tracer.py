@@ -340,3 +340,53 @@ def test_a_function_may_wait_for_a_thread_that_runs_the_same_program():
     program = fb.compile(fb.InputTransform(total) >> ONE, "numpy")
     assert program.run([1, [[2]], 3]) == [1, 4, 3]
     assert len(program.lowered.tracer.unused) == 3
+
+
+BUFFER = np.zeros(2, np.float32)
+
+
+def written(i: int) -> Any:
+    BUFFER[:] = i
+    return BUFFER
+
+
+def written_with_place(i: int) -> Any:
+    return written(i), i
+
+
+def buffers(count: int, holder: Any = lambda buffer: buffer) -> Any:
+    """Yield one buffer again and again."""
+    for i in range(count):
+        yield holder(written(i))
+
+
+PAIR = fb.Vector(2)
+WRITTEN = fb.InputTransform(written) >> PAIR
+AFTER = fb.InputTransform(lambda i: written(i + 1)) >> PAIR
+TREE = fb.ForwardDeclaration(output_type=2, name="tree")
+TREE.resolve_to(fb.OneOf(lambda x: isinstance(x, int), {True: WRITTEN, False: fb.Map(TREE()) >> fb.Sum()}))
+
+
+@pytest.mark.parametrize(
+    ("block", "example", "right"),
+    [
+        (fb.Map(PAIR), lambda: buffers(3), [0, 1, 2]),
+        (fb.Map(fb.GetItem(0) >> PAIR), lambda: buffers(3, lambda x: (x, 1)), [0, 1, 2]),
+        (fb.Map(fb.GetItem("x") >> PAIR), lambda: buffers(3, lambda x: {"x": x}), [0, 1, 2]),
+        (fb.NGrams(2) >> fb.Map(fb.GetItem(0) >> PAIR), lambda: buffers(3), [0, 1]),
+        (fb.Zip() >> fb.Map(fb.GetItem(0) >> PAIR), lambda: (buffers(3), [0] * 3), [0, 1, 2]),
+        (fb.Map(WRITTEN), lambda: [0, 1, 2], [0, 1, 2]),
+        (fb.Map(fb.InputTransform(written_with_place) >> fb.GetItem(0) >> PAIR), lambda: [0, 1], [0, 1]),
+        (fb.Map(fb.AllOf(WRITTEN, AFTER) >> fb.Function(lambda a, b: a + b)), lambda: [0, 1], [1, 3]),
+        (TREE(), lambda: [4, [1, 2]], 7),
+    ],
+)
+def test_an_array_that_is_written_to_again_is_read_as_it_was(block, example, right):
+    walk = fb.compile(lambda x: block(x), "numpy")
+    for program in (fb.compile(block, "numpy"), walk):
+        results = program.run(example() for _ in range(2))
+        np.testing.assert_array_equal([np.stack(result)[..., 0] for result in results], [right] * 2)
+    if isinstance(right, int):
+        programs = fb.compile(PAIR, "numpy"), fb.compile(lambda x: fb.tensor(x) * 1.0, "numpy")
+        for program in programs:
+            np.testing.assert_array_equal(np.stack(program.run(buffers(3)))[:, 0], [0, 1, 2])

@@ -14,6 +14,16 @@ def summed():
     return fb.torch.Module(fb.Map(fb.Vector(3) >> fb.Linear(2, "tanh", name="word")) >> fb.Sum(), TESTED)
 
 
+@pytest.fixture(scope="module")
+def walked():
+    word = fb.Linear(2, "tanh", name="word")
+    each = fb.cell(lambda x: word(x))
+    module = fb.torch.Module(
+        lambda xs: sum([each(fb.tensor(x, "float32")) for x in xs], fb.tensor([0.0, 0.0])), TESTED
+    )
+    return module.warm([[[1.0, 2.0, 3.0]]])
+
+
 def ways(encoded):
     """Examples that read the words of a batch: by rows, by slices, and mixed with a plain list."""
     table = fb.torch.rows(encoded)
@@ -22,7 +32,9 @@ def ways(encoded):
     yield [[table[0][0], *encoded[0][1:]], [table[1][0], encoded[1][1]], []]
 
 
-def test_gradients_are_those_of_the_same_model_in_pytorch(summed):
+@pytest.mark.parametrize("door", ["summed", "walked"])
+def test_gradients_are_those_of_the_same_model_in_pytorch(request, door):
+    summed = request.getfixturevalue(door)
     numbers = torch.randn(2, 3, 3)
     encoded = numbers.clone().requires_grad_()
     weight, bias = (summed.get_parameter(f"word.{name}").detach() for name in ("weight", "bias"))
