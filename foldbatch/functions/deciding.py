@@ -13,7 +13,7 @@ from warnings import warn
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.errors import WALKED, ManyRoundsWarning, WalkError, frames_inside, install
+from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside, install
 from foldbatch.functions.cells import GLOBALS, Signature
 from foldbatch.functions.noted import ATOMS, Noted, joined_result, kept_result, leak, noted_of
 from foldbatch.functions.notes import (
@@ -24,6 +24,7 @@ from foldbatch.functions.notes import (
     give_back,
     lists_of,
     may_go_deeper,
+    name_example,
     noting,
     refuse_broken,
     session,
@@ -237,7 +238,7 @@ class UnderWay:
             fiber.join.failed = True
             self._ready.append((fiber.join.fiber, _Thrown(error)))
             return
-        error.add_note(f"{WALKED}{fiber.walked.number}")
+        name_example(error, fiber.walked.number)
         if not self._keep_going:
             raise error
         fiber.walked.error = error

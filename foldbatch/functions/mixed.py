@@ -22,8 +22,8 @@ from foldbatch.blocks.drafts import Object, Terminal, leaves, new_wires, run_tim
 from foldbatch.blocks.drafts import Value as Built
 from foldbatch.blocks.interrupts import interrupted
 from foldbatch.blocks.lower import built
-from foldbatch.blocks.printing import TOOLS, program
-from foldbatch.blocks.tracer import Located
+from foldbatch.blocks.printing import DEEPER, TOOLS, program
+from foldbatch.blocks.tracer import SHALLOW, Descent, Located
 from foldbatch.blocks.tracing import InvokeWalk
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, FoldbatchError, WalkError
@@ -46,9 +46,6 @@ from foldbatch.types import (
     types_in,
 )
 
-DEEPEST = (
-    1 << 60
-)  # calls within calls of a program: Python's own limit holds, which the run of the walk raises
 UNDER_WAY = 1 << 60  # is missing from the numbers that were taken, as long as a program runs
 _files = itertools.count()
 
@@ -235,6 +232,9 @@ class BlockInWalk:
         weakref.finalize(self, linecache.cache.pop, file, None).atexit = False
         self._scope: dict[str, Any] = made.globals | TOOLS
         exec(compile(text.source, file, "exec"), self._scope)  # noqa: S102 - the text is our own
+        self._scope[DEEPER] = Descent(
+            made.functions, self._scope, SHALLOW
+        )  # Python's own limit is the walk's
         self._own = [*made.collections], [*made.memos]
         self.calls = {name: value for name, value in made.globals.items() if isinstance(value, Called)}
         self.signatures = [
@@ -285,7 +285,7 @@ class BlockInWalk:
         run.own = {name: [] for name in self._own[0]} | {name: {} for name in self._own[1]}
         self._enter(run)
         try:
-            found: tuple[Any, ...] = scope[self._functions[0].name](*given, DEEPEST)
+            found: tuple[Any, ...] = scope[self._functions[0].name](*given, SHALLOW)
         except BaseException as error:
             for signature in self.signatures:
                 notes.take_back(signature)

@@ -39,6 +39,7 @@ if hasattr(os, "register_at_fork"):  # forks wait for the end of a run, so that 
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 MANY = 1_000_000  # numbers of calls, after which a run ends
 DEEP = 1_000_000  # calls within calls in a walk; one without an end is refused within seconds
+FIRST = 1_000  # calls of those that are looked at for one like another
 OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
 
 
@@ -270,7 +271,7 @@ def note(
                 except Exception as error:
                     if may_go_deeper(error):
                         raise
-                    error.add_note(f"{WALKED}{number}")
+                    name_example(error, number)
                     raise
                 if isinstance(result, CoroutineType):
                     result.close()
@@ -357,6 +358,25 @@ def session(run: Callable[[], T], examples: Sequence[Any] | None, numbers: Seque
 def may_go_deeper(error: Exception) -> bool:
     """Whether an error only says that a walk calls itself deeper than Python lets it by default."""
     return isinstance(error, RecursionError) and not State.deep
+
+
+def name_example(error: Exception, number: int) -> None:
+    """Note the example that an error is of; of a recursion too deep, also what is called again as before."""
+    error.add_note(f"{WALKED}{number}")
+    trace, seen = error.__traceback__, set[tuple[object, ...]]()
+    while isinstance(error, RecursionError) and trace is not None and len(seen) < FIRST:
+        code, scope = trace.tb_frame.f_code, trace.tb_frame.f_locals
+        given = [scope.get(name) for name in code.co_varnames[: code.co_argcount]]
+        trace = trace.tb_next
+        if not given or code.co_filename.startswith((PACKAGE, "<foldbatch")):
+            continue
+        if (call := (code, *map(id, given))) in seen and not any(isinstance(x, Iterator) for x in given):
+            told = f"{code.co_qualname} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+            error.add_note(
+                f"foldbatch: {told} is called again with what it was given: do data hold themselves?"
+            )
+            return
+        seen.add(call)
 
 
 def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call: int, max_calls: int) -> str:

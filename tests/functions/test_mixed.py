@@ -41,6 +41,18 @@ def test_a_recursion_through_both_doors_is_deep():
     np.testing.assert_allclose(found, right, atol=1e-6)
 
 
+def test_data_that_hold_themselves_are_refused_in_a_block_of_a_walk():
+    block = fb.ForwardDeclaration(output_type=3, name="tree")
+    block.resolve_to(
+        fb.OneOf(is_word, {True: fb.Scalar("int32") >> embed, False: fb.Map(block()) >> fb.Sum()})
+    )
+    whole, endless = block(), [1, 2]
+    endless.append(endless)
+    for walk in (lambda x: whole(x), fb.Map(Walk(lambda x: whole(x), 3)) >> fb.Sum()):
+        with pytest.raises(ExampleError, match=r"data that ends, found a part that contains itself"):
+            fb.compile(walk, "numpy").run([[endless]])
+
+
 def test_what_a_block_cannot_read_is_told_with_its_path_its_example_and_its_place():
     program = fb.compile(lambda x: word(x["left"]), "numpy")
     good = {"left": {"word": 1}}

@@ -392,6 +392,22 @@ def test_a_recursion_without_an_end_is_the_error_of_its_example_alone():
         assert [answers[0].result(20), answers[2].result(20)] == right
 
 
+def test_a_recursion_too_deep_tells_what_is_called_again(monkeypatch):
+    monkeypatch.setattr(notes, "DEEP", 5_000)
+    half = fb.cell(lambda x: x * 0.5)
+
+    def visit(x):
+        return half(fb.tensor(x) if isinstance(x, float) else visit(x[0]))
+
+    endless = []
+    endless.append(endless)
+    with pytest.raises(RecursionError) as raised:
+        fb.compile(visit, "numpy").run([[1.0], endless])
+    example, again = raised.value.__notes__
+    assert example == "foldbatch: in the walk of example 1"
+    assert re.search(r"visit \(test_refusals.py:\d+\) is called again with what it was given", again)
+
+
 def test_a_walk_may_handle_the_error_of_a_datum_as_any_other():
     """It is raised at the call, in whatever way the batch runs; what is noted of that call is taken back."""
     table, pair = fb.Embedding(5, 2), fb.Linear(2)
