@@ -143,6 +143,10 @@ class Lowered:
         own = self.tracer
         return lower(self.block, policy or own.policy, own.max_calls, asides, own.arithmetic)
 
+    @property
+    def parameters(self) -> Sequence[Parameter]:
+        return self.model.parameters
+
     def place_of(self, example: Any, cell: int, call: int) -> str:
         return place_of(self.tracer, example, cell, call)
 

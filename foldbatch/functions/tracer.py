@@ -127,6 +127,10 @@ class FunctionTracer:
         return self.linked().model
 
     @property
+    def parameters(self) -> Sequence[Parameter]:
+        return [*self.learnt.parameters]
+
+    @property
     def grows(self) -> bool:
         return True
 

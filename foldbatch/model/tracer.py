@@ -55,6 +55,10 @@ class Tracer(Protocol):
         """The model that traces fit."""
 
     @property
+    def parameters(self) -> Sequence[Parameter]:
+        """The parameters of all cells that are known, whether or not something of the model reads them."""
+
+    @property
     def grows(self) -> bool:
         """Whether the model may grow."""
 

@@ -631,6 +631,7 @@ class Program(Printed):
         [array([3.], dtype=float32)]
         """
         notes = self.notes if notes is None else notes
+        self._admit(self.lowered.parameters)  # runs without losses have not asked for all
         write(path, self.lowered, self._params.parameters, self.options, self.seed, self.steps_drawn, notes)
 
 

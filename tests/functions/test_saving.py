@@ -24,6 +24,8 @@ import foldbatch as fb
 
 lstm, embed, classify = fb.TreeLSTM(4, name="lstm"), fb.Embedding(9, 4, name="embed"), fb.Linear(3, name="classify")
 
+judge, unread = fb.Linear(1, name="judge"), fb.Linear(2, name="unread")
+
 @dataclass
 class State:
     h: Any
@@ -57,6 +59,8 @@ def walk(t):
     y = fb.ops.tanh(x * 2.0)[:3] + fb.tensor(np.ones(3)) + t["label"]
     fb.loss(fb.ops.mean(y), "mean", weight=0.5)
     fb.metric("y", y, label=t)
+    fb.loss(fb.ops.sum(judge(state[0])), "judge")
+    unread(state[0])
     return classify(state[0]), [y]
 
 class Part(fb.Module):
@@ -192,6 +196,15 @@ def test_a_loaded_program_is_the_saved_one_and_learns_nothing(model, tmp_path, n
         files.read(tmp_path / "again", KIND, "")[1]["walk"]
         == files.read(tmp_path / "file", KIND, "")[1]["walk"]
     )
+
+
+def test_layers_of_losses_and_of_what_nobody_reads_are_saved_of_a_program_that_has_only_run(model, tmp_path):
+    program = fb.compile(model().walk, "numpy", seed=3)
+    program.run(EXAMPLES)
+    program.save(tmp_path / "file")
+    loaded = fb.load(tmp_path / "file", "numpy", trust=("walkmodel",))
+    assert {"judge.weight", "unread.weight"} < {*loaded.params}
+    assert_same(program, loaded)
 
 
 def test_a_loaded_program_leaves_the_layers_of_others_alone(model, tmp_path):
