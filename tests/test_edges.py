@@ -233,8 +233,9 @@ ELSEWHERE = {
     **dict.fromkeys(
         ("reshape", "transpose", "slice", "flip", "pad", "concat", "stack", "broadcast_to"), MOVES
     ),
-    **dict.fromkeys(("batch", "repeat", "gather", "when_training"), MOVES),
+    **dict.fromkeys(("batch", "repeat", "gather", "pick", "when_training"), MOVES),
     **dict.fromkeys(("sum_batch", "sum_rows"), "only gradients have it, and it adds"),
+    "order": "NumPy's argsort is compared in tests/static/ops/test_numpys.py, ties and NaN too",
     **dict.fromkeys(("one_hot", "random", "segment_position", "segment_is_max"), "NumPy has none"),
 }
 
