@@ -526,7 +526,13 @@ class Trainer:
 
     def _take_over(self, state: Mapping[str, Any], where: str) -> None:
         """Stand where another trainer was when it returned a state, which is refused if it was unlike."""
-        resuming.check_configuration(self.origin, self._configuration(), state["configuration"], where)
+        own, kept = self._configuration(), state["configuration"]
+        new = own["model"] != kept.get("model") or state["parameters"].keys() - self.program.params.keys()
+        if new and self.program.lowered.decides:
+            expected, found = "a checkpoint of a training of this model", "one whose walk knew other cells"
+            fix = "what it decides may have brought some: reach all of them by program.warm before each fit"
+            raise TrainingError(where, expected, found, fix)
+        resuming.check_configuration(self.origin, own, kept, where)
         self.optimizer.load_state(state["optimizer"])
         resuming.assign(self.program.params, state["parameters"])
         self.program.steps_drawn = state["steps_drawn"]

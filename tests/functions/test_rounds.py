@@ -508,6 +508,28 @@ def test_a_trainer_fits_a_walk_that_decides() -> None:
     assert trainer.predict([1.0]) == program.run([1.0])
 
 
+def test_a_training_whose_decisions_brought_new_cells_says_so_when_it_is_resumed(tmp_path) -> None:
+    weight = fb.Parameter([], init=1.0, name="w")
+    grow, half = fb.cell(lambda x: x * weight), fb.cell(lambda x: x * weight * 0.5)
+
+    def walk(number: float) -> None:
+        x = grow(fb.tensor(number))
+        fb.loss(-(half(x) if float(x) > 1.01 else x))
+
+    def trainer() -> Any:
+        program = fb.compile(walk, "numpy")
+        return fb.train.Trainer(
+            program, fb.SGD(0.1), batch_size=1, callbacks=[fb.train.Checkpoints(tmp_path)]
+        )
+
+    trainer().fit([1.0, 1.0, 0.5], epochs=1)
+    weight.value[...] = 1.0  # as in a process of its own
+    with pytest.raises(
+        fb.errors.TrainingError, match="found one whose walk knew other cells; what it decides"
+    ):
+        trainer().fit([1.0, 1.0, 0.5], epochs=3, resume=True)
+
+
 def test_derivatives_take_the_path_that_was_decided() -> None:
     program = fb.compile(halving_with_loss, "reference")
     numbers = [0.25, 5.0, 3.0]
