@@ -1,6 +1,7 @@
 """What blocks read of examples, as columns: one array for all visits of a block, checked as a whole."""
 
 import reprlib
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
@@ -38,12 +39,20 @@ def of_now(append: Callable[[Any], None], axes: int) -> Callable[[Any], None]:
     return (lambda data: append(as_now(data, axes))) if axes else append
 
 
-HELD = frozenset({list, tuple, dict, str, range, np.ndarray})  # what has its items, and makes none anew
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+# how those go through their items that have them, and make none anew; classes of the user inherit it
+_HELD = {
+    kind.__iter__
+    for kind in (list, tuple, dict, set, frozenset, str, bytes, range, deque, np.ndarray, *_VIEWS)
+}
 
 
 def items_of(data: Any) -> Any:
-    """Return what is gone through; of what makes its items, as a generator does, each as it is now."""
-    return data if type(data) in HELD else map(kept, data)
+    """Return what is gone through; of what makes its items, as a generator does, each as it is now.
+
+    What holds its items yields these themselves: a part that stands in two places stays one object.
+    """
+    return data if getattr(type(data), "__iter__", None) in _HELD else map(kept, data)
 
 
 def kept(item: Any, depth: int = 2) -> Any:

@@ -8,6 +8,7 @@ import time
 import traceback
 import tracemalloc
 import weakref
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -390,3 +391,17 @@ def test_an_array_that_is_written_to_again_is_read_as_it_was(block, example, rig
         programs = fb.compile(PAIR, "numpy"), fb.compile(lambda x: fb.tensor(x) * 1.0, "numpy")
         for program in programs:
             np.testing.assert_array_equal(np.stack(program.run(buffers(3)))[:, 0], [0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    "held", [lambda parts: dict(enumerate(parts)).values(), deque, type("Own", (list,), {})]
+)
+def test_parts_that_stand_in_two_places_stay_one_object(held):
+    """A copy of a part would be visited on each way that leads there: of 40 levels, on 2 ** 40 ways."""
+    total = fb.ForwardDeclaration(output_type="float32", name="total")
+    parts = fb.GetItem("parts") >> fb.Map(total()) >> fb.Sum()
+    total.resolve_to(fb.OneOf(fb.InputTransform(type), {int: fb.Scalar(), dict: parts}))
+    example = 1
+    for _ in range(40):
+        example = {"parts": held([example, example])}
+    assert fb.compile(total(), "numpy").run([example]) == [2**40]
