@@ -39,12 +39,11 @@ def of_now(append: Callable[[Any], None], axes: int) -> Callable[[Any], None]:
     return (lambda data: append(as_now(data, axes))) if axes else append
 
 
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_EMPTY: dict[Any, Any] = {}
+_VIEWS = (type(_EMPTY.keys()), type(_EMPTY.values()), type(_EMPTY.items()))
+_HOLDING: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str, bytes, range, deque, np.ndarray, *_VIEWS)
 # how those go through their items that have them, and make none anew; classes of the user inherit it
-_HELD = {
-    kind.__iter__
-    for kind in (list, tuple, dict, set, frozenset, str, bytes, range, deque, np.ndarray, *_VIEWS)
-}
+_HELD = {kind.__iter__ for kind in _HOLDING}
 
 
 def items_of(data: Any) -> Any:
