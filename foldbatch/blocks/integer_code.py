@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
+from types import FunctionType
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from foldbatch.blocks import tracing
+from foldbatch.blocks import purity, tracing
 from foldbatch.blocks.drafts import Procedure, run_time_terminals
-from foldbatch.blocks.purity import is_constant, reads_arity, reads_of
+from foldbatch.blocks.purity import is_constant, reads_arity, reads_children, reads_of
 from foldbatch.blocks.tracing import Expression
 from foldbatch.model.model import Model
 from foldbatch.scheduler import tree_code as code
@@ -26,6 +28,7 @@ from foldbatch.types import SequenceType, TensorType, Type
 
 VALUE, NODE, CHILDREN, LIST, ITEM, DATA, LENGTH = range(7)  # what a variable holds
 FIELDS = {"label": "labels", "token": "tokens"}  # of nodes, with the lists of a tree that have them
+GETTERS = {name: attrgetter(name) for name in purity.FIELDS if name not in FIELDS}
 WHOLE = "node"
 
 # What data are made of a node: the field that is read, or all of it, and then functions.
@@ -224,6 +227,8 @@ class Writer:
             return Held(CHILDREN, source.slot)
         if source.kind == NODE and type(key) is str and key in FIELDS:
             return Held(DATA, source.slot, making=(key,))
+        if source.kind == NODE and type(key) is str and key in GETTERS:
+            return Held(DATA, source.slot, making=(WHOLE, GETTERS[key]))
         raise Refused(f"it reads the item {key!r}")
 
     def applied(self, function: Any, source: Held) -> Held:
@@ -231,6 +236,10 @@ class Writer:
             return self.length(source)
         if source.kind not in (NODE, DATA):
             raise Refused(f"{name_of(function)} is given no node, and nothing of one")
+        if source.kind == NODE and reads_children(function):
+            if isinstance(function, FunctionType):
+                self.program.used[id(function)] = function
+            return Held(CHILDREN, source.slot)
         known = reads_of(function)
         if isinstance(known, str):
             raise Refused(f"{name_of(function)} is called at every visit, for it {known}")

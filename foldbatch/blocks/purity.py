@@ -131,6 +131,27 @@ def reads_arity(function: Any) -> bool:
     return isinstance(known, Reads) and known.arity
 
 
+def reads_children(function: Any) -> bool:
+    """Return whether a function does nothing but return the children of a node.
+
+    >>> reads_children(lambda t: t.children), reads_children(list), reads_children(lambda t: t.children[0])
+    (True, True, False)
+    """
+    if type(function) is operator.attrgetter:
+        return bool(function.__reduce__()[1] == ("children",))
+    if type(function) is FunctionType:
+        return _is_of_children(function.__code__)
+    return function is list or function is tuple
+
+
+@lru_cache(1000)
+def _is_of_children(code: CodeType) -> bool:
+    if not _has_one_argument(code):
+        return False
+    steps = [(each.opname, each.argval) for each in dis.get_instructions(code) if each.opname not in NOTHING]
+    return steps[0][0] in LOADS and steps[1:] == [("LOAD_ATTR", "children"), ("RETURN_VALUE", None)]
+
+
 @lru_cache(100)
 def of_arity(arity: int) -> Tree:
     """Return a tree whose root has so many children."""
@@ -156,11 +177,15 @@ SINGLE = (bool, type(None))
 ARGUMENT, VALUE = "argument", "value"  # what stands on the stack, or a tuple of a constant
 
 
+def _has_one_argument(code: CodeType) -> bool:
+    arguments = code.co_argcount + code.co_kwonlyargcount
+    return (arguments, code.co_nlocals) == (1, 1) and not code.co_flags & (CO_VARARGS | CO_VARKEYWORDS)
+
+
 @lru_cache(1000)
 def _reads_of_code(code: CodeType) -> Reads | str:
     """Follow code that has no jumps, and so is run from its beginning to its end."""
-    arguments = code.co_argcount + code.co_kwonlyargcount
-    if (arguments, code.co_nlocals) != (1, 1) or code.co_flags & (CO_VARARGS | CO_VARKEYWORDS):
+    if not _has_one_argument(code):
         return "has more than one argument, or other variables"
     arity, stack = True, list[Any]()  # whether nothing else is read of the argument
     for instruction in dis.get_instructions(code):

@@ -5,6 +5,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 
 import numpy as np
@@ -66,14 +67,20 @@ def row(function=lambda x: x):
 ADD = fb.Function(lambda a, b: a + b)
 
 
-def summed(tree, own=None):
-    children = fb.GetItem("children") >> fb.Map(tree) >> fb.Sum()
-    return fb.AllOf(own or fb.GetItem("label") >> row(), children) >> ADD
+CHILDREN = fb.GetItem("children")
+
+
+def summed(tree, own=None, children=CHILDREN):
+    rest = children >> fb.Map(tree) >> fb.Sum()
+    return fb.AllOf(own or fb.GetItem("label") >> row(), rest) >> ADD
 
 
 OF_TREES = {
     "child_sum": MODELS["child_sum"](WHOLE, NODES, hidden=2),
     "sum": declared(summed),
+    "children by a lambda": declared(partial(summed, children=fb.InputTransform(lambda t: t.children))),
+    "children by a getter": declared(partial(summed, children=fb.InputTransform(attrgetter("children")))),
+    "children by a list": declared(partial(summed, children=fb.InputTransform(list))),
     "over the node itself": declared(
         lambda tree: fb.AllOf(fb.GetItem("label") >> row(), fb.Map(tree) >> fb.Sum()) >> ADD
     ),
@@ -107,6 +114,11 @@ OF_TREES = {
         lambda tree: fb.OneOf(
             pure(lambda t: t.label if t.label < 2 else "many" if t.token is None else t.token),
             {key: summed(tree) for key in (0, 1, "many", *WORDS)},
+        )
+    ),
+    "leaves by an item": declared(
+        lambda tree: fb.OneOf(
+            fb.GetItem("is_leaf"), {True: fb.GetItem("size") >> row(), False: fb.Map(tree) >> fb.Sum()}
         )
     ),
     "lists of lists": fb.GetItem("children")
