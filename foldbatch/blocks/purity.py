@@ -3,7 +3,8 @@
 Such a function may be called once for all visits at which it reads the same; any other is called at every
 visit. Python cannot say so of a function in general. So there is a short list of what is known to be pure:
 
-- ``attrgetter`` and ``itemgetter`` of constants, ``len`` and a few types, and the look-ups of a `Vocabulary`;
+- ``attrgetter`` and ``itemgetter`` of constants, ``len``, a few types and methods of texts, and the look-ups
+  of a `Vocabulary`;
 - functions that are marked as `pure`, and a ``partial`` of one whose other arguments are constants;
 - functions of one argument whose whole code reads fields and items of it by constants, and compares.
 
@@ -30,7 +31,8 @@ from foldbatch.types import describe_value
 
 ATOMS = (str, int, float, bool, bytes, type(None))
 FIELDS = ("label", "token", "is_leaf", "size")  # of nodes
-TYPES = (str, int, float, bool)  # they make atoms of atoms
+# they make atoms of atoms
+TYPES = (str, int, float, bool, str.lower, str.upper, str.casefold, str.strip)
 LOOKUPS = (Vocabulary.__getitem__, Vocabulary.__contains__)
 LEAF = "is_leaf"  # that is told by how many children there are
 
@@ -76,7 +78,7 @@ def is_constant(value: Any) -> bool:
 def reads_of(function: Any) -> Reads | str:
     """Return what a pure function reads, or why it is not known to be pure: "it <reason>".
 
-    >>> reads_of(lambda t: t.label == "NP").arity, reads_of(lambda t: t.is_leaf).arity
+    >>> reads_of(lambda t: t.label == "NP").arity, reads_of(lambda t: not t.children).arity
     (False, True)
     >>> reads_of(lambda t: print(t))
     'does more than read its argument and compare, LOAD_GLOBAL (<doctest foldbatch...>:1)'
@@ -138,7 +140,7 @@ def reads_children(function: Any) -> bool:
     (True, True, False)
     """
     if type(function) is operator.attrgetter:
-        return bool(function.__reduce__()[1] == ("children",))
+        return bool(function.__reduce__()[1] == (CHILDREN,))
     if type(function) is FunctionType:
         return _is_of_children(function.__code__)
     return function is list or function is tuple
@@ -149,7 +151,7 @@ def _is_of_children(code: CodeType) -> bool:
     if not _has_one_argument(code):
         return False
     steps = [(each.opname, each.argval) for each in dis.get_instructions(code) if each.opname not in NOTHING]
-    return steps[0][0] in LOADS and steps[1:] == [("LOAD_ATTR", "children"), ("RETURN_VALUE", None)]
+    return steps[0][0] in LOADS and steps[1:] == [("LOAD_ATTR", CHILDREN), ("RETURN_VALUE", None)]
 
 
 @lru_cache(100)
@@ -174,7 +176,8 @@ NOTHING = {"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "TO_BOOL"}
 LOADS = {"LOAD_FAST", "LOAD_FAST_BORROW"}
 CONSTANTS = {"LOAD_CONST", "LOAD_SMALL_INT"}
 SINGLE = (bool, type(None))
-ARGUMENT, VALUE = "argument", "value"  # what stands on the stack, or a tuple of a constant
+# what stands on the stack, or a tuple of a constant; children may only be asked whether there are any
+ARGUMENT, VALUE, CHILDREN = "argument", "value", "children"
 
 
 def _has_one_argument(code: CodeType) -> bool:
@@ -199,8 +202,12 @@ def _reads_of_code(code: CodeType) -> Reads | str:
         elif name == "LOAD_ATTR" and stack[-1] is ARGUMENT and value in FIELDS:
             arity &= value == LEAF
             stack[-1] = VALUE
+        elif name == "LOAD_ATTR" and stack[-1] is ARGUMENT and value == CHILDREN:
+            stack[-1] = CHILDREN
         elif name == "LOAD_ATTR":
             return f"reads {value}"
+        elif name != "UNARY_NOT" and CHILDREN in stack:
+            return f"reads {CHILDREN}"
         elif name in ("RETURN_VALUE", "RETURN_CONST"):
             return Reads(arity and not (stack and stack[-1] is ARGUMENT))
         elif name == "UNARY_NOT":

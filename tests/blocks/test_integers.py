@@ -118,7 +118,12 @@ OF_TREES = {
     ),
     "leaves by an item": declared(
         lambda tree: fb.OneOf(
-            fb.GetItem("is_leaf"), {True: fb.GetItem("size") >> row(), False: fb.Map(tree) >> fb.Sum()}
+            fb.GetItem("is_leaf"), {True: fb.GetItem("label") >> row(), False: fb.Map(tree) >> fb.Sum()}
+        )
+    ),
+    "leaves without children": declared(
+        lambda tree: fb.OneOf(
+            lambda t: not t.children, {True: fb.GetItem("size") >> row(), False: fb.Map(tree) >> fb.Sum()}
         )
     ),
     "lists of lists": fb.GetItem("children")
