@@ -28,6 +28,7 @@ NUMBERS |= {"clip", "where", "equal", "not_equal", "less", "less_equal", "greate
 IDS = frozenset({"cross_entropy", "gather"})  # whose plain numbers are ids of the example
 TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belongs to the cell
 
+PLAIN = (int, float)
 _BOUNDS = frozenset({int, type(None)})  # of slices
 
 # An operand; whether it is data of the call, else it belongs to the cell; and what data are read as.
@@ -54,7 +55,9 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     kind = [*[type_ for type_ in types if type_.is_float], types[0]][0]  # `next` raises, which costs by depth
     given = [_given(name, x, kind) for x in operands]
     cell = op_cell(function, given, options)
-    if key is not None:
+    # a key of `NUMBERS` has no values of numbers, which belong to the cell beside bools
+    whole = name not in NUMBERS or all(dynamic for x, dynamic, _ in given if type(x) in PLAIN)
+    if key is not None and whole:
         _known[function, key] = cell, [i for i, (_, dynamic, _) in enumerate(given) if dynamic]
     return cell.call(*[x for x, dynamic, _ in given if dynamic])
 
@@ -65,7 +68,7 @@ def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[A
     key: list[Any] = []
     for x in operands:
         kind = type(x)
-        if isinstance(x, Value) or (data and (kind is int or kind is float)):
+        if isinstance(x, Value) or (data and kind in PLAIN):
             key.append(kind)
         elif (kind is int and name not in IDS) or kind is Parameter:
             key.append((kind, x))

@@ -292,3 +292,13 @@ def test_calls_of_ops_in_a_walk_that_are_alike_but_for_what_belongs_to_the_cell_
     for _ in range(2):  # the second time, all of them are known
         for found, wanted in zip(run(values), expected, strict=True):
             assert [x.tolist() for x in found] == [x.tolist() for x in wanted]
+
+
+def test_numbers_beside_values_without_floats_belong_to_the_cell() -> None:
+    def walk(x: float) -> Any:
+        above, count = fb.tensor(x) > 0, fb.tensor(int(x))
+        chosen = [ops.where(above, a, b) for a, b in ((1.0, 2.0), (3.0, 4.0), (5, 6), (7, 8))]
+        return (*chosen, count + 1, count + 2, count * 3, count * 4)
+
+    found = [[*map(float, result)] for result in fb.compile(walk, "numpy").run([5.0, -5.0])]
+    assert found == [[1, 3, 5, 7, 6, 7, 15, 20], [2, 4, 6, 8, -4, -3, -15, -20]]
