@@ -19,6 +19,7 @@ TOLERANCE = 1e-4  # relative difference of losses above which a peer is not the 
 ENOUGH_RUNS, ENOUGH_SECONDS = 3, 10.0  # of a contender's task: it is not run again once it has had both
 TASKS = TRAIN, INFER = "train", "infer"
 NEW = ", new examples"  # ends the name of a contender of ours that traces every batch anew
+WALK = ", plain function"  # stands in the name of one whose model is a plain function, not blocks
 
 Seconds = dict[tuple[str, str], list[float]]  # of all runs, by contender and task
 Timings = dict[str, dict[str, Timing]]  # by contender, then by task
@@ -58,7 +59,7 @@ class Contender:
 
 
 def our_contender(
-    ours: Timed, batches: Sequence[Any], fresh: Callable[[Any], Any] | None = None
+    ours: Timed, batches: Sequence[Any], fresh: Callable[[Any], Any] | None = None, kind: str = ""
 ) -> Contender:
     """Return us.
 
@@ -66,6 +67,7 @@ def our_contender(
         ours: our model.
         batches: that it runs.
         fresh: makes of a batch one that has never been traced; then the contender runs these.
+        kind: stands in its name.
     """
 
     def timed(run: Callable[[Any], object], numbers: list[int]) -> float:
@@ -75,7 +77,7 @@ def our_contender(
             run(batch)
         return time.perf_counter() - start
 
-    name = f"{OURS} ({ours.backend})" + ("" if fresh is None else NEW)
+    name = f"{OURS} ({ours.backend})" + kind + ("" if fresh is None else NEW)
     return Contender(
         name, lambda k: ours.loss(batches[k]), partial(timed, ours.step), partial(timed, ours.infer)
     )

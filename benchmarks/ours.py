@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.flat import FlatTree
+from benchmarks.functions import walk_of
 from benchmarks.inside import backend_name
 from benchmarks.workload import tree_lstm
 from foldbatch import Program, compile
@@ -45,6 +46,7 @@ class Ours:
         hidden: size of h, c and the embedding.
         vocabulary: of the words.
         backend: see `foldbatch.compile`.
+        walks: whether the model is a plain function, not blocks.
 
     Attributes:
         program: that trains.
@@ -52,8 +54,11 @@ class Ours:
         backend: the one chosen.
     """
 
-    def __init__(self, hidden: int, vocabulary: Vocabulary, backend: BackendName = "auto") -> None:
-        self.program = compile(tree_lstm(hidden, vocabulary), backend)
+    def __init__(
+        self, hidden: int, vocabulary: Vocabulary, backend: BackendName = "auto", *, walks: bool = False
+    ) -> None:
+        model = walk_of(hidden, vocabulary) if walks else tree_lstm(hidden, vocabulary)
+        self.program = compile(model, backend)
         self.step = Step(self.program)
         self.backend, self._vocabulary = backend_name(backend), vocabulary
 

@@ -3,7 +3,7 @@
 Everything is measured in turn. A training step is loss, gradients and Adam's update (rows of the
 embedding sparsely); inference yields the roots' scores and no losses. All work per batch counts,
 from parsed trees on: ours with traces known, as from the second epoch on, and once more with new trees, which
-are traced in the run; peers from flat arrays of each tree.
+are traced in the run, by blocks and by a plain function; peers from flat arrays of each tree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.busy import Neighbours
-from benchmarks.contest import Contender, Result, contenders_of, contest, our_contender, verify
+from benchmarks.contest import WALK, Contender, Result, contenders_of, contest, our_contender, verify
 from benchmarks.floor import Products, count
 from benchmarks.measure import Timing, timing
 from benchmarks.memory import Peak, peaks
@@ -71,6 +71,9 @@ class _Measurement:
         self.hidden, self.settings, self.file = hidden, settings, file
         vocabulary = Vocabulary.count(word for tree in trees for word in tree.words())
         self.ours = Ours(hidden, vocabulary, settings.backend)
+        self.walk = Ours(hidden, vocabulary, settings.backend, walks=True)
+        self.walk.program.warm(trees[:64])
+        self.walk.program.params.update(self.ours.program.params)
         self.batches: list[list[Tree]] = []
         self.numbers: dict[int, list[int]] = {}  # of the batches, by size
         for size in sorted({1, *settings.batches}):
@@ -87,7 +90,8 @@ class _Measurement:
         """Verify all contenders, then time them, size by size."""
         ours = our_contender(self.ours, self.batches)
         new = our_contender(self.ours, self.batches, unseen)
-        peers = self._verified(ours, remotes, absent)
+        walk = our_contender(self.walk, self.batches, unseen, WALK)
+        peers = self._verified(ours, walk, remotes, absent)
         found = []
         one: dict[str, Timing] = {}
         products_seconds: list[float] = []
@@ -100,7 +104,7 @@ class _Measurement:
                 }
                 taking_part = [p for p in peers if p.batched or size <= self.settings.per_node_batch]
                 result = contest(
-                    [ours, new, *taking_part] if asked else [ours],
+                    [ours, new, walk, *taking_part] if asked else [ours],
                     numbers,
                     self.settings.repeats,
                     further,
@@ -141,14 +145,15 @@ class _Measurement:
         return found
 
     def _verified(
-        self, ours: Contender, remotes: Sequence[Remote], absent: dict[str, str]
+        self, ours: Contender, walk: Contender, remotes: Sequence[Remote], absent: dict[str, str]
     ) -> list[Contender]:
-        """Return the peers' variants, which compute what we do; who fails is `absent`."""
+        """Return the peers' variants, which compute what we do, as our walk must; who fails is `absent`."""
         asked = [k for size in self.settings.batches for k in self.numbers[size]]
         losses = {k: ours.loss(k) for k in asked}
         first = asked[0]
         ours.train([first])
         after = first, ours.loss(first)
+        verify(walk, losses, after)
         found = []
         for remote in remotes:
             try:

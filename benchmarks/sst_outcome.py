@@ -89,7 +89,7 @@ class Found:
 
     def best_peer(self, task: str) -> str | None:
         """Return the fastest peer's name; None where there is none."""
-        names = [name for name in self.timings if name not in (self.ours, self.new)]
+        names = [name for name in self.timings if not name.startswith(self.ours)]
         return max(names, key=lambda name: self.per_second(name, task), default=None)
 
     def ratio(self, name: str, task: str) -> float | None:

@@ -143,3 +143,22 @@ def test_programs_to_copy_are_short_and_reach_what_they_assert(page: str):
         assert re.search(r"^assert ", "\n".join(blocks), re.MULTILINE), title
         if page != "walks" or number < MODELS:
             assert sum(bool(line.strip()) for line in blocks[0].splitlines()) <= LONGEST[page], title
+
+
+def test_the_text_in_dynet_computes_what_the_function_beside_it_does() -> None:
+    """Where DyNet is installed."""
+    pytest.importorskip("dynet", reason="needs DyNet: pip install dynet38")
+    page = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
+    found: dict[str, Any] = {"__name__": "coming_from"}
+    parts = re.findall(
+        r"^```py(?:thon)?\n(.*?)^```$", page.partition("## PyTorch")[0], re.MULTILINE | re.DOTALL
+    )
+    theirs: list[Any] = []
+    for text in parts:
+        exec(compile(text, "coming-from.md", "exec"), found)
+        if "vectors" in found and not theirs:
+            theirs = [each.npvalue() for each in found["vectors"]]
+            arrays = {"words.weight": found["E"].npvalue().T, "pair.weight": found["W"].npvalue().T}
+            arrays["pair.bias"] = found["b"].npvalue()
+    found["by_function"].params.update(arrays)
+    np.testing.assert_allclose(found["by_function"].run([found["example"], 5]), theirs, atol=1e-6)

@@ -21,6 +21,8 @@ from foldbatch.operators import Operators, is_symbolic
 from foldbatch.system.lines import aligned
 from foldbatch.types import TensorType, as_type, describe_value, is_masked
 
+NONE_YET = "it has none; a walk has its own once it has run, or after program.warm(examples)"
+
 Array = NDArray[Any]
 Initializer = str | float | ArrayLike | Callable[[np.random.Generator, tuple[int, ...]], ArrayLike]
 
@@ -513,7 +515,7 @@ class ParameterStore(MutableMapping[str, Array]):
             listed = errors.shortened(errors.with_nearest(name, missing) for name in unknown)
             found.append(f"{len(unknown)} unknown: {listed}")
         expected = f"{'all names' if strict else 'names'} of parameters"
-        fix = "nothing was changed; print(program.params) lists the names"
+        fix = "nothing was changed; print(program.params) lists the names" if self.parameters else NONE_YET
         raise errors.UnknownNameError("params", expected, " and ".join(found), fix)
 
     def _find(self, name: str) -> Parameter:
@@ -522,7 +524,8 @@ class ParameterStore(MutableMapping[str, Array]):
         except KeyError:
             expected = f"a parameter of {errors.shortened(self.parameters)}"
             found = errors.with_nearest(name, self.parameters)
-            raise errors.UnknownNameError("params", expected, found, "print(program.params)") from None
+            fix = "print(program.params)" if self.parameters else NONE_YET
+            raise errors.UnknownNameError("params", expected, found, fix) from None
 
 
 Holder = Owner | Parameter  # a layer, or a stand-alone parameter
