@@ -675,12 +675,26 @@ def cell(function: Callable[..., Any]) -> Any:
     return CellFunction(function, getattr(function, "__name__", "cell")).call
 
 
+def _without_cells(instance: Any) -> Any:
+    """Return what is pickled and copied of an object: all but its cells, which compute with its own parts."""
+    state = object.__getstate__(instance)
+    held, *slots = state if isinstance(state, tuple) else (state,)
+    origins = {n: getattr(x, "__dict__", {}).get("cell") for n, x in vars(instance).items()}
+    own = {n for n, x in origins.items() if isinstance(x, CellFunction) and x.origin == ("method", instance, n)}
+    kept = {n: x for n, x in (held or {}).items() if n not in own}
+    return (kept, *slots) if slots else kept
+
+
 class MethodCell:
-    """A cell that is a method: each object has a cell of its own."""
+    """A cell that is a method: each object has a cell of its own, and so has a copy of it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if owner.__getstate__ is object.__getstate__:
+            owner.__getstate__ = _without_cells  # type: ignore[method-assign]
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:

@@ -14,7 +14,7 @@ from foldbatch.errors import WalkError
 from foldbatch.functions import mixed, notes
 from foldbatch.functions.cells import CellFunction, body
 from foldbatch.functions.notes import running
-from foldbatch.functions.specs import read_as
+from foldbatch.functions.specs import read_as, typed
 from foldbatch.functions.values import GivenObject, Held, Value
 from foldbatch.operators import Hooks
 from foldbatch.params.parameters import Parameter
@@ -87,8 +87,8 @@ def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[A
 
 def op_cell(function: Callable[..., Any], given: Sequence[Given], options: dict[str, Any]) -> CellFunction:
     """Return the cell of a function of `foldbatch.ops`; operands that are data of the call do not matter."""
-    static = tuple([read if dynamic else _frozen(x) for x, dynamic, read in given])
-    key = (function, static, tuple(sorted((n, _frozen(x)) for n, x in options.items())))
+    static = tuple([read if dynamic else typed(x) for x, dynamic, read in given])
+    key = (function, static, tuple([(n, typed(options[n])) for n in sorted(options)]))
     try:
         cell = _of_ops.get(key)
     except (TypeError, ValueError):  # it cannot be hashed
@@ -96,7 +96,8 @@ def op_cell(function: Callable[..., Any], given: Sequence[Given], options: dict[
         fix = "make values of them: fb.tensor(x)"
         raise WalkError(f"ops.{function.__name__}", "values, numbers and arrays", found, fix) from None
     if cell is None:
-        pattern = [(None if dynamic else x, dynamic, read) for x, dynamic, read in given]
+        pattern = [(None if dynamic else _as_now(x), dynamic, read) for x, dynamic, read in given]
+        options = {n: _as_now(x) for n, x in options.items()}
         hints = [read for _, dynamic, read in given if dynamic]
         called = partial(_filled, function, pattern, options)
         cell = _of_ops[key] = _cell(function.__name__, called, hints, (repr(key[1:]), 0))
@@ -125,12 +126,9 @@ def _given(name: str, x: Any, kind: TensorType) -> Given:
     return x, (name in IDS and type(x) is int) or isinstance(x, Value | np.ndarray | np.generic), None
 
 
-def _frozen(x: Any) -> Any:
-    if isinstance(x, slice):
-        return slice, x.start, x.stop, x.step
-    if isinstance(x, list | tuple):
-        return tuple(map(_frozen, x))
-    return type(x), x
+def _as_now(x: Any) -> Any:
+    """Return what belongs to a cell as it is now: lists may be written to."""
+    return type(x)(map(_as_now, x)) if type(x) in (list, tuple) else x
 
 
 def _filled(function: Callable[..., Any], given: list[Given], options: dict[str, Any], *xs: Any) -> Any:
@@ -264,7 +262,7 @@ def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
         raise WalkError(f"fb.{kind}", "a call in a cell or in a walk", "one elsewhere", notes.OUTSIDE)
     if not isinstance(value, Value):
         value = tensor(value)
-    aside_cell(kind, name, weight).call(value, Held(label) if label is not None else None)
+    aside_cell(kind, name, float(weight) + 0.0).call(value, Held(label) if label is not None else None)
 
 
 def aside_cell(kind: str, name: str, weight: float) -> CellFunction:

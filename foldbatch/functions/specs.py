@@ -7,6 +7,7 @@ objects stand in it (`leaves`, in order), and how to build the like of it (`rebu
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,7 @@ Name: TypeAlias = Callable[[Any], str]  # gives an object a name among the globa
 _READ = {"float64": "float32", "float16": "float32"}
 _READ |= dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32") | {"uint32": "int64"}
 _SCALARS: dict[type, str] = {bool: "bool", int: "int32", float: "float32"}
+EXACT = frozenset({str, bytes, bool, int, type(None)})  # types of which ``==`` tells all values apart
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,23 @@ class ListSpec:
         return [(path, leaf.type) for path, leaf in leaves(self.element) if isinstance(leaf, ValueSpec)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NestSpec:
-    """A tuple, dict, named tuple or dataclass."""
+    """A tuple, dict, named tuple or dataclass; keys of a dict are told apart as `typed` does."""
 
     kind: type  # its class
     keys: tuple[Any, ...]  # of a dict, its keys; of a dataclass, the names of fields; else numbers
     items: tuple[Spec, ...]  # the structures of its items
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NestSpec) and self._whole == other._whole
+
+    def __hash__(self) -> int:
+        return hash(self._whole)
+
+    @property
+    def _whole(self) -> tuple[Any, ...]:
+        return self.kind, typed(self.keys), self.items
 
     def item(self, number: int) -> str:
         """Return how code gets an item."""
@@ -104,10 +116,32 @@ class StaticSpec:
 
 
 def typed(value: Any) -> Any:
-    """Return a key that tells values apart as their types do, too."""
-    if type(value) is tuple:
-        return tuple, tuple(map(typed, value))
-    return type(value), value.hex() if type(value) is float else value
+    """Return a key of a value that belongs to a cell: it tells apart what ``==`` does not.
+
+    So do types, signs of zeros, and what stands in tuples, sets, dataclasses and the like; a NaN is itself.
+    Lists are as they are now. Of other objects, ``==`` says which are alike.
+
+    >>> typed(1) == typed(True), typed((0.0,)) == typed((-0.0,)), typed([1]) == typed((1,))
+    (False, False, False)
+    """
+    kind = type(value)
+    if kind in EXACT:
+        return kind, value
+    match value:
+        case float():
+            return kind, float.hex(value)
+        case complex() | np.generic():
+            return kind, repr(value)
+        case tuple() | list():
+            return kind, tuple(map(typed, value))
+        case slice():
+            return kind, typed((value.start, value.stop, value.step))
+        case set() | frozenset():
+            return kind, frozenset(map(typed, value))
+    if dataclasses.is_dataclass(value) and kind.__eq__ is not object.__eq__ and not isinstance(value, type):
+        parts = [getattr(value, field.name) for field in dataclasses.fields(value) if field.compare]
+        return kind, value, typed(parts)
+    return kind, value
 
 
 @dataclass(frozen=True)
@@ -141,10 +175,10 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
                 yield f"(not {code} or {first})" if hinted else f"{code} and {first}"
         case NestSpec(kind, keys, items):
             yield f"type({code}) is {name(kind)}"
-            if kind is tuple:
+            if issubclass(kind, tuple):
                 yield f"len({code}) == {len(items)}"
             elif issubclass(kind, dict):
-                yield f"tuple({code}) == {name(keys)}"
+                yield same(keys, f"tuple({code})", name)
             for number, item in enumerate(items):
                 yield from guard(item, code + spec.item(number), name)
         case StaticSpec(None):
@@ -155,12 +189,19 @@ def guard(spec: Spec, code: str, name: Name) -> Iterator[str]:
                 yield f"len({code}) == {len(value)}"
                 for number, item in enumerate(value):
                     yield from guard(StaticSpec(item), f"{code}[{number}]", name)
-            elif type(value) is float:  # 0.0 == -0.0, and a NaN is not itself
-                yield f"{code}.hex() == {value.hex()!r}"
             else:
-                yield f"{code} == {name(value)}"
+                yield same(value, code, name)
         case ObjectSpec():
             yield f"{name(is_object)}({code})"
+
+
+def same(value: Any, code: str, name: Name) -> str:
+    """Return a condition, as text: that a value of the same type is this one, see `typed`."""
+    if type(value) in EXACT or (type(value) is tuple and {*map(type, value)} <= {str}):
+        return f"{code} == {name(value)}"
+    if type(value) is float:
+        return f"{code}.hex() == {value.hex()!r}"
+    return f"{name(typed)}({code}) == {name(typed(value))}"
 
 
 def guarded(specs: Mapping[str, Spec], name: Name) -> tuple[list[str], list[str], list[str], dict[Path, str]]:
@@ -176,7 +217,7 @@ def guarded(specs: Mapping[str, Spec], name: Name) -> tuple[list[str], list[str]
             paths = [argument + spec.item(i) for i in range(len(spec.items))]
             names = [f"item_{argument}_{i}" for i in range(len(paths))]
             named |= zip(paths, names, strict=True)
-            if spec.kind is tuple:
+            if issubclass(spec.kind, tuple):
                 opening.append(f"[{', '.join(names)}] = {GIVEN}{argument}")
             else:
                 opening += [f"{x} = {GIVEN}{path}" for x, path in zip(names, paths, strict=True)]
@@ -245,6 +286,9 @@ def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
             return _list_of(x, where, element)
     if is_nest(x):
         keys, items = opened(x)
+        if not all(map(_is_written, keys)):
+            fix = "give a tuple, or a dict of texts"
+            raise WalkError(where, "keys that are texts or numbers", describe_value(x), fix)
         hints = hint if isinstance(hint, tuple) and len(hint) == len(items) else [None] * len(items)
         found = [spec_of(item, where, each) for item, each in zip(items, hints, strict=True)]
         return NestSpec(type(x), keys, tuple(found))
@@ -255,6 +299,13 @@ def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
             raise WalkError(where, "numbers", f"an array of {dtype}", "convert it first")
         return DataSpec(TensorType(shape, read), type(x), (shape, dtype))
     return ObjectSpec()
+
+
+def _is_written(key: Any) -> bool:
+    """Whether code can have a key of a dict as a text."""
+    if type(key) is tuple:
+        return all(map(_is_written, key))
+    return type(key) in EXACT or (type(key) is float and math.isfinite(key))
 
 
 def opened(x: Any) -> tuple[tuple[Any, ...], list[Any]]:
