@@ -74,14 +74,15 @@ def compiled_function(
     """Return a Python function of the language of `translation`, compiled: Python calls it with arrays.
 
     It returns a number, a truth, or nothing, which becomes 0; its signature is as of
-    `translation.translate_function`. The texts of `modules` decide what it is. Where it is to be `small`, it
-    is compiled in less time, and loops are not written out.
+    `translation.translate_function`. The texts of `modules` decide what it is, and whole numbers that these
+    have from elsewhere. Where it is to be `small`, it is compiled in less time, and loops are not written out.
     """
     llvm()
     from foldbatch.engines.llvm import translation, words  # noqa: PLC0415 - they need llvmlite
 
     texts = [inspect.getsource(module) for module in (words, *modules)]
-    known = "\n".join([function.__name__ + " small" * small, *texts])
+    fixed = [(name, x) for module in modules for name, x in vars(module).items() if type(x) is int]
+    known = "\n".join([function.__name__ + " small" * small, repr(fixed), *texts])
     define = partial(translation.definition_of, function)
     return _callable(define, function.__globals__, signature, known, small=small)
 
