@@ -680,7 +680,9 @@ def _without_cells(instance: Any) -> Any:
     state = object.__getstate__(instance)
     held, *slots = state if isinstance(state, tuple) else (state,)
     origins = {n: getattr(x, "__dict__", {}).get("cell") for n, x in vars(instance).items()}
-    own = {n for n, x in origins.items() if isinstance(x, CellFunction) and x.origin == ("method", instance, n)}
+    own = {
+        n for n, x in origins.items() if isinstance(x, CellFunction) and x.origin == ("method", instance, n)
+    }
     kept = {n: x for n, x in (held or {}).items() if n not in own}
     return (kept, *slots) if slots else kept
 
