@@ -194,8 +194,9 @@ def _exchanged(communicator: Communicator, value: Any, failure: str | None) -> l
     return [answer for _, answer in answers]
 
 
-# of MPICH and Intel MPI, Open MPI, Slurm without one of them, MVAPICH
-SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE")
+# of MPICH and Intel MPI, Open MPI, Slurm without one of them, MVAPICH; and of torchrun and Ray, so that their
+# processes, which MPI does not connect, are refused
+SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "MV2_COMM_WORLD_SIZE", "WORLD_SIZE")
 
 
 def launched(environment: Mapping[str, str]) -> int:
@@ -204,7 +205,13 @@ def launched(environment: Mapping[str, str]) -> int:
     >>> launched({"PMI_RANK": "0", "PMI_SIZE": "4"}), launched({})
     (4, 1)
     """
-    return next((int(environment[name]) for name in SIZES if environment.get(name, "").isdigit()), 1)
+    return next((int(environment[name]) for name in SIZES if environment.get(name, "").isdecimal()), 1)
+
+
+def _grouped() -> int:
+    """Return how many processes a group of torch.distributed holds that the program has made, else 1."""
+    torch: Any = sys.modules.get("torch.distributed")
+    return int(torch.get_world_size()) if torch and torch.is_available() and torch.is_initialized() else 1
 
 
 def find() -> Communicator:
@@ -219,7 +226,7 @@ def find() -> Communicator:
     >>> find().size
     1
     """
-    size = launched(os.environ)
+    size = max(launched(os.environ), _grouped())
     if size == 1:
         return Alone()
     try:

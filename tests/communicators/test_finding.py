@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,6 +26,7 @@ def environment(monkeypatch):
         ({"OMPI_COMM_WORLD_SIZE": "3"}, 3),
         ({"SLURM_STEP_NUM_TASKS": "2"}, 2),
         ({"PMI_SIZE": ""}, 1),
+        ({"PMI_SIZE": "²"}, 1),
     ],
 )
 def test_launchers(environment, expected):
@@ -39,10 +42,16 @@ def test_without_the_library_nobody_trains(environment):
 
 
 @pytest.mark.filterwarnings("ignore:suspicious MPI")  # mpi4py says so too, and goes on
-def test_an_mpi_of_another_launcher_is_refused(environment):
+@pytest.mark.parametrize("launcher", ["OMPI_COMM_WORLD_SIZE", "WORLD_SIZE", "torch.distributed"])
+def test_processes_that_mpi_does_not_connect_are_refused(environment, launcher):
     """Each process would be alone, and overwrite what the others write."""
     pytest.importorskip("mpi4py", reason="needs MPI: pip install -e '.[mpi]'")
-    environment.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    if launcher == "torch.distributed":
+        yes = partial(bool, 1)
+        group = SimpleNamespace(is_available=yes, is_initialized=yes, get_world_size=partial(int, 2))
+        environment.setitem(sys.modules, launcher, group)
+    else:
+        environment.setenv(launcher, "2")
     with pytest.raises(BackendError, match="expected 2 processes, found 1 that know of each other; start"):
         find()
 
