@@ -96,8 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = error.filename or "output"
         found = error.strerror or str(error)
-        expected, fix = "a file that can be read or written", "check its path and permissions"
+        expected, fix = "a file that can be read or written", "check its path, permissions and disk"
         print(f"error: {where}: expected {expected}, found {found}; {fix}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        found, fix = str(error) or "none left", "make batches smaller"
+        print(f"error: memory: expected enough of it, found {found}; {fix}", file=sys.stderr)
         return 2
     except Exception as error:
         if (told := told_of(error)) is None:

@@ -65,9 +65,10 @@ def test_the_version_is_that_of_the_package(capsys) -> None:
             2,
             (
                 "error: x.toml: expected a file that can be read or written, found No such file; "
-                "check its path and permissions"
+                "check its path, permissions and disk"
             ),
         ),
+        (MemoryError(), 2, "error: memory: expected enough of it, found none left; make batches smaller"),
         (
             foldbatch.errors.ReadError("x.toml", "a number", "none"),
             2,

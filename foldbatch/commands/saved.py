@@ -30,7 +30,7 @@ from foldbatch.recipes.fitting import (
     load_models,
 )
 from foldbatch.schema import Schema
-from foldbatch.system.files import output_file, write_whole
+from foldbatch.system.files import output_file, refuse_endless, write_whole
 from foldbatch.trees.formats import Named, structures_of
 
 
@@ -159,6 +159,7 @@ def _structures(name: str, configuration: Configuration) -> Iterator[Named]:
 
 def _opened(name: str) -> AbstractContextManager[Iterable[str]]:
     if name != STANDARD_INPUT:
+        refuse_endless(name)
         text: IO[str] = (gzip.open if name.endswith(".gz") else open)(name, "rt", encoding="utf-8-sig")
         return text
     if sys.stdin is None:  # it was closed

@@ -27,6 +27,7 @@ import numpy as np
 from msgspec import Meta, Struct, field
 
 from foldbatch.errors import ReadError, UnknownNameError, with_nearest
+from foldbatch.system.files import refuse_endless
 from foldbatch.trees.formats import FORMATS, TRAINABLE
 from foldbatch.trees.tree import TreeNode
 from foldbatch.types import BackendName, describe_value
@@ -263,6 +264,7 @@ def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Confi
     """
     raw: Raw = {}
     if path is not None:
+        refuse_endless(path)
         try:
             raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -31,7 +31,7 @@ from foldbatch.program.predicting import plain, predictions
 from foldbatch.program.program import Program
 from foldbatch.recipes.configuration import Configuration
 from foldbatch.recipes.data import unlike
-from foldbatch.recipes.fitting import SCRIPTED, load_any, model_files
+from foldbatch.recipes.fitting import SCRIPTED, load_any
 from foldbatch.schema import Schema
 from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.types import BackendName
@@ -257,9 +257,6 @@ def load(path: Path, backend: BackendName, trust: Iterable[str] = ()) -> ServedM
         ReadError: when a file is damaged, or the model cannot answer.
         OSError: when there is no such file.
     """
-    for file in model_files(path):
-        if file.exists() and not file.is_file():  # reading a pipe may never end
-            raise ReadError(str(file), "a file", "a pipe or a device", "give a model.safetensors")
     try:
         programs, notes, configuration = load_any(path, backend, trust)
         schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None

@@ -12,7 +12,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 from uuid import uuid4
 
 import msgspec
@@ -73,6 +73,16 @@ def write_picture(path: str | os.PathLike[str], text: str) -> None:
     if Path(path).suffix.lower() != ".svg":
         raise BlockValueError("path", "a name that ends in .svg", repr(str(path)), "browsers show such files")
     write_whole(Path(path), text.encode())
+
+
+def refuse_endless(path: str | os.PathLike[str]) -> None:
+    """Raise a ReadError for a pipe or a device that has a name: reading it may never end.
+
+    What this process was given open is read, such as ``/dev/stdin``, or a shell's ``<(command)``.
+    """
+    is_, text = os.path, os.fspath(path)  # whose answers on any text are quiet
+    if is_.exists(text) and not is_.isfile(text) and not is_.isdir(text) and is_.exists(is_.realpath(text)):
+        raise ReadError(text, "a file", "a pipe or a device", "name a file, or use the standard input")
 
 
 def remove_partial(folder: Path, names: Iterable[str]) -> None:
@@ -143,6 +153,7 @@ Array = NDArray[Any]
 VERSION = 1
 KEY = "foldbatch"  # of the one text that the format's own header holds for us
 LENGTH = struct.Struct("<Q")  # of the format's own header, which comes first
+MOST = 100_000_000  # bytes of it that the format allows
 
 
 class Cover(msgspec.Struct):
@@ -186,10 +197,15 @@ def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, A
     where, expected = os.fspath(path), f"a {kind} that foldbatch wrote"
     if Path(path).is_dir():
         raise ReadError(where, expected, "a folder", "name a file in it; that of a run is model.safetensors")
-    if Path(path).is_char_device():  # it may have no end
-        raise ReadError(where, expected, "a device", "name a file")
-    data = Path(path).read_bytes()
-    cover = _cover(data)
+    if Path(path).exists() and not Path(path).is_file():  # it may have no end
+        raise ReadError(where, expected, "a pipe or a device", "name a file")
+    with Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            cover = _cover(file, size)
+            data = file.read() if cover else b""
+        except MemoryError:
+            raise ReadError(where, "a file that fits into memory", f"{size:,} bytes", "take more") from None
     if cover is None:
         raise ReadError(where, expected, "a file that is damaged, or of another kind", fix)
     if cover.version > VERSION:
@@ -206,15 +222,26 @@ def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, A
     return dict(sorted(arrays.items())), msgspec.json.decode(cover.header)  # the format keeps no order
 
 
-def _cover(data: bytes) -> Cover | None:
-    """Return what a file says of itself, if it is one of ours."""
-    if len(data) < LENGTH.size:
+def _cover(file: IO[bytes], size: int) -> Cover | None:
+    """Return what a file of that size says of itself, if it is one of ours, and is read from its start next.
+
+    Nothing but its header is read here; its arrays end where it ends.
+    """
+    first = file.read(LENGTH.size)
+    if len(first) < LENGTH.size:
         return None
-    (length,) = LENGTH.unpack_from(data)
+    (length,) = LENGTH.unpack(first)
+    data = size - LENGTH.size - length
+    if data < 0 or length > MOST:
+        return None
     try:
-        text = msgspec.json.decode(data[LENGTH.size : LENGTH.size + length])["__metadata__"][KEY]
+        entries = msgspec.json.decode(file.read(length))
+        text = entries.pop("__metadata__")[KEY]
+        if max((array["data_offsets"][1] for array in entries.values()), default=0) != data:
+            return None
+        file.seek(0)
         return msgspec.json.decode(text, type=Cover)
-    except (msgspec.MsgspecError, LookupError, TypeError, ValueError, OverflowError, RecursionError):
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
         return None
 
 

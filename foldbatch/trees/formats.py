@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from foldbatch.errors import ReadError
+from foldbatch.system.files import refuse_endless
 from foldbatch.trees.brackets import read_brackets, read_sst, read_tree_lines, write_brackets
 from foldbatch.trees.conllu import read_conllu, read_sentences
 from foldbatch.trees.json_text import read_json_trees, read_jsonlines, write_json
@@ -78,7 +79,12 @@ def _python_samples(path: Path, key: str) -> Iterator[Sample]:
         fix = "put the files of each class into a folder that is called like the class"
         raise ReadError(str(path), "files CLASS/*.py", "none", fix)
     for file in files:
-        yield python_tree(file.read_bytes(), str(file)), file.parent.name
+        yield _python_file(file), file.parent.name
+
+
+def _python_file(file: Path) -> Tree:
+    refuse_endless(file)
+    return python_tree(file.read_bytes(), str(file))
 
 
 def _no_file(path: Path, key: str) -> Iterator[Sample]:
@@ -160,7 +166,7 @@ FORMATS: dict[str, Format] = {
         example="a file `CLASS/*.py`",
         label="the name of its folder",
         suffixes=(".py",),
-        read=lambda path: [python_tree(path.read_bytes(), str(path))],
+        read=lambda path: [_python_file(path)],
         samples=_python_samples,
         structures=lambda lines, where: [(where, python_tree("".join(lines), where))],
         ending="",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from foldbatch.errors import ReadError
+from foldbatch.system.files import refuse_endless
 from foldbatch.types import describe_value
 
 BLOCK_BYTES = 1 << 18
@@ -102,6 +103,7 @@ def _join(pieces: list[TextPiece]) -> TextPiece:
 
 
 def _open(path: str) -> IO[bytes]:
+    refuse_endless(path)
     try:
         return open(path, "rb")  # noqa: PTH123 - a path may be any text
     except IsADirectoryError:

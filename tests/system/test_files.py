@@ -1,16 +1,23 @@
 """Files of arrays: what is read is what was written, and whatever was changed is refused in one line."""
 
 import json
+import os
 import tracemalloc
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import foldbatch as fb
+from foldbatch.commands.saved import _structures
 from foldbatch.errors import ReadError
+from foldbatch.recipes.configuration import read_configuration
 from foldbatch.system import files
+from foldbatch.trees.formats import FORMATS
 
 ARRAYS: dict[str, Any] = {
     "rows": np.arange(6, dtype=np.int32).reshape(2, 3),
@@ -145,6 +152,48 @@ def test_arrays_take_no_more_memory_than_the_file(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * (tmp_path / "a").stat().st_size
+
+
+def test_a_file_of_many_gigabytes_that_is_none_of_ours_is_not_read(path):
+    """Also one that begins like one of ours."""
+    for end in (200, 0):
+        with path.open("r+b") as file:
+            file.truncate(end)
+            file.truncate(2**40)  # without a block on the disk
+        assert "damaged, or of another kind" in refused(path)
+
+
+def test_what_does_not_fit_into_memory_is_told(path, monkeypatch):
+    monkeypatch.setattr(files, "_cover", Mock(side_effect=MemoryError))
+    size = f"{path.stat().st_size:,}"
+    assert f"expected a file that fits into memory, found {size} bytes" in refused(path)
+
+
+READERS = {
+    "lines": lambda path: list(fb.trees.read_brackets(path)),
+    "vectors": fb.trees.read_vectors,
+    "python": FORMATS["python"].read,
+    "configuration": lambda path: read_configuration(path, {}),
+    "predict": lambda path: next(_structures(str(path), read_configuration(None, {}))),
+    "model": fb.load,
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_pipe_with_a_name_is_refused_and_not_waited_for(reader, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ReadError, match="found a pipe or a device"):
+        READERS[reader](tmp_path / "pipe")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux")
+def test_a_pipe_that_the_process_has_open_is_read():
+    reads, writes = os.pipe()
+    os.write(writes, b"(1 a)")
+    os.close(writes)
+    (tree,) = fb.trees.read_brackets(f"/proc/self/fd/{reads}")
+    os.close(reads)
+    assert tree.words() == ("a",)
 
 
 def test_a_name_twice_and_a_nest_without_end_are_refused(path):
