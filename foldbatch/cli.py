@@ -7,7 +7,7 @@ from argparse import REMAINDER, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 
 from foldbatch import __version__
 from foldbatch.errors import told_of
@@ -112,7 +112,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _write_any_text() -> None:
-    """Let the output replace what its encoding lacks, such as the lines of a drawn tree in ASCII."""
+    """Let the output replace what its encoding lacks, such as the lines of a drawn tree in ASCII.
+
+    Where there is no standard error, `print` would write what is for it to the output.
+    """
+    sys.stderr = sys.stderr or StringIO()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")

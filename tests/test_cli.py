@@ -1,6 +1,7 @@
 """The command ``foldbatch`` hands what follows a command's name to that command."""
 
 import io
+import sys
 import warnings
 
 import pytest
@@ -85,6 +86,12 @@ def test_what_ends_a_command_is_its_status(error, status, said, monkeypatch, cap
     monkeypatch.setitem(cli.COMMANDS, "cache", ("", fail))
     assert cli.main(["cache"]) == status
     assert capsys.readouterr().err.rstrip() == said
+
+
+def test_what_is_for_a_closed_standard_error_is_not_in_the_output(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert cli.main(["bench", "json:nothing", "json:nothing"]) == 2
+    assert capsys.readouterr().out == ""
 
 
 def test_a_closed_output_is_no_traceback(monkeypatch) -> None:

@@ -68,7 +68,7 @@ class Progress(Callback):
 
     Args:
         style: ``"bar"`` for a terminal, ``"lines"`` for files, pipes and notebooks; ``"auto"`` finds out.
-        file: where to; by default standard error.
+        file: where to; by default standard error, and nowhere where that is closed.
 
     Raises:
         UnknownNameError: when there is no such style.
@@ -96,7 +96,7 @@ class Progress(Callback):
 
     def on_fit_start(self, trainer: Trainer) -> None:
         self._to = sys.stderr if self.file is None else self.file
-        if self.style == "bar" or (self.style == "auto" and self._to.isatty()):
+        if self._to is not None and (self.style == "bar" or (self.style == "auto" and self._to.isatty())):
             self._bars = rich_bars(self._to)
             self._bars.start()
 
@@ -129,7 +129,8 @@ class Progress(Callback):
     def _say(self, line: str) -> None:
         """Show a line that stays, above the bar where there is one."""
         if self._bars is None:
-            print(line, file=self._to, flush=True)
+            if self._to is not None:
+                print(line, file=self._to, flush=True)
             return
         for task in self._bars.task_ids:
             self._bars.remove_task(task)
@@ -151,9 +152,8 @@ def line_of(figures: Mapping[str, Any], epochs: int) -> str:
 
 
 def _usual_progress(others: Sequence[Callback]) -> Callback | None:
-    return (
-        Progress() if sys.stderr.isatty() and not any(isinstance(one, Progress) for one in others) else None
-    )
+    shown = sys.stderr is not None and sys.stderr.isatty()
+    return Progress() if shown and not any(isinstance(one, Progress) for one in others) else None
 
 
 USUAL.append(_usual_progress)

@@ -1,12 +1,14 @@
 """What a person reads of a training."""
 
 import io
+import sys
 
 from foldbatch.engines.pending import Pending
 from foldbatch.train import CSVLog, Progress
 from foldbatch.train.parallel import Batch
 from foldbatch.train.resuming import Position
 from tests.train.callbacks.tiny import Fake
+from tests.train.small import EXAMPLES, trainer
 
 
 def fake_run(callback, *epochs):
@@ -65,6 +67,15 @@ def test_a_pipe_gets_a_line_an_epoch(capsys):
     shown = capsys.readouterr()
     assert shown.err.splitlines() == [*LINES, "stopped: time is over"]
     assert shown.out == ""
+
+
+def test_without_standard_error_nothing_is_shown(monkeypatch, capsys):
+    """As in a service whose outputs are closed."""
+    monkeypatch.setattr(sys, "stderr", None)
+    run(Progress())
+    run(Progress("bar"))
+    trainer().fit(EXAMPLES[:4], EXAMPLES[:4], epochs=1)
+    assert capsys.readouterr().out == ""
 
 
 def test_a_terminal_gets_a_bar_above_which_lines_stay(monkeypatch):
