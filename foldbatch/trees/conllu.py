@@ -169,7 +169,7 @@ def check_options(label: str, words: str, heads: str, roots: str) -> None:
 Source = str | os.PathLike[str] | Iterable[str]
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
-_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")  # a token of several words, or an empty node
+_NO_WORD = re.compile(r"([0-9]{1,9})([-.])([0-9]{1,9})")  # a token of several words, or an empty node
 
 
 def read_conllu(
@@ -248,7 +248,7 @@ def _sentence(lines: Sequence[tuple[int, str]], name: str) -> Sentence:
     comments: list[str] = []
     words: list[Word] = []
     columns: list[int] = []  # where each word's HEAD begins, for errors
-    begun = False
+    begun, end = False, 0  # the last word of the last token of several
 
     def refuse(line: int, column: int, expected: str, found: str, fix: str) -> NoReturn:
         raise ReadError(f"{name}:{line}:{column}", expected, found, fix)
@@ -271,7 +271,19 @@ def _sentence(lines: Sequence[tuple[int, str]], name: str) -> Sentence:
             if not part.strip():
                 fix = "write _ where there is nothing"
                 refuse(number, starts[place] + 1, f"a value as {COLUMNS[place]}", repr(part), fix)
-        if _NO_WORD.fullmatch(parts[0]):
+        if no_word := _NO_WORD.fullmatch(parts[0]):
+            first, last, count = int(no_word[1]), int(no_word[3]), len(words)
+            if no_word[2] == ".":
+                placed, expected, fix = (
+                    first == count,
+                    f"the ID {count}.1",
+                    "put empty nodes behind words",
+                )
+            else:
+                placed, expected = end <= count == first - 1 < last, f"the ID {count + 1}-N of several words"
+                end, fix = last, "put tokens before their first word, and none within another"
+            if not placed:
+                refuse(number, 1, expected, shorten(parts[0]), fix)
             continue
         if parts[0] != str(len(words) + 1):
             fix = "number the words of a sentence from 1; a blank line ends a sentence"
@@ -284,6 +296,9 @@ def _sentence(lines: Sequence[tuple[int, str]], name: str) -> Sentence:
         head = int(parts[6])
         words.append(Word(parts[1], lemma, upos, xpos, feats, head, deprel, deps, misc, number))
         columns.append(starts[6] + 1)
+    if end > len(words) > 0:
+        fix = "check that the sentence is whole; a blank line ends it"
+        refuse(number, 1, f"words up to {end}, as a token says", f"{len(words)}", fix)
     if not words:
         fix = "number the words from 1; a blank line ends a sentence"
         refuse(lines[-1][0], 1, "a sentence of one word or more", "none", fix)

@@ -76,6 +76,8 @@ def test_multiword_tokens_and_empty_nodes_make_no_nodes():
 
 
 GOOD = "1\ta\ta\tX\t_\t_\t0\troot\t_\t_\n"
+OTHER = "2\tb\tb\tX\t_\t_\t1\tx\t_\t_\n"
+EMPTY = "\t_" * 8 + "\n"
 MALFORMED = [
     # text, place, what the message must hold
     ("", "1:1", "expected a sentence, found the end of the file; check the path; in Python, allow_empty=True takes such a file"),
@@ -93,6 +95,11 @@ MALFORMED = [
     ("0.1\tab\t_\t_\t_\t_\t_\t_\t_\t_\n\n", "1:1", "expected a sentence of one word or more, found none"),
     (written(("a", 0, "root"), ("b", 3, "x"), ("c", 4, "x"), ("d", 3, "x")), "3:13",
      "expected heads that lead to a root, found a cycle of heads: 3 -> 4 -> 3; give one of them the head 0"),
+    ("2-3\tab" + EMPTY + GOOD, "1:1", "expected the ID 1-N of several words, found '2-3'; put tokens"),
+    ("1-0\tab" + EMPTY + GOOD, "1:1", "expected the ID 1-N of several words, found '1-0'"),
+    ("1-2\tab" + EMPTY + GOOD + "2-2\tb" + EMPTY + OTHER, "3:1", "expected the ID 2-N of several words"),
+    ("1-2\tab" + EMPTY + GOOD, "2:1", "expected words up to 2, as a token says, found 1; check that"),
+    (GOOD + "2.1\tab" + EMPTY + OTHER, "2:1", "expected the ID 1.1, found '2.1'; put empty nodes behind"),
     (GOOD + "\0", "2:1", "found a NUL byte"),
 ]  # fmt: skip
 
