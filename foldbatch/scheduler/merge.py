@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.errors import ExampleError
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints, Trace, form, pack, unpack
+
+MOST = 2**31 - 1  # values of a batch, and integers that tell of them
 
 
 class Merged(NamedTuple):
@@ -42,7 +45,8 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: A
     packed, heads = arithmetic.join(blocks, form)
     values = heads[:, 0]
     ends: Index = values.cumsum(dtype=np.int64)
-    assert not traces or ends[-1] < 2**31, "a batch has at most 2**31 values; make smaller batches"
+    if traces:
+        _check_size(int(ends[-1]), len(packed))
     trace = unpack(form, packed, _loose_feeds(traces, form), _labels(traces, cells))
     counts = heads[:, 1 : 1 + len(cells)].T.astype(np.int64)
     return Merged(trace, tuple(counts), ends - values)
@@ -58,8 +62,15 @@ def _noted_together(traces: Sequence[Trace]) -> Merged | None:
     if batch is None:
         return None
     trace, counts, offsets = batch
-    assert trace.values < 2**31, "a batch has at most 2**31 values; make smaller batches"
+    _check_size(trace.values)
     return Merged(trace, counts, offsets)
+
+
+def _check_size(*integers: int) -> None:
+    """Raise an ExampleError where numbers of values, or places of integers, do not fit into 32 bits."""
+    if max(integers) > MOST:
+        found, fix = f"one of {max(integers):,}", "make smaller batches"
+        raise ExampleError("batch", f"one of at most {MOST:,} values, and as many integers", found, fix)
 
 
 def _alone(trace: Trace) -> Merged:

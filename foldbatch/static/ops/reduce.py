@@ -97,9 +97,15 @@ define(
 )
 
 
+def _infer_argmax(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
+    if types[0].shape[attrs["axis"]] >= 2**31:  # kernels count places in 32 bits
+        fail("argmax", "fewer than 2**31 elements along its axis", str(types[0]), "take parts of it")
+    return TensorType(_picked("argmax", types[0], attrs["axis"]).shape, "int64")
+
+
 define(
     "argmax",
-    lambda types, attrs: TensorType(_picked("argmax", types[0], attrs["axis"]).shape, "int64"),
+    _infer_argmax,
     lambda attrs, x: np.argmax(x, attrs["axis"]),
     samples=(Sample((_M,), {"axis": 1}),),
     body="at, top = first(x[k])\ny = at",

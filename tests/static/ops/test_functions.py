@@ -63,6 +63,13 @@ def test_max_and_argmax_take_numpys_axes(axis: int | None) -> None:
     check(lambda x: ops.argmax(x, axis), lambda x: np.argmax(x, axis), np.array([[1.0, 3, 3], [3, 0, 3]]))
 
 
+def test_places_are_counted_in_32_bits() -> None:
+    """Further ones were negative."""
+    with pytest.raises(GraphError, match="argmax: expected fewer than 2\\*\\*31 elements along its axis"):
+        ops.argmax(ops.broadcast_to(3.0, (2, 2**31)), axis=1)
+    ops.argmax(ops.broadcast_to(3.0, (2**31 - 1, 2)), axis=0)
+
+
 def test_cross_entropy_takes_logits_and_class_numbers() -> None:
     probability = np.exp(X) / np.exp(X).sum(1, keepdims=True)
     check(ops.cross_entropy, lambda _, label: -np.log(probability[[0, 1], label]), X, np.array([2, 0]))
