@@ -61,11 +61,12 @@ def write_whole(path: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):  # where no folder is, no file is left
             temporary.unlink(missing_ok=True)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # so that the name, too, is there after a crash of the machine
-    finally:
-        os.close(folder)
+    with suppress(PermissionError):  # of a folder that may be written to and not read
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # so that the name, too, is there after a crash of the machine
+        finally:
+            os.close(folder)
 
 
 def write_picture(path: str | os.PathLike[str], text: str) -> None:

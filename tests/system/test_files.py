@@ -99,6 +99,14 @@ def test_a_file_that_cannot_be_written_leaves_nothing(path, monkeypatch):
     assert [entry.name for entry in path.parent.iterdir()] == ["a"]
 
 
+def test_a_folder_that_may_not_be_read_is_written_to(path, monkeypatch):
+    """Its name is not waited for then. (Who is root may read all folders.)"""
+    monkeypatch.setattr("os.open", Mock(side_effect=PermissionError))
+    files.write(path, "numbers", {}, {})
+    monkeypatch.undo()
+    assert files.read(path, "numbers", "") == ({}, {})
+
+
 def test_no_file_is_the_systems_own_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         files.read(tmp_path / "none", "model", "")
