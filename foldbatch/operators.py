@@ -272,10 +272,16 @@ class Deferred(Operators[Any]):
     __slots__ = ()
 
 
+class Stored(Operators[Any]):
+    """A tensor that the model keeps: what a plain function that stands for a model does with it is noted, too."""
+
+    __slots__ = ()
+
+
 class Hooks:
     """How a front end gets to see calls that are made while a user's function runs."""
 
-    # takes a function of `foldbatch.ops`, its arguments, one of which is `Deferred`, and options
+    # takes a function of `foldbatch.ops`, its arguments, one of which is `Deferred` or `Stored`, and options
     function: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
     # takes a layer and what it is called with, where that is in no cell's function; None where no user's
     # function runs
@@ -287,10 +293,10 @@ def deferring(function: F) -> F:
 
     @wraps(function)
     def called(*operands: Any, **options: Any) -> Any:
+        walks = Hooks.layer is not None and not _functions.running
+        kinds = (Deferred, Stored) if walks else Deferred
         for x in operands:
-            if isinstance(x, Deferred) or (
-                isinstance(x, list | tuple) and any(isinstance(y, Deferred) for y in x)
-            ):
+            if isinstance(x, kinds) or (isinstance(x, list | tuple) and any(isinstance(y, kinds) for y in x)):
                 return Hooks.function(function, operands, options)
         return function(*operands, **options)
 

@@ -36,6 +36,7 @@ from foldbatch.functions.specs import (
     rebuilt,
     spec_of,
     typed,
+    with_values,
 )
 from foldbatch.functions.values import GivenObject, Value, value_class
 from foldbatch.model.columns import PLAIN, as_now
@@ -438,6 +439,7 @@ class Slow:
     on: bool = False
     made: Callable[[Signature], None]  # is told of a new signature
     call: Callable[[CellFunction, dict[str, Any]], Any]
+    value: Callable[[Parameter], Any]  # of a parameter, in a walk
 
 
 _cells: weakref.WeakSet[CellFunction] = weakref.WeakSet()
@@ -470,6 +472,9 @@ def _slow(held: weakref.ref[CellFunction], *args: Any, **options: Any) -> Any:
         return self.function(*args, **options)
     bound = self.signature.bind(*args, **options)
     bound.apply_defaults()
+    for name, given in bound.arguments.items():
+        if name not in self.static and (x := with_values(given, Slow.value)) is not given:
+            return self.call(**bound.arguments | {name: x})
     return Slow.call(self, bound.arguments)
 
 
@@ -623,7 +628,6 @@ def _signature(
     draft.nodes = {node for node in read if node not in inputs} | {
         node for _, node, _ in feeds if node is not KEY
     }
-    paths = [objects[label.number] for _, label in labels]
     return Signature(
         self.name,
         self.order,
@@ -632,7 +636,7 @@ def _signature(
         operands,
         sequences,
         feeds,
-        paths,
+        [objects[label.number] for _, label in labels],
         outputs,
         nest,
         held,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,7 +13,7 @@ import numpy as np
 from foldbatch.blocks.function import TensorBlock
 from foldbatch.errors import WalkError
 from foldbatch.functions import mixed, notes
-from foldbatch.functions.cells import CellFunction, body
+from foldbatch.functions.cells import CellFunction, Slow, body
 from foldbatch.functions.notes import running
 from foldbatch.functions.specs import read_as, typed
 from foldbatch.functions.values import GivenObject, Held, Value
@@ -42,16 +43,20 @@ _of_data: dict[tuple[tuple[int, ...], str], CellFunction] = {}  # by shape and d
 def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
     name = function.__name__
     if not running():
+        if not any(isinstance(x, Value) for x in _flat(operands)):  # another thread's walk runs
+            return function(*operands, **options)
         raise WalkError(
             f"ops.{name}", "values of the walk that runs", "one outside of its walk", notes.OUTSIDE
         )
+    if name == "getitem" and _is_row(*operands):
+        return ops.gather(operands[0], int(operands[1]))
     if name in TOGETHER and type(operands[0]) is list:
         operands = tuple(operands[0]), *operands[1:]
     key = _key(name, operands, options)
     if (found := _known.get((function, key))) is not None:
         cell, places = found
         return cell.call(*[operands[i] for i in places])
-    types = [x.type for x in _flat(operands) if isinstance(x, Value)]
+    types = [x.type for x in _flat(operands) if isinstance(x, Value | Parameter)]
     kind = [*[type_ for type_ in types if type_.is_float], types[0]][0]  # `next` raises, which costs by depth
     given = [_given(name, x, kind) for x in operands]
     cell = op_cell(function, given, options)
@@ -60,6 +65,12 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     if key is not None and whole:
         _known[function, key] = cell, [i for i, (_, dynamic, _) in enumerate(given) if dynamic]
     return cell.call(*[x for x, dynamic, _ in given if dynamic])
+
+
+def _is_row(x: Any, key: Any) -> bool:
+    """Whether an index is the id of a row of a table, and one cell is for all of them."""
+    id_ = isinstance(key, int | np.integer) and not isinstance(key, bool)
+    return id_ and key >= 0 and isinstance(x, Parameter) and len(x.type.shape) == 2
 
 
 def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[Any, ...] | None:
@@ -156,7 +167,7 @@ def _layer(layer: Any, xs: tuple[Any, ...]) -> Any:
         return cell.call(*xs)
     if isinstance(layer, TensorBlock) and type(layer).apply is not TensorBlock.apply:
         return layer_cell(layer, len(xs)).call(*xs)
-    return mixed.call(layer, xs)
+    return mixed.call(layer, tuple([_value_of(x) if isinstance(x, Parameter) else x for x in xs]))
 
 
 def layer_cell(layer: Any, arguments: int) -> CellFunction:
@@ -171,7 +182,14 @@ def layer_cell(layer: Any, arguments: int) -> CellFunction:
     return cells[arguments]
 
 
+def _value_of(parameter: Parameter) -> Any:
+    return op_cell(
+        inspect.unwrap(ops.reshape), [(parameter, False, None), (parameter.shape, False, None)], {}
+    ).call()
+
+
 Hooks.function = staticmethod(_apply)
+Slow.value = staticmethod(_value_of)
 notes.Layers.call = staticmethod(_layer)
 
 
@@ -285,7 +303,7 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
     """Bring numbers of an example into the model; in a walk.
 
     Args:
-        values: a number, an array, or nested lists of numbers.
+        values: a number, an array, or nested lists of numbers; or a parameter.
         dtype: what they are read as; by default float32 for floats, int32 for Python's ints, bool, or that of
             the array.
 
@@ -302,6 +320,8 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
     if isinstance(values, Value | Node):
         operand: Any = values
         return values if dtype is None or dtype == values.dtype else ops.cast(operand, dtype)
+    if isinstance(values, Parameter):
+        return tensor(_value_of(values), dtype)
     if dtype is None and (one := {float: "float32", int: "int32"}.get(type(values))) is not None:
         return (_of_data.get(((), one)) or data_cell(TensorType((), one))).call(values)
     array = values

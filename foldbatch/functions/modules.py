@@ -17,8 +17,8 @@ from foldbatch.system.showing import arguments_of
 class Module:
     """Owns layers, parameters and other modules as attributes, for models written as functions.
 
-    A layer without a name of its own is called as the attribute that holds it, and one inside of another
-    module as the path to it: ``encoder.lstm``. So names of parameters do not depend on which part ran first.
+    A layer or parameter without a name of its own is called as the attribute that holds it, and one inside
+    of another module as the path to it: ``encoder.lstm``. So names of parameters do not depend on which part ran first.
     Methods may be cells (`foldbatch.cell`). What ``__call__`` does is up to the subclass; recursion is by
     methods.
 
@@ -93,9 +93,8 @@ def _name(value: Any, path: str) -> None:
     """Name what has no name yet by its path, and put the path before names that came from inner modules."""
     for name, part in _held(path, value):
         match part:
-            case Layer() if part.name is None and not part.owner.given:
-                part.owner.name, part.owner.given = name, True
-                part.named_by_module = True  # type: ignore[attr-defined]
+            case Layer(name=None, owner=holder) | (Parameter(owner=None) as holder) if not holder.given:
+                holder.name, holder.given, holder.placed = name, True, True
             case Module():
                 _prefix(name, part)
 
@@ -103,7 +102,7 @@ def _name(value: Any, path: str) -> None:
 def _prefix(path: str, module: Module) -> None:
     for _, part in module.parts():
         match part:
-            case Layer() if getattr(part, "named_by_module", False):
-                part.owner.name = f"{path}.{part.owner.name}"
+            case Layer(owner=holder) | (Parameter(owner=None) as holder) if holder.placed:
+                holder.name = f"{path}.{holder.name}"
             case Module():
                 _prefix(path, part)

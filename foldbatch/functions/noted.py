@@ -16,6 +16,7 @@ from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.notes import Lists
 from foldbatch.functions.values import Value
 from foldbatch.model.drafts import PrunedDraft
+from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.noting import CalledCell, Integers, Noting
 from foldbatch.scheduler.trace import Ints
 from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, Type, describe_value
@@ -363,6 +364,9 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
     if isinstance(x, dict | GeneratorType) or of_values or (is_dataclass(x) and not isinstance(x, type)):
         fix = "return a tuple of them"
         raise WalkError(f"walk at example {example}", "values, tuples and lists", describe_value(x), fix)
+    if isinstance(x, Parameter):
+        fix = "return fb.tensor(parameter), its value"
+        raise WalkError(f"walk at example {example}", "values", f"the parameter {x.path}", fix)
     held.append(x)
     return OBJECT
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from foldbatch.errors import WalkError
 from foldbatch.functions.values import Value, value_class
+from foldbatch.params.parameters import Parameter
 from foldbatch.static.graph import Node
 from foldbatch.types import DTYPES, TensorType, describe_value, tensor_written
 
@@ -316,6 +317,19 @@ def opened(x: Any) -> tuple[tuple[Any, ...], list[Any]]:
         return tuple(range(len(x))), list(x)
     keys = tuple(field.name for field in dataclasses.fields(x))
     return keys, [getattr(x, key) for key in keys]
+
+
+def with_values(x: Any, value_of: Callable[[Parameter], Any]) -> Any:
+    """Return an argument with values in the place of parameters: itself, where it holds none."""
+    if isinstance(x, Parameter):
+        return value_of(x)
+    if not (isinstance(x, list) or is_nest(x)):
+        return x
+    keys, items = ((), x) if isinstance(x, list) else opened(x)
+    made = [with_values(item, value_of) for item in items]
+    if all(one is item for one, item in zip(made, items, strict=True)):
+        return x
+    return made if isinstance(x, list) else NestSpec(type(x), keys, ()).made(made)
 
 
 def _list_of(items: list[Any], where: str, hint: Any) -> ListSpec:

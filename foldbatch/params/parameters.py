@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from foldbatch import errors
 from foldbatch.errors import BlockTypeError, GraphError, ParameterError, UnknownNameError
-from foldbatch.operators import Operators, is_symbolic
+from foldbatch.operators import Stored, is_symbolic
 from foldbatch.system.lines import aligned
 from foldbatch.types import TensorType, as_type, describe_value, is_masked
 
@@ -65,15 +65,17 @@ _numbers = itertools.count()
 class Owner:
     """The layer that a parameter belongs to, as far as names go; compared by identity.
 
-    A name that the user has not given may be changed to make it unique.
+    A name that the user has not given may be changed to make it unique; one that is placed is the path of
+    attributes of modules to it.
     """
 
-    __slots__ = ("given", "name", "number")
+    __slots__ = ("given", "name", "number", "placed")
 
     def __init__(self, name: str, *, given: bool = False) -> None:
         self.name = name
         self.given = given
         self.number = next(_numbers)
+        self.placed = False
 
 
 class Away(Protocol):
@@ -87,11 +89,11 @@ class Away(Protocol):
         """Copy the numbers into an array of the parameter's shape and dtype."""
 
 
-class Parameter(Operators[Any]):
+class Parameter(Stored):
     """A named array that training changes (or not, when frozen).
 
     In the function of a block or of a cell it is a tensor: it is indexed, and takes operators, methods and
-    functions of NumPy.
+    functions of NumPy. In a walk it is given to cells and layers like a value.
 
     Args:
         type: its shape and dtype, without a batch axis; a short-hand as in `foldbatch.types.as_type`
@@ -124,6 +126,7 @@ class Parameter(Operators[Any]):
         "name",
         "number",
         "owner",
+        "placed",
         "trainable",
         "type",
     )
@@ -140,6 +143,7 @@ class Parameter(Operators[Any]):
         self.name = "parameter" if name is None else name
         self.given = name is not None
         self.number = next(_numbers)
+        self.placed = False
         if isinstance(init, str) and init not in INITIALIZERS:
             expected = f"an initialiser of {', '.join(INITIALIZERS)}"
             raise UnknownNameError(

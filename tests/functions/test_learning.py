@@ -302,3 +302,34 @@ def test_numbers_beside_values_without_floats_belong_to_the_cell() -> None:
 
     found = [[*map(float, result)] for result in fb.compile(walk, "numpy").run([5.0, -5.0])]
     assert found == [[1, 3, 5, 7, 6, 7, 15, 20], [2, 4, 6, 8, -4, -3, -15, -20]]
+
+
+def test_a_parameter_is_given_to_cells_layers_and_ops_like_a_value() -> None:
+    start, table = fb.Parameter([2], init=[1.0, -2.0], name="start"), fb.Parameter([50, 2], name="table")
+    layer, block = fb.Linear(2, name="layer"), fb.Linear(2, name="block") >> fb.Function(fb.ops.tanh)
+
+    @fb.cell
+    def joined(pair, several: list):
+        return pair[0] * pair[1] + fb.ops.segment_sum(several)
+
+    def walk(ids: list[int], begin: Any, row: Any) -> Any:
+        x = layer(begin) + block(begin) + joined((begin, fb.tensor(1.0)), [begin, layer(begin)])
+        for i in ids:
+            x = x + row(i) * start
+        fb.loss(fb.ops.sum(x) + fb.ops.sum(fb.ops.concat([begin, x])))
+        return x
+
+    examples = [[3, 4], [], [7, np.int64(3), 49]]
+    short = fb.compile(partial(walk, begin=start, row=lambda i: table[i]), "numpy")
+    constant = fb.cell(lambda: start)
+    embed = fb.Embedding(50, 2, init=table.value, name="embed")
+    long = fb.compile(lambda x: walk(x, constant(), lambda i: embed(int(i))), "numpy")
+    (loss, found), (same, expected) = short.value_and_grad(examples), long.value_and_grad(examples)
+    expected["table"] = expected.pop("embed.weight")
+    assert loss == same and found.keys() == expected.keys()
+    for name, gradient in found.items():
+        dense = [g.dense() if isinstance(g, fb.params.SparseRows) else g for g in (gradient, expected[name])]
+        np.testing.assert_allclose(*dense, rtol=1e-6)
+    np.testing.assert_array_equal(short.run(examples), long.run(examples))
+    np.testing.assert_allclose(short.debug(examples[0]).result, short.run(examples)[0], rtol=1e-6)
+    assert sum("gather" in cell.name for cell in short.model.cells) == 1  # one for all rows

@@ -206,13 +206,29 @@ def test_a_module_is_a_walk_and_names_its_parameters() -> None:
     class Twice(fb.Module):
         def __init__(self) -> None:
             self.first, self.rest = fb.Linear(3), [fb.Linear(3)]
+            self.start = fb.Parameter([2], init=1.0)
 
         def __call__(self, x: list[float]) -> Any:
-            return self.rest[0](self.first(fb.tensor(x)))
+            return self.rest[0](self.first(fb.tensor(x) + self.start))
 
-    program = fb.compile(Twice(), "numpy")
-    program.warm([[1.0, 2.0]])
-    assert list(program.params) == ["first.weight", "first.bias", "rest.0.weight", "rest.0.bias"]
+    class Both(fb.Module):
+        def __init__(self) -> None:
+            self.twice, self.end = Twice(), fb.Parameter([3], name="own")
+
+        def __call__(self, x: list[float]) -> Any:
+            return self.twice(x) + self.end
+
+    names = ["first.weight", "first.bias", "rest.0.weight", "rest.0.bias", "start"]
+    for module, expected in (Twice(), names), (Both(), [*(f"twice.{name}" for name in names), "own"]):
+        program = fb.compile(module, "numpy")
+        program.warm([[1.0, 2.0]])
+        assert sorted(program.params) == sorted(expected)
+
+
+def test_a_parameter_that_a_walk_returns_is_refused_as_it_is_no_value() -> None:
+    start = fb.Parameter([2], init=1.0, name="start")
+    with pytest.raises(WalkError, match="found the parameter start; return fb.tensor"):
+        fb.compile(lambda _: start, "numpy").run([0])
 
 
 def test_a_walk_that_brings_a_new_cell_in_each_batch_is_told() -> None:

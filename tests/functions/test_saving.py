@@ -95,6 +95,14 @@ def deciding(example):
     fb.loss(value * value)
     return value, steps
 
+start, table = fb.Parameter([4], init=0.5, name="start"), fb.Parameter([9, 4], name="table")
+
+def begun(example):
+    state = lstm(table[len(example)], ((start, fb.ops.tanh(start)),))
+    x = summed([start, state[0]], boxed((start, start)))
+    fb.loss(fb.ops.sum(start * x) + fb.ops.mean(fb.tensor(table)))
+    return fb.tensor(start), fb.ops.concat([x, start])
+
 net = Net()
 nets = {"first": [net]}
 scaled = partial(walk)
@@ -173,7 +181,7 @@ def assert_same(one: fb.Program, other: fb.Program) -> None:
     assert repr(one.debug(EXAMPLES[0]).result) == repr(other.debug(EXAMPLES[0]).result)
 
 
-@pytest.mark.parametrize("name", ["walk", "scaled", "net", "net.other", "deciding"])
+@pytest.mark.parametrize("name", ["walk", "scaled", "net", "net.other", "deciding", "begun"])
 def test_a_loaded_program_is_the_saved_one_and_learns_nothing(model, tmp_path, name):
     walk = eval(f"m.{name}", {"m": model()})
     program = trained(walk)
