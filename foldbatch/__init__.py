@@ -119,7 +119,8 @@ if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
         if name in _ROOMS:
             return import_module(f"foldbatch.{name}")
         if name == "ops":
-            return import_module("foldbatch.static.ops")
+            globals()[name] = found = import_module("foldbatch.static.ops")  # walks ask for it at each op
+            return found
         if name in _HOMES:
             globals()[name] = found = getattr(import_module(f"foldbatch.{_HOMES[name]}"), name)
             return found

@@ -312,8 +312,9 @@ class SparseRows:
     Shapes: ``rows: [r] int64``, ascending and distinct; ``values: [r, ...]``; ``shape`` is the
     table's.
 
-    >>> SparseRows(np.array([1]), np.ones((1, 2), "float32"), (3, 2)).dense().tolist()
-    [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]
+    >>> gradient = SparseRows(np.array([1]), np.ones((1, 2), "float32"), (3, 2))
+    >>> gradient.dense().tolist(), np.abs(gradient).max()  # NumPy reads it as the whole table
+    ([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]], np.float32(1.0))
     """
 
     rows: NDArray[np.int64]
@@ -327,6 +328,9 @@ class SparseRows:
         table = np.zeros(self.shape, self.values.dtype)
         table[self.rows] = self.values
         return table
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001 - NumPy's
+        return np.array(self.dense(), dtype)
 
 
 Gradient = Array | SparseRows
