@@ -11,13 +11,12 @@ from operator import length_hint
 from sys import intern
 
 from foldbatch.errors import ExampleError, ReadError
-from foldbatch.trees.text import TextPiece, read_pieces, shorten, text_pieces, whole_pieces
+from foldbatch.trees.text import TextPiece, read_pieces, shorten, text_pieces
 from foldbatch.trees.tree import LABEL_KINDS, Label, Tree, kids_of, trusted_tree
 from foldbatch.types import describe_value
 
 Source = str | os.PathLike[str] | Iterable[str]
 _Mark = tuple[TextPiece, int]  # the k-th part of a piece
-_SPLITS = " \t\r\n()"
 # A leaf (half of all nodes are leaves), the beginning of a node with its label, a bracket, or a word.
 _PART = re.compile(
     r"\([ \t\r\n]*+([^ \t\r\n()]++)(?:[ \t\r\n]++([^ \t\r\n()]++)[ \t\r\n]*+\))?|([()]|[^ \t\r\n()]++)"
@@ -57,7 +56,7 @@ def read_brackets(
     if isinstance(path_or_lines, str) and "(" in path_or_lines and not os.path.exists(path_or_lines):  # noqa: PTH110 - quiet on any string
         fix = "read a string with parse_brackets, or give its lines: text.splitlines()"
         raise ReadError("read_brackets", "a path or lines", f"the text {shorten(path_or_lines)}", fix)
-    pieces = whole_pieces(read_pieces(path_or_lines), _SPLITS)
+    pieces = read_pieces(path_or_lines)
     return (tree for tree, _ in _parse(pieces, _Labels(labels), unescape=unescape, allow_empty=allow_empty))
 
 
@@ -90,7 +89,7 @@ def read_sst(path_or_lines: Source) -> Iterator[Tree]:
     [3]
     """
     ratings = _Labels({str(label): label for label in range(5)}.__getitem__, "a label from 0 to 4")
-    pieces = whole_pieces(read_pieces(path_or_lines), _SPLITS)
+    pieces = read_pieces(path_or_lines)
     return (tree for tree, _ in _parse(pieces, ratings, needs_words=True))
 
 
@@ -105,7 +104,7 @@ def read_tree_lines(lines: Iterable[str], where: str) -> Iterator[Tree | list[st
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith("("):
             line = line.rstrip("\r\n")  # noqa: PLW2901 - so that an error is told of this line
-            whole = text_pieces(line, where, number) if "\0" in line else (TextPiece(line, where, number, 1),)
+            whole = text_pieces(line, where, number) if "\0" in line else (TextPiece(line, where, number),)
             for tree, _ in _parse(whole, labels):
                 yield tree
         elif line.strip():
@@ -227,7 +226,7 @@ def _parse(  # noqa: PLR0915 - one loop: calls would double its time
     allow_empty: bool = False,
     needs_words: bool = False,
 ) -> Iterator[tuple[Tree, _Mark]]:
-    """Yield every tree with the place where it begins; pieces are cut at blanks and brackets only."""
+    """Yield every tree with the place where it begins; pieces are whole lines."""
     state = _OUTSIDE
     around: list[tuple[Label, int]] = []  # of each open node: label, and how many nodes were waiting before
     waiting: list[int] = []  # nodes that have no parent yet

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Literal, NoReturn, get_args
 
 from foldbatch.errors import BlockValueError, ReadError, with_nearest
-from foldbatch.trees.text import read_pieces, shorten, whole_pieces
+from foldbatch.trees.text import read_pieces, shorten
 from foldbatch.trees.tree import Label, Tree, trusted_tree
 
 LabelField = Literal["deprel", "upos", "xpos"]
@@ -227,8 +227,8 @@ def read_sentences(path_or_lines: Source, *, allow_empty: bool = False) -> Itera
     """
     lines: list[tuple[int, str]] = []  # of the sentence under way, with their numbers
     found, end = False, ""
-    for piece in whole_pieces(read_pieces(path_or_lines), "\n"):
-        for number, line in enumerate(piece.text.removesuffix("\n").split("\n"), piece.line):
+    for piece in read_pieces(path_or_lines):
+        for number, line in piece.lines():
             if line.strip():
                 lines.append((number, line.removesuffix("\r")))
             elif any(not text.startswith("#") for _, text in lines):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from foldbatch.errors import ExampleError, FoldbatchError, ReadError
-from foldbatch.trees.text import TextPiece, read_pieces, whole_pieces
+from foldbatch.trees.text import TextPiece, read_pieces
 from foldbatch.trees.tree import Tree
 from foldbatch.types import describe_value
 
@@ -30,9 +30,7 @@ def read_json(path_or_lines: Source) -> Any:
     """
     pieces = list(read_pieces(path_or_lines))
     first = pieces[0]
-    return _decode(
-        TextPiece("".join(piece.text for piece in pieces), first.name, first.line, first.column), "value"
-    )
+    return _decode(TextPiece("".join(piece.text for piece in pieces), first.name, first.line), "value")
 
 
 def read_jsonlines(path_or_lines: Source) -> Iterator[Any]:
@@ -101,10 +99,8 @@ def read_json_trees(path_or_lines: Source) -> Iterator[Tree]:
 
 
 def _lines(path_or_lines: Source) -> Iterator[TextPiece]:
-    for piece in whole_pieces(read_pieces(path_or_lines), "\n"):
-        for number, text in enumerate(piece.text.split("\n"), piece.line):
-            if text.strip():
-                yield TextPiece(text, piece.name, number, 1)
+    for piece in read_pieces(path_or_lines):
+        yield from (TextPiece(text, piece.name, n) for n, text in piece.lines() if text.strip())
 
 
 def _decode(piece: TextPiece, what: str) -> Any:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ReadError, counted
 from foldbatch.trees.brackets import unescape
-from foldbatch.trees.text import read_pieces, shorten, whole_pieces
+from foldbatch.trees.text import read_pieces, shorten
 
 _HEADER = re.compile(r"([0-9]{1,15}) ([1-9][0-9]{0,14})")  # word2vec's first line
 
@@ -47,8 +47,8 @@ def read_vectors(path: str | os.PathLike[str], words: Collection[str] | None = N
     lines_of: dict[str, int] = {}  # the line of each word that is kept
     values, width, seen, end = array("f"), 0, 0, ""
     promised: int | None = None
-    for piece in whole_pieces(read_pieces(name), "\n"):
-        for number, line in enumerate(piece.text.split("\n"), piece.line):
+    for piece in read_pieces(name):
+        for number, line in piece.lines():
             text = line.rstrip(" \r")
             if not text.strip():
                 continue

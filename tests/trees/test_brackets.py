@@ -103,7 +103,7 @@ BOUNDARIES = [
     b"(A b)\n(A (BCD wor d))",
     b"(A b)\n  (A (BCD wor)\n",
     "(\u00e4 b)\n\u20ac\u20ac (C".encode(),
-    b"(A b) (C \xe2\x82",
+    b"(A b)\n(C \xe2\x82",
 ]
 
 

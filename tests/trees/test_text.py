@@ -1,14 +1,12 @@
-"""Text in pieces that know their line and column, whatever the size of the blocks."""
+"""Whole lines that know their line and column, whatever the size of the blocks."""
 
 import gzip
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from foldbatch.errors import ReadError
 from foldbatch.trees import text
-from foldbatch.trees.text import TextPiece, read_pieces, text_pieces, whole_pieces
+from foldbatch.trees.text import read_pieces, text_pieces
 
 SAMPLE = "one two\r\n\u00a0drei ß\n\n€𝄞 end"
 
@@ -24,26 +22,15 @@ def test_every_character_keeps_its_place_at_any_block_size(tmp_path, monkeypatch
     path = tmp_path / "sample.txt"
     path.write_bytes(SAMPLE.encode())
     seen = 0
-    for piece in whole_pieces(read_pieces(path), " \n"):
+    for piece in read_pieces(path):
         for offset in range(len(piece.text) + 1):
-            assert piece.place(offset) == position(SAMPLE, seen + offset)
+            line, column = position(SAMPLE, seen + offset)
+            assert piece.where(offset) == f"{path}:{line}:{column}"
+        lines = [f"{text}\n" for _, text in piece.lines()]
+        assert "".join(lines).removesuffix("\n") == piece.text.removesuffix("\n")
         seen += len(piece.text)
-    assert "".join(piece.text for piece in read_pieces(path)) == SAMPLE
-
-
-@given(st.lists(st.text("ab \n"), max_size=6))
-def test_whole_pieces_end_at_an_end_and_lose_nothing(parts):
-    pieces, line, column = [], 1, 1
-    for part in parts:
-        pieces.append(TextPiece(part, "x", line, column))
-        line, column = pieces[-1].place(len(part))
-    regrouped = list(whole_pieces(pieces, " \n"))
-    assert "".join(piece.text for piece in regrouped) == "".join(parts)
-    assert all(piece.text[-1] in " \n" for piece in regrouped[:-1])
-    seen = 0
-    for piece in regrouped:
-        assert (piece.line, piece.column) == position("".join(parts), seen)
-        seen += len(piece.text)
+        assert piece.text.endswith("\n") or seen == len(SAMPLE)
+    assert seen == len(SAMPLE)
 
 
 def test_a_gz_file_is_unpacked_and_a_byte_order_mark_dropped(tmp_path):
