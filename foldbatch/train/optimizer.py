@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from numbers import Real
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -186,77 +186,33 @@ FUNCTIONS: dict[type[ast.operator], str] = {
 SCOPE = {name: getattr(np, name) for name in (*FUNCTIONS.values(), "positive", "sqrt")}
 
 
-class Formula(NamedTuple):
-    """A rule for NumPy's arrays."""
-
-    # changes a block: ``(p, g, each moment, each number, each scratch array)``, arrays of one shape. The
-    # gradient stays as it is.
-    apply: Callable[..., None]
-    scratch: int  # how many scratch arrays it takes
-    text: str  # of the function
-
-
 @cache
-def formula(rule: Rule) -> Formula:
-    """Return a rule as a function of arrays.
+def formula(rule: Rule) -> Callable[..., None]:
+    """Return a rule as a function of arrays ``(p, g, each moment, each number)``, which leaves `g` as it is.
 
-    >>> print(formula(Rule(("p = p - rate * (g + m)",), ("m",), ("rate",))).text)
-    def apply(p, g, m, rate, s0_):
-        add(g, m, s0_)
-        multiply(rate, s0_, s0_)
-        subtract(p, s0_, p)
+    >>> p, g = np.array([1.0]), np.array([2.0])
+    >>> formula(Rule(("g = g * g", "p = p - rate * (g + m)"), ("m",), ("rate",)))(p, g, np.array([1.0]), 0.1)
+    >>> p, g
+    (array([0.5]), array([2.]))
     """
-    places = {name: f"{name}_" for name in rule.locals}  # arrays of their own: `g` is the caller's
-    calls: list[str] = []
-    names: dict[str, str] = {}
-    deepest = 0
+    lines = [f"def apply({', '.join(['p', 'g', *rule.moments, *rule.numbers])}):"]
     for line in rule.lines:
-        statement = ast.parse(line).body[0]
-        assert isinstance(statement, ast.Assign)
-        (target,) = statement.targets
-        assert isinstance(target, ast.Name)
-        place = places.get(target.id, target.id)
-        value, depth = _spell(statement.value, place, 0, names, calls)
-        if value != place:
-            calls.append(f"positive({value}, {place})")
-        names[target.id] = place
-        deepest = max(deepest, depth)
-    scratch = [*places.values(), *(f"s{i}_" for i in range(deepest))]
-    text = "\n    ".join(
-        [f"def apply({', '.join(['p', 'g', *rule.moments, *rule.numbers, *scratch])}):", *(calls or ["pass"])]
-    )
+        target, _, value = line.partition(" = ")
+        match ast.parse(value, mode="eval").body:
+            case ast.BinOp(left, operator, right):
+                call = f"{FUNCTIONS[type(operator)]}({ast.unparse(left)}, {ast.unparse(right)}"
+            case ast.Call(_, [argument]):
+                call = f"sqrt({ast.unparse(argument)}"
+            case name:
+                call = f"positive({ast.unparse(name)}"
+        lines.append(f"    {target} = {call})" if target in rule.locals else f"    {call}, {target})")
     scope: dict[str, Any] = dict(SCOPE)
-    exec(text, scope)  # noqa: S102 - the text is our own
-    return Formula(scope["apply"], len(scratch), text)
+    exec("\n".join(lines), scope)  # noqa: S102 - the text is our own
+    apply: Callable[..., None] = scope["apply"]
+    return apply
 
 
-def _spell(
-    node: ast.expr, place: str | None, level: int, names: dict[str, str], calls: list[str]
-) -> tuple[str, int]:
-    """Append the calls that compute an expression; return where it is then, and how many places it took."""
-    match node:
-        case ast.Name(name):
-            return names.get(name, name), level
-        case ast.Call(ast.Name("sqrt"), [argument]):
-            operand, depth = _spell(argument, None, level, names, calls)
-            function, operands = "sqrt", [operand]
-        case ast.BinOp(left, operator, right):
-            # the left operand may be where the result shall be, unless the right one reads what is there
-            read = {names.get(part.id, part.id) for part in ast.walk(right) if isinstance(part, ast.Name)}
-            there = None if place in read else place
-            first, depth = _spell(left, there, level, names, calls)
-            free = level + (first == f"s{level}_")
-            second, deeper = _spell(right, None, free, names, calls)
-            depth = max(depth, deeper)
-            function, operands = FUNCTIONS[type(operator)], [first, second]
-        case _:
-            raise AssertionError(f"no formula: {ast.unparse(node)}")
-    made = f"s{level}_" if place is None else place
-    calls.append(f"{function}({', '.join([*operands, made])})")
-    return made, max(depth, level + (place is None))
-
-
-BLOCK = 32_768  # elements; five float32 blocks (parameter, gradient, two moments, work) fit in 1 MiB of cache
+BLOCK = 65_536  # elements; five float32 blocks (parameter, gradient, two moments, work) fit in a cache
 
 
 def cuts(table: Array) -> Iterator[tuple[int, int]]:
@@ -269,9 +225,7 @@ def cuts(table: Array) -> Iterator[tuple[int, int]]:
 class ParameterBlocks:
     """Changes parameters of the host, as `RemoteUpdates` those of a device, by an engine or NumPy."""
 
-    def __init__(self) -> None:
-        self.updates: Updates | None = None
-        self._buffers: dict[tuple[int, np.dtype[Any]], Array] = {}  # temporary arrays, for the next step, too
+    updates: Updates | None = None
 
     def full(self, parameter: Array, number: float) -> Array:
         """Return an array like a parameter, of one number."""
@@ -307,13 +261,12 @@ class ParameterBlocks:
     def _gradient(self, change: Change, p: Array, start: int, stop: int) -> Array:
         gradient, factor = change.gradient, change.factor
         if isinstance(gradient, SparseRows):
-            g = self._scratch(0, p)
+            g = np.zeros_like(p)
             first, last = np.searchsorted(gradient.rows, (start, stop))
-            g.fill(0)
             g[gradient.rows[first:last] - start] = gradient.values[first:last] * factor
             return g
         block: Array = gradient[start:stop]
-        return block if factor == 1 else np.multiply(block, factor, out=self._scratch(0, p))
+        return block if factor == 1 else block * factor
 
     def _rows(self, change: Change, tables: Sequence[Array]) -> None:
         gradient = change.gradient
@@ -325,16 +278,7 @@ class ParameterBlocks:
                 table[rows] = changed
 
     def _apply(self, change: Change, block: Sequence[Array], g: Array) -> None:
-        made = formula(change.rule)
-        scratch = (self._scratch(1 + slot, g) for slot in range(made.scratch))
-        made.apply(block[0], g, *block[1:], *change.numbers, *scratch)
-
-    def _scratch(self, slot: int, like: Array) -> Array:
-        """Return an array of the shape and dtype of `like`, with any content; one per slot."""
-        buffer = self._buffers.get((slot, like.dtype))
-        if buffer is None or buffer.size < like.size:
-            buffer = self._buffers[slot, like.dtype] = np.empty(max(BLOCK, like.size), like.dtype)
-        return buffer[: like.size].reshape(like.shape)
+        formula(change.rule)(block[0], g, *block[1:], *change.numbers)
 
 
 def _look(changes: Sequence[Change]) -> None:
