@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -43,6 +44,7 @@ CHUNK = 256  # examples that are predicted at once
 Array = NDArray[Any]
 
 
+@dataclass(eq=False, repr=False)
 class StructureEstimator(BaseEstimator):
     """What `StructureClassifier` and `StructureRegressor` share: a vocabulary, a model of the zoo, training.
 
@@ -63,32 +65,18 @@ class StructureEstimator(BaseEstimator):
         backend: as of `foldbatch.compile`.
     """
 
-    def __init__(
-        self,
-        model: Literal["tree_lstm", "child_sum", "rntn", "bilstm", "json"] = "child_sum",
-        *,
-        hidden: int = 64,
-        size: int = 64,
-        epochs: int = 10,
-        lr: float = 0.01,
-        weight_decay: float = 0.0,
-        batch_size: int = 32,
-        dropout: float = 0.0,
-        minimum: int = 1,
-        random_state: int | np.random.RandomState | None = 0,
-        backend: BackendName = "auto",
-    ) -> None:
-        self.model = model
-        self.hidden = hidden
-        self.size = size
-        self.epochs = epochs
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.dropout = dropout
-        self.minimum = minimum
-        self.random_state = random_state
-        self.backend = backend
+    model: Literal["tree_lstm", "child_sum", "rntn", "bilstm", "json"] = "child_sum"
+    _: KW_ONLY
+    hidden: int = 64
+    size: int = 64
+    epochs: int = 10
+    lr: float = 0.01
+    weight_decay: float = 0.0
+    batch_size: int = 32
+    dropout: float = 0.0
+    minimum: int = 1
+    random_state: int | np.random.RandomState | None = 0
+    backend: BackendName = "auto"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

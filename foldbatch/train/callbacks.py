@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -13,7 +13,7 @@ from foldbatch.errors import ParameterError, TrainingError, UnknownNameError, wi
 from foldbatch.params.parameters import Array
 from foldbatch.train.checks import NUMBERED, noting
 from foldbatch.train.metrics import Mode, figure_of, is_better, mode_of
-from foldbatch.train.numbers import number, whole
+from foldbatch.train.numbers import checked, number, whole
 from foldbatch.train.optimizer import clip_by_global_norm
 from foldbatch.train.resuming import LATE, assign, exchanged
 from foldbatch.train.schedules import FACTOR, Factor
@@ -54,13 +54,17 @@ class LambdaCallback(Callback):
             setattr(self, name, function)
 
 
+@dataclass(eq=False, repr=False)
 class Monitored(Callback):
     """A callback that watches whether a figure gets better, from epoch to epoch."""
 
-    def __init__(self, monitor: str, mode: Mode | None, min_delta: float) -> None:
-        self.mode = mode_of(type(self).__name__, monitor, mode)
-        self.monitor = monitor
-        self.min_delta = min_delta
+    monitor: str
+    mode: Mode | None = None
+    _: KW_ONLY
+    min_delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.mode = mode_of(type(self).__name__, self.monitor, self.mode)
         self.best: float | None = None
         self._waited = 0
 
@@ -72,6 +76,7 @@ class Monitored(Callback):
         return better
 
 
+@dataclass(eq=False, repr=False)
 class EarlyStopping(Monitored):
     """Stops training where a figure got no better for `patience` epochs.
 
@@ -99,16 +104,11 @@ class EarlyStopping(Monitored):
 
     in_state = "best", "best_epoch", "_waited"
 
-    def __init__(
-        self,
-        monitor: str,
-        mode: Mode | None = None,
-        *,
-        patience: int = 5,
-        min_delta: float = 0.0,
-    ) -> None:
-        super().__init__(monitor, mode, min_delta)
-        self.patience = whole("EarlyStopping patience", patience, 1, "for example 5")
+    _: KW_ONLY
+    patience: int = checked(whole, 1, "for example 5", default=5)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.best_epoch: int | None = None
 
     def on_fit_start(self, trainer: Trainer) -> None:
@@ -126,6 +126,7 @@ class EarlyStopping(Monitored):
             trainer.stop(f"{self.monitor} got no better{since} for {self._waited} epochs")
 
 
+@dataclass(eq=False, repr=False)
 class ReduceLROnPlateau(Monitored):
     """Multiplies the learning rate by a factor where a figure got no better for more than `patience` epochs.
 
@@ -149,20 +150,10 @@ class ReduceLROnPlateau(Monitored):
     steers = True
     in_state = "best", "_waited"
 
-    def __init__(
-        self,
-        monitor: str,
-        mode: Mode | None = None,
-        *,
-        factor: float = 0.1,
-        patience: int = 10,
-        min_delta: float = 0.0,
-        min_lr: float = 0.0,
-    ) -> None:
-        super().__init__(monitor, mode, min_delta)
-        self.factor = number("ReduceLROnPlateau factor", factor, 0, 1, "for example 0.5", above=True)
-        self.patience = patience
-        self.min_lr = min_lr
+    _: KW_ONLY
+    factor: float = checked(number, 0, 1, "for example 0.5", above=True, default=0.1)
+    patience: int = 10
+    min_lr: float = 0.0
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         optimizer = trainer.optimizer
@@ -176,6 +167,7 @@ class ReduceLROnPlateau(Monitored):
 LEAST = 1e-12  # a learning rate must be above 0
 
 
+@dataclass(eq=False, repr=False)
 class Schedule(Callback):
     """Sets the learning rate to a base rate times a schedule's factor.
 
@@ -201,20 +193,22 @@ class Schedule(Callback):
     """
 
     steers = True
-    in_state = "_base", "_factor"
+    in_state = "lr", "_factor"
 
-    def __init__(
-        self, schedule: Factor, every: Literal["step", "epoch"] = "step", *, lr: float | None = None
-    ) -> None:
-        if not callable(schedule):
-            fix = "for example fb.train.schedules.cosine(1000)"
-            raise TrainingError("Schedule", "a function of a count", describe_value(schedule), fix)
-        if every not in ("step", "epoch"):
-            raise TrainingError("Schedule every", "'step' or 'epoch'", repr(every), "it says what is counted")
-        self.schedule = schedule
-        self.every = every
-        fix = "leave it out for the optimizer's"
-        self._base = None if lr is None else number("Schedule lr", lr, 0, fix=fix, above=True)
+    schedule: Factor
+    every: Literal["step", "epoch"] = "step"
+    _: KW_ONLY
+    lr: float | None = checked(
+        number, 0, fix="leave it out for the optimizer's", above=True, optional=True, default=None
+    )
+
+    def __post_init__(self) -> None:
+        if not callable(self.schedule):
+            found, fix = describe_value(self.schedule), "for example fb.train.schedules.cosine(1000)"
+            raise TrainingError("Schedule", "a function of a count", found, fix)
+        if self.every not in ("step", "epoch"):
+            found, fix = repr(self.every), "it says what is counted"
+            raise TrainingError("Schedule every", "'step' or 'epoch'", found, fix)
         self._factor: float | None = None
 
     def on_epoch_start(self, trainer: Trainer) -> None:
@@ -229,11 +223,11 @@ class Schedule(Callback):
         trainer.figures["lr"] = trainer.optimizer.lr
 
     def _apply(self, trainer: Trainer, count: int) -> None:
-        if self._base is None:
-            self._base = trainer.optimizer.lr
+        if self.lr is None:
+            self.lr = trainer.optimizer.lr
         factor = number(f"Schedule at {self.every} {count}", self.schedule(count), 0, fix=FACTOR)
         if factor != self._factor:
-            trainer.optimizer.lr = max(self._base * factor, LEAST)
+            trainer.optimizer.lr = max(self.lr * factor, LEAST)
             self._factor = factor
 
 
@@ -241,6 +235,7 @@ MEMORY = 9  # in its first steps a moving average remembers a tenth of all of th
 BLOCK = 1 << 14  # numbers that are averaged at once, so that they stay in the cache
 
 
+@dataclass(eq=False, repr=False)
 class AverageWeights(Callback):
     """Averages the trainable parameters, and evaluates the validation set with the averages.
 
@@ -280,20 +275,13 @@ class AverageWeights(Callback):
 
     in_state = ("_count",)
 
-    def __init__(
-        self,
-        decay: float | None = None,
-        *,
-        start: int = 0,
-        validation: Sequence[Any] | None = None,
-        keep: bool = True,
-    ) -> None:
-        if decay is not None:
-            decay = number("AverageWeights decay", decay, 0, 1, "try 0.999", above=True)
-        self.decay = decay
-        self.start = whole("AverageWeights start", start, 0, "it counts epochs")
-        self.validation = validation
-        self.keep = keep
+    decay: float | None = checked(number, 0, 1, "try 0.999", above=True, optional=True, default=None)
+    _: KW_ONLY
+    start: int = checked(whole, 0, "it counts epochs", default=0)
+    validation: Sequence[Any] | None = None
+    keep: bool = True
+
+    def __post_init__(self) -> None:
         self.averages: dict[str, Array] = {}
         self._count = 0
         self._in_epoch = False
@@ -347,6 +335,7 @@ def _approach(average: Array, target: Array, weight: float) -> None:
         part += way
 
 
+@dataclass(eq=False, repr=False)
 class ClipGradients(Callback):
     """Limits the gradients of the mean loss of a batch before each update.
 
@@ -364,8 +353,7 @@ class ClipGradients(Callback):
 
     steers = True
 
-    def __init__(self, max_norm: float) -> None:
-        self.max_norm = number("ClipGradients max_norm", max_norm, 0, fix="for example 5.0", above=True)
+    max_norm: float = checked(number, 0, fix="for example 5.0", above=True)
 
     def on_gradients(self, trainer: Trainer) -> None:
         batch = trainer.batch

@@ -65,7 +65,7 @@ def mode_of(who: str, figure: str, given: Mode | None = None) -> Mode:
     return modes[0]
 
 
-def is_better(value: float, best: float | None, mode: str, margin: float = 0.0) -> bool:
+def is_better(value: float, best: float | None, mode: str | None, margin: float = 0.0) -> bool:
     """Return whether a figure is better than the best one by more than a margin; NaN never is.
 
     >>> is_better(0.5, None, "min"), is_better(0.5, 0.55, "min", 0.1), is_better(0.7, 0.5, "max", 0.1)

@@ -1,12 +1,15 @@
-"""Numbers among the settings of samplers, schedules, optimizers and callbacks: each within its range."""
+"""Settings of samplers, schedules, optimizers and callbacks, within their ranges whenever assigned."""
 
 import math
+from collections.abc import Callable
+from dataclasses import MISSING, field
 from typing import Any
 
 import numpy as np
 
 from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import TrainingError
+from foldbatch.system.showing import Described
 from foldbatch.types import describe_value
 
 SEE = "its docstring says what it does"
@@ -38,3 +41,31 @@ def whole(where: str, value: Any, least: int | None = None, fix: str = SEE) -> i
         expected = "a whole number" if least is None else f"a whole number of {least} or more"
         raise TrainingError(where, expected, describe_value(value), fix)
     return int(value)
+
+
+class Checked(Described):
+    """A dataclass, of whose fields those that `checked` made are checked whenever they are assigned."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        made = getattr(type(self), "__dataclass_fields__", {}).get(name)
+        check = made and made.metadata.get("check")
+        object.__setattr__(self, name, check(f"{type(self).__name__} {name}", value) if check else value)
+
+
+def checked(
+    check: Callable[..., Any], *bounds: Any, default: Any = MISSING, optional: bool = False, **options: Any
+) -> Any:
+    """Return a field that `check`, given a place, a value and the rest, refuses or returns.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(repr=False)
+    ... class Drop(Checked):
+    ...     share: float = checked(number, 0, 1, default=0.5)
+    >>> Drop(), Drop(0.25)
+    (Drop(), Drop(share=0.25))
+    """
+
+    def checked_value(where: str, value: Any) -> Any:
+        return None if optional and value is None else check(where, value, *bounds, **options)
+
+    return field(default=default, metadata={"check": checked_value})

@@ -3,7 +3,7 @@
 import ast
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, partial
 from numbers import Real
 from typing import Any, cast
@@ -22,8 +22,7 @@ from foldbatch.params.parameters import (
     SparseRows,
     Updates,
 )
-from foldbatch.system.showing import Described
-from foldbatch.train.numbers import SEE, number
+from foldbatch.train.numbers import SEE, Checked, checked, number
 from foldbatch.types import describe_value
 
 Gradients = Mapping[str, Any]  # each an array or SparseRows
@@ -322,7 +321,14 @@ def _take_back(steps: dict[str, int], moments: dict[str, Any], names: Sequence[s
             del steps[name], moments[name]
 
 
-class Optimizer(Described):
+def learning_rate(where: str, lr: Any) -> float:
+    """Return a learning rate, which is above 0."""
+    fix = "update(program.params, gradients) takes the parameters" if isinstance(lr, Mapping) else SEE
+    return number(where, lr, 0, fix=fix, above=True)
+
+
+@dataclass(eq=False, repr=False)
+class Optimizer(Checked):
     """What all optimizers share: checks, blocks of rows, step counts, state.
 
     Args:
@@ -336,40 +342,20 @@ class Optimizer(Described):
         TrainingError: when a setting is out of range.
     """
 
-    moments: tuple[str, ...] = ()  # the names of the arrays kept per parameter
-    initial = 0.0  # what they start from
+    moments = tuple[str, ...]()  # the names of the arrays kept per parameter
+    initial_accumulator = 0.0  # what they start from
 
-    def __init__(
-        self,
-        lr: float,
-        *,
-        weight_decay: float,
-        lr_factors: Factors | None = None,
-        decay_factors: Factors | None = None,
-    ) -> None:
-        kind = type(self).__name__
-        self.lr = lr
-        self.weight_decay = number(f"{kind} weight_decay", weight_decay, 0)
-        self.lr_factors = _factors(f"{kind} lr_factors", lr_factors)
-        self.decay_factors = _factors(f"{kind} decay_factors", decay_factors)
+    lr: float = checked(learning_rate)
+    _: KW_ONLY
+    weight_decay: float = checked(number, 0, default=0.0)
+    lr_factors: Factors | None = checked(_factors, default=None)
+    decay_factors: Factors | None = checked(_factors, default=None)
+
+    def __post_init__(self) -> None:
         self._steps: dict[str, int] = {}
         self._moments: dict[str, list[Any]] = {}  # arrays of the host, or of the device of the parameter
         self._blocks = ParameterBlocks()
         self._device: RemoteUpdates | None = None  # where the last step was taken, if not on the host
-
-    @property
-    def lr(self) -> float:
-        """The learning rate; assigning checks it as the constructor does.
-
-        Raises:
-            TrainingError: when it is not a number above 0.
-        """
-        return self._lr
-
-    @lr.setter
-    def lr(self, lr: float) -> None:
-        fix = "update(program.params, gradients) takes the parameters" if isinstance(lr, Mapping) else SEE
-        self._lr = number(f"{type(self).__name__} lr", lr, 0, fix=fix, above=True)
 
     def update(self, params: Mapping[str, Array], grads: Gradients, *, scale: float = 1.0) -> None:
         """Take one step: change, in place, each parameter that has a gradient.
@@ -426,7 +412,7 @@ class Optimizer(Described):
         changes = []
         for name, parameter, gradient, factor in ready:
             if name not in self._moments:
-                self._moments[name] = [place.full(parameter, self.initial) for _ in self.moments]
+                self._moments[name] = [place.full(parameter, self.initial_accumulator) for _ in self.moments]
             changes.append(self._change(name, parameter, gradient, factor, formulas))
         self._device = remote
         undo = partial(_take_back, self._steps, self._moments, [change.name for change in changes])
@@ -442,7 +428,7 @@ class Optimizer(Described):
         """Count a step of a parameter, and return what changes it; `formulas` are those of this update."""
         self._steps[name] = step = self._steps.get(name, 0) + 1
         rate = self.lr * _factor(self.lr_factors, name) if self.lr_factors else self.lr
-        decay = self.weight_decay * _factor(self.decay_factors, name) if self.weight_decay else 0.0
+        decay = self.weight_decay and self.weight_decay * _factor(self.decay_factors or {}, name)
         key = step, rate, decay
         if key not in formulas:
             formulas[key] = self._formula(*key)
@@ -510,7 +496,7 @@ class Optimizer(Described):
 
     def _check_factors(self, params: Mapping[str, Array]) -> None:
         kinds = {"lr_factors": self.lr_factors, "decay_factors": self.decay_factors}
-        for kind, key in ((kind, key) for kind, factors in kinds.items() for key in factors):
+        for kind, key in ((kind, key) for kind, factors in kinds.items() for key in factors or ()):
             if not any(name == key or name.startswith(f"{key}.") for name in params):
                 expected = f"a parameter of {', '.join(params)}, or a prefix that ends before a dot"
                 where = f"{type(self).__name__} {kind}"

@@ -1,14 +1,16 @@
 """Optimizers: formulas for one step of the parameters, given their gradients."""
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from foldbatch.errors import TrainingError
-from foldbatch.train.numbers import number
-from foldbatch.train.optimizer import Factors, Optimizer
+from foldbatch.train.numbers import checked, number
+from foldbatch.train.optimizer import Optimizer, learning_rate
 from foldbatch.types import describe_value
 
 
+@dataclass(eq=False, repr=False)
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum if wanted.
 
@@ -33,20 +35,14 @@ class SGD(Optimizer):
     Source: Sutskever et al. 2013, in the form of torch.optim.SGD.
     """
 
-    def __init__(
-        self,
-        lr: float = 0.01,
-        *,
-        momentum: float = 0.0,
-        nesterov: bool = False,
-        weight_decay: float = 0.0,
-        lr_factors: Factors | None = None,
-        decay_factors: Factors | None = None,
-    ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
-        self.momentum = number("SGD momentum", momentum, 0, 1)
-        self.nesterov = nesterov
-        if nesterov and not momentum:
+    lr: float = checked(learning_rate, default=0.01)
+    _: KW_ONLY
+    momentum: float = checked(number, 0, 1, default=0.0)
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nesterov and not self.momentum:
             raise TrainingError("SGD nesterov", "a momentum above 0", "momentum 0", "give momentum=0.9")
         self.moments = ("velocity",) if self.momentum else ()
 
@@ -63,6 +59,7 @@ class SGD(Optimizer):
         return {"rate": rate, "momentum": self.momentum} if self.momentum else {"rate": rate}
 
 
+@dataclass(eq=False, repr=False)
 class AdaGrad(Optimizer):
     """Steps that shrink where gradients have been large: ``a += g g``, then ``p -= lr g / (sqrt(a) + eps)``.
 
@@ -87,19 +84,10 @@ class AdaGrad(Optimizer):
 
     moments = ("accumulator",)
 
-    def __init__(
-        self,
-        lr: float = 0.01,
-        *,
-        eps: float = 1e-10,
-        initial_accumulator: float = 0.0,
-        weight_decay: float = 0.0,
-        lr_factors: Factors | None = None,
-        decay_factors: Factors | None = None,
-    ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
-        self.eps = number("AdaGrad eps", eps, 0, above=True)
-        self.initial = number("AdaGrad initial_accumulator", initial_accumulator, 0)
+    lr: float = checked(learning_rate, default=0.01)
+    _: KW_ONLY
+    eps: float = checked(number, 0, above=True, default=1e-10)
+    initial_accumulator: float = checked(number, 0, default=0.0)
 
     def _touches_rows_only(self, decay: float) -> bool:
         return not decay
@@ -111,6 +99,7 @@ class AdaGrad(Optimizer):
         return {"rate": rate, "eps": self.eps}
 
 
+@dataclass(eq=False, repr=False)
 class RMSprop(Optimizer):
     """Steps divided by a running mean of the gradient's size.
 
@@ -138,21 +127,14 @@ class RMSprop(Optimizer):
     Source: Tieleman and Hinton 2012, lecture 6.5, in the form of torch.optim.RMSprop.
     """
 
-    def __init__(
-        self,
-        lr: float = 0.01,
-        *,
-        alpha: float = 0.99,
-        eps: float = 1e-8,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        lr_factors: Factors | None = None,
-        decay_factors: Factors | None = None,
-    ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
-        self.alpha = number("RMSprop alpha", alpha, 0, 1)
-        self.eps = number("RMSprop eps", eps, 0, above=True)
-        self.momentum = number("RMSprop momentum", momentum, 0, 1)
+    lr: float = checked(learning_rate, default=0.01)
+    _: KW_ONLY
+    alpha: float = checked(number, 0, 1, default=0.99)
+    eps: float = checked(number, 0, above=True, default=1e-8)
+    momentum: float = checked(number, 0, 1, default=0.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.moments = ("square", "velocity") if self.momentum else ("square",)
 
     def _lines(self) -> tuple[str, ...]:
@@ -166,6 +148,14 @@ class RMSprop(Optimizer):
         return numbers | {"momentum": self.momentum} if self.momentum else numbers
 
 
+def _pair(where: str, betas: Any) -> tuple[float, float]:
+    if not (isinstance(betas, tuple | list) and len(betas) == 2):
+        raise TrainingError(where, "a pair of numbers", describe_value(betas), "for example (0.9, 0.999)")
+    first, second = (number(f"{where}[{i}]", beta, 0, 1) for i, beta in enumerate(betas))
+    return first, second
+
+
+@dataclass(eq=False, repr=False)
 class Adam(Optimizer):
     """Steps of even size along a running mean of the gradient.
 
@@ -194,25 +184,10 @@ class Adam(Optimizer):
 
     moments = ("mean", "square")
 
-    def __init__(
-        self,
-        lr: float = 0.001,
-        *,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        lr_factors: Factors | None = None,
-        decay_factors: Factors | None = None,
-    ) -> None:
-        super().__init__(lr, weight_decay=weight_decay, lr_factors=lr_factors, decay_factors=decay_factors)
-        kind = type(self).__name__
-        given: Any = betas
-        if not (isinstance(given, tuple | list) and len(given) == 2):
-            found, fix = describe_value(given), "for example (0.9, 0.999)"
-            raise TrainingError(f"{kind} betas", "a pair of numbers", found, fix)
-        first, second = (number(f"{kind} betas[{i}]", beta, 0, 1) for i, beta in enumerate(betas))
-        self.betas = (first, second)
-        self.eps = number(f"{kind} eps", eps, 0, above=True)
+    lr: float = checked(learning_rate, default=0.001)
+    _: KW_ONLY
+    betas: tuple[float, float] = checked(_pair, default=(0.9, 0.999))
+    eps: float = checked(number, 0, above=True, default=1e-8)
 
     def _lines(self) -> tuple[str, ...]:
         return (
@@ -257,6 +232,7 @@ class LazyAdam(Adam):
         return True
 
 
+@dataclass(eq=False, repr=False)
 class AdamW(Adam):
     """Adam whose weight decay shrinks the parameter itself: ``p -= lr weight_decay p``, then Adam's step.
 
@@ -283,24 +259,8 @@ class AdamW(Adam):
     Source: Loshchilov and Hutter 2019, algorithm 2, in the form of torch.optim.AdamW.
     """
 
-    def __init__(
-        self,
-        lr: float = 0.001,
-        *,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.01,
-        lr_factors: Factors | None = None,
-        decay_factors: Factors | None = None,
-    ) -> None:
-        super().__init__(
-            lr,
-            betas=betas,
-            eps=eps,
-            weight_decay=weight_decay,
-            lr_factors=lr_factors,
-            decay_factors=decay_factors,
-        )
+    _: KW_ONLY
+    weight_decay: float = checked(number, 0, default=0.01)
 
     def _decay(self, rate: float, decay: float) -> tuple[str, float]:
         return "p = p - decay * p", rate * decay

@@ -20,10 +20,9 @@ from foldbatch.program.program import Program
 from foldbatch.program.saving import KIND
 from foldbatch.system import files
 from foldbatch.system.files import locked, remove_partial
-from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
 from foldbatch.train.metrics import Metric, Mode, figure_of, is_better, mode_of
-from foldbatch.train.numbers import number, whole
+from foldbatch.train.numbers import Checked, number, whole
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import (
     Batch,
@@ -47,7 +46,7 @@ ENDING = ".safetensors"
 USUAL: list[Callable[[Sequence[Callback]], Callback | None]] = []
 
 
-class Callback(Described):
+class Callback(Checked):
     """Something that watches or steers a `Trainer`; every method does nothing until a subclass says what.
 
     Callbacks are called in the order in which they are given, `Checkpoints` last: it keeps what they did.
@@ -65,7 +64,7 @@ class Callback(Described):
 
     first_only = False
     steers = False
-    in_state: tuple[str, ...] = ()
+    in_state = tuple[str, ...]()
 
     def on_fit_start(self, trainer: Trainer) -> None:
         """Be called once, before the first epoch of a `fit`."""
@@ -335,7 +334,7 @@ class Trainer:
         self._seed = seed
         self._began = 0.0  # when the epoch under way would have begun, had it not been interrupted
         self._interrupts = Interrupts()
-        self._settings = settings(optimizer) | {"lr": text_of(optimizer.lr)}
+        self._settings = settings(optimizer)
         self.sampler = shuffled((), self._size, seed)  # of the present `fit`
         self.examples = 0  # how many it trains on
         self.origin = resuming.TrainingStart()

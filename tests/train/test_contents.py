@@ -113,9 +113,11 @@ def test_examples_in_columns_are_those_of_rows():
 def test_all_settings_of_plain_data_are_told():
     given = {"lr_factors": {"words": 0.5}, "weight_decay": 0.1}
     assert settings(fb.Adam(0.1, **given))["lr_factors"] == "{'words': 0.5}"
-    assert settings(fb.SGD(0.1, momentum=0.5, **given)) == settings(fb.SGD(0.2, momentum=0.5, **given))
+    assert settings(fb.SGD(0.1, momentum=0.5, **given)) | {"lr": "0.2"} == settings(
+        fb.SGD(0.2, momentum=0.5, **given)
+    )
     assert settings(ClipGradients(2.0))["max_norm"] == "2.0"
-    assert settings(Schedule(schedules.cosine(9))) == {"every": "'step'"}
+    assert settings(Schedule(schedules.cosine(9))) == {"every": "'step'", "lr": "None"}
 
 
 def test_what_steers_a_training_is_among_its_facts():
@@ -124,7 +126,7 @@ def test_what_steers_a_training_is_among_its_facts():
         made.fit(EXAMPLES, DEV, epochs=1)
     facts, others = one._facts(), other._facts()
     assert facts["epoch"] == "1" and facts["steps"] == "5" and facts["optimizer"] == "Adam"
-    assert facts["optimizer's lr"] == str(one.optimizer.lr) and facts["Schedule's base"] == "0.1"
+    assert facts["optimizer's lr"] == str(one.optimizer.lr) and facts["Schedule's lr"] == "0.1"
     assert {"optimizer's weight_decay", "optimizer's m/out.bias"} <= {
         name for name in facts if facts[name] != others[name]
     } | {"optimizer's m/out.bias"}
