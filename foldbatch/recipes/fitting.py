@@ -13,7 +13,6 @@ command line counts, or it is refused; none is ignored. Those that count are lis
 """
 
 import math
-import os
 import statistics
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ import msgspec
 import numpy as np
 
 from foldbatch.communicators import Alone, Communicator, cores
-from foldbatch.errors import ReadError, TrainingError, shortened
+from foldbatch.errors import ReadError, TrainingError
 from foldbatch.params.parameters import Array
 from foldbatch.program import load, read_notes
 from foldbatch.program.compiling import compile
@@ -43,17 +42,15 @@ from foldbatch.train import (
     Callback,
     Checkpoints,
     DataParallel,
-    LambdaCallback,
     Metric,
     Trainer,
 )
-from foldbatch.train.resuming import read_state
 from foldbatch.trees.formats import RECORDS
 from foldbatch.trees.tree import TreeNode, trusted_tree
 from foldbatch.types import BackendName, TensorType
 from foldbatch.zoo.tasks import Kind
 
-UNCHANGED: Final = "leave them as they were, or train in another folder"
+CONFIGURATION, MODEL, FIGURES = "configuration.toml", "model.safetensors", "figures.json"
 NODES: Final = 40  # of a tree that is drawn
 # that may be others than when the run began: what is read there to train on is compared, and the rest changes
 # no step that is done
@@ -66,42 +63,27 @@ FREE: Final = frozenset(
 
 
 class Run(Callback):
-    """Keeps the options of a run and the names of its classes in its checkpoints.
+    """Keeps the options of a run in its folder; they and the names of classes are in its record."""
 
-    >>> Run(Configuration(), ["no", "yes"]).state()["classes"]
-    ['no', 'yes']
-    """
+    first_only = True
 
-    def __init__(self, configuration: Configuration, classes: Sequence[str]) -> None:
-        self._kept = {"options": plain(configuration), "classes": list(classes)}
+    def __init__(self, configuration: Configuration, classes: Sequence[str], folder: Path) -> None:
+        self._configuration, self._classes, self._folder = configuration, classes, folder
 
-    def state(self) -> dict[str, Any]:
-        """Return the options and the names."""
-        return self._kept
+    def record(self) -> dict[str, str]:
+        """Return the options that may not change, and the names.
 
+        >>> Run(Configuration(), ["no", "yes"], Path()).record()["option train.batch_size"]
+        '25'
+        """
+        options = plain(self._configuration).items()
+        named = {f"{part}.{key}": repr(value) for part, own in options for key, value in own.items()}
+        kept = {f"option {name}": text for name, text in named.items() if name not in FREE}
+        return kept | {"classes": ", ".join(self._classes)}
 
-def check_run(run: Run, path: Path) -> None:
-    """Refuse a checkpoint of a run with other options or other classes."""
-    present, kept = run.state(), read_state(path)["callbacks"].get(Run.__name__)
-    if kept is None:
-        raise TrainingError(str(path), "a checkpoint of foldbatch train", "one of another program", UNCHANGED)
-    now, before = _flat(present["options"]), _flat(kept["options"])
-    names = [name for name in now | before if name not in FREE and now.get(name) != before.get(name)]
-    if names:
-        found = ", ".join(f"{name} {now.get(name)!r} in place of {before.get(name)!r}" for name in names)
-        raise TrainingError(str(path), "the options that the run began with", found, UNCHANGED)
-    if present["classes"] != kept["classes"]:
-        expected = f"the classes {shortened(kept['classes'])}, which the run began with"
-        fix = "resume with the data that the run began with, or train in another folder"
-        raise TrainingError(str(path), expected, shortened(present["classes"]), fix)
-
-
-def _flat(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {f"{section}.{key}": value for section, part in options.items() for key, value in part.items()}
-
-
-CONFIGURATION, MODEL, FIGURES = "configuration.toml", "model.safetensors", "figures.json"
-LAST = "last.safetensors"
+    def on_fit_start(self, trainer: Trainer) -> None:
+        """Write them; a checkpoint of others has been refused."""
+        write_whole(self._folder / CONFIGURATION, to_toml(self._configuration).encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,27 +109,20 @@ def fit(
     metrics = building.metrics_of(dataset.kind, options.metrics)
     communicator = communicator or Alone()
     threads = None if communicator.size == 1 else cores(communicator)
-    run = Run(configuration, [*dataset.classes, *dataset.aside])
-    last = folder / building.CHECKPOINTS / LAST
-    if resume and communicator.rank == 0 and os.path.lexists(last):
-        check_run(run, last)
     program = compile(
         building.build_model(configuration, dataset), options.backend, seed=options.seed, threads=threads
     )
     parallel = DataParallel(program, communicator)
     traced = replace(dataset, train=parallel.prepare(dataset.train), dev=parallel.prepare(dataset.dev))
     steps = math.ceil(len(dataset.train) / options.batch_size)
-    keep_options = LambdaCallback(  # when a checkpoint of other options has been refused
-        on_fit_start=lambda _: write_whole(folder / CONFIGURATION, to_toml(configuration).encode())
-    )
-    keep_options.first_only = True
+    run = Run(configuration, [*dataset.classes, *dataset.aside], folder)
     steering = building.build_callbacks(configuration, traced, steps, folder)
     trainer = Trainer(
         parallel,
         building.build_optimizer(configuration.optimizer),
         batch_size=options.batch_size,
         metrics=metrics,
-        callbacks=[keep_options, run, *steering],
+        callbacks=[run, *steering],
         seed=options.seed,
     )
     with _kept_apart(folder, resume=resume) if parallel.is_first else nullcontext():

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from foldbatch.communicators import Communicator, find, share, together
 from foldbatch.communicators.communicator import Bytes, told
 from foldbatch.engines.sums import total
-from foldbatch.errors import DecidingError, ProcessError, TrainingError, counted
+from foldbatch.errors import DecidingError, ProcessError, TrainingError
 from foldbatch.model.columns import items_of
 from foldbatch.params.parameters import Array, Gradient, SparseRows
 from foldbatch.program.program import Program
@@ -33,65 +33,37 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.train.checks import noting, several
 from foldbatch.train.metrics import Metric, Tally
 from foldbatch.train.numbers import whole
-from foldbatch.train.resuming import AGAIN, DIGEST, Digests, Facts, digest, digests, text_of, traced
+from foldbatch.train.resuming import (
+    AGAIN,
+    DIGEST,
+    Record,
+    differences,
+    digest,
+    digests,
+    text_of,
+    traced,
+)
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.records import Records, chosen
 from foldbatch.types import describe_value
 
-NAMED = 3  # differences that an error names
 ALIKE = "give all processes the same data, model, seed and settings, and let callbacks change them alike"
 
 
-def check_alike(communicator: Communicator, facts: Facts, rows: Mapping[str, Digests] | None = None) -> None:
-    """Compare facts of all ranks."""
+def check_alike(communicator: Communicator, record: Record) -> None:
+    """Compare the records of all ranks."""
     if communicator.size == 1:
         return
-    rows = rows or {}
-    own = facts | {name: DIGEST + digest(array).hex() for name, array in rows.items()}
+    own = {k: v if isinstance(v, str) else DIGEST + digest(v).hex() for k, v in record.items()}
     everything = share(communicator, own)
-    if all(other == everything[0] for other in everything):
+    if all(other == own for other in everything):
         return
-    names = list(dict.fromkeys(name for other in everything for name in other))
-    differing = [name for name in names if len({other.get(name) for other in everything}) > 1]
-    numbered = share(communicator, {name: rows.get(name) for name in differing})  # all ranks come here
-    found = []
-    for name in differing[:NAMED]:
-        arrays = [array for other in numbered if (array := other.get(name)) is not None]
-        if len(arrays) == communicator.size:
-            found.append(_first_row(name, arrays))
-        else:
-            found.append(_by_rank(name, [other.get(name) for other in everything]))
-    if len(differing) > NAMED:
-        found.append(f"{counted(len(differing) - NAMED, 'difference')} more")
-    error = TrainingError("training", "all ranks to have the same", ", and ".join(found), ALIKE)
+    odd = {name: record[name] for name in own if any(other.get(name) != own[name] for other in everything)}
+    places = [f"at rank {rank}" for rank in range(communicator.size)]
+    found = differences(share(communicator, odd), places)  # all ranks come here
+    error = TrainingError("training", "all ranks to have the same", found, ALIKE)
     told(error)
     raise error
-
-
-def _first_row(name: str, arrays: Sequence[Digests]) -> str:
-    lengths = [len(array) for array in arrays]
-    if len(set(lengths)) > 1:
-        return _by_rank(f"number of {name}", [str(length) for length in lengths])
-    places = {
-        rank: int(np.flatnonzero(array != arrays[0])[0])
-        for rank, array in enumerate(arrays)
-        if not np.array_equal(array, arrays[0])
-    }
-    return f"other {name} {', '.join(f'at rank {rank} from number {n} on' for rank, n in places.items())}"
-
-
-def _by_rank(name: str, texts: Sequence[str | None]) -> str:
-    """Return the value of each rank; of digests, which ranks have another one than rank 0."""
-    ranks: dict[str, list[str]] = {}
-    for rank, text in enumerate(texts):
-        ranks.setdefault("none" if text is None else text, []).append(str(rank))
-    where = {
-        text: f"at ranks {', '.join(those[:-1])} and {those[-1]}" if those[1:] else f"at rank {those[0]}"
-        for text, those in ranks.items()
-    }
-    if any(text.startswith(DIGEST) for text in where):
-        return f"another {name} {', '.join(list(where.values())[1:])} than at rank 0"
-    return f"{name} {', '.join(f'{text} {place}' for text, place in where.items())}"
 
 
 def cost(example: Any) -> int:
@@ -389,7 +361,7 @@ class DataParallel:
             return program.prepare(examples)
         with together(self.communicator):
             first = traced(program, examples[:AGAIN])  # numbers of words, say
-            check_alike(self.communicator, {}, {"examples": digests(examples), "traces": first})
+            check_alike(self.communicator, {"examples": digests(examples), "traces": first})
             if program.lowered.grows:  # by all of them
                 return program.prepare(examples, progress=self.is_first)
             places = self.stretch(examples)
@@ -405,24 +377,22 @@ class DataParallel:
         received[self.communicator.rank] = traces
         return [Prepared(trace, program.fingerprint) for trace in chain.from_iterable(filter(None, received))]
 
-    def check_same(self, facts: Facts | None = None, rows: Mapping[str, Digests] | None = None) -> None:
+    def check_same(self, record: Record | None = None) -> None:
         """Compare what must be the same on all ranks: parameters, steps drawn, and what is given.
 
         `Trainer.fit` calls it; a training loop of your own should, now and then.
 
         Args:
-            facts: texts by name.
-            rows: by name, digests of what has numbers, see `foldbatch.train.resuming.digests`.
+            record: texts by name, and digests of examples, see `foldbatch.train.resuming.digests`.
 
         Raises:
             TrainingError: at every rank, when something differs; it says what, and at which ranks.
             ProcessError: when another rank has failed or ended.
         """
-        if self.is_alone:
-            return
-        own = {"steps drawn": str(self.program.steps_drawn), **(facts or {})}
-        own |= {f"parameter {name}": text_of(array) for name, array in self.program.params.items()}
-        check_alike(self.communicator, own, rows)
+        if not self.is_alone:
+            own = {"steps drawn": str(self.program.steps_drawn), **(record or {})}
+            own |= {f"parameter {name}": text_of(array) for name, array in self.program.params.items()}
+            check_alike(self.communicator, own)
 
 
 END: Final = object()  # stands for the batch after the last

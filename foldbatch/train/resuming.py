@@ -3,10 +3,11 @@
 A state is plain data: dicts with keys of str, lists, strings, numbers, bools, None, and arrays. JSON has no
 arrays, and no numbers that are not finite, so such a value is written as a dict with one key.
 
-A model sees the numbers of words only, so two models that differ in the words of these numbers are the same
-to it. So what the examples are traced to is compared, too: there the numbers stand.
+What a training begins with is a `Record`, which its checkpoints keep: one that goes on has the same, and so
+have all ranks. A model sees the numbers of words only, so two models that differ in the words of these are
+the same to it. So what the examples are traced to is in the record, too: there the numbers stand.
 
-Ranks and resumed trainings compare examples and settings by digests. One covers what an example holds:
+A record has digests of examples and of what is long. One covers what an example holds:
 numbers, texts, arrays, trees, lists, dicts, sets, prepared traces, and the attributes of objects, however
 deep and also where parts are shared or contain themselves. Where an object hides what it holds, as those of
 extension modules may, its class is all that is covered.
@@ -37,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.pending import Pending
-from foldbatch.errors import ReadError, TrainingError
+from foldbatch.errors import ReadError, TrainingError, counted
 from foldbatch.model import model
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
@@ -117,7 +118,6 @@ Known = dict[int, tuple[object, bytes]]  # by id: the object, which must live as
 
 PLAIN: Final = frozenset((type(None), bool, int, float, complex, str, bytes, range, type(...)))
 WRITTEN: Final = (dt.date, dt.time, dt.timedelta, decimal.Decimal, PurePath)
-NAMED: Final = (type, FunctionType, MethodType, ModuleType)
 WITHIN: Final = b"^"  # stands for an object within itself
 MANY: Final = 1 << 20  # objects whose digests are known at a time
 ROWS: Final = 4096  # examples in columns that are made objects, or that are traced, at a time
@@ -352,8 +352,6 @@ def _restored(value: Any, arrays: Mapping[str, Array]) -> Any:
     return {key: _restored(entry, arrays) for key, entry in value.items()}
 
 
-GROUPS = 1 << 16  # digests of examples that a checkpoint has
-FIX = "resume with what the training began with, or give another folder"
 LATE = 2  # steps that a device has still to do when the host waits for the loss of one
 
 
@@ -393,34 +391,39 @@ class Position:
         return self.loss
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingStart:
-    """What a training began with, which no checkpoint says otherwise."""
+Record = dict[str, str | Digests]  # of a training, by name: a text, or a digest of each example
+NAMED = 3  # differences that an error names
 
-    settings: Facts = field(default_factory=dict)  # of the optimizer, as they were given
-    examples: Digests = field(default_factory=lambda: digests(()))  # a digest of each, ``[n] uint64``
-    dev: Digests = field(default_factory=lambda: digests(()))  # the same of the validation set
-    traces: Digests = field(default_factory=lambda: digests(()))  # of what they are traced to, see `traced`
 
-    @classmethod
-    def of(
-        cls, program: Program, settings: Facts, training: Sequence[Any], held_out: Sequence[Any] | None
-    ) -> TrainingStart:
-        """Return what a training of these examples begins with; `settings` are those of its optimizer."""
-        dev = digests(() if held_out is None else held_out)
-        return cls(settings, digests(training), dev, traced(program, training))
+def differences(records: Sequence[Mapping[str, str | Digests]], places: Sequence[str]) -> str:
+    """Return in what records at some places differ, or "" where they do not.
 
-    def rows(self) -> dict[str, Digests]:
-        """Return all digests by name."""
-        return {"examples": self.examples, "validation examples": self.dev, "traces": self.traces}
+    >>> differences([{"lr": "0.1", "seed": "1"}, {"lr": "0.2", "seed": "1"}], ["in the checkpoint", "here"])
+    'lr 0.1 in the checkpoint, 0.2 here'
+    """
+    names = dict.fromkeys(name for record in records for name in record)
+    told = [_difference(name, [record.get(name, "none") for record in records], places) for name in names]
+    told = [text for text in told if text]
+    more = [f"{counted(len(told) - NAMED, 'difference')} more"] * (len(told) > NAMED)
+    return ", and ".join([*told[:NAMED], *more])
 
-    def common(self) -> dict[str, Any]:
-        """Return what a training has to have in common with the one that it goes on with."""
-        return {
-            "settings": dict(self.settings),
-            "data": {"examples": _grouped(self.examples), "validation examples": _grouped(self.dev)},
-            "traces": _grouped(self.traces),
-        }
+
+def _difference(name: str, values: Sequence[str | Digests], places: Sequence[str]) -> str:
+    rows = [value for value in values if isinstance(value, np.ndarray)]
+    if len(rows) == len(values) and len({len(row) for row in rows}) == 1:
+        pairs = zip(places, (np.flatnonzero(row != rows[0]) for row in rows), strict=True)
+        starts = [f"{place} from number {others[0]} on" for place, others in pairs if len(others)]
+        return f"other {name} {', '.join(starts)}" if starts else ""
+    where: dict[str, str] = {}
+    for value, place in zip(values, places, strict=True):
+        text = value if isinstance(value, str) else str(len(value))
+        where[text] = f"{where[text]} and {place}" if text in where else place
+    if len(where) < 2:
+        return ""
+    if any(text.startswith(DIGEST) or len(text) > SHOWN for text in where):
+        return f"another {name} {', '.join(list(where.values())[1:])} than {places[0]}"
+    amount = "number of " if rows else ""
+    return f"{amount}{name} {', '.join(f'{text} {place}' for text, place in where.items())}"
 
 
 def traced(program: Program, examples: Sequence[Any]) -> Digests:
@@ -476,18 +479,6 @@ def exchanged(params: Any, values: Mapping[str, Array]) -> Iterator[None]:
         assign(params, before)
 
 
-def _grouped(rows: Digests) -> Digests:
-    """Return the digests of as many groups of neighbours as there may be, so that checkpoints stay small."""
-    size = -(-len(rows) // GROUPS)
-    if size <= 1:
-        return rows
-    filled = np.zeros(-(-len(rows) // size) * size, np.uint64)
-    filled[: len(rows)] = rows
-    factors = 2 * np.arange(size, dtype=np.uint64) + np.uint64(1)  # so that the order counts
-    grouped: Digests = (filled.reshape(-1, size) * factors).sum(1, dtype=np.uint64)
-    return grouped
-
-
 def model_digest(program: Program) -> str:
     """Return a digest of what a program computes and draws, for values of its parameters.
 
@@ -499,46 +490,3 @@ def model_digest(program: Program) -> str:
     types = {name: str(parameter.type) for name, parameter in program.params.parameters.items()}
     parts = (program.fingerprint, program.seed, types, model.digest(program.model))
     return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def check_configuration(
-    origin: TrainingStart, present: Mapping[str, Any], kept: Mapping[str, Any], where: str
-) -> None:
-    """Refuse a checkpoint of another training."""
-    if present.keys() != kept.keys():
-        expected = "a checkpoint that says which examples and words it was trained on"
-        raise TrainingError(where, expected, "one of an earlier version of foldbatch", "start anew")
-    parts = {
-        "model": ("of this model", "one of another model"),
-        "optimizer": (f"with {present['optimizer']}", f"one with {kept['optimizer']}"),
-        "settings": _settings(present["settings"], kept["settings"]),
-        "examples": (f"of {present['examples']} examples", f"one of {kept['examples']}"),
-        "sampler": ("with this sampler, batch size and seed", "one with another"),
-    }
-    for part, (wanted, found) in parts.items():
-        if present[part] != kept[part]:
-            raise TrainingError(where, f"a checkpoint of a training {wanted}", found, FIX)
-    for name, rows in present["data"].items():
-        before = kept["data"][name]
-        if len(rows) != len(before):
-            wanted = f"a checkpoint of a training with {len(rows) or 'no'} {name}"
-            raise TrainingError(where, wanted, f"one with {len(before) or 'no'}", FIX)
-        if len(places := np.flatnonzero(rows != before)):
-            first = int(places[0]) * -(-len(origin.rows()[name]) // GROUPS)
-            found = f"others from number {first} on"
-            raise TrainingError(where, f"the {name} that the checkpoint was trained with", found, FIX)
-    now, before = present["traces"], kept["traces"]
-    if len(now) == len(before) and len(places := np.flatnonzero(now != before)):
-        first = int(places[0]) * -(-len(origin.traces) // GROUPS)
-        found = f"other numbers from example {first} on"
-        fix = (
-            "number words, and what else functions of the model look up, as they were; or give another folder"
-        )
-        raise TrainingError(where, "the words by the numbers that the checkpoint has rows for", found, fix)
-
-
-def _settings(present: Mapping[str, str], kept: Mapping[str, str]) -> tuple[str, str]:
-    """Return the optimizer's settings that differ, as they are and as a checkpoint has them."""
-    names = [name for name in {**present, **kept} if present.get(name) != kept.get(name)]
-    wanted, found = (", ".join(f"{name} {of.get(name)}" for name in names) for of in (present, kept))
-    return f"whose optimizer was given {wanted}", f"one with {found}"

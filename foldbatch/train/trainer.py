@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from foldbatch.communicators import Alone, from_first, together
@@ -34,12 +35,22 @@ from foldbatch.train.parallel import (
     share_of,
     shares,
 )
-from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, settings, text_of
+from foldbatch.train.resuming import (
+    DIGEST,
+    Facts,
+    Interrupts,
+    digest,
+    digests,
+    settings,
+    text_of,
+    traced,
+)
 from foldbatch.train.samplers import Sampler, shuffled
 from foldbatch.trees.records import Records
 
 BATCH = 32  # examples of a batch, where nobody says how many
 AVERAGED = "validation_averaged_"  # begins the names of figures of averaged parameters
+TRACES = "traces"  # of a record: of some trainings there are none
 MODEL = "model"  # the note that says which model a file has
 ENDING = ".safetensors"
 # what makes a callback for a trainer that is given others, or None
@@ -99,6 +110,10 @@ class Callback(Checked):
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps: a dict of plain data and arrays, here those `in_state`."""
         return {name.strip("_"): getattr(self, name) for name in self.in_state}
+
+    def record(self) -> dict[str, str]:
+        """Return texts, by name, that a training which goes on with this one must have alike."""
+        return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` returned."""
@@ -275,7 +290,7 @@ class Trainer:
         history: the figures of all epochs.
         stopped: why training stopped before its last epoch, or None.
         sampler: that of the present `fit`.
-        examples: how many it trains on; `origin` is what it began with, as far as it was looked at.
+        record: what it began with, as far as it was looked at.
         fitting: whether a `fit` is under way.
 
     Raises:
@@ -336,8 +351,7 @@ class Trainer:
         self._interrupts = Interrupts()
         self._settings = settings(optimizer)
         self.sampler = shuffled((), self._size, seed)  # of the present `fit`
-        self.examples = 0  # how many it trains on
-        self.origin = resuming.TrainingStart()
+        self.record: resuming.Record = {}
 
     def __repr__(self) -> str:
         return f"Trainer({self.program!r}, {self.optimizer!r}, {counted(self.epoch, 'epoch')} done)"
@@ -388,16 +402,16 @@ class Trainer:
             sampler = self._sampler_for(training)
             with self._folder_kept():
                 kept = from_first(self.parallel.communicator, self._kept(resume))
-                self.examples, self.sampler = len(training), sampler
+                self.sampler = sampler
                 self.position, self.stopped, self._began = resuming.Position(), None, time.perf_counter()
                 kept_by = any(isinstance(one, Checkpoints) for one in self.callbacks)
                 if kept_by or resume is not False or not self.parallel.is_alone:  # else nobody asks
-                    began_with = self.program, self._settings, training, validation
-                    self.origin = resuming.TrainingStart.of(*began_with)
+                    self.record = self._beginning(training, () if validation is None else validation)
                 if kept is not None:
                     self._take_over(*kept)
-                if not self.parallel.is_alone:
-                    self.parallel.check_same(self._facts() | self._beginning(), self.origin.rows())
+                alike = {"number of epochs": str(self.epochs)}
+                alike["metrics"] = text_of([metric.name for metric in self.metrics])
+                self._compare(self.record | alike)
                 history = self._fit(training, validation)
                 self._compare()  # of one process, errors of the last callbacks reach the others, and changes
             return history
@@ -506,7 +520,7 @@ class Trainer:
     def _state(self) -> dict[str, Any]:
         position = self.position
         return {
-            "configuration": self._configuration(),
+            "record": self.record,
             "parameters": dict(self.program.params),
             "optimizer": self.optimizer.state(),
             "steps_drawn": self.program.steps_drawn,
@@ -525,13 +539,20 @@ class Trainer:
 
     def _take_over(self, state: Mapping[str, Any], where: str) -> None:
         """Stand where another trainer was when it returned a state, which is refused if it was unlike."""
-        own, kept = self._configuration(), state["configuration"]
-        new = own["model"] != kept.get("model") or state["parameters"].keys() - self.program.params.keys()
+        own, kept = self.record, state.get("record")
+        if kept is None:
+            found = "one of an earlier version of foldbatch"
+            raise TrainingError(where, "a checkpoint that says what it began with", found, "start anew")
+        new = own["model"] != kept["model"] or state["parameters"].keys() - self.program.params.keys()
         if new and self.program.lowered.decides:
             expected, found = "a checkpoint of a training of this model", "one whose walk knew other cells"
             fix = "what it decides may have brought some: reach all of them by program.warm before each fit"
             raise TrainingError(where, expected, found, fix)
-        resuming.check_configuration(self.origin, own, kept, where)
+        names = [name for name in {**kept, **own} if name != TRACES or name in own.keys() & kept.keys()]
+        records = [{name: of[name] for name in names if name in of} for of in (kept, own)]
+        if found := resuming.differences(records, ["in the checkpoint", "here"]):
+            fix = "resume with what it began with, words numbered as they were, or give another folder"
+            raise TrainingError(where, "a checkpoint of this training", found, fix)
         self.optimizer.load_state(state["optimizer"])
         resuming.assign(self.program.params, state["parameters"])
         self.program.steps_drawn = state["steps_drawn"]
@@ -543,14 +564,17 @@ class Trainer:
             if name in state["callbacks"]:
                 callback.load_state(state["callbacks"][name])
 
-    def _configuration(self) -> dict[str, Any]:
-        return {
-            "model": self.model_digest,
-            "optimizer": type(self.optimizer).__name__,
-            "examples": self.examples,
-            "sampler": [str(self.sampler.digest()), str(self.sampler.seed)],
-            **self.origin.common(),
-        }
+    def _beginning(self, training: Sequence[Any], held_out: Sequence[Any]) -> resuming.Record:
+        """Return what ranks, and a training that goes on with this one, must begin with, too."""
+        record: resuming.Record = {}
+        for callback in self.callbacks:
+            record |= callback.record()
+        record |= {"model": DIGEST + self.model_digest, "optimizer": type(self.optimizer).__name__}
+        record |= {f"optimizer's {name}": text for name, text in self._settings.items()}
+        record["sampler"] = f"of seed {self.sampler.seed} and digest {self.sampler.digest()}"
+        record |= {"examples": digests(training), "validation examples": digests(held_out)}
+        traces = traced(self.program, training)
+        return record | ({TRACES: traces} if len(traces) else {})
 
     def _named(self) -> Iterator[tuple[str, Callback]]:
         """Yield callbacks with the names of their classes, numbered from the second of a class on."""
@@ -622,15 +646,6 @@ class Trainer:
             if self.parallel.is_first or not callback.first_only:
                 getattr(callback, moment)(self)
 
-    def _beginning(self) -> Facts:
-        """Return what ranks must begin with alike, besides their examples and what these are traced to."""
-        return {
-            "model": DIGEST + self.model_digest,
-            "number of epochs": str(self.epochs),
-            "metrics": text_of([metric.name for metric in self.metrics]),
-            "sampler": f"of seed {self.sampler.seed} and digest {self.sampler.digest()}",
-        }
-
     def _facts(self) -> Facts:
         """Return how far it has come, the optimizer's settings and state, and those of what steers it."""
         kind = type(self.optimizer).__name__
@@ -642,9 +657,9 @@ class Trainer:
             found |= {f"{name} {key}": text for key, text in own.items()}
         return found
 
-    def _compare(self) -> None:  # all raise a `TrainingError` where something differs
-        if not self.parallel.is_alone:
-            self.parallel.check_same(self._facts())
+    def _compare(self, record: Mapping[str, Any] = MappingProxyType({})) -> None:
+        if not self.parallel.is_alone:  # all raise a `TrainingError` where something differs
+            self.parallel.check_same({**record, **self._facts()})
 
     def _look(self) -> None:
         """Raise the exception of a signal: of several processes all raise it at the same step."""

@@ -341,7 +341,7 @@ def differences(facts, rows=lambda rank: {}, ranks=3):
 
     def work(communicator):
         with pytest.raises(TrainingError) as error:
-            check_alike(communicator, facts(communicator.rank), rows(communicator.rank))
+            check_alike(communicator, {**facts(communicator.rank), **rows(communicator.rank)})
         return str(error.value)
 
     (told,) = set(in_threads(work, ranks))
@@ -352,9 +352,9 @@ def differences(facts, rows=lambda rank: {}, ranks=3):
 @pytest.mark.parametrize(
     ("facts", "told"),
     [
-        (lambda rank: {"a": "1", "lr": str(rank == 1)}, "lr False at ranks 0 and 2, True at rank 1"),
+        (lambda rank: {"a": "1", "lr": str(rank == 1)}, "lr False at rank 0 and at rank 2, True at rank 1"),
         (lambda rank: {"lr": str(rank)}, "lr 0 at rank 0, 1 at rank 1, 2 at rank 2"),
-        (lambda rank: {"lr": "1"} if rank else {}, "lr none at rank 0, 1 at ranks 1 and 2"),
+        (lambda rank: {"lr": "1"} if rank else {}, "lr none at rank 0, 1 at rank 1 and at rank 2"),
         (lambda rank: {"w": text_of(np.full(2, rank == 2))}, "another w at rank 2 than at rank 0"),
         (
             lambda rank: {name: str(rank) for name in "abcde"},
@@ -372,7 +372,7 @@ def test_facts_that_differ_are_named(facts, told):
     [
         (lambda rank: [1, 2, 3 + (rank == 1)], "other examples at rank 1 from number 2 on"),
         (lambda rank: [1, rank, 3], "other examples at rank 1 from number 1 on, at rank 2 from number 1 on"),
-        (lambda rank: [1] * (2 + (rank == 2)), "number of examples 2 at ranks 0 and 1, 3 at rank 2"),
+        (lambda rank: [1] * (2 + (rank == 2)), "number of examples 2 at rank 0 and at rank 1, 3 at rank 2"),
     ],
 )
 def test_rows_that_differ_are_numbered(rows, told):

@@ -140,11 +140,11 @@ def test_the_best_program_can_be_loaded_without_the_training(tmp_path):
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        ({"program": fb.compile(small.model(3), "numpy")}, "one of another model"),
-        ({"program": fb.compile(small.model(), "numpy", seed=1)}, "one of another model"),
-        ({"optimizer": fb.SGD(0.1)}, "one with Adam"),
-        ({"seed": 4}, "one with another"),
-        ({"batch_size": 5}, "one with another"),
+        ({"program": fb.compile(small.model(3), "numpy")}, "another model here"),
+        ({"program": fb.compile(small.model(), "numpy", seed=1)}, "another model here"),
+        ({"optimizer": fb.SGD(0.1)}, "optimizer Adam in the checkpoint, SGD here"),
+        ({"seed": 4}, "sampler of seed 3 .* of seed 4"),
+        ({"batch_size": 5}, "sampler of seed 3"),
     ],
 )
 def test_a_checkpoint_of_another_training_is_refused(tmp_path, change, found):
@@ -160,7 +160,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path, change, found):
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     trainer(tmp_path).fit(EXAMPLES, DEV, epochs=1)
-    with pytest.raises(TrainingError, match="of 19 examples, found one of 20"):
+    with pytest.raises(TrainingError, match="number of examples 20 in the checkpoint, 19 here"):
         trainer(tmp_path).fit(EXAMPLES[1:], DEV, epochs=2, resume=True)
 
 
