@@ -6,7 +6,7 @@ A fault in one example of a body is told of it alone.
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import StringIO
@@ -20,7 +20,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from foldbatch.errors import ExampleError, ExampleTypeError, FoldbatchError, ReadError
 from foldbatch.recipes.configuration import Configuration, check_arity
-from foldbatch.serve.service import Batching, DeadlineError, Limits, QueueFullError, Request, Service, log
+from foldbatch.serve.service import Batching, DeadlineError, Limits, QueueFullError, Service, log
 from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.trees.tree import TreeNode
 from foldbatch.types import describe_value
@@ -326,13 +326,9 @@ class Predict:
         examples = [each for each in read if isinstance(each, ReadExample)]
         answers: Sequence[Any] = ()
         if examples:
-            request = Request(
-                [example.structure for example in examples],
-                [example.size for example in examples],
-                arrived + seconds,
-                ask.nodes,
-            )
-            answers = await self._unless_gone(request, receive)
+            structures, sizes = [each.structure for each in examples], [each.size for each in examples]
+            asked = self._batching.ask(structures, sizes, arrived + seconds, nodes=ask.nodes)
+            answers = await _unless_gone(asked, receive)
         return self._told(read, answers)
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
@@ -382,19 +378,6 @@ class Predict:
             raise ReadError("nodes", "a model that is trained on every node", found, "leave nodes out")
         return min(ask.deadline or self._limits.deadline, self._limits.deadline)
 
-    async def _unless_gone(self, request: Request, receive: Receive) -> Sequence[Any]:
-        """Return the answers to a request; forget it where the client goes away."""
-        answers = self._batching.ask(request)
-        listener = asyncio.ensure_future(_cancel_when_gone(receive, answers))
-        try:
-            return await answers
-        except asyncio.CancelledError:
-            if listener.done():
-                raise GoneError from None
-            raise
-        finally:
-            listener.cancel()
-
     def _told(self, read: Sequence[Read], answers: Sequence[Any]) -> tuple[int, dict[str, Any]]:
         rest = iter(answers)
         told: list[dict[str, Any]] = []
@@ -419,10 +402,26 @@ class Predict:
         return status, {"predictions": told}
 
 
-async def _cancel_when_gone(receive: Receive, answers: asyncio.Future[Any]) -> None:
+async def _unless_gone(answers: Coroutine[Any, Any, Sequence[Any]], receive: Receive) -> Sequence[Any]:
+    """Return the answers to a request; forget it where the client goes away."""
+    task = asyncio.current_task()
+    assert task is not None
+    listener = asyncio.ensure_future(_cancel_when_gone(receive, task))
+    try:
+        return await answers
+    except asyncio.CancelledError:
+        if not listener.done():
+            raise
+        task.uncancel()
+        raise GoneError from None
+    finally:
+        listener.cancel()
+
+
+async def _cancel_when_gone(receive: Receive, task: asyncio.Task[Any]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    answers.cancel()
+    task.cancel()
 
 
 def _logged(error: Exception) -> str:

@@ -303,7 +303,7 @@ def application(
     metrics = ServerMetrics()
     batching = Batching(service.answer, limits, metrics.batch, service.joining)
     predict = Predict(service, batching, limits, metrics)
-    metrics.watch_queue(lambda: batching.queue.examples, lambda: batching.queue.nodes)
+    metrics.watch_queue(lambda: batching.examples, lambda: batching.nodes)
 
     async def about(request: Request) -> Response:
         model = service.model

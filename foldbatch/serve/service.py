@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from math import isfinite
@@ -389,84 +389,14 @@ class QueueFullError(FoldbatchError):
     """There is no room for the examples of a request."""
 
 
-@dataclass(slots=True, eq=False)
-class Request:
-    """The examples of a request, from its arrival to its last answer."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """An example of a request."""
 
-    structures: Sequence[Any]  # the examples, as the model reads them
-    sizes: Sequence[int]  # the nodes of each
-    deadline: float  # the time after which nobody waits for answers any more
-    nodes: bool = False  # whether an answer is wanted for each node, too
-    answers: list[Any] = field(init=False)  # one for each example, None where it is still to come
-    taken: int = field(init=False, default=0)  # how many examples have left the queue
-    missing: int = field(init=False)  # how many answers are still to come
-    dropped: bool = field(init=False, default=False)  # whether nobody waits for answers any more
-    done: Any = None  # what the asker waits on
-
-    def __post_init__(self) -> None:
-        self.answers = [None] * len(self.structures)
-        self.missing = len(self.structures)
-
-
-Entry: TypeAlias = tuple[Request, int]  # an example: its request, and its number there
-
-
-class Queue:
-    """Requests in the order of their arrival.
-
-    >>> queue = Queue(limit=100)
-    >>> queue.put(Request(["a", "b"], [3, 3], deadline=9.0))
-    >>> queue.put(Request(["c"], [1], deadline=9.0))
-    >>> [request.structures[number] for request, number in queue.take(0.0, examples=2, nodes=50)]
-    ['a', 'b']
-    >>> queue.examples, queue.nodes
-    (1, 1)
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.nodes = 0
-        self.examples = 0
-        self._requests: deque[Request] = deque()
-
-    def put(self, request: Request) -> None:
-        """Let the examples of a request wait, all of them or none."""
-        nodes = sum(request.sizes)
-        if self.nodes and self.nodes + nodes > self.limit:
-            waiting = f"{counted(self.nodes, 'node')} that wait"
-            expected = f"room for {counted(nodes, 'node')} in a queue of {self.limit:,}"
-            raise QueueFullError("queue", expected, waiting, "ask again later, as Retry-After says")
-        self.nodes += nodes
-        self.examples += len(request.structures)
-        self._requests.append(request)
-
-    def take(self, now: float, examples: int, nodes: int) -> list[Entry]:
-        """Return the examples of the next batch, those that have waited longest; they leave the queue."""
-        batch: list[Entry] = []
-        room = nodes
-        while self._requests and len(batch) < examples:
-            request = self._requests[0]
-            if request.deadline <= now:
-                self.drop(request)
-            if request.dropped or request.taken == len(request.structures):
-                self._requests.popleft()
-                continue
-            size = request.sizes[request.taken]
-            if batch and size > room:
-                break
-            batch.append((request, request.taken))
-            request.taken += 1
-            room -= size
-            self.nodes -= size
-            self.examples -= 1
-        return batch
-
-    def drop(self, request: Request) -> None:
-        """Forget what of a request still waits."""
-        if not request.dropped:
-            request.dropped = True
-            self.nodes -= sum(request.sizes[request.taken :])
-            self.examples -= len(request.sizes) - request.taken
+    structure: Any  # as the model reads it
+    size: int  # its nodes
+    nodes: bool  # whether an answer is wanted for each node, too
+    answer: asyncio.Future[Any]  # or the error of this example; cancelled where nobody waits for it any more
 
 
 Answer = Callable[[list[Any], bool], Sequence[Any]]  # of structures, and whether of their nodes, too
@@ -478,12 +408,12 @@ class DeadlineError(FoldbatchError, TimeoutError):
 
 
 class Batching:
-    """Runs the examples of requests together.
+    """Runs the examples of requests together, in the order of their arrival.
 
     >>> async def ask(words):
     ...     batching = Batching(lambda structures, nodes: [len(word) for word in structures], Limits())
     ...     batching.start()
-    ...     answers = await batching.ask(Request(words, [1] * len(words), batching.now() + 1))
+    ...     answers = await batching.ask(words, [1] * len(words), batching.now() + 1)
     ...     batching.stop()
     ...     return answers
     >>> asyncio.run(ask(["a", "film"]))
@@ -497,15 +427,21 @@ class Batching:
         batch_done: Callable[[int, int, float], object] = lambda examples, nodes, seconds: None,
         joining: Callable[[], Join | None] = lambda: None,
     ) -> None:
-        self.queue = Queue(limits.queue_nodes)
         self._answer = answer
         self._joining = joining  # what lets an example join; None where batches run one after the other
         self._under_way = 0  # examples that have joined
         self._limits = limits
         self._batch_done = batch_done  # is told of each batch that has run: examples, nodes and seconds
         self._pace = 0.0  # nodes a second
+        self._waiting: dict[Asked, None] = {}
+        self.nodes = 0  # that wait
         self.running = False
-        self._batches: SimpleQueue[list[Entry] | None] = SimpleQueue()
+        self._batches: SimpleQueue[list[Asked] | None] = SimpleQueue()
+
+    @property
+    def examples(self) -> int:
+        """How many examples wait."""
+        return len(self._waiting)
 
     def start(self) -> None:
         """Start the engine's thread; call it in the loop from which requests come."""
@@ -521,51 +457,79 @@ class Batching:
 
     def seconds(self) -> float:
         """Return how long what waits will take, as far as known; 1 before the first batch."""
-        return self.queue.nodes / self._pace if self._pace else 1.0
+        return self.nodes / self._pace if self._pace else 1.0
 
-    def ask(self, request: Request) -> asyncio.Future[list[Any]]:
-        """Let the examples of a request run; return the future of their answers, in order."""
-        self.queue.put(request)
-        done: asyncio.Future[list[Any]] = self._loop.create_future()
-        request.done = done
-        timer = self._loop.call_at(request.deadline, _pass, request)
-
-        def end(_: asyncio.Future[list[Any]]) -> None:
-            timer.cancel()
-            self.queue.drop(request)
-
-        done.add_done_callback(end)
+    async def ask(
+        self, structures: Sequence[Any], sizes: Sequence[int], deadline: float, *, nodes: bool = False
+    ) -> list[Any]:
+        """Return the answers to the examples of a request, in order; nobody waits after the deadline."""
+        room, limit = sum(sizes), self._limits.queue_nodes
+        if self.nodes and self.nodes + room > limit:
+            expected = f"room for {counted(room, 'node')} in a queue of {limit:,}"
+            found = f"{counted(self.nodes, 'node')} that wait"
+            raise QueueFullError("queue", expected, found, "ask again later, as Retry-After says")
+        pairs = zip(structures, sizes, strict=True)
+        asked = [Asked(structure, size, nodes, self._loop.create_future()) for structure, size in pairs]
+        self._waiting |= dict.fromkeys(asked)
+        self.nodes += room
         self._loop.call_soon(self._next)  # requests that came together leave together
-        return done
+        answers = [each.answer for each in asked]
+        try:
+            async with asyncio.timeout_at(deadline):
+                return [await answer for answer in answers]
+        except TimeoutError:
+            missing = sum(answer.cancelled() or not answer.done() for answer in answers)
+            found = f"{missing} of {len(answers)} still to come"
+            fix = "ask for fewer examples, or give it more time"
+            raise DeadlineError("deadline", "all answers in time", found, fix) from None
+        finally:
+            for each in asked:
+                each.answer.cancel()
+            self._taken([each for each in asked if each in self._waiting])
+
+    def _take(self, most: int) -> list[Asked]:
+        """Return the examples of the next batch, those that have waited longest."""
+        batch: list[Asked] = []
+        room = self._limits.batch_nodes
+        for each in self._waiting:
+            if each.answer.done():  # its request is about to take it away
+                continue
+            if len(batch) >= most or (batch and each.size > room):
+                break
+            batch.append(each)
+            room -= each.size
+        return self._taken(batch)
+
+    def _taken(self, batch: list[Asked]) -> list[Asked]:
+        for each in batch:
+            del self._waiting[each]
+            self.nodes -= each.size
+        return batch
 
     def _next(self) -> None:
         if self.running:
             return
         if (join := self._joining()) is not None:
-            room, now = self._limits.batch - self._under_way, self.now()
-            for request, number in self.queue.take(now, room, self._limits.batch_nodes) if room else ():
+            for each in self._take(self._limits.batch - self._under_way):
                 self._under_way += 1
-                ended = partial(self._left, request, number, now)
-                told = join(request.structures[number])
-                told.add_done_callback(partial(self._later, ended))
-                request.done.add_done_callback(lambda _, told=told: told.cancel())
-            return
-        batch = self.queue.take(self.now(), self._limits.batch, self._limits.batch_nodes)
-        if batch:
+                told = join(each.structure)
+                ended: Callable[..., None] = partial(self._left, each, self.now())
+                told.add_done_callback(partial(self._loop.call_soon_threadsafe, ended))
+                each.answer.add_done_callback(lambda _, told=told: told.cancel())  # type: ignore[misc]
+        elif batch := self._take(self._limits.batch):
             self.running = True
             self._batches.put(batch)
 
     def _work(self) -> None:
         while (batch := self._batches.get()) is not None:
             start = self.now()
-            answers: list[Any] = [None] * len(batch)
+            answers: dict[Asked, Any] = {}
             for nodes in (False, True):
-                places = [k for k, (request, _) in enumerate(batch) if request.nodes is nodes]
-                if places:
-                    structures = [batch[k][0].structures[batch[k][1]] for k in places]
-                    for place, answer in zip(places, self._answers(structures, nodes=nodes), strict=True):
-                        answers[place] = answer
-            self._loop.call_soon_threadsafe(self._finish, batch, answers, self.now() - start)
+                if alike := [each for each in batch if each.nodes is nodes]:
+                    answers |= zip(
+                        alike, self._answers([each.structure for each in alike], nodes=nodes), strict=True
+                    )
+            self._loop.call_soon_threadsafe(self._finish, answers, self.now() - start)
 
     def _answers(self, structures: list[Any], *, nodes: bool) -> Sequence[Any]:
         try:
@@ -573,40 +537,23 @@ class Batching:
         except Exception as error:  # noqa: BLE001 - the server goes on
             return [error] * len(structures)
 
-    def _finish(self, batch: list[Entry], answers: list[Any], seconds: float) -> None:
+    def _finish(self, answers: dict[Asked, Any], seconds: float) -> None:
         self.running = False
         self._next()
-        for (request, number), answer in zip(batch, answers, strict=True):
-            _put_down(request, number, answer)
-        self._observe(len(batch), sum(request.sizes[number] for request, number in batch), seconds)
+        self._told(answers, seconds)
 
-    def _later(self, ended: Callable[[Future[Any]], None], answer: Future[Any]) -> None:
-        self._loop.call_soon_threadsafe(ended, answer)
-
-    def _left(self, request: Request, number: int, joined: float, answer: Future[Any]) -> None:
+    def _left(self, each: Asked, joined: float, answer: Future[Any]) -> None:
         self._under_way -= 1
         self._next()
-        if answer.cancelled():  # nobody waits for the request
-            return
-        error = answer.exception()
-        _put_down(request, number, answer.result() if error is None else error)
-        self._observe(1, request.sizes[number], self.now() - joined)
+        if not answer.cancelled():  # else nobody waits for the request
+            error = answer.exception()
+            self._told({each: answer.result() if error is None else error}, self.now() - joined)
 
-    def _observe(self, examples: int, nodes: int, seconds: float) -> None:
+    def _told(self, answers: dict[Asked, Any], seconds: float) -> None:
+        for each, answer in answers.items():
+            if not each.answer.done():
+                each.answer.set_result(answer)
+        nodes = sum(each.size for each in answers)
         pace = nodes / max(seconds, 1e-6)
         self._pace += (pace - self._pace) * (SMOOTHING if self._pace else 1.0)
-        self._batch_done(examples, nodes, seconds)
-
-
-def _put_down(request: Request, number: int, answer: Any) -> None:
-    request.answers[number] = answer
-    request.missing -= 1
-    if not request.missing and not request.done.done():
-        request.done.set_result(request.answers)
-
-
-def _pass(request: Request) -> None:
-    if not request.done.done():
-        fix = "ask for fewer examples, or give it more time"
-        found = f"{request.missing} of {len(request.answers)} still to come"
-        request.done.set_exception(DeadlineError("deadline", "all answers in time", found, fix))
+        self._batch_done(len(answers), nodes, seconds)

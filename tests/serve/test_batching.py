@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.serve.service import Batching, DeadlineError, Limits, Queue, QueueFullError, Request
+from foldbatch.serve.service import Batching, DeadlineError, Limits, QueueFullError
 
 LIMITS = Limits()
 
@@ -38,7 +38,7 @@ def served(scenario, limits=LIMITS):
 
         def ask(*words, seconds=20.0, nodes=False):
             deadline = batching.now() + seconds
-            return batching.ask(Request(words, [1] * len(words), deadline, nodes))
+            return asyncio.ensure_future(batching.ask(words, [1] * len(words), deadline, nodes=nodes))
 
         try:
             return await scenario(engine, batching, ask)
@@ -84,7 +84,7 @@ def test_a_deadline_ends_the_wait_and_its_examples_do_not_run():
         late, last = ask("b", seconds=0.01), ask("c")
         with pytest.raises(DeadlineError, match="found 1 of 1 still to come"):
             await late
-        assert batching.queue.examples == 1
+        assert batching.examples == 1
         engine.free.release(9)
         assert await first == ["A"] and await last == ["C"]
         assert engine.batches == [["a"], ["c"]]
@@ -97,7 +97,7 @@ def test_a_cancelled_request_leaves_the_queue_and_a_running_one_harms_nobody():
         running = ask("a")
         await _until(lambda: batching.running)
         waiting, last = ask("b"), ask("c")
-        await _until(lambda: batching.queue.examples == 2)
+        await _until(lambda: batching.examples == 2)
         waiting.cancel()
         running.cancel()
         engine.free.release(9)
@@ -111,7 +111,7 @@ def test_a_batch_without_an_end_does_not_keep_the_server_from_its_own(monkeypatc
         batching = Batching(engine, LIMITS)
         batching.start()
         with pytest.raises(DeadlineError):
-            await batching.ask(Request(["a"], [1], batching.now() + 0.01))
+            await batching.ask(["a"], [1], batching.now() + 0.01)
         batching.stop()
 
     engine = Engine()
@@ -126,9 +126,9 @@ def test_a_full_queue_refuses_and_says_for_how_long():
         first = ask("a")
         await _until(lambda: batching.running)
         second = ask("b", "c")
-        await _until(lambda: batching.queue.examples == 2)
+        await _until(lambda: batching.examples == 2)
         with pytest.raises(QueueFullError, match="ask again later"):
-            ask("d")
+            await ask("d")
         engine.free.release(9)
         assert await first == ["A"] and await second == ["B", "C"] and await ask("e") == ["E"]
 
@@ -157,10 +157,11 @@ def test_where_examples_join_a_short_one_overtakes_a_long_one_and_few_are_under_
         batching = Batching(Engine(), Limits(batch=2), joining=lambda: join)
         batching.start()
         asked = [
-            batching.ask(Request([*words], [1] * len(words), batching.now() + 20)) for words in ("ab", "c")
+            asyncio.ensure_future(batching.ask([*words], [1] * len(words), batching.now() + 20))
+            for words in ("ab", "c")
         ]
         await _until(lambda: len(under_way) == 2)
-        assert batching.queue.examples == 1
+        assert batching.examples == 1
         under_way["b"].set_result("B")  # from the engine's thread
         await _until(lambda: "c" in under_way)
         under_way["c"].set_exception(KeyError("poison"))
@@ -169,57 +170,65 @@ def test_where_examples_join_a_short_one_overtakes_a_long_one_and_few_are_under_
         under_way["a"].set_result("A")
         assert await asked[0] == ["A", "B"]
         with pytest.raises(DeadlineError):
-            await batching.ask(Request(["d"], [1], batching.now() + 0.01))
+            await batching.ask(["d"], [1], batching.now() + 0.01)
         await _until(under_way["d"].cancelled)  # nobody waits for it
         batching.stop()
 
     asyncio.run(run())
 
 
-def request(*sizes, deadline=100.0):
-    return Request([f"example {k}" for k in range(len(sizes))], sizes, deadline)
-
-
 def test_a_request_without_room_is_refused_whole_unless_nothing_waits():
-    queue = Queue(10)
-    queue.put(request(20, 20))
-    with pytest.raises(QueueFullError, match="expected room for 3 nodes in a queue of 10, found 40 nodes"):
-        queue.put(request(3))
-    queue.take(0.0, examples=9, nodes=99)
-    queue.put(request(3))
-    assert (queue.examples, queue.nodes) == (1, 3)
+    async def scenario(engine, batching, ask):
+        first = ask("a")
+        await _until(lambda: batching.running)
+        large = asyncio.ensure_future(batching.ask(["b", "c"], [20, 20], batching.now() + 20))
+        await _until(lambda: batching.examples == 2)
+        with pytest.raises(QueueFullError, match="room for 3 nodes in a queue of 10, found 40 nodes"):
+            await ask("d", "e", "f")
+        engine.free.release(9)
+        await asyncio.gather(first, large)
+        assert (batching.examples, batching.nodes) == (0, 0)
+
+    served(scenario, Limits(queue_nodes=10))
 
 
 EVENTS = st.one_of(
-    st.tuples(st.just("put"), st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 40)),
-    st.tuples(st.just("take"), st.integers(1, 6), st.integers(1, 20)),
-    st.tuples(st.just("drop"), st.integers(0, 9), st.none()),
+    st.tuples(st.just("ask"), st.lists(st.integers(1, 9), min_size=1, max_size=5)),
+    st.tuples(st.just("run"), st.none()),
+    st.tuples(st.just("cancel"), st.integers(0, 9)),
 )
 
 
-@settings(max_examples=20)
-@given(st.lists(EVENTS, max_size=30), st.integers(5, 30))
-def test_nothing_is_lost_taken_twice_or_overtaken(events, limit):
-    queue, accepted, taken = Queue(limit), [], []
-    for now, (kind, first, second) in enumerate(events):
-        if kind == "put":
-            new = request(*first, deadline=now + second)
-            try:
-                queue.put(new)
-                accepted.append(new)
-            except QueueFullError:
-                assert queue.nodes + sum(first) > limit
-        elif kind == "take":
-            batch = queue.take(now, first, second)
-            assert len(batch) <= first
-            assert len(batch) == 1 or sum(r.sizes[k] for r, k in batch) <= second
-            assert all(r.deadline > now and not r.dropped for r, _ in batch)
-            taken += batch
-        elif first < len(accepted):
-            queue.drop(accepted[first])
-        waiting = [r for r in accepted if not r.dropped]
-        assert queue.examples == sum(len(r.sizes) - r.taken for r in waiting)
-        assert queue.nodes == sum(sum(r.sizes[r.taken :]) for r in waiting)
-    places = [(accepted.index(r), k) for r, k in taken]
-    assert places == sorted(set(places))  # the order of arrival, each once
-    assert all(sum(r is other for other, _ in taken) == r.taken for r in accepted)
+@settings(max_examples=20, deadline=None)
+@given(st.lists(EVENTS, max_size=30), st.integers(5, 30), st.integers(1, 6), st.integers(1, 20))
+def test_nothing_is_lost_run_twice_or_overtaken(events, limit, most, room):
+    limits = Limits(queue_nodes=limit, batch=most, batch_nodes=room)
+
+    async def scenario(engine, batching, ask):
+        asked, sizes = {}, {}
+        for kind, number in events:
+            if kind == "ask":
+                words = [f"{len(asked):03}.{k}" for k in range(len(number))]
+                sizes |= zip(words, number, strict=True)
+                asked[tuple(words)] = asyncio.ensure_future(batching.ask(words, number, batching.now() + 20))
+            elif kind == "run":
+                engine.free.release()
+                await asyncio.sleep(0.001)
+            elif number < len(asked):
+                [*asked.values()][number].cancel()
+            await asyncio.sleep(0)
+        engine.free.release(99)
+        answers = await asyncio.gather(*asked.values(), return_exceptions=True)
+        ran = [word for batch in engine.batches for word in batch]
+        assert ran == sorted(set(ran))  # the order of arrival, each once
+        for batch in engine.batches:
+            assert len(batch) <= most and (len(batch) == 1 or sum(sizes[word] for word in batch) <= room)
+        for words, told in zip(asked, answers, strict=True):
+            if isinstance(told, BaseException):
+                assert isinstance(told, QueueFullError | asyncio.CancelledError)
+                assert not (isinstance(told, QueueFullError) and set(words) & set(ran))
+            else:
+                assert told == [word.upper() for word in words] and set(words) <= set(ran)
+        assert (batching.examples, batching.nodes) == (0, 0)
+
+    served(scenario, limits)
