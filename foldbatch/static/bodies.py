@@ -5,8 +5,9 @@ A body stands in the op's paragraph (`Op.body`). It is a few lines in a small pa
 *Elementwise ops*: lines that name values, and at last an expression. ``a``, ``b``, ``c`` are an element of
 each operand; of more operands a body of two is applied from the left. An attribute has its own name.
 
-*Along a line* (an axis, or the elements of a call's sequence): ``x[k]`` and ``y[k]`` are elements of operand
-and result, for each k in order; ``x`` and ``y`` those of one that has no such axis; ``label`` is an index.
+*Along a line* (an axis, all those of a sum, or the elements of a call's sequence): ``x[k]`` and ``y[k]`` are
+elements of operand and result, for each k in order; ``x`` and ``y`` those of one that has no such axis;
+``label`` is an index.
 
 ==============================  =======================================================================
 ``y[k] = e``, ``y = e``         an expression, for all k; ``y[label] = e`` unless there is no such element

@@ -35,6 +35,7 @@ from foldbatch.engines.launch import BASE, COPIES, FIELDS, FIRST, HEAD, INDEX, S
 from foldbatch.static.bodies import applied
 from foldbatch.static.graph import Node
 from foldbatch.static.op import CALL, Axis, Op
+from foldbatch.static.places import Place
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Routine
 
@@ -340,6 +341,11 @@ class KernelText:
         self.slot(number)
         self.used[number] = None
         return f"p{number}"
+
+    def element(self, place: Place, at: Sequence[str], row: str = "") -> str:
+        """Return an element of a place, of row ``r`` or another, given its indices."""
+        pointer = self.row(place.slot, row) if row else self.here(place.slot)
+        return f"{pointer}[{offset_of(place.offset, list(zip(at, place.strides, strict=True)))}]"
 
     def declared(self, lines: Sequence[str]) -> list[str]:
         """Return a statement's lines with those before them that say where its rows are."""

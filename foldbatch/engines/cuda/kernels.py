@@ -17,24 +17,29 @@ from foldbatch.engines.cuda import row_texts
 from foldbatch.engines.cuda.kernel_text import CALLS, INDEX_AT, START, KernelText, Setting, indented
 from foldbatch.engines.cuda.line_texts import (
     SHARED,
+    along,
     copy_lines,
     line_lines,
     long_phases,
     op_lines,
-    segment_lines,
-    sum_lines,
     sweep_lines,
     zero_lines,
 )
 from foldbatch.engines.cuda.matrices import Multiplied, multiplied
 from foldbatch.model.model import Model
-from foldbatch.static.bodies import line_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis
 from foldbatch.static.places import Place, contiguous
 from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Routine, Statement, axis_of
 
 Lines = Callable[[KernelText], list[str]]
+
+
+# When a kernel has anything to do: where the rows of a slot lie apart, which it copies together; where the
+# rows of a `store` slot or a result are brought to others that follow each other; where there is room beyond
+# the rows of a level, which it sets to zero.
+APART, STORED, ROOM = "apart", "stored", "room"
+When = tuple[tuple[str, int], ...]  # any of these, each of a binding; none where there always is something
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +55,7 @@ class RoutinePart:
     multiplied: Multiplied | None = None  # a product that a library does; there are no lines then
     adds: int = -1  # the arena of cotangents that it writes; -1 if it writes none
     planned: int = -1  # the binding whose rows it adds by a plan; -1 if there is none
-    # the slot whose rows it copies together, which is only done where they lie apart; -1 if it does something
-    # else
-    taken: int = -1
-    # the `store` slot or the result whose rows it brings to others that follow each other; -1 if it does
-    # something else
-    stored: int = -1
-    clears: bool = False  # whether it sets to zero what there is room for beyond the rows of a level
+    when: When = ()
 
 
 @dataclass(slots=True)
@@ -75,11 +74,11 @@ class RoutineCut:
 
     def cut(self) -> list[RoutinePart]:
         """Return the parts, in order."""
-        self.copied |= {n for n, slot in self._operands() if self.widths.get(n, 1) > 1}
+        self.copied |= {n for n in self._operands() if self.widths.get(n, 1) > 1}
         found = [part for statement in self.routine.statements for part in self._statement(statement)]
         for part in found:
             if part.multiplied is not None:
-                self.copied |= {n for n in part.reads if n in dict(self._operands())}
+                self.copied |= part.reads.intersection(self._operands())
         self.added |= dict(self._added(found))
         for part in [*found, *self._results()]:
             self._add(part)
@@ -102,9 +101,9 @@ class RoutineCut:
             if alone and once and _is_whole(writers[0].multiplied, slots[slot].type.size):
                 yield slot, number
 
-    def _operands(self) -> list[tuple[int, object]]:
+    def _operands(self) -> list[int]:
         slots = enumerate(self.routine.slots)
-        return [(n, slot) for n, slot in slots if slot.binding.kind in ("operand", "cotangent")]
+        return [n for n, slot in slots if slot.binding.kind in ("operand", "cotangent")]
 
     def _add(self, part: RoutinePart) -> None:
         """Append a part; before it, those that copy rows together that it reads."""
@@ -112,53 +111,47 @@ class RoutineCut:
             slot = self.routine.slots[number]
             if number in self.copied or slot.binding.kind == "cotangent":
                 self._taken.add(number)
-                lines, writes = partial(row_texts.take_lines, number=number), frozenset({number})
-                size = slot.type.size
-                self.parts.append(RoutinePart(slot.axis, lines, writes=writes, elements=size, taken=number))
+                lines, when = partial(row_texts.take_lines, number=number), ((APART, number),)
+                writes, size = frozenset({number}), slot.type.size
+                self.parts.append(RoutinePart(slot.axis, lines, writes=writes, elements=size, when=when))
         self.parts.append(part)
 
     # -- statements
 
     def _statement(self, statement: Statement) -> Iterator[RoutinePart]:
+        name = statement.op
         if statement.loop is not None:
             yield from self._loop(statement)
-            return
-        name, reads = statement.op, statement.reads
-        phases = long_phases(statement)
-        if phases:
-            yield from self._long(statement, phases)
+        elif phases := long_phases(statement):
+            for phase in phases:
+                part = self._part(statement, phase, prod(statement.reads[0].shape))
+                writes = part.writes | {SHARED}
+                yield replace(part, reads=part.reads | writes, writes=writes)
         elif name in PIECES:
             yield from PIECES[name](self, statement)
-        elif name == "copy":
-            yield self._copy(statement, reads[0], statement.result)
-        elif name in ALONE or (name in OPS and OPS[name].elementwise):
-            lines = partial(ALONE.get(name, op_lines), statement=statement)
-            yield self._part(statement, lines, prod(statement.result.shape))
-        elif name in ON_SEQUENCES:
-            lines = partial(segment_lines, statement=statement)
-            yield self._part(statement, lines, prod(reads[0].shape), CALL)
-        elif name in OPS and OPS[name].body:
-            line = line_of(OPS[name].body, statement)
-            count = prod(next(iter(line.places.values())).shape)
-            yield self._part(statement, partial(line_lines, statement=statement), count)
-        else:
+        elif name == "sum_batch" and axis_of(statement, statement.reads) is UNBATCHED:
+            yield self._part(statement, copy_lines, prod(statement.result.shape))
+        elif name in WHOLE:
             yield self._whole(statement)
-
-    def _long(self, statement: Statement, phases: Sequence[Lines]) -> Iterator[RoutinePart]:
-        """Yield the phases of an op along a line that the threads of a row share."""
-        places = [*statement.reads, statement.result]
-        reads = frozenset(place.slot for place in places) | {SHARED}
-        for phase in phases:
-            writes = frozenset({statement.result.slot, SHARED})
-            yield RoutinePart(axis_of(statement, places), phase, reads, writes, prod(places[0].shape))
+        elif name in ALONE or OPS[name].elementwise:
+            yield self._part(statement, ALONE.get(name, op_lines), prod(statement.result.shape))
+        else:
+            axis = CALL if name in ON_SEQUENCES else None
+            yield self._part(statement, line_lines, prod(along(statement).shape), axis)
 
     def _part(
-        self, statement: Statement, lines: Lines, elements: int, axis: Axis | None = None
+        self, statement: Statement, lines: Callable[..., list[str]], elements: int, axis: Axis | None = None
     ) -> RoutinePart:
         places = [*statement.reads, *([statement.write] if statement.write else [])]
         reads = frozenset(place.slot for place in statement.reads)
         writes = frozenset({statement.write.slot}) if statement.write else frozenset[int]()
+        lines = partial(lines, statement=statement)
         return RoutinePart(axis or axis_of(statement, places), lines, reads, writes, elements)
+
+    def _whole(self, statement: Statement) -> RoutinePart:
+        shape = statement.result.shape
+        elements = shape[1:] if statement.op in ("sum_rows", "sum_outer_by") else shape
+        return replace(self._part(statement, WHOLE[statement.op], prod(elements)), whole=True)
 
     def _loop(self, statement: Statement) -> Iterator[RoutinePart]:
         assert statement.loop is not None
@@ -170,30 +163,6 @@ class RoutineCut:
                 frozenset(statement.slots[element.buffer] for _, element in sweep.stores),
                 prod(sweep.shape),
             )
-
-    def _copy(self, statement: Statement, read: Place, write: Place) -> RoutinePart:
-        return RoutinePart(
-            axis_of(statement, [read, write]),
-            partial(copy_lines, read=read, write=write),
-            frozenset({read.slot}),
-            frozenset({write.slot}),
-            prod(write.shape),
-        )
-
-    def _whole(self, statement: Statement) -> RoutinePart:
-        places = [*statement.reads, statement.result]
-        if axis_of(statement, statement.reads) is UNBATCHED and statement.op == "sum_batch":
-            return self._copy(statement, statement.reads[0], statement.result)
-        shape = statement.result.shape
-        elements = {"sum_rows": shape[1:], "sum_outer_by": shape[1:]}.get(statement.op, shape)
-        return RoutinePart(
-            axis_of(statement, places),
-            partial(WHOLE[statement.op], statement=statement),
-            frozenset(place.slot for place in statement.reads),
-            frozenset({statement.result.slot}),
-            prod(elements),
-            whole=True,
-        )
 
     # -- results
 
@@ -219,19 +188,13 @@ class RoutineCut:
                 yield self._result(number, result.binding.kind, result.place)
 
     def _cotangent(self, number: int, place: Place, lines: Lines) -> Iterator[RoutinePart]:
-        axis, width = place.axis if place.axis.rank else CALL, self.widths.get(number, 1)
-        reads, arena = frozenset({place.slot}), self.arenas[number]
+        axis, size = place.axis if place.axis.rank else CALL, prod(place.shape)
+        width = self.widths.get(number, 1)
+        part = RoutinePart(axis, lines, frozenset({place.slot}), elements=size, adds=self.arenas[number])
         if number not in self.added.values():
-            yield RoutinePart(axis, lines, reads, elements=prod(place.shape), adds=arena, stored=number)
-        yield RoutinePart(
-            axis,
-            partial(row_texts.add_planned_lines, number=number, place=place, width=width),
-            reads,
-            elements=prod(place.shape) // width,
-            whole=True,
-            adds=arena,
-            planned=number,
-        )
+            yield replace(part, when=((STORED, number),))
+        lines = partial(row_texts.add_planned_lines, number=number, place=place, width=width)
+        yield replace(part, lines=lines, elements=size // width, whole=True, planned=number)
 
     def _result(self, number: int, kind: str, place: Place) -> RoutinePart:
         axis = place.axis if place.axis.rank else CALL
@@ -257,8 +220,7 @@ def _is_whole(product: Multiplied | None, size: int) -> bool:
 def _check(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
     ids, *segments = statement.reads
     axis = CALL if segments or ids.axis.rank == 0 else None
-    lines = partial(row_texts.check_lines, statement=statement)
-    yield cut._part(statement, lines, prod(ids.shape), axis)
+    yield cut._part(statement, row_texts.check_lines, prod(ids.shape), axis)
 
 
 def _linear(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
@@ -266,9 +228,7 @@ def _linear(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
     if found:
         yield from (_product(statement, each) for each in found)
     else:
-        yield cut._part(
-            statement, partial(row_texts.product_lines, statement=statement), prod(statement.result.shape)
-        )
+        yield cut._part(statement, row_texts.product_lines, prod(statement.result.shape))
 
 
 def _sum_outer(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
@@ -276,11 +236,12 @@ def _sum_outer(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
     if not found:
         yield cut._whole(statement)
         return
-    slots = sorted({place.slot for place in statement.reads if place.axis.rank})
+    slots = frozenset(place.slot for place in statement.reads if place.axis.rank)
     if slots:
-        clear = partial(row_texts.clear_lines, slots=slots)
-        axis, size = found[0].axis, max(cut.routine.slots[slot].type.size for slot in slots)
-        yield RoutinePart(axis, clear, frozenset(slots), frozenset(slots), size, whole=True, clears=True)
+        size = max(cut.routine.slots[slot].type.size for slot in slots)
+        lines = partial(row_texts.clear_lines, slots=sorted(slots))
+        clear = RoutinePart(found[0].axis, lines, slots, slots, size, whole=True)
+        yield replace(clear, when=((ROOM, -1),))
     yield from (_product(statement, each) for each in found)
 
 
@@ -301,8 +262,8 @@ PIECES: dict[str, Callable[[RoutineCut, Statement], Iterator[RoutinePart]]] = {
 }
 # Of a text and a `statement`: what a thread computes of one row for each element, and what looks at all rows.
 ALONE: dict[str, Callable[..., list[str]]] = {
-    "sum": sum_lines,
-    "zero": lambda text, statement: zero_lines(text, statement.result),
+    "copy": copy_lines,
+    "zero": zero_lines,
     "gather": row_texts.gather_lines,
     "random": row_texts.random_lines,
     "order": row_texts.order_lines,
@@ -329,15 +290,9 @@ class LevelTask:
     axis: Axis  # along which its rows run
     threads: tuple[int, int] = (BLOCK, 1)  # of a block, along the elements of a row and along rows
     columns: int = 0  # of a kernel that is not cut along rows: how many elements it computes; else 0
-    # slots whose rows it copies together: where none lie apart there is nothing to do. Empty for kernels that
-    # do more.
-    taken: tuple[int, ...] = ()
     planned: int = -1  # the binding whose rows it adds by a plan; -1 for others
     multiplied: Multiplied | None = None  # the product
-    # `store` slots and results whose rows it brings to others that follow each other: where none do, or are
-    # computed there, there is nothing to do. Empty for kernels that do more.
-    stored: tuple[int, ...] = ()
-    clears: bool = False  # whether it sets to zero what there is room for beyond the rows of a level
+    when: When = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,18 +418,17 @@ class _KernelWriter:
             "}",
         ]
         x = min(BLOCK, _power_of_two(max(part.elements for part in parts)))
-        taken = tuple(part.taken for part in parts) if all(part.taken >= 0 for part in parts) else ()
-        stored = tuple(part.stored for part in parts) if all(part.stored >= 0 for part in parts) else ()
-        self._write(text, loop, LevelTask("", axis, (x, BLOCK // x), taken=taken, stored=stored))
+        when = [each for part in parts for each in part.when] if all(part.when for part in parts) else []
+        self._write(text, loop, LevelTask("", axis, (x, BLOCK // x), when=tuple(when)))
 
     def _alone(self, part: RoutinePart) -> None:
         text = KernelText(self.setting)
         body = part.lines(text)
         if not body:
             return
-        if part.planned >= 0 or part.clears:
+        if part.planned >= 0 or part.when:
             x = min(WIDE, _power_of_two(part.elements))
-            apart = LevelTask("", part.axis, (x, BLOCK // x), planned=part.planned, clears=part.clears)
+            apart = LevelTask("", part.axis, (x, BLOCK // x), planned=part.planned, when=part.when)
             self._write(text, body, apart)
         elif part.whole:
             threads = SUMMED if any("BARRIER" in line for line in body) else (BLOCK, 1)

@@ -9,7 +9,7 @@ of threads. So there is a *phase* for each sum or greatest number, and one more.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import NamedTuple
@@ -28,7 +28,8 @@ from foldbatch.engines.cuda.kernel_text import (
 )
 from foldbatch.static.bodies import line_of, lines_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED
-from foldbatch.static.places import Place, aligned, merged
+from foldbatch.static.ops.reduce import TOTAL
+from foldbatch.static.places import Place, aligned, merged, without
 from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Element, Statement, Sweep
 
@@ -193,18 +194,18 @@ def op_lines(text: KernelText, statement: Statement) -> list[str]:
     return visit(text, write.shape, [aligned(read, write.shape) for read in reads], compute, [write])
 
 
-def copy_lines(text: KernelText, read: Place, write: Place) -> list[str]:
+def copy_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return the lines that copy a place to another, to whose shape it broadcasts."""
+    (read,), write = statement.reads, statement.result
     return visit(text, write.shape, [aligned(read, write.shape)], lambda x, _: ([], list(x)), [write])
 
 
-def zero_lines(text: KernelText, write: Place) -> list[str]:
-    return visit(text, write.shape, [], lambda x, _: ([], ["0"]), [write])
+def zero_lines(text: KernelText, statement: Statement) -> list[str]:
+    return visit(text, statement.result.shape, [], lambda x, _: ([], ["0"]), [statement.result])
 
 
 LONG = 64  # elements from which on threads share a line
 SHARED = -1  # stands for the memory that a block shares, where slots are told apart
-HERE = "LANE_Y * LANES_X + LANE_X"
 
 # Whether an element is greater than those before: of equal ones the last is, and so is a NaN; or the first.
 # What threads left is joined in their order, so that the first may come later.
@@ -314,51 +315,72 @@ def _body(lines: Sequence[str], first: str, end: str, begin: str = "", step: str
     return found
 
 
-def line_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return the lines of an op along lines, a thread a line."""
-    body = OPS[statement.op].body
+class Along(NamedTuple):
+    """Where the lines of a statement lie."""
+
+    body: str
+    length: int  # elements of a line; of a call's sequence the launch tells how many
+    places: dict[str, Place]  # of the names of the body, without the axes along the line
+    inner: dict[str, list[tuple[int, int]]]  # these: extents and strides, the innermost last
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return next(iter(self.places.values())).shape
+
+
+def along(statement: Statement) -> Along:
+    """Return where the lines of an op that goes along lines lie."""
+    body, write = OPS[statement.op].body, statement.result
+    if statement.op in ON_SEQUENCES:
+        return Along(body, 1, {"x": statement.reads[0], "y": write}, {})
+    if statement.op == "sum":
+        (x,), axes = statement.reads, statement.attrs["axes"]
+        extents = [x.shape[axis] for axis in axes]
+        inner = merged(extents, [[x.strides[axis] for axis in axes]]) if prod(extents) else []
+        for axis in sorted(axes, reverse=True):
+            x = without(x, axis)
+        return Along(body, prod(extents), {"x": x, "y": write}, {"x": [(n, step) for n, (step,) in inner]})
     line = line_of(body, statement)
-    places = list(line.places.values())
-    shape = places[0].shape
-    if 0 in shape or line.length == 0:
+    steps = {name: [(line.length, step)] for name, step in line.steps.items()}
+    return Along(body, line.length, line.places, steps)
+
+
+def line_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return the lines of an op along lines, a thread a line: of an axis, or of call ``r``'s sequence."""
+    line = along(statement)
+    if 0 in line.shape or not (line.length or line.body == TOTAL):
         return []
-    found_at, lines = element_lines("e", shape, lying(places))
-    pointers = {
-        name: f"{text.here(place.slot)}[{at} + (k) * {line.steps[name]}]"
-        for at, (name, place) in zip(found_at, line.places.items(), strict=True)
-    }
-    found = [line for piece in _pieces(body, *_kinds(text, line.places), shared=False) for line in piece.find]
-    return each(prod(shape), [*lines, *_defined(pointers, _body(found, "0", str(line.length)))])
+    found = [row for piece in _pieces(line.body, *_kinds(text, line), shared=False) for row in piece.find]
+    if statement.op not in ON_SEQUENCES:
+        return each(prod(line.shape), _defined(text, line, _body(found, "0", str(line.length))))
+    lines = each(prod(line.shape), _defined(text, line, _body(found, "lower", "upper")))
+    return [*bounds(text, statement.reads[1]), *lines]
 
 
-def _kinds(text: KernelText, places: Mapping[str, Place]) -> tuple[str, str]:
-    return text.kind(places.get("x", places["y"]).slot), text.kind(places["y"].slot)
-
-
-def _defined(elements: Mapping[str, str], lines: Sequence[str]) -> list[str]:
+def _defined(text: KernelText, line: Along, lines: Sequence[str]) -> list[str]:
     """Return lines, and what A, B and C are in them: ``x``, ``y`` and ``label``, at place ``k``."""
     letters = {"x": "A(k)", "y": "B(k)", "label": "C"}
-    defined = []
-    for name, element in elements.items():
-        whole = element.replace("(k)", "0") if name == "label" else element
-        defined.append(f"#define {letters[name]} {f'(i8){whole}' if name == 'label' else whole}")
-    return [*defined, *lines, *(f"#undef {letters[name][0]}" for name in elements)]
+    found, defined = element_lines("e", line.shape, lying(line.places.values()))
+    for at, (name, place) in zip(found, line.places.items(), strict=True):
+        if line.inner:
+            inside = offset_of(0, [(at, 1), *_inside(line.inner.get(name, []))])
+            element = f"{text.here(place.slot)}[{inside}]"
+        else:
+            row = "(k)" if f"{name}[k]" in line.body else "r"
+            element = f"({text.row(place.slot, row)}[{at}])"
+        if name == "label":
+            element = f"(i8){element.replace('(k)', '0')}"
+        defined.append(f"#define {letters[name]} {element}")
+    return [*defined, *lines, *(f"#undef {letters[name][0]}" for name in line.places)]
 
 
-def segment_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return the lines of an op on the elements of call ``r``'s sequence, a thread a line of these."""
-    read, segments = statement.reads
-    places, body = {"x": read, "y": statement.result}, OPS[statement.op].body
-    if 0 in read.shape:
-        return []
-    found_at, lines = element_lines("e", read.shape, lying(places.values()))
-    elements = {}
-    for at, (name, place) in zip(found_at, places.items(), strict=True):
-        row = "(k)" if f"{name}[k]" in body else "r"
-        elements[name] = f"({text.row(place.slot, row)}[{at}])"
-    found = [line for piece in _pieces(body, *_kinds(text, places), shared=False) for line in piece.find]
-    lines += _defined(elements, _body(found, "lower", "upper"))
-    return [*bounds(text, segments), *each(prod(read.shape), lines)]
+def _inside(axes: Sequence[tuple[int, int]]) -> Iterator[tuple[str, int]]:
+    """Yield the indices of element ``k`` of a line along its axes, and their strides."""
+    rest = "(k)"
+    for extent, step in reversed(axes[1:]):
+        yield f"({rest} % {extent})", step
+        rest = f"({rest} / {extent})"
+    yield from ((rest, step) for _, step in axes[:1])
 
 
 def bounds(text: KernelText, segments: Place) -> list[str]:
@@ -368,99 +390,33 @@ def bounds(text: KernelText, segments: Place) -> list[str]:
     return [f"const i8 lower = {g}[r] - {g}[0], upper = {g}[r + 1] - {g}[0];"]
 
 
-Phase = Callable[[KernelText], list[str]]  # writes the lines of one phase
-
-
-def sum_lines(text: KernelText, statement: Statement) -> list[str]:
-    """Return the lines of a sum over axes: a thread adds up one sum."""
-    (read,), write, summed = statement.reads, statement.result, statement.attrs["axes"]
-    rest = [i for i in range(len(read.shape)) if i not in summed]
-    if 0 in write.shape:
-        return []
-    if any(read.shape[i] == 0 for i in summed):
-        return zero_lines(text, write)
-    kind = text.kind(write.slot)
-    kept = [(0, [read.strides[i] for i in rest]), (write.offset, write.strides)]
-    (first, to), lines = element_lines("e", write.shape, kept)
-    over = [read.shape[i] for i in summed]
-    (at,), inner_lines = element_lines("k", over, [(read.offset, [read.strides[i] for i in summed])])
-    lines += [f"{total_of(kind)} total = 0;"]
-    lines += [f"for (i8 k = 0; k < {prod(over)}; k++) {{"]
-    lines += [f"  {line}" for line in inner_lines]
-    lines += [f"  {added(kind, f'{text.here(read.slot)}[{first} + {at}]')}", "}"]
-    lines += [f"{text.here(write.slot)}[{to}] = ({kind})total;"]
-    return each(prod(write.shape), lines)
+Phase = Callable[..., list[str]]  # of a text and the `statement`, writes the lines of one phase
 
 
 def long_phases(statement: Statement) -> list[Phase]:
     """Return the phases of an op along one long line of each row; none where lines are short, or many."""
-    if statement.op == "sum":
-        (read,) = statement.reads
-        kept = [extent for i, extent in enumerate(read.shape) if i not in statement.attrs["axes"]]
-        if prod(kept) != 1 or prod(read.shape) < LONG:
-            return []
-        return [partial(_sum_part, statement=statement), partial(_sum_end, statement=statement)]
-    body = OPS[statement.op].body if statement.op in OPS and statement.op not in ON_SEQUENCES else ""
-    if "x[k]" not in body:
+    whole = statement.op in OPS and "x[k]" in OPS[statement.op].body
+    line = along(statement) if whole and statement.op not in ON_SEQUENCES else None
+    if line is None or line.length < LONG or prod(line.shape) != 1 or not prod(statement.result.shape):
         return []
-    shape, length = statement.reads[0].shape, line_of(body, statement).length
-    if length < LONG or prod(shape) != length or not prod(statement.result.shape):
-        return []
-    return [
-        partial(_phase, statement=statement, number=n)
-        for n in range(len(_pieces(body, "f4", "f4", shared=True)))
-    ]
+    pieces = range(len(_pieces(line.body, "f4", "f4", shared=True)))
+    return [partial(_phase, number=number) for number in pieces]
 
 
 def _phase(text: KernelText, statement: Statement, number: int) -> list[str]:
-    body = OPS[statement.op].body
-    line = line_of(body, statement)
-    elements = {
-        name: f"{text.here(place.slot)}[{offset_of(place.offset, [('(k)', line.steps[name])])}]"
-        for name, place in line.places.items()
-    }
-    pieces = _pieces(body, *_kinds(text, line.places), shared=True)
-    joined = [line for piece in pieces[:number] for line in piece.join]
+    line = along(statement)
+    pieces = _pieces(line.body, *_kinds(text, line), shared=True)
+    joined = [each for piece in pieces[:number] for each in piece.join]
     found = [*joined, *pieces[number].find, *pieces[number].leave]
-    memory = [each for piece in pieces[: number + 1] for each in piece.memory]
-    return _sharing(text, _defined(elements, _body(found, "0", str(line.length), "lane", "lanes")), memory)
+    for declared in (each for piece in pieces[: number + 1] for each in piece.memory):
+        text.once(declared)
+    lines = _defined(text, line, _body(found, "0", str(line.length), "lane", "lanes"))
+    return [each.replace("HERE", "LANE_Y * LANES_X + LANE_X") for each in lines]
 
 
-def _sum_part(text: KernelText, statement: Statement) -> list[str]:
-    (read,) = statement.reads
-    kind = text.kind(read.slot)
-    axes = merged(read.shape, [read.strides]) or [(1, (0,))]
-    terms, rest = [], "k"
-    for extent, strides in reversed(axes[1:]):
-        terms.append((f"{rest} % {extent}", strides[0]))
-        rest = f"({rest} / {extent})"
-    terms.append((rest, axes[0][1][0]))
-    at = offset_of(read.offset, [(f"({name})", stride) for name, stride in terms])
-    total = total_of(kind)
-    place = f"shared_{_wide(total)}0"
-    lines = [
-        f"{total} total = 0;",
-        f"for (i8 k = lane; k < {prod(read.shape)}; k += lanes) {{",
-        f"  {added(kind, f'{text.here(read.slot)}[{at}]')}",
-        "}",
-        f"{place}[HERE] = total;",
-    ]
-    return _sharing(text, lines, [_shared(_wide(total), place)])
-
-
-def _sum_end(text: KernelText, statement: Statement) -> list[str]:
-    write = statement.result
-    kind = text.kind(write.slot)
-    total = total_of(kind)
-    plus, place = "|=" if kind == "b1" else "+=", f"shared_{_wide(total)}0"
-    lines = [
-        "if (lane == 0) {",
-        f"  {total} total = 0;",
-        f"  for (i8 i = 0; i < LANES_X; i++) total {plus} ({total}){place}[LANE_Y * LANES_X + i];",
-        f"  {text.here(write.slot)}[{write.offset}] = ({kind})total;",
-        "}",
-    ]
-    return _sharing(text, lines, [_shared(_wide(total), place)])
+def _kinds(text: KernelText, line: Along) -> tuple[str, str]:
+    places = line.places
+    return text.kind(places.get("x", places["y"]).slot), text.kind(places["y"].slot)
 
 
 def _wide(kind: str) -> str:
@@ -470,12 +426,6 @@ def _wide(kind: str) -> str:
 
 def _shared(kind: str, name: str) -> str:
     return f"SHARED {kind} {name}[256];"
-
-
-def _sharing(text: KernelText, lines: list[str], memory: Sequence[str]) -> list[str]:
-    """Return lines, with the memory that they share declared for the whole kernel."""
-    text.head += [line for line in memory if line not in text.head]
-    return [line.replace("HERE", HERE) for line in indented(lines, 0)]
 
 
 def total_of(kind: str) -> str:

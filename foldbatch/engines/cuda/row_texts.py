@@ -6,10 +6,9 @@ Each sum is added up in a fixed order, so that its bits repeat.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
-from foldbatch.engines.cuda.kernel_text import STATUS_AT, KernelText, buffer_of, field_of, indented, offset_of
+from foldbatch.engines.cuda.kernel_text import STATUS_AT, KernelText, buffer_of, field_of, indented
 from foldbatch.engines.cuda.line_texts import (
     added,
     bounds,
@@ -36,12 +35,8 @@ def gather_lines(text: KernelText, statement: Statement) -> list[str]:
         return []
     cut = len(ids.shape)
     names, lines = index_lines("e", [*ids.shape, *table.shape[1:]])
-    lead, inner = names[:cut], names[cut:]
-    at = offset_of(ids.offset, list(zip(lead, ids.strides, strict=True)))
-    lines.append(f"const i8 id = {in_range(f'{text.here(ids.slot)}[{at}]', table.shape[0])};")
-    source = offset_of(table.offset, [("id", table.strides[0]), *zip(inner, table.strides[1:], strict=True)])
-    target = offset_of(write.offset, list(zip(names, write.strides, strict=True)))
-    lines.append(f"{text.here(write.slot)}[{target}] = {text.here(table.slot)}[{source}];")
+    lines.append(f"const i8 id = {in_range(text.element(ids, names[:cut]), table.shape[0])};")
+    lines.append(f"{text.element(write, names)} = {text.element(table, ['id', *names[cut:]])};")
     return each(prod(write.shape), lines)
 
 
@@ -57,7 +52,7 @@ def random_lines(text: KernelText, statement: Statement) -> list[str]:
     kind, shape = text.kind(write.slot), write.shape
     (at, number), lines = element_lines("e", shape, [*lying([write]), (1, contiguous(shape))])
     site = (statement.attrs["site"] + 1) * GAMMA & WORD
-    key = f"(u8){text.here(keys.slot)}[{keys.offset}]"
+    key = f"(u8){text.element(keys, [])}"
     lines += [
         f"const u8 bits = mixed(mixed({key} + {site}ull) + (u8)({number}) * {GAMMA}ull) >> {64 - BITS};",
         f"{text.here(write.slot)}[{at}] = ({kind})((f8)bits * {2.0**-BITS!r});",
@@ -139,17 +134,11 @@ def product_lines(text: KernelText, statement: Statement) -> list[str]:
     names, lines = index_lines("e", write.shape)
     k = x.shape[-1]
     *lead, column = names
-    kind = text.kind(write.slot)
-    terms = [("id", weight.strides[0])] if ids else []
-    for place in ids:
-        id_ = in_range(f"{text.here(place.slot)}[{place.offset}]", weight.shape[0])
-        lines.append(f"const i8 id = {id_};")
-    a = offset_of(x.offset, [*zip(lead, x.strides[:-1], strict=True), ("k", x.strides[-1])])
-    b = offset_of(weight.offset, [*terms, ("k", weight.strides[-2]), (column, weight.strides[-1])])
-    to = offset_of(write.offset, list(zip(names, write.strides, strict=True)))
-    value = f"{text.here(x.slot)}[{a}] * {text.here(weight.slot)}[{b}]"
-    lines += [f"{kind} total = 0;", f"for (i8 k = 0; k < {k}; k++) total += {value};"]
-    lines += [f"{text.here(write.slot)}[{to}] = total;"]
+    lines += [f"const i8 id = {in_range(text.element(place, []), weight.shape[0])};" for place in ids]
+    at = ["id"] * len(ids) + ["k", column]
+    value = f"{text.element(x, [*lead, 'k'])} * {text.element(weight, at)}"
+    lines += [f"{text.kind(write.slot)} total = 0;", f"for (i8 k = 0; k < {k}; k++) total += {value};"]
+    lines += [f"{text.element(write, names)} = total;"]
     return each(prod(write.shape), lines)
 
 
@@ -194,20 +183,15 @@ def sum_batch_lines(text: KernelText, statement: Statement) -> list[str]:
 def sum_rows_lines(text: KernelText, statement: Statement) -> list[str]:
     """Return a kernel's lines that add rows to the rows of a table that ids tell: a thread a column."""
     (rows, ids), write = statement.reads, statement.result
-    inner, cut = write.shape[1:], len(ids.shape)
     if not prod(write.shape):
         return []
-    kind = text.kind(write.slot)
+    inner = write.shape[1:]
     names, lines = index_lines("e", inner)
     lead, lead_lines = index_lines("i", ids.shape)
-    id_at = offset_of(ids.offset, list(zip(lead, ids.strides, strict=True)))
-    row_terms = [*zip(lead, rows.strides[:cut], strict=True), *zip(names, rows.strides[cut:], strict=True)]
-    column = list(zip(names, write.strides[1:], strict=True))
-    table = f"{text.slot(write.slot)}[{offset_of(write.offset, [('v', write.strides[0]), *column])}]"
-    value = f"{text.row(rows.slot, 'r')}[{offset_of(rows.offset, row_terms)}]"
-    id_ = f"{text.row(ids.slot, 'r')}[{id_at}]"
+    table = text.element(write, ["v", *names], "r")
+    value, id_ = text.element(rows, [*lead, *names], "r"), text.element(ids, lead, "r")
     v = f"const i8 v = {in_range(id_, write.shape[0])};"
-    body = [*lead_lines, v, increased(kind, table, value)]
+    body = [*lead_lines, v, increased(text.kind(write.slot), table, value)]
     clear = f"for (i8 v = 0; v < {write.shape[0]}; v++) {table} = 0;"
     over = _over(text, axis_of(statement, [rows, ids]), prod(ids.shape), body)
     return _columns(prod(inner), [*lines, clear, *over])
@@ -218,28 +202,21 @@ def sum_outer_lines(text: KernelText, statement: Statement) -> list[str]:
     (x, g, *ids), write = statement.reads, statement.result
     if not prod(write.shape):
         return []
-    kind = text.kind(write.slot)
     names, lines = index_lines("e", write.shape[-2:])
     lead, lead_lines = index_lines("i", x.shape[:-1])
-    a, b = (
-        f"{text.row(place.slot, 'r')}"
-        f"[{offset_of(place.offset, [*zip(lead, place.strides[:-1], strict=True), (n, place.strides[-1])])}]"
-        for place, n in ((x, names[0]), (g, names[1]))
-    )
-    column = list(zip(names, write.strides[-2:], strict=True))
-    axis = axis_of(statement, [x, g])
-    count = prod(x.shape[:-1])
+    a, b = (text.element(place, [*lead, name], "r") for place, name in zip((x, g), names, strict=True))
+    axis, count = axis_of(statement, [x, g]), prod(x.shape[:-1])
+    to = text.element(write, [*["v"] * len(ids), *names], "r")
     if ids:
-        table = f"{text.slot(write.slot)}[{offset_of(write.offset, [('v', write.strides[0]), *column])}]"
-        id_ = in_range(f"{text.row(ids[0].slot, 'r')}[{ids[0].offset}]", write.shape[0])
+        id_ = in_range(text.element(ids[0], [], "r"), write.shape[0])
         lines += [
-            f"for (i8 v = 0; v < {write.shape[0]}; v++) {table} = 0;",
-            *_over(text, axis, count, [*lead_lines, f"const i8 v = {id_};", f"{table} += {a} * {b};"]),
+            f"for (i8 v = 0; v < {write.shape[0]}; v++) {to} = 0;",
+            *_over(text, axis, count, [*lead_lines, f"const i8 v = {id_};", f"{to} += {a} * {b};"]),
         ]
     else:
         add = f"total += (f8){a} * {b};"
         lines += ["f8 total = 0;", *_over(text, axis, count, [*lead_lines, add])]
-        lines += [f"{text.slot(write.slot)}[{offset_of(write.offset, column)}] = ({kind})total;"]
+        lines += [f"{to} = ({text.kind(write.slot)})total;"]
     return _columns(prod(write.shape[-2:]), lines)
 
 
@@ -291,7 +268,6 @@ def add_planned_lines(text: KernelText, number: int, place: Place, width: int) -
         return []
     kind = text.kind(place.slot)
     names, lines = index_lines("f", shape)
-    at = offset_of(place.offset, list(zip(names, place.strides, strict=True)))
     part = "(i8)order[j]" if width == 1 else f"(i8)order[j] / {width}"
     element = "e" if width == 1 else f"order[j] % {width} * {grain} + e"
     return [
@@ -305,7 +281,7 @@ def add_planned_lines(text: KernelText, number: int, place: Place, width: int) -
         "    for (i8 j = starts[q]; j < starts[q + 1]; j++) {",
         f"      const i8 f = {element};",
         *indented(lines, 3),
-        f"      {added(kind, f'{text.row(place.slot, part)}[{at}]')}",
+        f"      {added(kind, text.element(place, names, part))}",
         "    }",
         f"    arena[(i8)target[q] * {grain} + e] += ({kind})total;",
         "  }",
@@ -341,10 +317,7 @@ def take_lines(text: KernelText, number: int) -> list[str]:
 
 def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
     """Return the lines that bring a row to the rows of an arena where its readers look for it."""
-    axis = place.axis if place.axis.rank else CALL
-    size, kind = prod(place.shape), text.kind(place.slot)
-    lower = text.lower(axis)
-    target = _dense(text, "d", kind, place)
+    kind, lower = text.kind(place.slot), text.lower(place.axis if place.axis.rank else CALL)
     copies, own = field_of(number, COPIES), f"copies{number}"
     text.once(f"const i4* {own} = {copies} < 0 ? 0 : ints + {copies} + {lower};")
     text.once(f"const i4* to{number} = ints + {field_of(number, INDEX)} + ({own} ? 0 : {lower});")
@@ -352,69 +325,63 @@ def value_lines(text: KernelText, number: int, place: Place) -> list[str]:
     stored = [
         "UNROLL",  # a word has hundreds of readers: none waits for what was stored for another
         "for (i8 j = first; j < last; j++) {",
-        f"  {kind}* d = arena{number} + (i8)to{number}[j] * {size};",
+        f"  {kind}* d = arena{number} + (i8)to{number}[j] * {prod(place.shape)};",
     ]
-    return [
-        f"const i8 first = {own} ? {own}[r] : r, last = {own} ? {own}[r + 1] : r + 1;",
-        *visit(text, place.shape, [place], lambda x, _: ([], list(x)), [target], stored=stored),
-    ]
+    first = f"const i8 first = {own} ? {own}[r] : r, last = {own} ? {own}[r + 1] : r + 1;"
+    return [first, *_brought(text, place, stored=stored)]
 
 
 def cotangent_lines(text: KernelText, number: int, place: Place, width: int) -> list[str]:
     """Return the lines that store a row of cotangents, or add it, where rows follow each other."""
     size, kind = prod(place.shape), text.kind(place.slot)
-    target = _dense(text, "d", kind, place, size // width)
     first, stores = field_of(number, FIRST), f"stores{number}"
-    lower = text.lower(place.axis)
-    begin = f"{first} * {size // width} + {lower} * {size}"
+    begin = f"{first} * {size // width} + {text.lower(place.axis)} * {size}"
     text.once(f"const b1 {stores} = {field_of(number, STORES)} != 0;")
     base = buffer_of(kind, field_of(number, BASE))
     text.once(f"{kind}* arena{number} = {first} < 0 ? 0 : {base} + {begin};")
-
-    added = _brought(text, place, target, stores)
-    return [f"if (arena{number}) {{", f"  {kind}* d = arena{number} + r * {size};", *indented(added), "}"]
-
-
-def _brought(text: KernelText, place: Place, target: Place, stores: str) -> list[str]:
-    """Return the lines that store a place at another, or add it there unless an expression holds."""
-
-    def compute(x: Sequence[str], mark: str) -> tuple[list[str], list[str]]:
-        return [], [f"({stores} ? {x[0]} : {x[1]} + {x[0]})"]
-
-    return visit(text, place.shape, [place, target], compute, [target], stores)
+    lines = _brought(text, place, stores, grain=size // width)
+    return [f"if (arena{number}) {{", f"  {kind}* d = arena{number} + r * {size};", *indented(lines), "}"]
 
 
 def store_lines(text: KernelText, number: int) -> list[str]:
     """Return the lines that add a row of a `store` slot to the arena, where rows follow each other."""
     slot = text.routine.slots[number]
     place = Place(number, slot.axis, slot.type.size, 0, slot.type.shape, contiguous(slot.type.shape))
-    width = text.setting.widths.get(number, 1)
-    added = cotangent_lines(text, number, place, width)
-    return [f"if (!{field_of(number, STORES)}) {{", *indented(added), "}"]
+    lines = cotangent_lines(text, number, place, text.setting.widths.get(number, 1))
+    return [f"if (!{field_of(number, STORES)}) {{", *indented(lines), "}"]
 
 
 def gradient_lines(text: KernelText, number: int, place: Place) -> list[str]:
     """Return the lines that store the gradient of a parameter, or add it to what is there."""
-    kind = text.kind(place.slot)
-    target, stores = replace(_dense(text, "d", kind, place), row=0), f"stores{number}"
+    kind, stores = text.kind(place.slot), f"stores{number}"
     text.once(f"const b1 {stores} = {field_of(number, STORES)} != 0;")
     begin = f"{kind}* d = {buffer_of(kind, field_of(number, BASE))};"
-    return [begin, *_brought(text, place, target, stores)]
+    return [begin, *_brought(text, place, stores, row=0)]
 
 
 def ranked_lines(text: KernelText, number: int, place: Place, axis: Axis) -> list[str]:
     """Return the lines that bring a row to its place by rank."""
-    size, kind = prod(place.shape), text.kind(place.slot)
-    target = _dense(text, "d", kind, place)
-    begin = f"({text.lower(axis)} + r) * {size}"
-    return [
-        f"{kind}* d = {buffer_of(kind, field_of(number, BASE))} + {begin};",
-        *visit(text, place.shape, [place], lambda x, _: ([], list(x)), [target]),
-    ]
+    kind = text.kind(place.slot)
+    begin = f"{buffer_of(kind, field_of(number, BASE))} + ({text.lower(axis)} + r) * {prod(place.shape)}"
+    return [f"{kind}* d = {begin};", *_brought(text, place)]
 
 
-def _dense(text: KernelText, name: str, kind: str, place: Place, grain: int | None = None) -> Place:
-    """Return a place without gaps, of a place's shape, that begins where a pointer of the text says."""
-    size = prod(place.shape)
-    number = text.rows_at(name, kind, size if grain is None else grain)
-    return Place(number, place.axis, size, 0, place.shape, contiguous(place.shape))
+def _brought(
+    text: KernelText,
+    place: Place,
+    stores: str = "",  # an expression: else the place is added to what is there
+    *,
+    grain: int = 0,  # what divides the numbers before a row; 0 where rows follow each other
+    row: int | None = None,  # from one row to the next, where that is not its size
+    stored: Sequence[str] = (),  # see `visit`
+) -> list[str]:
+    """Return the lines that store a place at pointer ``d``, without gaps."""
+    size, shape = prod(place.shape), place.shape
+    number = text.rows_at("d", text.kind(place.slot), grain or size)
+    target = Place(number, place.axis, size if row is None else row, 0, shape, contiguous(shape))
+
+    def compute(x: Sequence[str], mark: str) -> tuple[list[str], list[str]]:
+        return [], [f"({stores} ? {x[0]} : {x[1]} + {x[0]})" if stores else x[0]]
+
+    reads = [place, target] if stores else [place]
+    return visit(text, shape, reads, compute, [target], stores, stored)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import starmap
 
 import numpy as np
 
@@ -71,7 +73,8 @@ def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -
     levels, columns = table.bounds.tolist(), table.launches.shape[1]
     for number, row in enumerate(table.launches.tolist()):
         kernel, slots = kernels[row[0]], places[row[0]]
-        tasks = [task for task in kernel.tasks if _is_due(kernel, row, task, spaced=spaced)]
+        is_due = partial(_is_due, kernel, row, spaced=spaced)
+        tasks = [task for task in kernel.tasks if not task.when or any(starmap(is_due, task.when))]
         launch = direction.launches + number * columns
         for level in range(row[1], row[2]):
             rows = _rows(kernel, row, table, *levels[level])
@@ -119,27 +122,17 @@ def _rows(
     return rows
 
 
-def _is_due(kernel: Kernel, row: Sequence[int], task: LevelTask, *, spaced: bool) -> bool:
-    """Whether a task has anything to do in a launch."""
-    if task.clears:
-        return spaced
-    if task.taken:
-        return any(_is_apart(kernel, row, slot) for slot in task.taken)
-    if task.stored:
-        return any(_adds(kernel, row, slot) for slot in task.stored)
-    return True
-
-
-def _is_apart(kernel: Kernel, row: Sequence[int], slot: int) -> bool:
-    """Whether rows that are copied together lie apart, or are to be summed."""
-    summed = kernel.routine.slots[slot].binding.kind == "cotangent" and field(row, slot, COPIES) >= 0
-    return field(row, slot, FIRST) < 0 and (summed or slot in kernel.setting.copied)
-
-
-def _adds(kernel: Kernel, row: Sequence[int], binding: int) -> bool:
-    """Whether cotangents are brought to rows that follow each other, where they are not computed already."""
-    there = binding < len(kernel.routine.slots) and field(row, binding, STORES)
-    return field(row, binding, FIRST) >= 0 and not there
+def _is_due(kernel: Kernel, row: Sequence[int], condition: str, binding: int, *, spaced: bool) -> bool:
+    """Whether a condition for a task holds in a launch, see `kernels.When`."""
+    slots = kernel.routine.slots
+    match condition:
+        case "apart":
+            summed = slots[binding].binding.kind == "cotangent" and field(row, binding, COPIES) >= 0
+            return field(row, binding, FIRST) < 0 and (summed or binding in kernel.setting.copied)
+        case "stored":
+            computed = binding < len(slots) and field(row, binding, STORES)
+            return field(row, binding, FIRST) >= 0 and not computed
+    return spaced  # room
 
 
 def _product(

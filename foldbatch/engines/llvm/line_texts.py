@@ -12,8 +12,8 @@ from textwrap import indent
 
 from foldbatch.engines.llvm.sum_texts import COLUMNS, sum_of_rows
 from foldbatch.static.bodies import lines_of, renamed
-from foldbatch.static.ops.reduce import GREATEST
-from foldbatch.static.ops.rows import REPEATED, TOTAL
+from foldbatch.static.ops.reduce import GREATEST, TOTAL
+from foldbatch.static.ops.rows import REPEATED
 
 AXES = 2
 

@@ -17,7 +17,7 @@ from foldbatch.types import TensorType
 
 _V, _M = TensorType((3,)), TensorType((2, 3))
 _LABEL = TensorType((), "int32")
-GREATEST = "top = greatest(x[k])\ny = top"
+GREATEST, TOTAL = "top = greatest(x[k])\ny = top", "total = sum(x[k])\ny = t(total)"
 SOFTMAX = """\
 top = greatest(x[k])
 y[k] = exp(x[k] - top)
@@ -74,6 +74,7 @@ define(
     lambda g, y, x: (apply("broadcast_to", expand(g, x, y.attrs["axes"]), shape=x.shape),),
     linear_jvp,
     (Sample((_M,), {"axes": (1,)}), Sample((_M,), {"axes": (0, 1)})),
+    body=TOTAL,
 )
 
 

@@ -15,12 +15,13 @@ import numpy as np
 from foldbatch.operators import public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, slice_of
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail, ragged
+from foldbatch.static.ops.reduce import TOTAL
 from foldbatch.static.ops.shape import along, linear_jvp
 from foldbatch.types import TensorType
 
 _V, _T, _ID = TensorType((3,)), TensorType((4, 3)), TensorType((), "int32")
 _ELEMENTS = ragged()
-REPEATED, TOTAL = "y[k] = x", "total = sum(x[k])\ny = t(total)"
+REPEATED = "y[k] = x"
 
 
 def _same_type(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:

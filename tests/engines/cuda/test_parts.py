@@ -83,7 +83,7 @@ def _together() -> None:
 def test_every_op_has_a_text() -> None:
     """But views, which are places, and what is made of copies; bodies are rendered."""
     others = {op.name for op in OPS.values() if op.copies is not None or op.body}
-    assert {*PIECES, *ALONE, *WHOLE} - {"check_range", "zero"} == set(OPS) - VIEWS - others
+    assert {*PIECES, *ALONE, *WHOLE} - {"check_range", "copy", "zero"} == set(OPS) - VIEWS - others
 
 
 @pytest.mark.parametrize("name", [name for name, op in OPS.items() if op.samples])
@@ -197,4 +197,4 @@ def test_a_part_says_what_it_reads_and_writes() -> None:
     assert loop.writes == softmax.reads
     assert summed.reads == softmax.writes
     assert (loop.elements, softmax.elements, summed.elements) == (2400, 40, 2400)
-    assert (result.reads, result.stored) == (summed.writes, -1)
+    assert (result.reads, result.when) == (summed.writes, ())
