@@ -19,14 +19,11 @@ on nodes                              by number
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import chain, takewhile
-from operator import eq
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from foldbatch.blocks.drafts import Procedure
@@ -64,10 +61,9 @@ from foldbatch.blocks.tracing import (
 from foldbatch.errors import ExampleKeyError
 from foldbatch.model.columns import as_now, items_of
 from foldbatch.model.drafts import Draft
-from foldbatch.system.processes import no_garbage
-from foldbatch.system.remembering import code_of
 
 CHAIN = 4  # bodies that are tried one after the other
+MANY_VARIABLES = 100  # of a function: Python makes room for all at each call, 8 us for 1,200
 DEEPER, LEFT = "deeper", "left"  # names in functions
 KINDS = "has_identity"  # the table of kinds, see `memo`
 ITEM_OR, TABLE, CODE, NOW, ITEMS = "item_or", "by_arity_", "code_of_", "as_now", "items_of"
@@ -106,13 +102,13 @@ def text(expression: Expression) -> str:
     return _Printer({}).text(expression)
 
 
-def program(functions: Sequence[Procedure]) -> ProgramText:
-    """Return a program as text."""
+def program(functions: Sequence[Procedure], *, shared: bool = False) -> ProgramText:
+    """Return a program as text; variables are `shared` where a function has many, see `shared_names`."""
     known = {function.name: function for function in functions}
     lines: list[tuple[str, Blame | None]] = []
     changing = changes(functions)
     for function in functions:
-        printer = _Printer(known, changing)
+        printer = _Printer(known, changing, own=shared_names(function) if shared else {})
         lines += [*printer.function(function, function.name), ("", None)]
     return _text(lines)
 
@@ -131,7 +127,7 @@ def by_number(functions: Sequence[Procedure]) -> tuple[str, str, list[Constant]]
         name, given = wanted.pop()
         if (name, given) not in made:
             function = known[name]
-            printer = _Printer(known, changing, tabled)
+            printer = _Printer(known, changing, tabled, shared_names(function))
             printer.find_numbers(function, given)
             made[name, given] = [*printer.function(function, _named(name, given)), ("", None)]
             wanted += printer.invoked
@@ -163,58 +159,30 @@ def _named(name: str, given: Sequence[bool]) -> str:
     return "_".join([name, "by", *(str(place) for place, number in enumerate(given) if number)])
 
 
-MANY_VARIABLES = 100
+def shared_names(function: Procedure) -> dict[str, str]:
+    """Return other names for a function's variables, if there are many: cases that exclude each other share some.
 
-
-@lru_cache(maxsize=256)
-def code(source: str, filename: str) -> CodeType:
-    """Return a program's code, in which variables of cases that exclude each other are the same ones.
-
-    Python makes room for all variables of a function at each call: of 200 cases 1,200, which takes 8 us.
+    A variable belongs to the innermost case that has all of it.
     """
-    made = code_of(source, filename)
-    variables = [part.co_nlocals for part in made.co_consts if isinstance(part, CodeType)]
-    if max(variables, default=0) <= MANY_VARIABLES:
-        return made
-    with no_garbage():  # a tree of syntax is many objects
-        module = ast.parse(source)
-        for function in module.body:
-            _share_names(function)
-        return compile(module, filename, "exec")
+    places: dict[str, tuple[Body, ...]] = dict.fromkeys(function.names, ())  # that case behind those around it
+    assigned, taken, own = set[str](), Counter[tuple[int, ...]](), dict[str, str]()
 
+    def visit(body: Body, around: tuple[Body, ...]) -> None:
+        for statement in body:
+            assigned.update(statement.targets)
+            for name in chain(statement.targets, *map(names_of, statement.reads)):
+                pairs = zip(places.get(name, around), around, strict=False)
+                places[name] = tuple([case for case, _ in takewhile(lambda pair: pair[0] is pair[1], pairs)])
+            for inner in statement.bodies:
+                visit(inner, (*around, inner) if isinstance(statement, Branch) else around)
 
-def _share_names(function: ast.stmt) -> None:
-    """Let a function's variables share names; one belongs to the innermost case that has all of it."""
-    arguments = [part.arg for part in ast.walk(function) if isinstance(part, ast.arg)]
-    # by variable, that case behind those around it; arguments have values before any case
-    places: dict[str, tuple[int, ...]] = dict.fromkeys(arguments, ())
-    names, taken, assigned = list[ast.Name](), Counter[tuple[int, ...]](), set[str]()
-
-    def visit(node: ast.AST, place: tuple[int, ...]) -> None:
-        if isinstance(node, ast.Name):
-            names.append(node)
-            around = zip(places.get(node.id, place), place, strict=False)
-            places[node.id] = tuple([case for case, _ in takewhile(lambda pair: eq(*pair), around)])
-            if isinstance(node.ctx, ast.Store):
-                assigned.add(node.id)
-        elif isinstance(node, ast.If):
-            visit(node.test, place)
-            for case in (node.body, node.orelse):
-                for part in case:
-                    visit(part, (*place, id(case)))
-        else:
-            for child in ast.iter_child_nodes(node):
-                visit(child, place)
-
-    visit(function, ())
-    own = {}
-    for name in sorted(filter(assigned.__contains__, places), key=lambda name: len(places[name])):
-        place = places[name]  # of outer cases first
-        if place:
-            own[name] = f"own{sum(taken[place[:depth]] for depth in range(1, len(place) + 1))}"
-            taken[place] += 1
-    for read in names:
-        read.id = own.get(read.id, read.id)
+    visit(function.body, ())
+    for name in sorted(places, key=lambda name: len(places[name])) if len(assigned) > MANY_VARIABLES else ():
+        cases = tuple(map(id, places[name]))
+        if cases and name in assigned:
+            own[name] = f"own{sum(taken[cases[:depth]] for depth in range(1, len(cases) + 1))}"
+            taken[cases] += 1
+    return own
 
 
 @dataclass(slots=True)
@@ -223,6 +191,7 @@ class _Printer:
     changing: bool = False  # whether functions of the user make data
     # gets the functions of the user that are looked up by the number of children
     tabled: list[Constant] = field(default_factory=list)
+    own: Mapping[str, str] = field(default_factory=dict)  # other names of variables
     numbers: set[str] = field(default_factory=set)  # the variables that hold numbers of nodes
     lists: set[str] = field(default_factory=set)  # those that hold lists of numbers, the children of a node
     # gets the functions that are called with numbers, and which of their arguments these are
@@ -264,7 +233,7 @@ class _Printer:
                 case Branch(blame, test, cases):
                     yield from self.branch(blame, test, cases, depth)
                 case Loop(blame, index, item, source, inner):
-                    yield f"{indent}for {index}, {item} in enumerate({self.items(source)}):", blame
+                    yield f"{indent}for {self.names(index, item)} in enumerate({self.items(source)}):", blame
                     yield from self.body(inner, depth + 1)
                 case _:
                     yield from ((indent + line, blame) for line, blame in self.lines(statement))
@@ -275,9 +244,10 @@ class _Printer:
         indent = "    " * depth
         match test:
             case Case(target, table, key):
-                chosen = f"{target} = {self.text(table)}.get({self.text(key)}, {len(cases) - 1})"
-                yield indent + chosen, blame
-                for levels, header, number in _choice(target, 0, len(cases)):
+                chosen = self.names(target)
+                made = f"{chosen} = {self.text(table)}.get({self.text(key)}, {len(cases) - 1})"
+                yield indent + made, blame
+                for levels, header, number in _choice(chosen, 0, len(cases)):
                     yield "    " * (depth + levels) + header, None
                     if number is not None:
                         yield from self.body(cases[number], depth + levels + 1)
@@ -296,9 +266,9 @@ class _Printer:
         blame = statement.blame
         match statement:
             case Assign(_, into, value):
-                yield f"{', '.join(into)} = {self.text(value)}", blame
+                yield f"{self.names(*into)} = {self.text(value)}", blame
             case Read() | Apply():
-                target = f"{statement.target} = " if statement.target else ""
+                target = f"{self.names(statement.target)} = " if statement.target else ""
                 yield target + _now(self.value(statement), self.made.get(statement.target or "", 0)), blame
             case Limit(_, source, count, function):
                 check = f"{function.name}({self.text(source)}, {count})"
@@ -306,29 +276,31 @@ class _Printer:
                 yield (f"if {self.text(Count(source))} > {count}: {check}" if at_once else check), blame
             case ZipLists(_, target, names, sources, element):
                 lists = ", ".join(map(self.text, sources))
-                yield f"{target} = [{self.text(element)} for {', '.join(names)}, in zip({lists})]", blame
+                each = f"{self.text(element)} for {self.names(*names)}, in zip({lists})"
+                yield f"{self.names(target)} = [{each}]", blame
             case Append(_, to, value):
-                yield f"{to}.append({self.text(value)})", blame
+                yield f"{self.names(to)}.append({self.text(value)})", blame
             case Call():
                 yield from self.call(statement)
             case Invoke(_, results, name, arguments):
                 call = f"{self.invoke(name, arguments)}, {LEFT} - 1)"
-                yield (f"{', '.join(results)}, = {call}" if results else call), blame
+                yield (f"{self.names(*results)}, = {call}" if results else call), blame
             case InvokeWalk(_, results, function, arguments):
                 call = f"{function.name}({', '.join(map(self.text, arguments))})"
-                yield (f"{', '.join(results)}, = {call}" if results else call), blame
+                yield (f"{self.names(*results)}, = {call}" if results else call), blame
             case Return(_, values):
                 yield f"return {self.text(Tuple(values))}", blame
             case _:
                 raise AssertionError(statement)
 
     def call(self, call: Call) -> Iterator[tuple[str, Blame]]:
+        target = self.names(call.target)
         if call.draft is None:
-            yield f"{call.target} = call()", call.blame
+            yield f"{target} = call()", call.blame
             return
         k, counts = call.draft.number, tuple(Count(datum.value) for datum in call.lists)
         row = self.text(Tuple((call.target, *call.arguments, *counts)))
-        yield f"{call.target} = call(); row{k}({row})", call.blame
+        yield f"{target} = call(); row{k}({row})", call.blame
         for kind, data in (("elements", call.lists), ("feed", call.feeds), ("label", call.labels)):
             for i, datum in enumerate(data):
                 yield f"{kind}{k}_{i}({self.noted(datum.value, call.draft, kind, i)})", datum.blame
@@ -343,7 +315,8 @@ class _Printer:
         if not any(given):
             return f"{name}({', '.join(map(self.text, arguments))}"
         self.invoked.append((name, given))
-        texts = [str(x) if number else self.text(x) for x, number in zip(arguments, given, strict=True)]
+        pairs = zip(arguments, given, strict=True)
+        texts = [self.names(str(x)) if number else self.text(x) for x, number in pairs]
         return f"{_named(name, given)}({', '.join(texts)}"
 
     # -- expressions
@@ -352,13 +325,13 @@ class _Printer:
         """Return an expression; numbers are made nodes."""
         match expression:
             case str(name) if name in self.numbers:
-                return f"node({name})"
+                return f"node({self.names(name)})"
             case str(name) if name in self.lists:
-                return f"[*map(node, {name})]"
+                return f"[*map(node, {self.names(name)})]"
             case str(name):
-                return name
+                return self.names(name)
             case CallOutput(call, _, number):
-                return f"{call} + {number}" if number else call
+                return f"{self.names(call)} + {number}" if number else self.names(call)
             case Tuple(items):
                 inner = ", ".join(map(self.text, items))
                 return f"({inner},)" if len(items) == 1 else f"({inner})"
@@ -369,18 +342,21 @@ class _Printer:
             case Cut(of, key):
                 return f"{self.text(of)}[{self.text(key)}]"
             case Spread(name):
-                return f"*{name}"
+                return f"*{self.names(name)}"
             case Constant(name, value):
                 return name or repr(value)
         return "None"
+
+    def names(self, *variables: str) -> str:
+        return ", ".join([self.own.get(name, name) for name in variables])
 
     def sequence(self, expression: Expression) -> str:
         """Return what is gone through; of a node, the numbers of its children."""
         if isinstance(expression, str) and expression in self.numbers:
             self.gains = True
-            return f"kids[{expression}]"
+            return f"kids[{self.names(expression)}]"
         if isinstance(expression, str) and expression in self.lists:
-            return expression
+            return self.names(expression)
         return self.text(expression)
 
     def items(self, expression: Expression) -> str:
@@ -414,10 +390,9 @@ class _Printer:
             field = type(key.value) is str and key.value in LISTS
             if source in self.numbers and field and statement.default is None:
                 self.gains = True
-                return f"{LISTS[key.value]}[{source}]"
+                return f"{LISTS[key.value]}[{self.names(str(source))}]"
             if source in self.numbers and key.value == "is_leaf" and statement.default is None:
-                self.gains = True
-                return f"(not kids[{source}])"
+                return f"(not {self.sequence(source)})"
             if statement.default is not None:
                 return f"{ITEM_OR}({self.text(source)}, {self.text(key)}, {self.text(statement.default)})"
             return f"{self.text(source)}[{self.text(key)}]"

@@ -74,7 +74,7 @@ class TracingProgram:
     bounds: Sequence[Sequence[int | None]] = field(init=False)
     form: Form = field(init=False)  # the form of traces
     text: printing.ProgramText = field(init=False, repr=False)  # the program as text
-    code: CodeType = field(init=False, repr=False)  # the same, compiled
+    code: CodeType = field(init=False, repr=False)  # the same, compiled, with variables that are shared
     # globals of runs that have ended and the lists that they append to, for other runs
     unused: list[Run] = field(default_factory=list, repr=False)
 
@@ -82,7 +82,8 @@ class TracingProgram:
         object.__setattr__(self, "bounds", self.model.bounds)
         object.__setattr__(self, "form", self.model.form)
         object.__setattr__(self, "text", printing.program(self.functions))
-        object.__setattr__(self, "code", printing.code(self.source, FILENAME))
+        shared = printing.program(self.functions, shared=True).source
+        object.__setattr__(self, "code", code_of(shared, FILENAME))
 
     @property
     def source(self) -> str:
@@ -435,7 +436,7 @@ def numbered(functions: Sequence[Procedure]) -> Numbered | None:
         return None
     globals_: dict[str, Any] = {f"{printing.TABLE}{each.name}": _ByArity(each.value) for each in tabled}
     globals_ |= {f"{printing.CODE}{each.name}": getattr(each.value, "__code__", None) for each in tabled}
-    return Numbered(printing.code(text, "<foldbatch trees>"), root, globals_)
+    return Numbered(code_of(text, "<foldbatch trees>"), root, globals_)
 
 
 class _ByArity(dict[int, Any]):

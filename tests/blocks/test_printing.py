@@ -19,7 +19,6 @@ def test_random_programs_are_traced_alike_however_deep_the_stack_is(number):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("foldbatch.blocks.tracer._depth", lambda depth=depth: depth)
             patch.setattr(printing, "MANY_VARIABLES", variables)
-            printing.code.cache_clear()
             tracer = fb.compile(drawn_program.block, "reference").lowered.tracer
             found.append([parts_of(trace) for trace in tracer.trace_all(examples, range(len(examples)))])
     assert all(each == found[0] for each in found)
