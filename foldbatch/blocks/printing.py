@@ -160,11 +160,12 @@ def _named(name: str, given: Sequence[bool]) -> str:
 
 
 def shared_names(function: Procedure) -> dict[str, str]:
-    """Return other names for a function's variables, if there are many: cases that exclude each other share some.
+    """Return other names for a function's variables, if there are many, so that cases share them.
 
     A variable belongs to the innermost case that has all of it.
     """
-    places: dict[str, tuple[Body, ...]] = dict.fromkeys(function.names, ())  # that case behind those around it
+    # by variable, that case behind those around it
+    places: dict[str, tuple[Body, ...]] = dict.fromkeys(function.names, ())
     assigned, taken, own = set[str](), Counter[tuple[int, ...]](), dict[str, str]()
 
     def visit(body: Body, around: tuple[Body, ...]) -> None:
@@ -315,8 +316,8 @@ class _Printer:
         if not any(given):
             return f"{name}({', '.join(map(self.text, arguments))}"
         self.invoked.append((name, given))
-        pairs = zip(arguments, given, strict=True)
-        texts = [self.names(str(x)) if number else self.text(x) for x, number in pairs]
+        numbered = zip(arguments, given, strict=True)
+        texts = [self.names(str(x)) if number else self.text(x) for x, number in numbered]
         return f"{_named(name, given)}({', '.join(texts)}"
 
     # -- expressions
