@@ -29,6 +29,7 @@ from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, split
 from foldbatch.engines.visits import DataGradients
+from foldbatch.errors import ParameterError
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
@@ -75,6 +76,7 @@ class Runner:
             self.engine.updates.helped = options.threads > 1
         self._weights = [signature.weights for signature in model.signatures]
         self._sparse = {parameter for cell in model.cells for parameter in cell.sparse}
+        self._frozen = {parameter for parameter in model.parameters if not parameter.trainable}
         start_in_each_process(self, Runner._start)
 
     def _start(self) -> None:
@@ -223,6 +225,12 @@ class Runner:
         gradients: dict[Parameter, Gradient] = {}
         for parameter in self.model.parameters:
             if parameter.trainable:
+                if parameter in self._frozen:  # its gradient is nowhere computed
+                    fix = "compile the block or the function again; layers keep their parameters"
+                    found = "one that was frozen then"
+                    raise ParameterError(
+                        parameter.path, "a parameter that was compiled to be trained", found, fix
+                    )
                 terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
                 sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
                 gradients[parameter] = total(terms, sums) if terms else self._no_gradient(parameter)

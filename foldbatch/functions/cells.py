@@ -34,11 +34,13 @@ from foldbatch.functions.specs import (
     leaves,
     opened,
     rebuilt,
+    refuse_text,
     spec_of,
+    static_spec,
     typed,
     with_values,
 )
-from foldbatch.functions.values import GivenObject, Value, value_class
+from foldbatch.functions.values import GivenObject, value_class
 from foldbatch.model.columns import PLAIN, as_now
 from foldbatch.model.drafts import Draft, Feed, Flow
 from foldbatch.operators import in_function, is_symbolic
@@ -416,10 +418,10 @@ class CellFunction:
         for name in self.parameters:
             where = f"{self.name}({name})"
             if name in self.static:
-                specs[name] = StaticSpec(_hashable(arguments[name], where))
+                specs[name] = static_spec(arguments[name], where)
             else:
                 specs[name] = spec_of(arguments[name], where, self.hints[name])
-                _refuse_text(specs[name], arguments[name], where)
+                refuse_text(specs[name], arguments[name], where)
         return self.of(specs)
 
     def of(self, specs: dict[str, Spec]) -> Signature:
@@ -476,24 +478,6 @@ def _slow(held: weakref.ref[CellFunction], *args: Any, **options: Any) -> Any:
         if name not in self.static and (x := with_values(given, Slow.value)) is not given:
             return self.call(**bound.arguments | {name: x})
     return Slow.call(self, bound.arguments)
-
-
-def _hashable(value: Any, where: str) -> Any:
-    try:
-        hash(value)
-    except TypeError:
-        fix = "a keyword-only argument is the same in all calls of one cell: give a number, a str or a tuple"
-        raise WalkError(where, "a static argument that can be hashed", describe_value(value), fix) from None
-    if isinstance(value, Value):
-        raise WalkError(where, "a static argument", repr(value), "let it stand before the * in the function")
-    return value
-
-
-def _refuse_text(spec: Spec, value: Any, where: str) -> None:
-    if isinstance(spec, ObjectSpec) and isinstance(value, type | FunctionType):
-        name, _, argument = where[:-1].partition("(")
-        fix = f"make it a keyword-only argument: def {name}(..., *, {argument})"
-        raise WalkError(where, "values, numbers or arrays", describe_value(value), fix)
 
 
 def _made(self: CellFunction, specs: dict[str, Spec]) -> Signature:
@@ -681,14 +665,11 @@ def cell(function: Callable[..., Any]) -> Any:
 
 def _without_cells(instance: Any) -> Any:
     """Return what is pickled and copied of an object: all but its cells, which compute with its own parts."""
-    state = object.__getstate__(instance)
-    held, *slots = state if isinstance(state, tuple) else (state,)
-    origins = {n: getattr(x, "__dict__", {}).get("cell") for n, x in vars(instance).items()}
-    own = {
-        n for n, x in origins.items() if isinstance(x, CellFunction) and x.origin == ("method", instance, n)
-    }
-    kept = {n: x for n, x in (held or {}).items() if n not in own}
-    return (kept, *slots) if slots else kept
+    state: Any = object.__getstate__(instance)
+    cells = {n: getattr(x, "__dict__", {}).get("cell") for n, x in vars(instance).items()}
+    own = {n for n, x in cells.items() if getattr(x, "origin", None) == ("method", instance, n)}
+    held = {n: x for n, x in vars(instance).items() if n not in own}
+    return (held, state[1]) if isinstance(state, tuple) else held
 
 
 class MethodCell:
@@ -699,8 +680,9 @@ class MethodCell:
         self.__doc__ = function.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
-        if owner.__getstate__ is object.__getstate__:
-            owner.__getstate__ = _without_cells  # type: ignore[method-assign]
+        whole: Any = owner.__getstate__
+        if whole is object.__getstate__:
+            owner.__getstate__ = _without_cells  # type: ignore[assignment, method-assign]
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import FunctionType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -139,7 +140,8 @@ def typed(value: Any) -> Any:
             return kind, typed((value.start, value.stop, value.step))
         case set() | frozenset():
             return kind, frozenset(map(typed, value))
-    if dataclasses.is_dataclass(value) and kind.__eq__ is not object.__eq__ and not isinstance(value, type):
+    equal: Any = kind.__eq__
+    if dataclasses.is_dataclass(value) and equal is not object.__eq__ and not isinstance(value, type):
         parts = [getattr(value, field.name) for field in dataclasses.fields(value) if field.compare]
         return kind, value, typed(parts)
     return kind, value
@@ -307,6 +309,26 @@ def _is_written(key: Any) -> bool:
     if type(key) is tuple:
         return all(map(_is_written, key))
     return type(key) in EXACT or (type(key) is float and math.isfinite(key))
+
+
+def static_spec(value: Any, where: str) -> StaticSpec:
+    """Return the structure of a static argument."""
+    try:
+        hash(value)
+    except TypeError:
+        fix = "a keyword-only argument is the same in all calls of one cell: give a number, a str or a tuple"
+        raise WalkError(where, "a static argument that can be hashed", describe_value(value), fix) from None
+    if isinstance(value, Value):
+        raise WalkError(where, "a static argument", repr(value), "let it stand before the * in the function")
+    return StaticSpec(value)
+
+
+def refuse_text(spec: Spec, value: Any, where: str) -> None:
+    """Refuse classes and functions, which belong to a cell."""
+    if isinstance(spec, ObjectSpec) and isinstance(value, type | FunctionType):
+        name, _, argument = where[:-1].partition("(")
+        fix = f"make it a keyword-only argument: def {name}(..., *, {argument})"
+        raise WalkError(where, "values, numbers or arrays", describe_value(value), fix)
 
 
 def opened(x: Any) -> tuple[tuple[Any, ...], list[Any]]:

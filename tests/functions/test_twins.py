@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from unittest import mock
 
 import numpy as np
@@ -47,7 +47,7 @@ class Row(tuple[Any, ...]):
 
     __slots__ = ()
 
-    def __new__(cls, *items: Any) -> "Row":
+    def __new__(cls, *items: Any) -> Self:
         return super().__new__(cls, items)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from foldbatch.blocks.block import In_contra, Out_co, named, settings_of
+from foldbatch.blocks.block import MADE, In_contra, Out_co, named, settings_of
 from foldbatch.blocks.drafts import is_int
 from foldbatch.blocks.function import TensorBlock
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError, with_nearest
@@ -76,6 +76,8 @@ class Layer(TensorBlock[In_contra, Out_co]):
             raise BlockTypeError(repr(self), "parameters of one layer", describe_value(parameters))
         self.parameters = dict(parameters)
         (self.owner,) = owners
+        for made in MADE:  # of the parameters before
+            self.__dict__.pop(made, None)
 
     def written(self, value: Any) -> str:
         names = [name for name, activation in ACTIVATIONS.items() if activation is value]

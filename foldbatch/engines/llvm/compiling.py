@@ -75,7 +75,7 @@ def compiled_function(
 
     It returns a number, a truth, or nothing, which becomes 0; its signature is as of
     `translation.translate_function`. The texts of `modules` decide what it is, and whole numbers that these
-    have from elsewhere. Where it is to be `small`, it is compiled in less time, and loops are not written out.
+    have from elsewhere. Where it is to be `small`, it is compiled in less time, with no loop written out.
     """
     llvm()
     from foldbatch.engines.llvm import translation, words  # noqa: PLC0415 - they need llvmlite
