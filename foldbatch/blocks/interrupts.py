@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch.errors import BackendError
 from foldbatch.model.columns import BadDataError
 from foldbatch.trees import Tree, TreeNode
 
@@ -20,7 +21,12 @@ PLAIN = (str, int, float, bool, bytes, type(None), np.ndarray, Tree, TreeNode)
 
 
 def interrupted(error: BaseException) -> bool:
-    """Return whether an exception came out of a handler of signals: it is given the frame it interrupts."""
+    """Return whether an exception came out of a handler of signals, or says what the process lacks.
+
+    A handler is given the frame that it interrupts.
+    """
+    if isinstance(error, BackendError):
+        return True
     frames = []
     trace = error.__traceback__
     while trace is not None:

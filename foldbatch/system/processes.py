@@ -16,6 +16,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from foldbatch.errors import BackendError
+
 _STARTS: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
 
 
@@ -64,6 +66,9 @@ def raise_limit(limit: int) -> None:
 def in_depth(run: Callable[[], Result], limit: int) -> Result:
     """Run a function in a thread of its own, in which calls may go as deep as `limit`.
 
+    Raises:
+        BackendError: when there is no room for such a thread.
+
     >>> def deep(n):
     ...     return n and 1 + deep(n - 1)
     >>> in_depth(lambda: deep(50_000), 100_000)
@@ -83,13 +88,20 @@ def in_depth(run: Callable[[], Result], limit: int) -> Result:
             _Raised.before = sys.getrecursionlimit()
         _Raised.runs += 1
         sys.setrecursionlimit(max(sys.getrecursionlimit(), limit))
-        size = threading.stack_size(STACK)
-        try:
-            thread = threading.Thread(target=target, name="foldbatch depth")
-            thread.start()
-        finally:
-            threading.stack_size(size)
     try:
+        with _Raised.lock:
+            size = threading.stack_size(STACK)
+            try:
+                thread = threading.Thread(target=target, name="foldbatch depth")
+                thread.start()
+            except RuntimeError as error:
+                room, fix = (
+                    "1 GiB of addresses for a stack",
+                    "allow more, as by ulimit -v, or nest less",
+                )
+                raise BackendError("deep calls", room, f"none: {error}", fix) from None
+            finally:
+                threading.stack_size(size)
         thread.join()
     finally:
         with _Raised.lock:
