@@ -228,12 +228,19 @@ def usual_model(format_: object) -> str:
 
 
 def check_model(configuration: Configuration) -> None:
-    """Refuse a model that cannot read the examples of the format."""
+    """Refuse a model that cannot read the examples of the format, and files that the format does not read."""
     name, format_ = _model_name(configuration), configuration.data.format
     suited = MODELS_OF[FORMATS[format_].kind]
     if name not in suited:
         expected = f"{' or '.join(suited)} for data of format {format_}"
         raise UnknownNameError("model.name", expected, with_nearest(name, suited), "set model.name")
+    files = [key for key in PATHS["data"] if getattr(configuration.data, key)]
+    if files and FORMATS[format_].needs_no_file:
+        readers = [name for name in TRAINABLE if not FORMATS[name].needs_no_file]
+        ending = Path(getattr(configuration.data, files[0])).suffix
+        likely = {FORMATS[name].ending: name for name in ("jsonlines", "conllu")}.get(ending, "NAME")
+        expected = f"a data.format that reads files: {', '.join(readers)}"
+        raise UnknownNameError(f"data.{files[0]}", expected, repr(format_), f"add --data.format {likely}")
 
 
 def check_arity(configuration: Configuration, example: Any, where: str) -> None:

@@ -94,21 +94,24 @@ def read_sst(path_or_lines: Source) -> Iterator[Tree]:
 
 
 def read_tree_lines(lines: Iterable[str], where: str) -> Iterator[Tree | list[str]]:
-    """Yield the trees of each line in brackets, and the words of any other line that is not blank.
+    """Yield the trees in brackets, each of one line or several, and the words of any other line.
 
-    >>> tree, words = read_tree_lines(["(S I)", "a gem"], "x")
+    >>> tree, words = read_tree_lines(["(S (NP I)", "  (VP slept))", "a gem"], "x")
     >>> tree.words(), words
-    (('I',), ['a', 'gem'])
+    (('I', 'slept'), ['a', 'gem'])
     """
-    labels = _Labels()
+    labels, pieces, depth = _Labels(), list[TextPiece](), 0
     for number, line in enumerate(lines, 1):
-        if line.lstrip().startswith("("):
+        if pieces or line.lstrip().startswith("("):
             line = line.rstrip("\r\n")  # noqa: PLW2901 - so that an error is told of this line
-            whole = text_pieces(line, where, number) if "\0" in line else (TextPiece(line, where, number),)
-            for tree, _ in _parse(whole, labels):
-                yield tree
+            pieces += text_pieces(line, where, number) if "\0" in line else [TextPiece(line, where, number)]
+            depth += line.count("(") - line.count(")")
+            if depth <= 0:
+                yield from (tree for tree, _ in _parse(pieces, labels))
+                pieces, depth = [], 0
         elif line.strip():
             yield line.split()
+    yield from (tree for tree, _ in _parse(pieces, labels, allow_empty=True))
 
 
 def write_brackets(tree: Tree, *, escape: bool = False) -> str:
@@ -311,7 +314,11 @@ def _unescaped(word: str) -> str:
 def _unopenable(state: int) -> _Misfit:
     if state == _HAS_WORD:
         return _Misfit("')' after the node's word", _NEXT_NODE, bracket=True)
-    return _Misfit("a label after '('", "only the outermost bracket of a tree may lack one", bracket=True)
+    return _Misfit(
+        "a label after '('",
+        "only the outermost bracket may lack one; docs/data.md reads trees without labels",
+        bracket=True,
+    )
 
 
 def _stray(state: int) -> _Misfit:

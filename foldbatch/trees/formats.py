@@ -53,6 +53,11 @@ class Format:
     sample: Any = None  # a small example, as the server takes it
     options: tuple[str, ...] = ()  # of data, that formats without them do not read
 
+    @property
+    def needs_no_file(self) -> bool:
+        """Whether its examples are no one's files."""
+        return self.samples is _no_file
+
     def labelled(self, path: Path, key: str) -> Iterable[Sample]:
         """Yield the samples of a file or folder."""
         if self.samples is not None:

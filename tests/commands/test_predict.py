@@ -21,6 +21,18 @@ def test_a_line_of_json_for_each_tree(run, treebank, capsys):
     assert sum(lines[0]["probabilities"].values()) > 0.999
 
 
+def test_trees_of_several_lines_are_read_as_training_reads_them(run, tmp_path, capsys, monkeypatch):
+    text = "\n( (X\n  (X good)\n  (X film) ))\n(X bad)\n"
+    (tmp_path / "new.txt").write_text(text)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    assert main(["predict", str(run), str(tmp_path / "new.txt"), "--nodes"]) == 0
+    found = capsys.readouterr().out
+    assert main(["predict", str(run), "--nodes"]) == 0
+    assert capsys.readouterr().out == found
+    lines = [[node["word"] for node in json.loads(line)["nodes"]] for line in found.splitlines()]
+    assert lines == [["good", "film", None], ["bad"]]
+
+
 def test_the_standard_input_needs_no_labels(run, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("(X (X good) (X film))\n"))
     assert main(["predict", str(run), "--draw"]) == 0

@@ -203,6 +203,17 @@ def test_a_model_that_cannot_read_the_data_is_refused_before_they_are_read(forma
         read_dataset(configuration)
 
 
+@pytest.mark.parametrize(
+    "name, likely", [("a.jsonl", "jsonlines"), ("a.conllu", "conllu"), ("a.txt", "NAME")]
+)
+def test_a_file_that_the_format_does_not_read_is_refused(name, likely):
+    message = (
+        "data.train: expected a data.format that reads files: sst, .*, found 'functions'; add --data.format"
+    )
+    with pytest.raises(UnknownNameError, match=f"{message} {likely}$"):
+        read_dataset(configured(data__train=name))
+
+
 @pytest.mark.parametrize("tree, count", [("(S (X a))", 1), ("(S (X a) (X b) (X c))", 3)])
 def test_trees_that_are_not_binary_are_named(tmp_path, tree, count):
     (tmp_path / "t.txt").write_text(f"(X (S a) (S b))\n{tree}\n")
