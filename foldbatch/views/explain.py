@@ -4,7 +4,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
 
 from foldbatch.errors import counted
 from foldbatch.params.parameters import Parameter
@@ -23,7 +22,6 @@ from foldbatch.static.printer import (
 )
 from foldbatch.static.routines import Stage, Target, plan_stage
 from foldbatch.static.statements import Binding, Routine, Slot
-from foldbatch.types import TensorType
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -71,69 +69,6 @@ def parts_of(phase: Phase, target: Target) -> StageParts:
         for direction, stages in ((FORWARD, phase.forward), (BACKWARD, phase.backward))
         for when, stage in stages.items()
         for planned in [plan_stage(stage, target)]
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class NamedBuffer:
-    """Memory for rows that a routine writes."""
-
-    name: str  # its name in the routine
-    # scratch (reused within the routine), kept (read by other routines) or store (a cotangent, written where
-    # it belongs)
-    kind: str
-    routine: str  # the name of the routine that writes it
-    type: TensorType  # of one row
-    axis: str  # ``N`` a row per call, ``1`` one for the batch, else a row per element of a sequence
-    nodes: tuple[str, ...]  # the names of the nodes that live in it, in order
-    sections: tuple[tuple[str, int, int], ...] = ()  # the nodes computed into a part of it: name, start, stop
-    in_place: tuple[tuple[str, str], ...] = ()  # pairs of a node and the operand whose memory it overwrites
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of one row."""
-        return self.type.nbytes
-
-
-def buffers(parts: StageParts, names: Mapping[Node, str]) -> Iterator[NamedBuffer]:
-    """Return the buffers that routines write: scratch, then stores, then kept buffers."""
-    for kind in ("scratch", "store"):
-        for part in parts:
-            for name, slot in zip(slot_names(part.routine), part.routine.slots, strict=True):
-                if slot.binding.kind == kind:
-                    yield _buffer(name, kind, part, slot, _nodes_in(slot, part), names)
-    kept = [(number, part, node) for part in parts for node, number in part.stage.kept.items()]
-    for number, part, node in sorted(kept, key=itemgetter(0)):
-        yield _buffer(f"k{number}", "kept", part, node, [node], names)
-
-
-def _nodes_in(slot: Slot, part: StagePart) -> list[Node]:
-    """Return the nodes that live in scratch or in stored cotangents, in the order of computation."""
-    kind, number = slot.binding
-    if kind == "scratch":
-        scratch = Scratch(slot.type, slot.axis, number)
-        return [node for node, place in part.buffers.scratch.items() if place == scratch]
-    return [node for node, operand in part.stage.stores.items() if operand == number]
-
-
-def _buffer(
-    name: str,
-    kind: str,
-    part: StagePart,
-    rows: Slot | Node,
-    held: Sequence[Node],
-    names: Mapping[Node, str],
-) -> NamedBuffer:
-    inside = [(node, section) for node, section in part.buffers.sections.items() if section.whole in held]
-    return NamedBuffer(
-        name,
-        kind,
-        part.name,
-        rows.type,
-        rows.axis.name,
-        tuple(names[node] for node in held),
-        tuple((names[node], section.start, section.stop) for node, section in inside),
-        tuple((names[node], names[x]) for node in held for x in dict.fromkeys(node.inputs) if x in held),
     )
 
 
@@ -198,32 +133,152 @@ def name_nodes(cell: Cell, graphs: Iterable[Graph], parameters: Mapping[Paramete
     return names
 
 
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A transformation that changed the graph: its name, the graph it left, the ops in that."""
+
+    name: str
+    graph: Graph
+    ops: int
+
+
+@dataclass(frozen=True, slots=True)
+class CellExplanation:
+    """The explanation of one cell, for training; prints itself.
+
+    Attributes:
+        cell: the cell itself.
+        names: the name of each node, in every graph.
+        passes: the passes that changed the graph, in order.
+        parts: the stages with their routines, in the order in which they run.
+        inference: the same for inference.
+    """
+
+    cell: Cell
+    names: Mapping[Node, str]
+    passes: tuple[Pass, ...]
+    parts: StageParts
+    inference: StageParts
+
+    @property
+    def name(self) -> str:
+        """The cell's name."""
+        return self.cell.name
+
+    @property
+    def graph_before(self) -> Graph:
+        """The graph as the blocks built it."""
+        return self.cell.built.joined
+
+    @property
+    def graph_after(self) -> Graph:
+        """The graph after all passes, for training."""
+        return self.cell.graph.joined
+
+    @property
+    def routines(self) -> dict[str, Routine]:
+        """What trains the cell, by name, in the order in which it runs."""
+        return {part.name: part.routine for part in self.parts}
+
+    @property
+    def planned(self) -> dict[str, int]:
+        """Bytes of one row of all buffers, by axis: ``N`` per call, ``1`` once for the batch."""
+        return planned(self.parts)
+
+    @property
+    def unplanned(self) -> dict[str, int]:
+        """Those bytes if every node had a buffer of its own."""
+        return unplanned(self.parts)
+
+    def __str__(self) -> str:
+        sections = (
+            _heading(self),
+            *_graphs(self),
+            *_stages(self),
+            *_routines(self),
+            *_memory(self),
+            *_weights(self),
+            *_inference(self),
+        )
+        return "\n".join(sections)
+
+    def __repr__(self) -> str:
+        return f"CellExplanation({self.name!r}, {_ops(ops_in(self.graph_after))}; print it to read it)"
+
+
+def explain_cell(cell: Cell, target: Target, names: Mapping[Parameter, str] | None = None) -> CellExplanation:
+    """Return the explanation of a cell.
+
+    >>> from foldbatch.engines.numpy import TARGET
+    >>> from foldbatch.static.cell import stage_cell
+    >>> from foldbatch.static.cellgraph import CellGraph, Ends
+    >>> from foldbatch.static.graph import input_node
+    >>> from foldbatch.types import TensorType
+    >>> a, b = input_node(TensorType((3,))), input_node(TensorType((3,)))
+    >>> cell = stage_cell(CellGraph("d", (a, b), (), (a * b + 1,)), Ends())
+    >>> explanation = explain_cell(cell, TARGET)
+    >>> [*_memory(explanation)][1:3]
+    ['    s0 scratch of forward_before: N float32[3], 12 bytes: %0, %1', '      %1 overwrites %0 in place']
+    >>> explanation.planned, explanation.unplanned
+    ({'N': 12}, {'N': 24})
+    """
+    steps = tuple(_trail(cell))
+    node_names = name_nodes(cell, [step.graph for step in steps], names or {})
+    return CellExplanation(
+        cell, node_names, steps, parts_of(cell.training, target), parts_of(cell.inference, target)
+    )
+
+
+def ops_in(graph: Graph) -> int:
+    """Return the number of ops in a graph: its nodes other than parameters and constants."""
+    return sum(node.op not in SOURCES for node in graph.nodes)
+
+
+def _trail(cell: Cell) -> Iterator[Pass]:
+    """Run the passes again, one by one; those that change nothing are left out."""
+    before = cell.built.joined
+    for name, of_cell in trail(cell.built, cell.ends, training=True):
+        graph = of_cell.joined
+        if graph.outputs != before.outputs:
+            yield Pass(name, graph, ops_in(graph))
+        before = graph
+
+
+def _heading(explanation: CellExplanation) -> str:
+    graph, ends = explanation.cell.graph, explanation.cell.ends
+    recursive = [explanation.names[graph.operands[i]] for i in sorted(ends.recursive_operands)]
+    recursive += [f"output {i}" for i in sorted(ends.recursive_outputs)]
+    return f"cell {explanation.name}" + (f" (recursive: {', '.join(recursive)})" if recursive else "")
+
+
+def _graphs(explanation: CellExplanation) -> Iterator[str]:
+    yield from _graph("graph as built", explanation.graph_before, explanation.names)
+    for step in explanation.passes:
+        yield from _graph(f"after {step.name}", step.graph, explanation.names)
+    if not explanation.passes:
+        yield from _titled("no pass changed it", [])
+
+
 _RESULTS = {FORWARD: ("output", "outputs"), BACKWARD: ("cotangent of", "cotangents of")}
 Reached = defaultdict[Node, set[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class StagedNode:
-    """A node that a routine computes: its name and expression, when it runs, and why then."""
-
-    name: str
-    expression: str
-    direction: str
-    stage: str
-    reason: str
-
-
-def place(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterator[StagedNode]:
-    """Return every node of every part, part by part in the order in which they run."""
+def _stages(explanation: CellExplanation) -> Iterator[str]:
+    """Yield every node of every part, in the order in which they run, with the reason why it runs then."""
+    names = explanation.names
     for direction, words in _RESULTS.items():
-        of_side = [part for part in parts if part.direction == direction]
+        of_side = [part for part in explanation.parts if part.direction == direction and part.computed]
         nodes = {node for part in of_side for node in part.computed}
-        reads, needed = _recursive_ends(cell, direction)
+        reads, needed = _recursive_ends(explanation.cell, direction)
         _spread(reads, needed, sorted(nodes, key=lambda node: node.number))
+        lines: list[str] = []
         for part in of_side:
-            for node in part.computed:
-                reason = _reason(node, part.when, reads[node], needed[node], words)
-                yield StagedNode(names[node], expression(node, names), direction, part.when, reason)
+            reasons = [_reason(x, part.when, reads[x], needed[x], words) for x in part.computed]
+            lines.append(f"{part.when}, {'per level' if part.when == STEP else 'once per batch'}")
+            for reason, same in groupby(zip(reasons, part.computed, strict=True), key=lambda pair: pair[0]):
+                computed = [f"    {names[node]} = {expression(node, names)}" for _, node in same]
+                lines += [f"  {reason}:", *computed]
+        yield from _titled(f"stages {direction}", lines or ["nothing is computed"])
 
 
 def _recursive_ends(cell: Cell, direction: str) -> tuple[Reached, Reached]:
@@ -273,221 +328,73 @@ def _listed(names: set[str]) -> str:
     return ", ".join(sorted(names, key=lambda name: (len(name), name)))
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """A parameter, its readers, and the source of its gradient: none, if it is frozen or without a loss."""
-
-    name: str  # as in graphs
-    type: TensorType  # of its array
-    trainable: bool  # whether it may have a gradient at all
-    readers: tuple[str, ...]  # the routines that read it
-    gradient: tuple[str, ...]  # the routines that yield its gradient, dense
-    # names of nodes, values and ids, where its gradient is a sum of rows of values by ids
-    rows: tuple[tuple[str, str], ...]
-    sparse: bool  # whether its whole gradient is such sums
-
-
-def weights(cell: Cell, parts: StageParts, names: Mapping[Node, str]) -> Iterator[Weight]:
-    """Return the parameters that a cell reads; `parts` are the stages that train it."""
-    nodes = {Binding("feed", i): node for i, node in enumerate(cell.graph.feeds)}
-    nodes |= {Binding("kept", i): node for part in parts for node, i in part.stage.kept.items()}
-    for parameter in cell.parameters:
-        sums = [rows for rows in cell.sums if rows.parameter is parameter]
-        yield Weight(
-            names[parameter_node(parameter)],
-            parameter.type,
-            parameter.trainable,
-            tuple(part.name for part in parts if parameter in part.graph.parameters),
-            tuple(
-                part.name
-                for part in parts
-                if any(key == ("gradient", parameter) for key, _ in part.stage.results)
-            ),
-            tuple((names[nodes[rows.values]], names[nodes[rows.ids]]) for rows in sums),
-            parameter in cell.sparse,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """A transformation that changed the graph: its name, the graph it left, the ops in that."""
-
-    name: str
-    graph: Graph
-    ops: int
-
-
-@dataclass(frozen=True, slots=True)
-class CellExplanation:
-    """The explanation of one cell, for training; prints itself.
-
-    Attributes:
-        cell: the cell itself.
-        names: the name of each node, in every graph.
-        graph_before: the graph as the blocks built it.
-        passes: the passes that changed it, in order.
-        graph_after: the graph after all passes, for training.
-        parts: the stages with their routines, in the order in which they run.
-        inference: the same for inference.
-        stages: every node of every routine, with its stage and the reason.
-        buffers: the buffers that routines write.
-        parameters: the parameters, with their gradients.
-        planned: bytes of one row of all buffers, by axis: ``N`` per call, ``1`` once for the batch.
-        unplanned: those bytes if every node had a buffer of its own.
-    """
-
-    cell: Cell
-    names: Mapping[Node, str]
-    graph_before: Graph
-    passes: tuple[Pass, ...]
-    graph_after: Graph
-    parts: StageParts
-    inference: StageParts
-    stages: tuple[StagedNode, ...]
-    buffers: tuple[NamedBuffer, ...]
-    parameters: tuple[Weight, ...]
-    planned: Mapping[str, int]
-    unplanned: Mapping[str, int]
-
-    @property
-    def name(self) -> str:
-        """The cell's name."""
-        return self.cell.name
-
-    @property
-    def routines(self) -> dict[str, Routine]:
-        """What trains the cell, by name, in the order in which it runs."""
-        return {part.name: part.routine for part in self.parts}
-
-    @property
-    def parameter_names(self) -> dict[Parameter, str]:
-        """The names of the parameters that the cell reads."""
-        return {parameter: self.names[parameter_node(parameter)] for parameter in self.cell.parameters}
-
-    def __str__(self) -> str:
-        sections = (
-            _heading(self),
-            *_graphs(self),
-            *_stages(self),
-            *_routines(self),
-            *_memory(self),
-            *_weights(self),
-            *_inference(self),
-        )
-        return "\n".join(sections)
-
-    def __repr__(self) -> str:
-        return f"CellExplanation({self.name!r}, {_ops(ops_in(self.graph_after))}; print it to read it)"
-
-
-def explain_cell(cell: Cell, target: Target, names: Mapping[Parameter, str] | None = None) -> CellExplanation:
-    """Return the explanation of a cell.
-
-    >>> from foldbatch.engines.numpy import TARGET
-    >>> from foldbatch.static.cell import stage_cell
-    >>> from foldbatch.static.cellgraph import CellGraph, Ends
-    >>> from foldbatch.static.graph import input_node
-    >>> from foldbatch.types import TensorType
-    >>> a, b = input_node(TensorType((3,))), input_node(TensorType((3,)))
-    >>> cell = stage_cell(CellGraph("d", (a, b), (), (a * b + 1,)), Ends())
-    >>> explanation = explain_cell(cell, TARGET)
-    >>> [(placed.name, placed.expression, placed.stage) for placed in explanation.stages]
-    [('%0', 'multiply(x0, x1)', 'before'), ('%1', 'add(%0, 1.0)', 'before')]
-    >>> [(buffer.name, buffer.nodes, buffer.in_place) for buffer in explanation.buffers]
-    [('s0', ('%0', '%1'), (('%1', '%0'),))]
-    >>> explanation.planned, explanation.unplanned
-    ({'N': 12}, {'N': 24})
-    """
-    steps = tuple(_trail(cell))
-    node_names = name_nodes(cell, [step.graph for step in steps], names or {})
-    parts = parts_of(cell.training, target)
-    return CellExplanation(
-        cell,
-        node_names,
-        cell.built.joined,
-        steps,
-        cell.graph.joined,
-        parts,
-        parts_of(cell.inference, target),
-        tuple(place(cell, parts, node_names)),
-        tuple(buffers(parts, node_names)),
-        tuple(weights(cell, parts, node_names)),
-        planned(parts),
-        unplanned(parts),
-    )
-
-
-def ops_in(graph: Graph) -> int:
-    """Return the number of ops in a graph: its nodes other than parameters and constants."""
-    return sum(node.op not in SOURCES for node in graph.nodes)
-
-
-def _trail(cell: Cell) -> Iterator[Pass]:
-    """Run the passes again, one by one; those that change nothing are left out."""
-    before = cell.built.joined
-    for name, of_cell in trail(cell.built, cell.ends, training=True):
-        graph = of_cell.joined
-        if graph.outputs != before.outputs:
-            yield Pass(name, graph, ops_in(graph))
-        before = graph
-
-
-def _heading(explanation: CellExplanation) -> str:
-    graph, ends = explanation.cell.graph, explanation.cell.ends
-    recursive = [explanation.names[graph.operands[i]] for i in sorted(ends.recursive_operands)]
-    recursive += [f"output {i}" for i in sorted(ends.recursive_outputs)]
-    return f"cell {explanation.name}" + (f" (recursive: {', '.join(recursive)})" if recursive else "")
-
-
-def _graphs(explanation: CellExplanation) -> Iterator[str]:
-    yield from _graph("graph as built", explanation.graph_before, explanation.names)
-    for step in explanation.passes:
-        yield from _graph(f"after {step.name}", step.graph, explanation.names)
-    if not explanation.passes:
-        yield from _titled("no pass changed it", [])
-
-
-def _stages(explanation: CellExplanation) -> Iterator[str]:
-    for direction in (FORWARD, BACKWARD):
-        lines: list[str] = []
-        for stage, when in (("before", "once per batch"), ("step", "per level"), ("after", "once per batch")):
-            placed = [p for p in explanation.stages if (p.direction, p.stage) == (direction, stage)]
-            if placed:
-                lines.append(f"{stage}, {when}")
-                for reason, same in groupby(placed, key=lambda p: p.reason):
-                    lines += [f"  {reason}:", *(f"    {p.name} = {p.expression}" for p in same)]
-        yield from _titled(f"stages {direction}", lines or ["nothing is computed"])
-
-
 def _routines(explanation: CellExplanation) -> Iterator[str]:
+    parameters = {x: explanation.names[parameter_node(x)] for x in explanation.cell.parameters}
     for name, routine in explanation.routines.items():
-        lines = print_statements(routine, explanation.parameter_names)
+        lines = print_statements(routine, parameters)
         yield from _titled(f"routine {name}, {_statements(routine)}", lines)
 
 
 def _memory(explanation: CellExplanation) -> Iterator[str]:
-    lines: list[str] = []
-    for buffer in explanation.buffers:
-        held = ", ".join(buffer.nodes)
-        size = f"{buffer.axis} {buffer.type}, {buffer.nbytes} bytes"
-        lines.append(f"{buffer.name} {buffer.kind} of {buffer.routine}: {size}: {held}")
-        lines += [f"  {node} overwrites {x} in place" for node, x in buffer.in_place]
-        lines += [f"  {node} is computed into elements {i} to {j}" for node, i, j in buffer.sections]
+    """Yield the buffers that routines write, with the nodes that live in each.
+
+    Scratch is reused within a routine; a store is a cotangent, written where it belongs; what is kept is read
+    by other routines.
+    """
+    names, parts, lines = explanation.names, explanation.parts, list[str]()
+
+    def add(name: str, part: StagePart, rows: Slot | Node, held: Sequence[Node]) -> None:
+        size = f"{rows.axis.name} {rows.type}, {rows.type.nbytes} bytes"
+        lines.append(f"{name} of {part.name}: {size}: {', '.join(names[node] for node in held)}")
+        for node in held:
+            over = [names[x] for x in dict.fromkeys(node.inputs) if x in held]
+            lines.extend(f"  {names[node]} overwrites {x} in place" for x in over)
+        for node, section in part.buffers.sections.items():
+            if section.whole in held:
+                elements = f"elements {section.start} to {section.stop}"
+                lines.append(f"  {names[node]} is computed into {elements}")
+
+    for kind in ("scratch", "store"):
+        for part in parts:
+            for name, slot in zip(slot_names(part.routine), part.routine.slots, strict=True):
+                if slot.binding.kind == kind:
+                    add(f"{name} {kind}", part, slot, _nodes_in(slot, part))
+    kept = {number: (part, node) for part in parts for node, number in part.stage.kept.items()}
+    for number, (part, node) in sorted(kept.items()):
+        add(f"k{number} kept", part, node, [node])
     lines.append(
         f"together {_bytes(explanation.planned)}; a buffer for every node: {_bytes(explanation.unplanned)}"
     )
     yield from _titled("buffers", lines)
 
 
+def _nodes_in(slot: Slot, part: StagePart) -> list[Node]:
+    """Return the nodes that live in scratch or in stored cotangents, in the order of computation."""
+    kind, number = slot.binding
+    if kind == "scratch":
+        scratch = Scratch(slot.type, slot.axis, number)
+        return [node for node, place in part.buffers.scratch.items() if place == scratch]
+    return [node for node, operand in part.stage.stores.items() if operand == number]
+
+
 def _weights(explanation: CellExplanation) -> Iterator[str]:
+    """Yield the parameters that a cell reads: by which routines, and where each gradient comes from."""
+    cell, parts, names = explanation.cell, explanation.parts, explanation.names
+    nodes = {Binding("feed", i): node for i, node in enumerate(cell.graph.feeds)}
+    nodes |= {Binding("kept", i): node for part in parts for node, i in part.stage.kept.items()}
     lines = []
-    for weight in explanation.parameters:
-        sources = [f"from {', '.join(weight.gradient)}"] if weight.gradient else []
-        sources += [f"rows of {values} summed by {ids}" for values, ids in weight.rows]
-        kind = "sparse" if weight.sparse else "dense"
+    for parameter in cell.parameters:
+        key = "gradient", parameter
+        makers = [part.name for part in parts if any(made == key for made, _ in part.stage.results)]
+        sources = [f"from {', '.join(makers)}"] if makers else []
+        pairs = [(nodes[x.values], nodes[x.ids]) for x in cell.sums if x.parameter is parameter]
+        sources += [f"rows of {names[values]} summed by {names[ids]}" for values, ids in pairs]
+        kind = "sparse" if parameter in cell.sparse else "dense"
         gradient = f"gradient {kind}, {'; '.join(sources)}" if sources else "no gradient"
-        gradient += "" if weight.trainable else ": frozen"
-        lines.append(f"{weight.name}: {weight.type}, read by {', '.join(weight.readers)}; {gradient}")
+        gradient += "" if parameter.trainable else ": frozen"
+        readers = ", ".join(part.name for part in parts if parameter in part.graph.parameters)
+        name = names[parameter_node(parameter)]
+        lines.append(f"{name}: {parameter.type}, read by {readers}; {gradient}")
     yield from _titled("parameters", lines or ["none"])
 
 

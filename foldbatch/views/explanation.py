@@ -12,6 +12,7 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
 from foldbatch.static.cell import Cell
+from foldbatch.static.cellgraph import STEP
 from foldbatch.system.showing import table
 from foldbatch.views.explain import FORWARD, CellExplanation, explain_cell, ops_in
 
@@ -83,8 +84,9 @@ def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
 def _summary(cells: Sequence[CellExplanation]) -> str:
     rows = []
     for cell in cells:
-        per_step = sum((placed.direction, placed.stage) == (FORWARD, "step") for placed in cell.stages)
-        counts = ops_in(cell.graph_after), per_step, len(cell.parameters), cell.planned.get("N", 0)
+        steps = [part for part in cell.parts if (part.direction, part.when) == (FORWARD, STEP)]
+        per_step = sum(len(part.computed) for part in steps)
+        counts = ops_in(cell.graph_after), per_step, len(cell.cell.parameters), cell.planned.get("N", 0)
         rows.append((cell.name, *(f"{count:,}" for count in counts)))
     header = ("cell", "ops", "in each step of a recursion", "parameters", "bytes a call")
     last = "explain(program, name) shows the cells whose names contain it, whole() shows all of them"
