@@ -14,15 +14,14 @@ from typing import Any
 from foldbatch.blocks.drafts import refuse_no_count
 from foldbatch.engines.engine import choose_engine
 from foldbatch.engines.report import Report
-from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, counted
+from foldbatch.errors import BlockValueError, ExampleError, counted
 from foldbatch.program.compiling import compile
 from foldbatch.program.program import Program
-from foldbatch.program.traced import Prepared
+from foldbatch.program.traced import Prepared, listed
 from foldbatch.system.showing import Printed, table
 from foldbatch.train import LazyAdam
-from foldbatch.trees import Tree, TreeNode
-from foldbatch.trees.given import records_of
-from foldbatch.types import BackendName, describe_value
+from foldbatch.trees import Tree
+from foldbatch.types import BackendName
 
 __all__ = ["BatchFigures", "Outcome", "Seconds", "bench"]
 
@@ -254,10 +253,7 @@ def _program(block_or_program: Any, backend: BackendName | None, threads: int | 
 
 def _sample(examples: Iterable[Any], batch_sizes: Sequence[int] | None) -> tuple[list[Any], list[int]]:
     """Return as many examples as the largest batch has, evenly spaced, and the sizes from 1 on."""
-    if isinstance(examples, Tree | TreeNode | str | bytes | dict) or not isinstance(examples, Iterable):
-        fix = "give a list of them"
-        raise ExampleTypeError("examples", "an iterable of examples", describe_value(examples), fix)
-    given = list(records_of(examples) or examples)
+    given = list(listed(examples))
     if not given:
         raise ExampleError("examples", "one or more", "none", "give some")
     if any(isinstance(example, Prepared) for example in given):
@@ -397,49 +393,24 @@ TURNS = 7  # timed turns, as far as they fit into
 SECONDS = 2.0  # of measuring; one turn is taken even if it takes longer
 
 
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """How many times as many examples a second train in a batch as one by one.
-
-    >>> print(Glance(64, 9.31, 6.1))
-    batching: 9.3x as many examples a second as one by one (new examples: 6.1x), in training steps of 64
-    """
-
-    size: int  # of the batch
-    known: float  # the ratio where examples were traced before, as from the second epoch on
-    new: float  # the ratio where they are traced in the step, as in the first epoch
-
-    def __str__(self) -> str:
-        gains = f"{self.known:.1f}x as many examples a second as one by one (new examples: {self.new:.1f}x)"
-        return f"batching: {gains}, in training steps of {self.size}"
-
-
-def glance(program: Program, examples: Sequence[Any], size: int) -> Glance | None:
-    """Measure what batching gains in training; None for a program or a batch that does not batch."""
+def glance(program: Program, examples: Sequence[Any], size: int) -> str:
+    """Measure what batching gains in training, as a line; "" for a program or a batch that does not batch."""
     size = min(size, len(examples))
     if size < 2 or program.engine.one_by_one or not program.options.batched:
-        return None
+        return ""
     batch = [examples[i * len(examples) // size] for i in range(size)]
     by_size = sorted(range(size), key=[example.trace.size for example in program.prepare(batch)].__getitem__)
     few = min(ALONE, size)
     chosen = [by_size[(2 * i + 1) * size // (2 * few)] for i in range(few)]  # the middles of equal parts
     known = traced_before(program, batch)
-    sides = (
-        Batches(program, 1, [[batch[i]] for i in chosen], [[known[i]] for i in chosen], [TRAIN]),
-        Batches(program, size, [batch], [known], [TRAIN]),
-    )
-    with unchanged(program):
-        alone, together = _sides_in_turn(sides)
-    return Glance(size, *(a / few / (b / size) for a, b in zip(alone, together, strict=True)))
-
-
-def _sides_in_turn(sides: Sequence[Batches]) -> list[tuple[float, float]]:
-    """Return, for each side, the median seconds with known and with new examples; the first turn warms up."""
-    runs: list[list[tuple[float, float]]] = []
+    alone = Batches(program, 1, [[batch[i]] for i in chosen], [[known[i]] for i in chosen], [TRAIN])
+    whole = Batches(program, size, [batch], [known], [TRAIN])
+    runs: list[list[float]] = []
     begun = time.perf_counter()
-    while len(runs) < 2 or (len(runs) <= TURNS and time.perf_counter() - begun < SECONDS):
-        runs.append([(side.train(side.known), side.train(unseen(side.new))) for side in sides])
-    return [
-        (median(run[k][0] for run in runs[1:]), median(run[k][1] for run in runs[1:]))
-        for k in range(len(sides))
-    ]
+    with unchanged(program):  # the first turn warms up
+        while len(runs) < 2 or (len(runs) <= TURNS and time.perf_counter() - begun < SECONDS):
+            sides = [(side, batches) for side in (alone, whole) for batches in (side.known, unseen(side.new))]
+            runs.append([side.train(batches) / len(batches) / side.size for side, batches in sides])
+    one, new_one, known_batch, new_batch = map(median, zip(*runs[1:], strict=True))
+    gains = f"{one / known_batch:.1f}x as many examples a second as one by one"
+    return f"batching: {gains} (new examples: {new_one / new_batch:.1f}x), in training steps of {size}"
