@@ -3,6 +3,7 @@
 import colorsys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from os import PathLike
 from typing import Any
 
@@ -30,25 +31,14 @@ class DrawnCall:
     runs: bool  # whether it runs; if not, an identical one in its step does
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnStep:
-    """A step: the number of its cell, how many calls run, and how many take their results from these."""
-
-    cell: int
-    runs: int
-    calls: int
-
-
-def calls_of(
-    batch: ScheduledBatch, cells: Sequence[CellSignature]
-) -> tuple[tuple[DrawnCall, ...], tuple[DrawnStep, ...]]:
-    """Return the calls of a batch, those that are read first, and the steps in order."""
+def calls_of(batch: ScheduledBatch, cells: Sequence[CellSignature]) -> tuple[DrawnCall, ...]:
+    """Return the calls of a batch, those that are read first."""
     trace = batch.merged.trace
-    numbers = range(len(cells))
-    step_of, steps = _steps(batch, [_ranks(batch, cells, k) for k in numbers])
+    step_of = _steps(batch, cells)
     runs = [np.zeros(len(calls), bool) for calls in trace.calls]
     for mask, table in zip(runs, batch.schedule.cells, strict=True):
         mask[table.order] = True
+    numbers = range(len(cells))
     reads = [reads_of(cells[k], trace.calls[k], trace.elements[k]) for k in numbers]
     examples = [batch.merged.examples(k) for k in numbers]
     sweep = sorted(
@@ -60,20 +50,16 @@ def calls_of(
         maker |= dict.fromkeys(range(base, base + len(cells[k].outputs)), len(calls))
         sources = tuple(dict.fromkeys(maker[value] for value in reads[k][i]))
         calls.append(DrawnCall(int(examples[k][i]), k, int(step_of[k][i]), sources, bool(runs[k][i])))
-    return tuple(calls), steps
+    return tuple(calls)
 
 
-def _steps(batch: ScheduledBatch, ranks: Sequence[Index]) -> tuple[list[Index], tuple[DrawnStep, ...]]:
-    """Return the step of every call, per cell ``[calls] int64``, and the steps."""
-    schedule = batch.schedule
-    of_rank = [np.zeros(len(table.order), np.int64) for table in schedule.cells]
-    steps = [step for step in schedule.steps if "step" in step.stages and step.stop > step.start]
+def _steps(batch: ScheduledBatch, cells: Sequence[CellSignature]) -> list[Index]:
+    """Return the step of every call, per cell ``[calls] int64``."""
+    of_rank = [np.zeros(len(table.order), np.int64) for table in batch.schedule.cells]
+    steps = (step for step in batch.schedule.steps if "step" in step.stages and step.stop > step.start)
     for number, step in enumerate(steps):
         of_rank[step.cell][step.start : step.stop] = number
-    of_call = [numbers[rank] for numbers, rank in zip(of_rank, ranks, strict=True)]
-    calls = np.bincount(np.concatenate([np.zeros(0, np.int64), *of_call]), minlength=len(steps))
-    counted = zip(steps, calls.tolist(), strict=True)
-    return of_call, tuple(DrawnStep(step.cell, step.stop - step.start, count) for step, count in counted)
+    return [numbers[_ranks(batch, cells, k)] for k, numbers in enumerate(of_rank)]
 
 
 def _ranks(batch: ScheduledBatch, cells: Sequence[CellSignature], k: int) -> Index:
@@ -102,7 +88,6 @@ class Picture:
     """Calls with their places."""
 
     calls: tuple[DrawnCall, ...]  # in an order in which those that are read come first
-    steps: tuple[DrawnStep, ...]  # in the order in which they run
     names: tuple[str, ...]  # of the cells
     places: tuple[Place, ...]  # of each call, x and y in pixels
     size: Place  # width and height in pixels, the legend left out
@@ -149,8 +134,8 @@ def picture(program: Program | Any, examples: Iterable[Any]) -> Picture:
         fix = "draw fewer or smaller examples"
         raise ExampleError("draw_schedule", f"up to {MOST} calls", str(count), fix)
     cells = program.model.signatures
-    calls, steps = calls_of(schedule(program, prepared), cells)
-    return Picture(calls, steps, tuple(cell.name for cell in cells), *_placed(calls))
+    calls = calls_of(schedule(program, prepared), cells)
+    return Picture(calls, tuple(cell.name for cell in cells), *_placed(calls))
 
 
 def _placed(calls: Sequence[DrawnCall]) -> tuple[tuple[Place, ...], Place]:
@@ -193,33 +178,33 @@ def colour(step: int, steps: int) -> str:
 
 def svg(drawn: Picture) -> str:
     """Return the picture as SVG, with a legend: a line for each step."""
-    parts = []
+    parts, captions = [], _captions(drawn)
     for call, (x, y) in zip(drawn.calls, drawn.places, strict=True):
         for x_read, y_read in (drawn.places[i] for i in call.reads):
             parts.append(element("line", x1=x_read, y1=y_read, x2=x, y2=y, stroke="#9aa4af"))
     for call, (x, y) in zip(drawn.calls, drawn.places, strict=True):
         name = f"example {call.example}, step {call.step + 1}: {drawn.names[call.cell]}"
-        paint = colour(call.step, len(drawn.steps))
+        paint = colour(call.step, len(captions))
         look: dict[str, str | float] = {"fill": paint, "stroke": INK}
         if not call.runs:
             look = {"fill": PAPER, "stroke": paint, "stroke_width": 2}
             name += ": an identical call runs for it"
         place = {"cx": x, "cy": y, "r": _RADIUS}
         parts.append(element("circle", title=name, class_=f"step{call.step}", **place, **look))
-    for number, caption in enumerate(_captions(drawn)):
+    for number, caption in enumerate(captions):
         y = drawn.size[1] + _LINE * number
-        paint = colour(number, len(drawn.steps))
+        paint = colour(number, len(captions))
         parts.append(element("rect", x=_MARGIN, y=y, width=12, height=12, fill=paint))
         parts.append(text(_MARGIN + 20, y + 10.5, caption, fill=INK))
-    return page(max(drawn.size[0], 420.0), drawn.size[1] + _LINE * (len(drawn.steps) + 1), *parts)
+    return page(max(drawn.size[0], 420.0), drawn.size[1] + _LINE * (len(captions) + 1), *parts)
 
 
 def _captions(drawn: Picture) -> list[str]:
-    """Return a line for each step: its cell, and how many calls it is about."""
+    """Return a line for each step: its cell, how many calls take their results from it, how many run."""
     captions = []
-    for number, step in enumerate(drawn.steps):
-        calls = f"{step.calls} call{'s' * (step.calls != 1)}"
-        if step.runs < step.calls:
-            calls = f"{step.runs} of {calls} run"
-        captions.append(f"step {number + 1}: {drawn.names[step.cell]}, {calls}")
+    for number, of_step in groupby(sorted(drawn.calls, key=lambda call: call.step), lambda call: call.step):
+        calls = list(of_step)
+        runs, size = sum(call.runs for call in calls), len(calls)
+        told = f"{size} call{'s' * (size != 1)}" if runs == size else f"{runs} of {size} run"
+        captions.append(f"step {number + 1}: {drawn.names[calls[0].cell]}, {told}")
     return captions
