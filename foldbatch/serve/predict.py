@@ -186,9 +186,8 @@ class ServerMetrics:
         self._batch_nodes = histogram("batch_nodes", "Nodes of a batch", NODES)
         self._batch_seconds = histogram("batch_seconds", "Time that a batch ran", SECONDS)
         self._requests = counter("requests", "Requests for predictions, by status", "status")
-        self._refusals = counter("refused_examples", "Examples that were refused, by reason", "reason")
-        self._reloads = counter("reloads", "Models read anew, by outcome", "outcome")
-        self._statuses: dict[int, Counter] = {}
+        self.refusals = counter("refused_examples", "Examples that were refused, by reason", "reason")
+        self.reloads = counter("reloads", "Models read anew, by outcome", "outcome")
 
     def watch_queue(self, examples: Callable[[], int], nodes: Callable[[], int]) -> None:
         """Tell what functions return as the present length of the queue."""
@@ -206,18 +205,8 @@ class ServerMetrics:
 
     def request(self, status: int, seconds: float) -> None:
         """Take note of a request that was answered."""
-        if status not in self._statuses:
-            self._statuses[status] = self._requests.labels(status)
-        self._statuses[status].inc()
+        self._requests.labels(status).inc()
         self._seconds.observe(seconds)
-
-    def refused(self, reason: str) -> None:
-        """Take note of an example that was refused; the reason is a single word."""
-        self._refusals.labels(reason).inc()
-
-    def reloaded(self, outcome: str) -> None:
-        """Take note of a model that was read anew: ``ok`` or ``failed``."""
-        self._reloads.labels(outcome).inc()
 
     def text(self) -> bytes:
         """Return all figures in Prometheus' text format."""
@@ -390,11 +379,11 @@ class Predict:
                     reason, text = ("size" if isinstance(each, TooLargeError) else "format"), str(each)
                 else:
                     reason, text = "model", str(numbered(answer, number))
-                self._metrics.refused(reason)
+                self._metrics.refusals.labels(reason).inc()
                 answer = {"error": text}
             elif isinstance(answer, Exception):
                 internal += 1
-                self._metrics.refused("internal")
+                self._metrics.refusals.labels("internal").inc()
                 answer = {"error": INTERNAL if internal > 1 else _logged(answer)}  # a line a request
             name = each.name if isinstance(each, ReadExample) else None
             told.append({"name": name, **answer} if name else answer)

@@ -375,9 +375,9 @@ async def _reload_when_asked(service: Service, metrics: ServerMetrics, asked: as
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - a file may make functions of its own raise anything
-            metrics.reloaded("failed")
+            metrics.reloads.labels("failed").inc()
             said = str(error) if isinstance(error, FoldbatchError | OSError) else repr(error)
             log(f"{service.path}: not read anew, the former model answers on: {said}")
         else:
-            metrics.reloaded("ok")
+            metrics.reloads.labels("ok").inc()
             log(f"{service.path}: read anew")

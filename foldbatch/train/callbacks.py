@@ -232,7 +232,6 @@ class Schedule(Callback):
 
 
 MEMORY = 9  # in its first steps a moving average remembers a tenth of all of them
-BLOCK = 1 << 14  # numbers that are averaged at once, so that they stay in the cache
 
 
 @dataclass(eq=False, repr=False)
@@ -324,15 +323,7 @@ class AverageWeights(Callback):
             if average is None:
                 self.averages[name] = np.array(parameter.value)
             else:
-                _approach(average.reshape(-1), parameter.value.reshape(-1), weight)
-
-
-def _approach(average: Array, target: Array, weight: float) -> None:
-    for first in range(0, len(average), BLOCK):
-        part = average[first : first + BLOCK]
-        way = target[first : first + BLOCK] - part
-        way *= weight
-        part += way
+                average += (parameter.value - average) * weight
 
 
 @dataclass(eq=False, repr=False)

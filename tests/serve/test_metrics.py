@@ -13,8 +13,8 @@ def test_everything_is_counted():
     metrics.batch(4, 100, 0.02)
     metrics.request(200, 0.03)
     metrics.request(200, 0.03)
-    metrics.refused("size")
-    metrics.reloaded("failed")
+    metrics.refusals.labels("size").inc()
+    metrics.reloads.labels("failed").inc()
     lines = metrics.text().decode().splitlines()
     for line in (
         "foldbatch_queue_examples 3.0",
