@@ -30,7 +30,7 @@ from foldbatch.params.parameters import Array, Gradient, SparseRows
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, holds_objects, listed
 from foldbatch.scheduler.trace import Trace
-from foldbatch.train.checks import noting, several
+from foldbatch.train.checks import NUMBERED, noting, several
 from foldbatch.train.metrics import Metric, Tally
 from foldbatch.train.numbers import whole
 from foldbatch.train.resuming import (
@@ -263,32 +263,32 @@ class DataParallel:
         if self.is_alone:
             return self.program.value_and_grad(examples)
         with together(self.communicator):
-            places = self.places(examples)
             if self.program.lowered.grows:
                 self.program.warm(examples)  # else ranks would learn what their shares bring
-            with self.numbering(places):
-                return self.sum_of([examples[place] for place in places], places)
+            return self.sum_of(examples)
 
     def sum_of(
-        self, part: Sequence[Any], places: Sequence[int] | None, signal: int = 0
+        self, examples: Sequence[Any], indices: Sequence[int] | None = None, signal: int = 0
     ) -> tuple[float, dict[str, Gradient]]:
-        """Return loss and gradients of the batch of which this rank runs a part.
+        """Return loss and gradients of a batch, of which this rank runs its share.
 
         Args:
-            part: this rank's examples.
-            places: theirs in the batch; None where the part is the batch.
+            examples: of the batch.
+            indices: theirs in the training set, for errors.
             signal: that this process has noted; after the call all ranks have the highest one in `signal`.
 
         Raises:
-            ExampleError: when an example of the part does not fit the block; other ranks must be told, see
+            ExampleError: when an example of the share does not fit the block; other ranks must be told, see
                 `foldbatch.communicators.together`.
             ProcessError: when another rank has failed or ended.
         """
-        program = self.program
-        if self.is_alone or places is None:
-            return program.value_and_grad(part)
-        step = program.steps_drawn
-        own, gradients = program.value_and_grad(part, step=step, numbers=places)
+        program, places = self.program, None if self.is_alone else self.places(examples)
+        numbers = indices if indices is None or places is None else [indices[place] for place in places]
+        with self.numbering(places) if numbers is None else noting(NUMBERED, numbers):
+            if places is None:
+                return program.value_and_grad(examples)
+            step = program.steps_drawn
+            own, gradients = program.value_and_grad(chosen(examples, places), step=step, numbers=places)
         header = (float(own), signal, counts_of(gradients), self._names(gradients))
         losses, signals, counts, names = zip(*share(self.communicator, header), strict=True)
         if any(other != names[0] for other in names):
@@ -454,33 +454,6 @@ class Batch:
     examples: Sequence[Any]  # of the batch
     loss: float = 0.0  # the sum over the batch, once it was run
     gradients: dict[str, Gradient] = field(default_factory=dict)  # of the sum, by parameter name
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What this process runs of a batch."""
-
-    batch: Batch  # the whole batch
-    # the places of this process's examples in the batch; None where it runs them all
-    places: list[int] | None
-    part: Sequence[Any]  # these examples
-
-    @property
-    def indices(self) -> list[int]:
-        """The places of this process's examples in the training set."""
-        indices = self.batch.indices
-        return indices if self.places is None else [indices[place] for place in self.places]
-
-
-def share_of(parallel: DataParallel, batch: Batch) -> Share:
-    """Return what this process runs of a batch."""
-    places = None if parallel.is_alone else parallel.places(batch.examples)
-    return Share(batch, places, batch.examples if places is None else chosen(batch.examples, places))
-
-
-def shares(parallel: DataParallel, examples: Sequence[Any], batches: Sequence[list[int]]) -> Iterator[Share]:
-    """Yield this process's share of each batch."""
-    return (share_of(parallel, Batch(indices, chosen(examples, indices))) for indices in batches)
 
 
 EVALUATED = 256  # examples of a batch that is not trained on

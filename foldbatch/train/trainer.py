@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -28,12 +28,9 @@ from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import (
     Batch,
     DataParallel,
-    Share,
     check_alike,
     evaluate,
     in_parts,
-    share_of,
-    shares,
 )
 from foldbatch.train.resuming import (
     DIGEST,
@@ -46,7 +43,7 @@ from foldbatch.train.resuming import (
     traced,
 )
 from foldbatch.train.samplers import Sampler, shuffled
-from foldbatch.trees.records import Records
+from foldbatch.trees.records import Records, chosen
 
 BATCH = 32  # examples of a batch, where nobody says how many
 AVERAGED = "validation_averaged_"  # begins the names of figures of averaged parameters
@@ -453,8 +450,7 @@ class Trainer:
         given = given if isinstance(given, Records) else list(given)
         batch = Batch(list(range(len(given))), given)
         with together(self.parallel.communicator):
-            share = share_of(self.parallel, batch)
-            self._step(share, resuming.Position(), self.parallel.numbering(share.places))
+            self._step(batch, resuming.Position(), None)
         return batch.loss
 
     def evaluate(self, examples: Iterable[Any]) -> dict[str, Any]:
@@ -609,8 +605,8 @@ class Trainer:
             if not self.parallel.is_alone:
                 name = f"order of examples in epoch {self.epoch + 1}"
                 check_alike(self.parallel.communicator, {name: DIGEST + digest(batches).hex()})
-            for share in shares(self.parallel, examples, batches[position.batches :]):
-                self._step(share, position, checks.noting(checks.NUMBERED, share.indices))
+            for indices in batches[position.batches :]:
+                self._step(Batch(indices, chosen(examples, indices)), position, indices)
                 position.read(late=True)  # a GPU has the next steps to do meanwhile
                 self._look()
             loss = position.read() / max(position.examples, 1)  # a GPU is waited for here
@@ -627,18 +623,17 @@ class Trainer:
     def _evaluate(self, examples: Iterable[Any], between: Callable[[], None]) -> dict[str, Any]:
         return evaluate(self.parallel, self.metrics, examples, lambda: self._interrupts.noted, between)
 
-    def _step(self, share: Share, position: resuming.Position, naming: AbstractContextManager[None]) -> None:
-        """Train on a batch; errors of its examples are raised within `naming`."""
-        self.batch = batch = share.batch
+    def _step(self, batch: Batch, position: resuming.Position, indices: Sequence[int] | None) -> None:
+        """Train on a batch; errors of its examples tell their indices, if there are any."""
+        self.batch = batch
         self._call("on_step_start")
-        with naming:
-            both = self.parallel.sum_of(share.part, share.places, self._interrupts.noted)
+        both = self.parallel.sum_of(batch.examples, indices, self._interrupts.noted)
         batch.loss, batch.gradients = both
         self._call("on_gradients")
         count = len(batch.examples)
         self.optimizer.update(self.program.params, batch.gradients, scale=1 / max(count, 1))
         self.steps += 1
-        position.add(batch.loss, share.indices, count)
+        position.add(batch.loss, batch.indices, count)
         self._call("on_step_end")
 
     def _call(self, moment: str) -> None:
