@@ -14,7 +14,7 @@ from typing import Literal, NoReturn, get_args
 
 from foldbatch.errors import BlockValueError, ReadError, with_nearest
 from foldbatch.trees.text import read_pieces, shorten
-from foldbatch.trees.tree import Label, Tree, trusted_tree
+from foldbatch.trees.tree import Label, Tree, flatten, trusted_tree
 
 LabelField = Literal["deprel", "upos", "xpos"]
 WordField = Literal["form", "lemma"]
@@ -92,8 +92,22 @@ class Sentence:
             found = f"a second root after word {tops[0]}"
             fix = "pass roots='join' for a node above all roots, or roots='skip'"
             raise ReadError(self.where(tops[1]), "one root", found, fix)
-        order = self.post_order(tops, heads=heads == "leaf")
-        return self._grow(order, label, words, several=len(tops) > 1, leaf_heads=heads == "leaf")
+        below = self.children()
+
+        def expand(number: int, _: object) -> tuple[Label, str | None, Sequence[int]]:
+            if number == 0:
+                return JOINED_LABEL, None, tops
+            word = self.words[abs(number) - 1]
+            text = word.form if words == "form" else word.lemma
+            if number < 0:  # the leaf of a head
+                return HEAD_LABEL, text, ()
+            kids = below[number]
+            if heads == "node" or not kids:
+                return getattr(word, label), text, kids
+            left = [child for child in kids if child < number]
+            return getattr(word, label), None, [*left, -number, *kids[len(left) :]]
+
+        return trusted_tree(*flatten(tops[0] if len(tops) == 1 else 0, expand))
 
     def where(self, number: int) -> str:
         """Return the place of a word in the file, as ``name:line:column``."""
@@ -105,55 +119,6 @@ class Sentence:
         for number, word in enumerate(self.words, 1):
             below[word.head].append(number)
         return below
-
-    def post_order(self, tops: list[int], *, heads: bool = False) -> list[int]:
-        """Return the numbers of the words that hang from `tops`, children before their heads.
-
-        With `heads`, minus the number of each head stands among its children, too.
-        """
-        below = self.children()
-        order: list[int] = []
-        stack = list(tops)
-        while stack:  # a word, then its children right to left: post-order backwards
-            number = stack.pop()
-            order.append(number)
-            if not heads:
-                stack += below[number]
-            elif number > 0 and below[number]:
-                left = [child for child in below[number] if child < number]
-                stack += [*left, -number, *below[number][len(left) :]]
-        order.reverse()
-        return order
-
-    def _grow(
-        self, order: list[int], label: LabelField, words: WordField, *, several: bool, leaf_heads: bool
-    ) -> Tree:
-        parents: list[int] = []
-        labels: list[Label] = []
-        tokens: list[str | None] = []
-        waiting: dict[int, list[int]] = {}  # the finished children of each head, by index
-
-        def add(node_label: Label, node_token: str | None, below: list[int]) -> int:
-            node = len(parents)
-            for child in below:
-                parents[child] = node
-            parents.append(-1)
-            labels.append(node_label)
-            tokens.append(node_token)
-            return node
-
-        for number in order:
-            word = self.words[abs(number) - 1]
-            text = word.form if words == "form" else word.lemma
-            if number < 0:  # the leaf of a head
-                waiting.setdefault(-number, []).append(add(HEAD_LABEL, text, []))
-                continue
-            below = waiting.pop(number, [])
-            node = add(getattr(word, label), None if leaf_heads and below else text, below)
-            waiting.setdefault(word.head, []).append(node)
-        if several:
-            add(JOINED_LABEL, None, waiting[0])
-        return trusted_tree(parents, labels, tokens)
 
 
 def check_options(label: str, words: str, heads: str, roots: str) -> None:
@@ -314,8 +279,10 @@ def _check_heads(sentence: Sentence, columns: Sequence[int]) -> None:
             expected = f"a head from 0 to {len(words)}, and not the word itself"
             where = f"{sentence.name}:{word.line}:{columns[place]}"
             raise ReadError(where, expected, found, "correct the head")
-    reached = sentence.post_order(sentence.roots())
-    if len(reached) < len(words):
+    below, reached = sentence.children(), [0]
+    for number in reached:  # which grows
+        reached += below[number]
+    if len(reached) <= len(words):
         cycle = _cycle(sentence, set(reached))
         shown = cycle if len(cycle) <= 8 else [*cycle[:7], "...", cycle[-1]]
         found, place = "a cycle of heads: " + " -> ".join(map(str, shown)), cycle[0] - 1
