@@ -12,20 +12,6 @@ from foldbatch.system.processes import set_aside
 
 LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 HOST, PORT, GRACE = "127.0.0.1", 8000, 10.0
-WHAT = {
-    "head": "bytes of a request's head: address and headers",
-    "body": "bytes of a request",
-    "held": "bytes of all requests that are being read or answered; beyond it the answer is 503",
-    "examples": "examples of a request",
-    "nodes": "nodes of an example: of a tree, words of a list, values of a record",
-    "depth": "levels of an example",
-    "batch": "examples that run together",
-    "batch_nodes": "nodes that run together",
-    "queue_nodes": "nodes that wait; beyond it the answer is 503",
-    "deadline": "seconds that a request may take",
-    "connections": "connections that may be open",
-    "idle": "seconds in which a connection must send its next head, or take some of its answer",
-}
 
 
 def main(arguments: Sequence[str], prog: str) -> int:
@@ -70,7 +56,7 @@ def _parser(prog: str, limits: Limits) -> ArgumentParser:
     for field in fields(limits):
         default = getattr(limits, field.name)
         kind, metavar = (count, "N") if isinstance(default, int) else (deadline, "SECONDS")
-        what = f"{WHAT[field.name]} (default {default})"
+        what = f"{field.metadata['help']} (default {default})"
         name = f"--{field.name.replace('_', '-')}"
         parser.add_argument(name, type=kind, default=default, metavar=metavar, help=what)
     what = f"seconds that SIGTERM leaves to what waits (default {GRACE:g})"

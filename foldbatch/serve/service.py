@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from io import StringIO
 from math import isfinite
@@ -171,28 +171,34 @@ class Continuous:
             answer.set_exception(error)
 
 
+def _limit(default: float, what: str) -> Any:
+    return field(default=default, metadata={"help": what})
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What bounds the memory and the time of a server.
+    """What bounds the memory and the time of a server; the options of ``foldbatch serve`` are these.
 
     >>> Limits(batch=64).batch
     64
     """
 
-    head: int = 16_384  # bytes of a request's head: address and headers
-    body: int = 4_000_000  # bytes of a request
-    # bytes of all requests that are being read or answered; one more is asked to come again later
-    held: int = 64_000_000
-    examples: int = 1_000  # of a request
-    nodes: int = 10_000  # of an example: nodes of a tree, words of a list, values of a record
-    depth: int = 2_000  # of an example: levels below its topmost node or value
-    batch: int = 256  # examples that run together
-    batch_nodes: int = 32_768  # nodes that run together; a larger example runs alone
-    # nodes that wait; a request for which there is no room is asked to come again later
-    queue_nodes: int = 262_144
-    deadline: float = 10.0  # seconds that a request may take, unless it asks for fewer
-    connections: int = 1_000  # that may be open; one more is refused
-    idle: float = 10.0  # seconds in which a connection must send its next head, or take some of its answer
+    head: int = _limit(16_384, "bytes of a request's head: address and headers")
+    body: int = _limit(4_000_000, "bytes of a request")
+    held: int = _limit(
+        64_000_000, "bytes of all requests that are being read or answered; beyond it the answer is 503"
+    )
+    examples: int = _limit(1_000, "examples of a request")
+    nodes: int = _limit(10_000, "nodes of an example: of a tree, words of a list, values of a record")
+    depth: int = _limit(2_000, "levels of an example")
+    batch: int = _limit(256, "examples that run together")
+    batch_nodes: int = _limit(32_768, "nodes that run together; a larger example runs alone")
+    queue_nodes: int = _limit(262_144, "nodes that wait; beyond it the answer is 503")
+    deadline: float = _limit(10.0, "seconds that a request may take")
+    connections: int = _limit(1_000, "connections that may be open")
+    idle: float = _limit(
+        10.0, "seconds in which a connection must send its next head, or take some of its answer"
+    )
 
 
 LONGEST = 1000  # characters of a line
