@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from os import PathLike
 from typing import Any
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from foldbatch.scheduler.levels import reads_of
 from foldbatch.scheduler.schedule import Index
 from foldbatch.scheduler.trace import CellSignature
 from foldbatch.system.files import write_picture
-from foldbatch.system.showing import INK, PAPER, Drawing, element, page, text
+from foldbatch.system.showing import Drawing
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ def _ranks(batch: ScheduledBatch, cells: Sequence[CellSignature], k: int) -> Ind
 Place = tuple[float, float]  # x and y in pixels
 
 MOST = 2000  # calls that a picture can show
+INK, PAPER = "#1b1f24", "#ffffff"
 
 # Lengths in pixels.
 _RADIUS, _ACROSS, _UP, _MARGIN, _APART, _LINE = 9.0, 26.0, 44.0, 24.0, 30.0, 18.0
@@ -178,10 +180,15 @@ def colour(step: int, steps: int) -> str:
 
 def svg(drawn: Picture) -> str:
     """Return the picture as SVG, with a legend: a line for each step."""
-    parts, captions = [], _captions(drawn)
+    captions = _captions(drawn)
+    width, height = max(drawn.size[0], 420.0), drawn.size[1] + _LINE * (len(captions) + 1)
+    size = {"viewBox": f"0 0 {width:g} {height:g}", "width": f"{width:g}", "height": f"{height:g}"}
+    font = {"font-family": "system-ui, sans-serif", "font-size": "12"}
+    root = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size, **font})
+    _add(root, "rect", width=width, height=height, fill=PAPER)
     for call, (x, y) in zip(drawn.calls, drawn.places, strict=True):
         for x_read, y_read in (drawn.places[i] for i in call.reads):
-            parts.append(element("line", x1=x_read, y1=y_read, x2=x, y2=y, stroke="#9aa4af"))
+            _add(root, "line", x1=x_read, y1=y_read, x2=x, y2=y, stroke="#9aa4af")
     for call, (x, y) in zip(drawn.calls, drawn.places, strict=True):
         name = f"example {call.example}, step {call.step + 1}: {drawn.names[call.cell]}"
         paint = colour(call.step, len(captions))
@@ -189,14 +196,24 @@ def svg(drawn: Picture) -> str:
         if not call.runs:
             look = {"fill": PAPER, "stroke": paint, "stroke_width": 2}
             name += ": an identical call runs for it"
-        place = {"cx": x, "cy": y, "r": _RADIUS}
-        parts.append(element("circle", title=name, class_=f"step{call.step}", **place, **look))
+        circle = _add(root, "circle", cx=x, cy=y, r=_RADIUS, class_=f"step{call.step}", **look)
+        _add(circle, "title", name)
     for number, caption in enumerate(captions):
         y = drawn.size[1] + _LINE * number
-        paint = colour(number, len(captions))
-        parts.append(element("rect", x=_MARGIN, y=y, width=12, height=12, fill=paint))
-        parts.append(text(_MARGIN + 20, y + 10.5, caption, fill=INK))
-    return page(max(drawn.size[0], 420.0), drawn.size[1] + _LINE * (len(captions) + 1), *parts)
+        _add(root, "rect", x=_MARGIN, y=y, width=12, height=12, fill=colour(number, len(captions)))
+        _add(root, "text", caption, x=_MARGIN + 20, y=y + 10.5, fill=INK)
+    return tostring(root, encoding="unicode") + "\n"
+
+
+def _add(parent: Element, name: str, words: str = "", /, **attributes: str | float) -> Element:
+    """Return a new element inside of another; what cannot be printed, XML may not have."""
+    written = {
+        key.strip("_").replace("_", "-"): value if isinstance(value, str) else f"{round(value, 2):.10g}"
+        for key, value in attributes.items()
+    }
+    made = SubElement(parent, name, written)
+    made.text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in words)
+    return made
 
 
 def _captions(drawn: Picture) -> list[str]:
