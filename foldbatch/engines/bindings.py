@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -301,25 +301,6 @@ def _fields(
 
 # The backward stage that corresponds to a forward one: what ran last must be undone first.
 MIRROR = {"before": "after", "step": "step", "after": "before"}
-WHOLE = len(ALL)  # the code of a step that goes through all stages; one of a single stage has its place there
-CODES: dict[tuple[str, ...], int] = {**{(stage,): code for code, stage in enumerate(ALL)}, ALL: WHOLE}
-MIRRORED = np.array([ALL.index(MIRROR[stage]) for stage in ALL] + [WHOLE])
-CHOSEN = np.eye(WHOLE + 1, WHOLE, dtype=bool)  # the stages of each code
-CHOSEN[WHOLE] = True
-GROUPS = ALL.index("step"), WHOLE  # the codes of steps that run one group of calls
-
-
-class StepRuns(NamedTuple):
-    """Runs of steps that one launch a kernel serves: steps of one stage of a cell that follow each other.
-
-    A step of all stages is a run of its own. Shapes: each ``[runs]``: the cell, the code of the stages
-    (see `CODES`), the first step, and the one after the last.
-    """
-
-    cells: Ints
-    codes: Ints
-    first: Ints
-    last: Ints
 
 
 class Launch(NamedTuple):
@@ -345,89 +326,73 @@ class Directions(NamedTuple):
 
 def launch_tables(bound: Bound, schedule: Schedule) -> Directions:
     """Return what a batch launches."""
-    cells, codes, bounds = _columns(schedule.steps)
-    runs = _runs(cells, codes)
-    forward = _launches(bound.stages["forward"], runs)
-    yields = dict.fromkeys(bound.summed, 0)
+    steps, yields = schedule.steps, dict.fromkeys(bound.summed, 0)
+    bounds = np.array([step[2:] for step in steps], np.int64).reshape(-1, 2)
+    runs = _runs(steps)
+    forward, backward = _launches(bound.stages["forward"], runs), list[Launch]()
     if bound.training:
-        backward = _launches(bound.stages["backward"], _mirrored(runs, len(cells)))
-        levels = np.zeros(len(bound.routines), np.int64)
-        np.add.at(levels, backward[:, 0], backward[:, 2] - backward[:, 1])
-        for kernel in np.flatnonzero(levels).tolist():
-            for parameter in bound.gradients[kernel]:
-                yields[parameter] += int(levels[kernel])
-    facts, index = facts_of(schedule, _widest(schedule, cells, codes, bounds))
+        back = [_mirrored(step, len(steps)) for step in reversed(runs)]
+        backward = _launches(bound.stages["backward"], back)
+    for kernel, first, last in backward:
+        for parameter in bound.gradients[kernel]:
+            yields[parameter] += last - first
+    facts, index = facts_of(schedule, list(_widest(schedule)))
     facts += [int(count == 1) for count in yields.values()]  # then it is stored, and not summed
     values = np.array(facts, np.int64)
     heights = _heights(bound, values)
     numbers = np.concatenate([values, bound.fixed])
-    tables = [LaunchTable(rows_of(bound, numbers, forward), bounds, index, heights)]
-    if bound.training:
-        mirror = np.ascontiguousarray(bounds[::-1])
-        tables.append(LaunchTable(rows_of(bound, numbers, backward), mirror, index, heights))
-    return Directions(tables[0], tables[1] if bound.training else None, yields, numbers)
+    table = LaunchTable(rows_of(bound, numbers, forward), bounds, index, heights)
+    if not bound.training:
+        return Directions(table, None, yields, numbers)
+    mirror = np.ascontiguousarray(bounds[::-1])
+    back_table = LaunchTable(rows_of(bound, numbers, backward), mirror, index, heights)
+    return Directions(table, back_table, yields, numbers)
 
 
-def _columns(steps: Sequence[Step]) -> tuple[Ints, Ints, Ints]:
-    """Return the cell of each step, the code of its stages, and its calls: ``[n]``, ``[n]``, ``[n, 2]``."""
-    if not steps:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 2), np.int64)
-    cells, stages, first, last = zip(*steps, strict=True)
-    numbers = np.array([cells, [CODES[some] for some in stages], first, last], np.int64)
-    return numbers[0], numbers[1], numbers[2:].T.copy()
+def _runs(steps: Sequence[Step]) -> list[Step]:
+    """Return the runs of steps that one launch a kernel serves: its first step, and the one after the last.
+
+    Steps of one stage of a cell that follow each other are one; a step of all stages is a run of its own.
+    """
+    runs, first = list[Step](), 0
+    for (cell, stages), several in groupby(steps, itemgetter(0, 1)):
+        last = first + len(list(several))
+        each = 1 if stages == ALL else last - first
+        runs += [Step(cell, stages, number, number + each) for number in range(first, last, each)]
+        first = last
+    return runs
 
 
-def _runs(cells: Ints, codes: Ints) -> StepRuns:
-    """Return the runs of steps; ``cells: [n]``, ``codes: [n]``."""
-    kinds = cells * (WHOLE + 1) + codes
-    begins = codes == WHOLE
-    begins[1:] |= kinds[1:] != kinds[:-1]
-    begins[:1] = True
-    first = begins.nonzero()[0]
-    last = np.empty_like(first)
-    last[:-1] = first[1:]
-    last[-1:] = len(cells)
-    return StepRuns(cells.take(first), codes.take(first), first, last)
+def _mirrored(run: Step, steps: int) -> Step:
+    """Return a run backward, of so many steps; of several stages, all are gone through in the same order."""
+    stages = run.stages if run.stages == ALL else (MIRROR[run.stages[0]],)
+    return Step(run.cell, stages, steps - run.stop, steps - run.start)
 
 
-def _mirrored(runs: StepRuns, steps: int) -> StepRuns:
-    """Return the runs backward, of so many steps: all in reverse, and stages as `MIRROR` says."""
-    codes = MIRRORED[runs.codes[::-1]]
-    return StepRuns(runs.cells[::-1], codes, steps - runs.last[::-1], steps - runs.first[::-1])
-
-
-def _launches(kernels: Ints, runs: StepRuns) -> Ints:
-    """Return the launches of one direction: ``[launches, HEAD]``; ``kernels: [cells, stages]``.
+def _launches(stages: Ints, runs: Sequence[Step]) -> list[Launch]:
+    """Return the launches of one direction; ``stages: [cells, stages]``.
 
     A run of one stage is one launch. Of several stages, a step goes through all before the next step does.
     """
-    candidates = kernels.take(runs.cells, axis=0)
-    places = (CHOSEN.take(runs.codes, axis=0) & (candidates >= 0)).ravel().nonzero()[0]
-    run = places // WHOLE
-    launches = np.empty((len(places), HEAD), np.int64)
-    launches[:, 0] = candidates.ravel().take(places)
-    launches[:, 1], launches[:, 2] = runs.first.take(run), runs.last.take(run)
-    return launches
+    kernels = [dict(zip(ALL, own, strict=True)) for own in stages.tolist()]
+    return [
+        Launch(kernels[cell][stage], first, last)
+        for cell, names, first, last in runs
+        for stage in names
+        if kernels[cell][stage] >= 0
+    ]
 
 
-def _widest(schedule: Schedule, cells: Ints, codes: Ints, bounds: Ints) -> dict[int, tuple[int, ...]]:
-    """Return, per cell, the calls of its widest step, and for each sequence the elements of the widest.
-
-    Shapes: ``cells: [n]``, ``codes: [n]``, ``bounds: [n, 2]``, as from `_columns`.
-    """
-    groups = ((codes == GROUPS[0]) | (codes == GROUPS[1])).nonzero()[0]
-    cells, (first, last) = cells.take(groups), bounds.take(groups, axis=0).T
-    calls = np.zeros(len(schedule.cells), np.int64)
-    np.maximum.at(calls, cells, last - first)
-    widest = {}
-    for k, table in enumerate(schedule.cells):
-        elements = []
-        if table.segments:
-            own = np.flatnonzero(cells == k)
-            starts, stops = first[own], last[own]
-            elements = [int((part[stops] - part[starts]).max(initial=0)) for part in table.segments]
-        widest[k] = (int(calls[k]), *elements)
-    return widest
+def _widest(schedule: Schedule) -> Iterator[tuple[int, ...]]:
+    """Yield, per cell, the calls of its widest step, and for each sequence the elements of the widest."""
+    spans: list[list[tuple[int, int]]] = [[(0, 0)] for _ in schedule.cells]
+    for cell, stages, first, last in schedule.steps:
+        if "step" in stages:
+            spans[cell].append((first, last))
+    for own, table in zip(spans, schedule.cells, strict=True):
+        starts, stops = np.array(own, np.int64).T
+        sizes = [part[stops] - part[starts] for part in table.segments]
+        yield tuple([int(size.max()) for size in (stops - starts, *sizes)])
 
 
 def _heights(bound: Bound, facts: Ints) -> Ints:

@@ -20,7 +20,7 @@ schedule. A name is a word and the numbers of the cell and of its operand, outpu
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def fact_names(cells: Sequence[CellSignature], arenas: int) -> Iterator[Fact]:
     yield from (("arena", arena) for arena in range(arenas))
 
 
-def facts_of(schedule: Schedule, widest: Mapping[int, tuple[int, ...]]) -> tuple[list[int], Ints]:
+def facts_of(schedule: Schedule, widest: Sequence[tuple[int, ...]]) -> tuple[list[int], Ints]:
     """Return the facts of a schedule, and all its index arrays packed as one: ``[*] int64``."""
     facts = [1]
     arrays: list[Ints] = []
