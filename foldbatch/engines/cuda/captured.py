@@ -14,7 +14,6 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import ceil, inf, log
 from operator import le
 from typing import NamedTuple, TypeVar
@@ -26,7 +25,7 @@ from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Graph
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.packing import PackedBatch, RoomTable
-from foldbatch.engines.cuda.steps import LaunchStep, steps_of_both
+from foldbatch.engines.cuda.steps import BothSteps, steps_of_both
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Captures
 from foldbatch.scheduler.rooms import Item, Placed, Rooms, Shape, is_level, shape_of
@@ -247,23 +246,22 @@ class Key(NamedTuple):
     update: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(NamedTuple):
     """A class made ready: all that its batches share."""
 
     tables: Directions  # the launch tables of a batch that takes all room
-    steps: tuple[Sequence[LaunchStep], Sequence[LaunchStep]]  # of both directions, for so many rows
+    steps: BothSteps  # of both directions, for so many rows
     table: RoomTable  # packs batches
 
 
-@dataclass(frozen=True, slots=True)
-class InClass:
-    """A batch in its class."""
+class Arranged(NamedTuple):
+    """What a batch launches."""
 
-    rooms: Rooms  # the class
-    room: Room  # made ready
-    placed: Placed  # the batch numbered anew
-    packed: PackedBatch  # its table
+    tables: Directions  # the launch tables; of a batch in a class, those that all of its batches share
+    packed: PackedBatch  # all whole numbers of it
+    steps: BothSteps  # forward and backward
+    rooms: Rooms | None = None  # its class, if it has one
+    placed: Placed | None = None  # the batch numbered anew
 
 
 class Captured:
@@ -292,7 +290,7 @@ class Captured:
 
     # -- classes
 
-    def arranged(self, schedule: Schedule, ids: dict[tuple[int, int], Ints]) -> InClass | None:
+    def arranged(self, schedule: Schedule, ids: dict[tuple[int, int], Ints]) -> Arranged | None:
         """Return a batch in a class, or None where it fits into none; ids are those of `pack`."""
         if len(schedule.steps) > LONGEST:
             self.misses[f"it has more than {LONGEST:,} steps"] += 1
@@ -307,7 +305,8 @@ class Captured:
             self.hits += 1
             room = self._made.get(found.rooms) or self._room(found.rooms)
         taken = dict(zip(found.slots, shape.items, strict=True))
-        return InClass(found.rooms, room, *room.table.filled(schedule, taken, ids))
+        placed, packed = room.table.filled(schedule, taken, ids)
+        return Arranged(room.tables, packed, room.steps, found.rooms, placed)
 
     def _room(self, rooms: Rooms) -> Room:
         """Return a class made ready, by a batch that takes all room."""

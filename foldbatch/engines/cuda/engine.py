@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -13,14 +13,14 @@ import numpy as np
 from foldbatch.engines.arrays import launched_of
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.bindings import bind, launch_tables
-from foldbatch.engines.cuda.captured import Captured, InClass
+from foldbatch.engines.cuda.captured import Arranged, Captured
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.kernel_text import CALLS, TARGET
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.memory import DeviceMemory, Staging
-from foldbatch.engines.cuda.packing import SUMMED, PackedBatch, pack
-from foldbatch.engines.cuda.run import CudaRun, Flag, PhaseKernels, Ready
+from foldbatch.engines.cuda.packing import PackedBatch, pack
+from foldbatch.engines.cuda.run import CudaRun, PhaseKernels, Ready
 from foldbatch.engines.cuda.steps import LaunchStep, StepWalker, steps_of_both
 from foldbatch.engines.cuda.updates import DeviceUpdates
 from foldbatch.engines.launch import Ints
@@ -106,7 +106,7 @@ class StreamsWatched:
 
     def watched(self, ready: Ready, part: int) -> Ready:
         """Return a batch whose steps have names, cells, levels and rows."""
-        walker: Any = _Labelled(ready.phase, ready.packed, self._timed)
+        walker: Any = _Labelled(ready.phase, ready.arranged.packed, self._timed)
         return replace(ready, phase=replace(ready.phase, walker=walker))
 
     def spans(self) -> Sequence[Span]:
@@ -239,7 +239,11 @@ class CudaEngine:
     def nbytes(self, ready: Ready) -> int:
         """Return the bytes of the buffers that a batch needs, apart from what it brings."""
         types = ready.phase.bound.types
-        return sum(h * t.nbytes for h, t in zip(ready.heights, types, strict=True) if t is not None)
+        return sum(
+            h * t.nbytes
+            for h, t in zip(ready.arranged.tables.forward.heights, types, strict=True)
+            if t is not None
+        )
 
     def source(self, cells: Collection[int]) -> str:
         return "\n\n".join(
@@ -257,52 +261,22 @@ class CudaEngine:
             for k, cell in enumerate(self.model.cells)
             for i in range(len(cell.sums))
         )
-        captured = self.launcher(training=training)
-        placed = None
+        captured, arranged = self.launcher(training=training), None
         if captured is not None and not looks and batch.schedule.steps:
-            placed = captured.arranged(batch.schedule, ids)
-        if placed is not None:
-            tables, packed, steps = placed.room.tables, placed.packed, placed.room.steps
-        else:
+            arranged = captured.arranged(batch.schedule, ids)
+        if arranged is None:
             tables = launch_tables(bound, batch.schedule)
             packed = pack(bound, phase.kernels, tables, batch.schedule, ids)
-            steps = steps_of_both(phase.kernels, packed, spaced=False)
-        rows = {key: self._rows_of(key, placed, packed) for key in packed.sums}
-        heights = tables.forward.heights  # those of the other direction, too
-        learned = 0 if captured is None else captured.learned
-        ready = Ready(
-            phase, batch, tables, packed, steps, placed, looks, (), (), rows, heights, phase.fixed, learned
-        )
-        ready.cleared, ready.flagged = tuple(self._cleared(ready)), tuple(_flagged(ready))
-        return ready
+            arranged = Arranged(tables, packed, steps_of_both(phase.kernels, packed, spaced=False))
+        return Ready(phase, batch, arranged, looks, 0 if captured is None else captured.learned)
 
     def _renew(self, ready: Ready) -> None:
         """Make a known batch ready anew if it is in no class, and others have been learned since."""
         captured = self.launcher(training=ready.phase.bound.training)
-        if captured is not None and ready.placed is None and ready.learned < captured.learned:
+        if captured is not None and ready.arranged.rooms is None and ready.learned < captured.learned:
             made = self.ready(ready.batch, training=ready.phase.bound.training)
-            for each in fields(Ready):
-                setattr(ready, each.name, getattr(made, each.name))
-
-    def _rows_of(self, key: tuple[int, int], placed: InClass | None, packed: PackedBatch) -> int:
-        """Return how many targets a sum of rows has at most."""
-        if placed is None:
-            return len(packed.sums[key][1])
-        k, i = key
-        sums = self.model.cells[k].sums[i]
-        ids = placed.rooms.sizes[k] * self.model.feeds[k][int(sums.ids.key)].type.size
-        return min(ids, sums.parameter.type.shape[0])
-
-    def _cleared(self, ready: Ready) -> Iterator[tuple[int, int]]:
-        """Yield the buffers that begin as zeros, and their bytes."""
-        if ready.tables.backward is None:
-            return
-        brought = ready.phase.bound.brought
-        for parameter, number in brought["gradient"]:
-            if ready.tables.yields[parameter] > 1:
-                yield number, parameter.type.nbytes
-        for (k, i), number in brought["input"]:
-            yield number, self.model.feeds[k][i].type.nbytes * ready.ranks_room[k]
+            vars(ready).clear()
+            vars(ready).update(vars(made))
 
     def launcher(self, *, training: bool) -> Captured | None:
         """Return what captures batches of a phase; None where they run straight."""
@@ -345,23 +319,11 @@ class CudaEngine:
         with self.device.lock:
             self._renew(ready)
             self.device.flush()  # before its buffers are used again, or made anew
-            memory.buffers[training].fit(ready.heights)
+            memory.buffers[training].fit(ready.arranged.tables.forward.heights)
             captured = self.launcher(training=training)
             run = CudaRun(self.device, self.model, ready, memory.buffers[training], memory.staging, captured)
             run.forward(feeds)
         return run
-
-
-def _flagged(ready: Ready) -> Iterator[Flag]:
-    """Yield the gradients that a batch makes; those of tables last, which only have some rows."""
-    bound, packed = ready.phase.bound, ready.packed
-    for parameter, number in bound.brought["gradient"]:
-        if ready.tables.yields[parameter]:
-            yield Flag(parameter, number, parameter.type.size, 0, parameter.type.size)
-    for at, (key, (plan, _)) in enumerate(packed.sums.items()):
-        parameter = bound.model.cells[key[0]].sums[key[1]].parameter
-        width = parameter.type.size // max(1, parameter.type.shape[0])
-        yield Flag(parameter, len(bound.types) + SUMMED * at, width, plan, ready.rows_of[key] * width)
 
 
 def _listed(kernel: Kernel) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -19,16 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.batch import ScheduledBatch, arenas_of, fetched
-from foldbatch.engines.bindings import Bound, Directions
-from foldbatch.engines.cuda.captured import Captured, InClass, Key
+from foldbatch.engines.bindings import Bound
+from foldbatch.engines.cuda.captured import Arranged, Captured, Key
 from foldbatch.engines.cuda.device import THREADS, Device, DeviceArray, DeviceRows, blocks_for, elementwise
 from foldbatch.engines.cuda.fixed_kernels import FAULTS, plan_of
 from foldbatch.engines.cuda.kernel_text import KINDS
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.memory import GRAIN, DeviceMemory, StagedBlock, Staging
-from foldbatch.engines.cuda.packing import PackedBatch
+from foldbatch.engines.cuda.packing import SUMMED
 from foldbatch.engines.cuda.row_texts import found_by
-from foldbatch.engines.cuda.steps import LaunchStep, StepWalker
+from foldbatch.engines.cuda.steps import StepWalker
 from foldbatch.engines.cuda.updates import UpdateLaunch, device_value
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.launch import Ints
@@ -40,7 +40,7 @@ from foldbatch.params.parameters import Array, Gradient, Parameter
 EACH = ("gradient", "input", "metric", "feed")  # what a batch brings, at addresses that no launch is told
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PhaseKernels:
     """The kernels of one phase of a model."""
 
@@ -49,7 +49,7 @@ class PhaseKernels:
     walker: StepWalker  # runs them
     constants: dict[int, Any]  # arrays of the model, on the device, by buffer
 
-    @property
+    @cached_property
     def fixed(self) -> NDArray[np.bool_]:
         """Whether each buffer is not brought anew by each batch: ``[buffers]``."""
         made = np.ones(len(self.bound.types), bool)
@@ -70,35 +70,62 @@ class Flag(NamedTuple):
     room: int
 
 
-@dataclass(slots=True)
+@dataclass
 class Ready:
     """A schedule made ready, for training or for inference; made anew where classes were learned since."""
 
     phase: PhaseKernels
     batch: ScheduledBatch  # the schedule, with data
-    tables: Directions  # what is launched; of a batch in a class, what is launched for all of its batches
-    packed: PackedBatch  # all whole numbers of it
-    steps: tuple[Sequence[LaunchStep], Sequence[LaunchStep]]  # what is launched, forward and backward
-    placed: InClass | None  # the batch in its class, if it has one
+    arranged: Arranged  # what it launches
     looks: bool  # whether the host must look at ids that a cell computes
-    cleared: tuple[tuple[int, int], ...]  # the buffers that begin as zeros, and their bytes
-    flagged: tuple[Flag, ...]  # the gradients that are looked at
-    rows_of: Mapping[tuple[int, int], int]  # by sum of rows, how many targets it has at most
-    heights: Ints  # ``[buffers]``: how many rows each buffer must have, in both directions
-    fixed: NDArray[np.bool_]  # ``[buffers]``: whether a buffer is not brought anew by each batch
     learned: int  # how often classes had been learned
 
     @property
     def ranks(self) -> Sequence[Ints] | None:
         """Per cell, where the calls of each rank are; None where they are at their ranks."""
-        return None if self.placed is None else self.placed.placed.ranks
+        return None if self.arranged.placed is None else self.arranged.placed.ranks
 
     @property
     def ranks_room(self) -> Sequence[int]:
         """Per cell, for how many ranks there is room."""
-        if self.placed is not None:
-            return self.placed.rooms.sizes
+        if self.arranged.rooms is not None:
+            return self.arranged.rooms.sizes
         return [len(table.order) for table in self.batch.schedule.cells]
+
+    @cached_property
+    def rows_of(self) -> Mapping[tuple[int, int], int]:
+        """By sum of rows, how many targets it has at most."""
+        sums, rooms = self.arranged.packed.sums, self.arranged.rooms
+        if rooms is None:
+            return {key: len(targets) for key, (_, targets) in sums.items()}
+        model, most = self.phase.bound.model, {}
+        for k, i in sums:
+            rows, ids = model.cells[k].sums[i].parameter.type.shape[0], model.cells[k].sums[i].ids
+            most[k, i] = min(rooms.sizes[k] * model.feeds[k][int(ids.key)].type.size, rows)
+        return most
+
+    @cached_property
+    def cleared(self) -> list[tuple[int, int]]:
+        """The buffers that begin as zeros, and their bytes."""
+        if self.arranged.tables.backward is None:
+            return []
+        brought, yields = self.phase.bound.brought, self.arranged.tables.yields
+        model, rows = self.phase.bound.model, self.ranks_room
+        inputs = [(n, model.feeds[k][i].type.nbytes * rows[k]) for (k, i), n in brought["input"]]
+        return [(n, p.type.nbytes) for p, n in brought["gradient"] if yields[p] > 1] + inputs
+
+    @cached_property
+    def flagged(self) -> list[Flag]:
+        """The gradients that are looked at; those of tables last, which only have some rows."""
+        bound, made = self.phase.bound, list[Flag]()
+        for parameter, number in bound.brought["gradient"]:
+            if self.arranged.tables.yields[parameter]:
+                made.append(Flag(parameter, number, parameter.type.size, 0, parameter.type.size))
+        for at, ((k, i), (plan, _)) in enumerate(self.arranged.packed.sums.items()):
+            parameter, buffer = bound.model.cells[k].sums[i].parameter, len(bound.types) + SUMMED * at
+            width = _width(parameter)
+            made.append(Flag(parameter, buffer, width, plan, self.rows_of[k, i] * width))
+        return made
 
 
 WORDS = 3  # before the losses
@@ -174,13 +201,13 @@ class CudaRun:
     ) -> None:
         self.device = device
         self.model = model
-        self.ready = ready
+        self.ready, self.arranged = ready, ready.arranged
         self.memory = memory
         self.staging = staging
         # where in the status it is told whether a gradient is finite, by the identity of its array, and how
         # many numbers there is room for in it
         self.flags: dict[int, tuple[int, int]] = {}
-        self._captured = captured if ready.placed is not None else None
+        self._captured = captured if self.arranged.rooms is not None else None
         self._launches = 0
         self._block: StagedBlock | None = None
         self._table = self._after = self._end = 0  # addresses of the table and of what follows it; bytes
@@ -190,7 +217,7 @@ class CudaRun:
         self._loss_keys = [key for key, _ in ready.phase.bound.brought["loss"]]
         self._status = Status(device, len(self._loss_keys), len(ready.flagged), ready.ranks)
         # whether the backward pass was asked for, or there is none
-        self._derived = ready.packed.backward is None
+        self._derived = ready.arranged.packed.backward is None
 
     @property
     def within(self) -> Callable[[], AbstractContextManager[None]]:
@@ -211,7 +238,7 @@ class CudaRun:
     # -- running
 
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
-        if not len(self.ready.tables.forward.launches):
+        if not len(self.arranged.tables.forward.launches):
             word = self._status.word
             self.device.driver.fill(word.pointer, 0, word.nbytes, self.device.stream)
             self._status.send()
@@ -223,8 +250,8 @@ class CudaRun:
             self.device.flush()
 
     def backward(self, cotangents: Cotangents = ()) -> dict[Parameter, Gradient]:
-        assert self.ready.packed.backward is not None, "forward must have run for training"
-        if not len(self.ready.tables.forward.launches):
+        assert self.arranged.packed.backward is not None, "forward must have run for training"
+        if not len(self.arranged.tables.forward.launches):
             return {}
         device = self.device
         with device.lock:
@@ -242,7 +269,7 @@ class CudaRun:
 
     def fire(self, update: UpdateLaunch | None = None) -> None:
         """Launch what was asked for, and an update of parameters by its gradients."""
-        packed, memory = self.ready.packed, self.memory
+        packed, memory = self.arranged.packed, self.memory
         more = np.zeros(0, np.int64) if update is None else update.numbers
         count = len(packed.numbers)
         block, table = self._brought(packed.numbers.nbytes + more.nbytes)
@@ -253,9 +280,10 @@ class CudaRun:
         self._block, self._table = block, block.device.pointer
         self._after = self._table + packed.numbers.nbytes
         enqueue = partial(self._enqueue, update)
-        if self._captured is not None and self._derived and self.ready.placed is not None:
-            fixed = memory.addresses[self.ready.fixed].tobytes()
-            key = Key(self.ready.placed.rooms, self._table, fixed, update and update.key)
+        rooms = self.arranged.rooms
+        if self._captured is not None and self._derived and rooms is not None:
+            fixed = memory.addresses[self.ready.phase.fixed].tobytes()
+            key = Key(rooms, self._table, fixed, update and update.key)
             if self._captured.run(key, enqueue):
                 self._launches = 1
         else:
@@ -272,9 +300,9 @@ class CudaRun:
         self._run(0)
         for place, ((k, i), number) in enumerate(self.ready.phase.bound.brought["loss"], WORDS):
             kind = KINDS[self.model.cells[k].graph.losses[i].dtype]
-            arguments = self._table, number, self.ready.packed.wholes[k], place
+            arguments = self._table, number, self.arranged.packed.wholes[k], place
             self.device.launch(f"total_{kind}", 1, (4 * THREADS, 1), arguments)
-        if self._derived and self.ready.packed.backward is not None:
+        if self._derived and self.arranged.packed.backward is not None:
             self._backward(())
             for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
                 kind = KINDS[flag.parameter.type.dtype]
@@ -288,20 +316,22 @@ class CudaRun:
         self.device.launch(name, blocks_for(size), (THREADS, 1), (self._table, *numbers))
 
     def _run(self, direction: int) -> None:
-        rows = (self.ready.tables.forward, self.ready.tables.backward)[direction].launches  # type: ignore[union-attr]
-        self._launches += int((rows[:, 2] - rows[:, 1]).sum())
-        self.ready.phase.walker.run(self.ready.steps[direction], self._table, self.memory.addresses.tolist())
+        table = (self.arranged.tables.forward, self.arranged.tables.backward)[direction]
+        assert table is not None, "what is run was made ready"
+        self._launches += int((table.launches[:, 2] - table.launches[:, 1]).sum())
+        addresses = self.memory.addresses.tolist()
+        self.ready.phase.walker.run(self.arranged.steps[direction], self._table, addresses)
 
     def _backward(self, cotangents: Cotangents) -> None:
         """Enqueue the backward pass and the sums of rows of tables."""
         ready, bound = self.ready, self.ready.phase.bound
-        for arena, (place, room) in ready.packed.zeros.items():
+        for arena, (place, room) in ready.arranged.packed.zeros.items():
             kind, words = _words(self.model.arenas[arena].nbytes)
             self._around(f"zero_{kind}", room * words, bound.buffers["cotangents", arena], place, words)
         self._seed(cotangents)
         self._run(1)
-        for at, (k, i) in enumerate(ready.packed.sums):
-            sums, (plan, _) = self.model.cells[k].sums[i], ready.packed.sums[k, i]
+        for at, (k, i) in enumerate(ready.arranged.packed.sums):
+            sums, (plan, _) = self.model.cells[k].sums[i], ready.arranged.packed.sums[k, i]
             width, room = _width(sums.parameter), ready.rows_of[k, i]
             values, target = bound.buffers[sums.values.kind, k, sums.values.key], len(bound.types) + 2 * at
             name = f"summed_{KINDS[sums.parameter.type.dtype]}"
@@ -316,16 +346,16 @@ class CudaRun:
         for (k, i), number in bound.brought["metric"]:
             type_ = self.model.cells[k].graph.metrics[i].type
             self._bring_one("metric", (k, i), number, (rows[k], *type_.shape), type_.dtype)
-        if ready.packed.backward is None:
+        if ready.arranged.packed.backward is None:
             return
         for parameter, number in bound.brought["gradient"]:
-            if ready.tables.yields[parameter]:
+            if self.arranged.tables.yields[parameter]:
                 type_ = parameter.type
                 self._bring_one("gradient", parameter, number, type_.shape, type_.dtype)
         for (k, i), number in bound.brought["input"]:
             type_ = self.model.feeds[k][i].type
             self._bring_one("input", (k, i), number, (rows[k], *type_.shape), type_.dtype)
-        for (k, i), (_, targets) in ready.packed.sums.items():
+        for (k, i), (_, targets) in ready.arranged.packed.sums.items():
             type_ = self.model.cells[k].sums[i].parameter.type
             values = self.device.empty((len(targets), *type_.shape[1:]), type_.dtype)
             values.guards = (self._status,)
@@ -358,7 +388,7 @@ class CudaRun:
     def _gradients(self) -> dict[Parameter, list[Gradient]]:
         """Return the gradients, by parameter, and note their flags."""
         parts: dict[Parameter, list[Gradient]] = {}
-        sums = iter(zip(self.ready.packed.sums.values(), self._sums[::2], self._sums[1::2], strict=True))
+        sums = iter(zip(self.arranged.packed.sums.values(), self._sums[::2], self._sums[1::2], strict=True))
         for place, flag in enumerate(self.ready.flagged, WORDS + len(self._loss_keys)):
             parameter = flag.parameter
             array: Any = self._made["gradient"].get(parameter)
@@ -400,7 +430,7 @@ class CudaRun:
         """Add the gradients of tables whose ids a cell computed: the host must look at them."""
         for k, cell in enumerate(self.model.cells):
             for i, sums in enumerate(cell.sums):
-                if (k, i) in self.ready.packed.sums or not len(self.ready.batch.schedule.cells[k].order):
+                if (k, i) in self.arranged.packed.sums or not len(self.ready.batch.schedule.cells[k].order):
                     continue
                 self._status.look()  # first at whether they are in range
                 plan = plan_of(self._left(k, sums.ids).reshape(-1).astype(np.int64))
@@ -468,8 +498,8 @@ class CudaRun:
     def _lie(self, arena: int, numbers: Ints) -> Ints:
         """Return the rows of values that lie in an arena, by their numbers in the batch."""
         rows = self.ready.batch.schedule.row_of.take(numbers)
-        placed = self.ready.placed
-        return rows if placed is None else placed.placed.rows[arena].take(rows).astype(np.int64)
+        placed = self.arranged.placed
+        return rows if placed is None else placed.rows[arena].take(rows).astype(np.int64)
 
     def _arena(self, kind: str, arena: int) -> int:
         """Return the address of the values or cotangents of an arena."""

@@ -97,9 +97,10 @@ def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -
                 yield LaunchStep(task, row, max(1, min(BLOCKS, blocks)), arguments)
 
 
-def steps_of_both(
-    kernels: Sequence[Kernel], packed: PackedBatch, *, spaced: bool
-) -> tuple[Sequence[LaunchStep], Sequence[LaunchStep]]:
+BothSteps = tuple[Sequence[LaunchStep], Sequence[LaunchStep]]
+
+
+def steps_of_both(kernels: Sequence[Kernel], packed: PackedBatch, *, spaced: bool) -> BothSteps:
     """Return the steps forward and backward of a packed table; see `steps_of`."""
     back = packed.backward
     backward = () if back is None else tuple(steps_of(kernels, back, spaced=spaced))

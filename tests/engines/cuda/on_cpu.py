@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 from unittest import mock
 
-from foldbatch.engines.cuda.captured import Captured, InClass, Key
+from foldbatch.engines.cuda.captured import Arranged, Captured, Key
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.engine import CudaEngine
 from foldbatch.engines.engine import DEFAULTS, LAUNCHES, Backend, EngineSettings
@@ -21,7 +21,7 @@ def always_captured() -> Iterator[None]:
     """Let every batch fit into a class that is learned of it, and capture its graph when it first runs."""
     arranged, run = Captured.arranged, Captured.run
 
-    def learned(self: Captured, schedule: Any, ids: Any) -> InClass | None:
+    def learned(self: Captured, schedule: Any, ids: Any) -> Arranged | None:
         found = arranged(self, schedule, ids)
         if found is None:
             self.learn()
