@@ -197,7 +197,7 @@ def by_columns(
     return InstructionCut(columns * inner, parts)
 
 
-def by_rows(coder: Coder, statement: Statement) -> InstructionCut:
+def by_sweeps(coder: Coder, statement: Statement) -> InstructionCut:
     """Return the cut of a fused loop, each row of which is made of the same rows of its slots.
 
     A loop of several sweeps keeps a row in a buffer of one row, which two cores cannot share.

@@ -29,9 +29,9 @@ from foldbatch.engines.bindings import Bound, KernelKey, bind_routines
 from foldbatch.engines.launch import BASE, FIELDS, FIRST, HEAD, STORES, WIDTH, Ints
 from foldbatch.engines.llvm import known_code
 from foldbatch.engines.llvm.coder import KernelCode
-from foldbatch.engines.llvm.instructions import encode
 from foldbatch.engines.llvm.known_code import ProductForm, own_bindings
 from foldbatch.engines.llvm.known_launches import Backward, ProductPlan, Products
+from foldbatch.engines.llvm.op_code import encode
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Parameter
 from foldbatch.static.cell import Phase

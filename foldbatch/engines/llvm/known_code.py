@@ -40,8 +40,8 @@ from foldbatch.engines.llvm.coder import (
     by_columns,
 )
 from foldbatch.engines.llvm.compiling import Native, native
-from foldbatch.engines.llvm.instructions import encode
 from foldbatch.engines.llvm.loop_texts import KINDS
+from foldbatch.engines.llvm.op_code import encode
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
 from foldbatch.static.statements import Binding, Routine
 

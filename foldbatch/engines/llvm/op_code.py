@@ -1,25 +1,156 @@
-"""Which compiled function does an op, and the whole numbers that it is told of places."""
+"""A routine as instructions: for each move, statement and result the compiled functions that do it.
+
+Which function an op needs, and which whole numbers it is told of places, stands here; what depends on the
+batch is decided by the functions and by `walker`, from the launch. Nothing is compiled for a routine but its
+fused loops.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
 import numpy as np
 
-from foldbatch.engines.llvm import grouped_products, line_texts, products, row_texts, sum_texts
-from foldbatch.engines.llvm.coder import ERRORS, Coder, by_columns
+from foldbatch.engines.llvm import grouped_products, line_texts, move_texts, products, row_texts, sum_texts
+from foldbatch.engines.llvm.coder import (
+    BY_RANK,
+    COPIES_OF,
+    ENTRIES,
+    ERRORS,
+    FIELDS_OF,
+    TARGET,
+    WHOLE,
+    Coder,
+    KernelCode,
+    by_columns,
+    by_sweeps,
+)
 from foldbatch.engines.llvm.compiling import Native, native
-from foldbatch.engines.llvm.loop_texts import KINDS, MEMORY
-from foldbatch.engines.llvm.visits import OF_BYTES, copied, elementwise, numbers_of, visit, zeroed
-from foldbatch.engines.nests import Stretch, leading, parts
+from foldbatch.engines.llvm.loop_texts import KINDS, MEMORY, computed, spell
+from foldbatch.engines.nests import Stretch, by_rows, leading, parts
 from foldbatch.static.bodies import line_of
-from foldbatch.static.op import CALL, OPS, Op
+from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op
 from foldbatch.static.ops.random import GAMMA, WORD
 from foldbatch.static.ops.rows import REPEATED
 from foldbatch.static.places import Place, aligned, contiguous, merged
 from foldbatch.static.routines import ON_SEQUENCES
-from foldbatch.static.statements import Statement, axis_of
+from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement, axis_of
+
+# What visits each element of some places of one shape: ops, copies, zeros. Its loops are rows and three axes.
+# Its whole numbers `s` are: whether all rows are one run of the innermost loop; the extents; then for each
+# place its strides along rows and axes. Where all innermost strides are 1 there is a loop that says so, which
+# LLVM vectorises.
+AXES = 3
+
+OF_BYTES = {"bool": "u1", "int32": "i4", "float32": "i4", "int64": "i8", "float64": "i8"}  # to be copied
+
+
+def elementwise(op: Op, operands: Sequence[str], dtype: str) -> str:
+    """Return the text of an elementwise op on operands of these dtypes; a number is told with the strides."""
+    kinds, kind = [MEMORY[operand] for operand in operands], KINDS[dtype]
+    lines, value = computed(op, dtype, [f"t{i}" for i in range(len(operands))], "")
+    at = 1 + AXES + (len(kinds) + 1) * (AXES + 1)
+    before = [f"{name} = {kind}(as_f8(s[{at + i}]))" for i, name in enumerate(numbers_of(op))]
+    truths = [operand == "bool" for operand in operands]
+    return _visit(kinds, MEMORY[dtype], f"u1({value})" if dtype == "bool" else value, truths, before, lines)
+
+
+def numbers_of(op: Op) -> list[str]:
+    """Return the attributes that an op's body names."""
+    return ["exponent"] if "exponent" in op.body else []
+
+
+def copy(dtype: str) -> str:
+    kind = OF_BYTES[dtype]
+    return _visit([kind], kind, "t0", [False])
+
+
+def zero(dtype: str) -> str:
+    kind = OF_BYTES[dtype]
+    return _visit([], kind, f"{kind}(0)", [])
+
+
+def _visit(
+    kinds: Sequence[str],  # of the numbers of the operands
+    written: str,  # of those of the result
+    value: str,  # the expression of a result of t0, t1
+    truths: Sequence[bool],  # whether operands are bools, which are bytes in memory
+    before: Sequence[str] = (),  # lines that come first
+    inside: Sequence[str] = (),  # lines that come before the value
+) -> str:
+    """Return the text of a function of some operands that it reads and one place that it writes."""
+    places = len(kinds) + 1
+    names = [f"x{i}" for i in range(len(kinds))] + ["y"]
+    at = [1 + AXES + (AXES + 1) * i for i in range(places)]  # where a place's strides begin
+    lines = [
+        f"# {' '.join([*kinds, written])}",
+        f"def loop(n, {', '.join(names)}, s):",
+        *(f"    {line}" for line in before),
+        "    rows, inner = n, u8(s[3])",
+        "    if s[0] != 0:",
+        "        rows, inner = u8(1), n * inner",
+        *(f"    q{i} = u8(s[{at[i] + AXES}])" for i in range(places)),
+        f"    side_by_side = {' & '.join(f'(q{i} == u8(1))' for i in range(places))}",
+        "    for r in range(rows):",
+        "        for i in range(u8(s[1])):",
+        "            for j in range(u8(s[2])):",
+    ]
+    for i, name in enumerate(names):
+        where = " + ".join(f"{turn} * u8(s[{at[i] + k}])" for k, turn in enumerate("rij"))
+        lines.append(f"                b{i} = moved({name}, {where})")
+    out = f"b{places - 1}"
+
+    def innermost(strides: Sequence[str]) -> list[str]:
+        loads = [
+            f"    t{i} = b{i}[k * {stride}]{' != 0' * truth}"
+            for i, (stride, truth) in enumerate(zip(strides, truths, strict=False))
+        ]
+        loads += [f"    {line}" for line in inside]
+        return ["for k in range(inner):", *loads, f"    {out}[k * {strides[-1]}] = {value}"]
+
+    loops = ["if side_by_side:", *(f"    {line}" for line in innermost(["u8(1)"] * places))]
+    loops += ["else:", *(f"    {line}" for line in innermost([f"q{i}" for i in range(places)]))]
+    return "\n".join([*lines, *(f"{' ' * 16}{line}" for line in loops), ""])
+
+
+def visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: Sequence[int] = ()) -> None:
+    """Append a function on places of one shape, the last of which is written."""
+    for part, whole in visited(places):
+        strides = [s for p, place in enumerate(places) for s in (0 if whole else place.row, *part.strides[p])]
+        pointers = [coder.at(place, part.offsets[p]) for p, place in enumerate(places)]
+        coder.add(native(text), axis, pointers, [int(whole), *part.extents, *strides, *more])
+
+
+def visited(places: Sequence[Place]) -> list[tuple[Stretch, bool]]:
+    """Return the parts of places that a function visits; whether all rows are one run of its last axis."""
+    rows = [place.row for place in places]
+    axes = merged(places[0].shape, [place.strides for place in places])
+    whole = by_rows(axes, rows)
+    if whole and not axes:
+        axes = [(1, tuple(rows))]
+    return [(part, whole) for part in parts(axes, AXES, len(places))]
+
+
+def copied(coder: Coder, read: Place, write: Place, axis: Axis) -> None:
+    visit(coder, copy(coder.dtype(write)), [read, write], axis)
+
+
+def copy_to(coder: Coder, place: Place, axis: Axis, cell: int) -> None:
+    """Append a copy of a place to rows without gaps that begin at a cell."""
+    size = prod(place.shape)
+    target = Place(-1, axis, size, 0, place.shape, contiguous(place.shape))
+    dtype = coder.dtype(place)
+    item = np.dtype(dtype).itemsize
+    for part, whole in visited([place, target]):
+        rows = [0, 0] if whole else [place.row, size]
+        statics = [int(whole), *part.extents, rows[0], *part.strides[0], rows[1], *part.strides[1]]
+        pointers = [coder.at(place, part.offsets[0]), (cell, part.offsets[1] * item)]
+        coder.add(native(copy(dtype)), axis, pointers, statics)
+
+
+def zeroed(coder: Coder, write: Place) -> None:
+    visit(coder, zero(coder.dtype(write)), [write], write.axis)
 
 
 def encode_op(coder: Coder, statement: Statement) -> None:
@@ -264,3 +395,112 @@ ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
     "sum_outer_by": _sum_outer_by,
     "matmul": _matmul,
 }
+
+
+DENSE = Stretch((0, 0), (0, 0, 0), ((0, 0, 0), (0, 0, 0)))  # what is told of a place without gaps in its rows
+GIVEN = {"value": move_texts.VALUE, "cotangent": move_texts.COTANGENT, "store": move_texts.STORE}
+
+
+def _nothing(coder: Coder) -> None:
+    """Append no instruction."""
+
+
+def encode(
+    routine: Routine, first: Callable[[Coder], None] = _nothing, last: Callable[[Coder], None] = _nothing
+) -> KernelCode:
+    """Return a routine's code. What it needs of compiled functions is there afterwards.
+
+    `first` and `last` append what each level does before and after all else.
+    """
+    coder = Coder(routine)
+    first(coder)
+    for i, slot in enumerate(routine.slots):
+        if slot.binding.kind in ("operand", "cotangent"):
+            _take(coder, i, slot)
+    for statement in routine.statements:
+        encode_statement(coder, statement)
+    for i, slot in enumerate(routine.slots):
+        if slot.binding.kind == "store":
+            _give(coder, i, slot.binding, _whole(i, slot))
+    for i, result in enumerate(routine.results, len(routine.slots)):
+        _bring(coder, i, result)
+    last(coder)
+    return coder.finish()
+
+
+def encode_statement(coder: Coder, statement: Statement) -> None:
+    if statement.loop is not None:
+        pointers = [(coder.slot(slot), 0) for slot in statement.slots]
+        coder.add(native(spell(statement.loop)), statement.axis, pointers, cut=by_sweeps(coder, statement))
+    else:
+        encode_op(coder, statement)
+
+
+def _whole(number: int, slot: Slot) -> Place:
+    shape = slot.type.shape
+    return Place(number, slot.axis, slot.type.size, 0, shape, contiguous(shape))
+
+
+def _take(coder: Coder, number: int, slot: Slot) -> None:
+    """Gather copies of an operand's rows, or sum the cotangents of an output, where the launch tells so."""
+    function = native(move_texts.take(MEMORY[slot.type.dtype]))
+    arena, fields = coder.cell(number, WHOLE), coder.cell(number, FIELDS_OF)
+    entries = coder.cell(number, ENTRIES, slot.axis)
+    copies = coder.cell(number, COPIES_OF, slot.axis)
+    pointers = [(cell, 0) for cell in (arena, entries, copies, fields, coder.slot(number))]
+    coder.add(function, slot.axis, pointers, [slot.type.size])
+
+
+def _give(coder: Coder, number: int, binding: Binding, place: Place) -> None:
+    dtype, axis = coder.dtype(place), place.axis if place.axis.rank else CALL
+    function = native(move_texts.GIVE.format(k=MEMORY[dtype]))
+    size = prod(place.shape)
+    row_bytes = size * np.dtype(dtype).itemsize
+    moved = [
+        coder.cell(number, TARGET, axis, row_bytes),
+        coder.cell(number, ENTRIES, axis),
+        coder.cell(number, COPIES_OF, axis),
+        coder.cell(number, FIELDS_OF),
+    ]
+    dense = place.strides == contiguous(place.shape)
+    for part in [DENSE] if dense else _first_apart(place):
+        values = coder.at(place, part.offsets[0])
+        statics = [GIVEN[binding.kind], size, int(dense), part.offsets[1], *part.extents]
+        statics += [place.row, *part.strides[0], *part.strides[1]]
+        coder.add(function, axis, [values, *((cell, 0) for cell in moved)], statics)
+
+
+def _first_apart(place: Place) -> Iterable[Stretch]:
+    """Return a place in parts of three axes, beside an array without gaps.
+
+    The first axis of its shape, which may tell rows of an arena from each other, is that of each part.
+    """
+    order = contiguous(place.shape)
+    for part in parts(merged(place.shape[1:], [place.strides[1:], order[1:]]), move_texts.GIVE_AXES - 1, 2):
+        strides = (place.strides[0], *part.strides[0]), (order[0], *part.strides[1])
+        yield Stretch(part.offsets, (place.shape[0], *part.extents), strides)
+
+
+def _bring(coder: Coder, number: int, result: Result) -> None:
+    binding, place = result
+    dtype = coder.dtype(place)
+    match binding.kind:
+        case "value" | "cotangent":
+            _give(coder, number, binding, place)
+        case "gradient":
+            target = coder.cell(number, WHOLE), coder.cell(number, FIELDS_OF)
+            function = native(move_texts.GRADIENT.format(k=MEMORY[dtype]))
+            size = np.dtype(dtype).itemsize
+            for part in parts(merged(place.shape, [place.strides, contiguous(place.shape)]), 3, 2):
+                pointers = [
+                    coder.at(place, part.offsets[0]),
+                    (target[0], part.offsets[1] * size),
+                    (target[1], 0),
+                ]
+                statics = [*part.extents, *part.strides[0], *part.strides[1], place.slot in coder.gradients]
+                coder.add(function, UNBATCHED, pointers, statics)
+        case _:
+            axis = place.axis if place.axis.rank else CALL
+            size = prod(place.shape)
+            target_cell = coder.cell(number, BY_RANK, axis, size * np.dtype(dtype).itemsize)
+            copy_to(coder, place, axis, target_cell)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.launch import LaunchTable
-from foldbatch.engines.llvm.instructions import encode
+from foldbatch.engines.llvm.op_code import encode
 from foldbatch.params.parameters import Array
 from foldbatch.static.statements import Routine
 from tests.engines.numpy import launching
