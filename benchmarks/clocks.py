@@ -16,10 +16,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from foldbatch import Program
-from foldbatch.engines.arrays import ArrayEngine, Kernels
+from foldbatch.engines.arrays import ArrayEngine, BatchMemory, Kernels
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.launch import LaunchTable
-from foldbatch.engines.memory import BatchMemory
 from foldbatch.engines.numpy import kernel as numpy_kernel
 from foldbatch.engines.numpy.spelling import SPELLINGS
 from foldbatch.static.op import OPS, UNBATCHED

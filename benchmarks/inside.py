@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from foldbatch import Program
+from foldbatch.engines.batch import SubBatch
 from foldbatch.engines.engine import choose_engine
-from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.sums import segment_sum, total
 from foldbatch.engines.threads import in_threads, single_threaded_blas
 from foldbatch.params.parameters import Array

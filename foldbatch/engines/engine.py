@@ -104,7 +104,7 @@ class Engine(Protocol):
         Feeds are the examples' data by rank, per cell and feed.
 
         Raises:
-            OutOfRangeError: when a computed id is out of range; see `foldbatch.engines.ranges`. An engine
+            OutOfRangeError: when a computed id is out of range; see `foldbatch.engines.launch`. An engine
                 that does not wait for a device raises it when a loss, a metric or a value is read.
         """
 

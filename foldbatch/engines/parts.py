@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from foldbatch.engines.batch import ScheduledBatch
+from foldbatch.engines.batch import ScheduledBatch, SubBatch
 from foldbatch.engines.engine import Run
-from foldbatch.engines.planned import SubBatch
-from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.results import (
     Losses,
     Metrics,

@@ -15,8 +15,8 @@ import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.engine import Backend, Cotangents
+from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.origins import Reading
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.engines.watching import NothingWatched
 from foldbatch.model.model import Model

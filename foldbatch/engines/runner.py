@@ -19,11 +19,10 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.batch import ScheduledBatch, schedule_batch
+from foldbatch.engines.batch import ScheduledBatch, SubBatch, schedule_batch
 from foldbatch.engines.engine import Cotangents, EngineSettings, Run, choose_engine, load_engine
 from foldbatch.engines.keys import example_numbers, keyed
 from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, nothing, sum_losses
-from foldbatch.engines.planned import SubBatch
 from foldbatch.engines.report import Report, Shared, may_share, report_on
 from foldbatch.engines.results import Losses, Metrics, Results, join
 from foldbatch.engines.sums import total

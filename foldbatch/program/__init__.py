@@ -1,6 +1,6 @@
 """A compiled block, and what makes, saves and loads it."""
 
-from foldbatch.engines.planned import Planned
+from foldbatch.engines.batch import Planned
 from foldbatch.program.compiling import compile, load
 from foldbatch.program.program import Program, schedule
 from foldbatch.program.saving import read_notes

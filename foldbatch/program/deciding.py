@@ -13,7 +13,7 @@ from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.engine import Engine, EngineSettings, choose_engine, load_engine
 from foldbatch.engines.keys import call_keys, example_numbers
-from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.errors import BlockTypeError, ExampleError

@@ -10,12 +10,11 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from foldbatch.blocks.drafts import refuse_no_count
-from foldbatch.engines.batch import ScheduledBatch
+from foldbatch.engines.batch import Planned, ScheduledBatch
 from foldbatch.engines.cotangents import seeds_of
 from foldbatch.engines.engine import Engine
 from foldbatch.engines.nonfinite import NotFinite
 from foldbatch.engines.origins import find_nonfinite
-from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Captures, Report
 from foldbatch.engines.results import Results, StepResult
 from foldbatch.engines.runner import SECONDS, TURNS, Options, Runner

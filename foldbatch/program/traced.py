@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.planned import Planned, SubBatch, belongs, fingerprint
+from foldbatch.engines.batch import Planned, SubBatch, belongs, fingerprint
 from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.model.columns import items_of
 from foldbatch.model.model import Model

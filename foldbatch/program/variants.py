@@ -16,10 +16,10 @@ from warnings import warn
 import numpy as np
 from numpy.typing import ArrayLike
 
+from foldbatch.engines.batch import Planned
 from foldbatch.engines.engine import Engine
 from foldbatch.engines.held import Pool
 from foldbatch.engines.parts import Seeds
-from foldbatch.engines.planned import Planned
 from foldbatch.engines.report import Captures
 from foldbatch.engines.results import Metrics
 from foldbatch.engines.runner import Options, Runner, Work

@@ -221,7 +221,7 @@ class Rooms:
             schedule: of the batch.
             taken: the items of its shape by slot, in order.
             index: copies of the index arrays of `full`, in which this one's are written; by their names, see
-                `foldbatch.engines.facts`. They may be longer.
+                `foldbatch.engines.bindings`. They may be longer.
         """
         levels = {slot: (item.calls, *item.elements) for slot, item in taken.items() if is_level(item.stages)}
         counts = np.zeros(len(self._begins), np.int64)

@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from foldbatch.blocks.block import as_block
 from foldbatch.blocks.layers import Embedding, GRUCell, Linear, LSTMCell
 from foldbatch.blocks.layers.layer import AnyLayer
-from foldbatch.engines.planned import Planned
+from foldbatch.engines.batch import Planned
 from foldbatch.errors import (
     BackendError,
     BlockTypeError,

@@ -11,15 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.engines.arrays import ArrayEngine, Kernels
+from foldbatch.engines.arrays import ArrayEngine, BatchMemory, Kernels
 from foldbatch.engines.bindings import Bound, launch_tables
-from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, SPARE, STORES, WIDTH, Ints, LaunchTable
+from foldbatch.engines.launch import (
+    BASE,
+    COPIES,
+    FIRST,
+    INDEX,
+    SPARE,
+    STORES,
+    WIDTH,
+    Ints,
+    LaunchTable,
+    OutOfRangeError,
+)
 from foldbatch.engines.launch import binding as fields_of
-from foldbatch.engines.memory import BatchMemory
 from foldbatch.engines.numpy import run
 from foldbatch.engines.numpy.kernel import Function
 from foldbatch.engines.numpy.spelling import OVERWRITES
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis

@@ -10,8 +10,8 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cotangents import numbered, seeds_of
+from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.nonfinite import NotFinite, has_nan, is_finite, shown
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.results import Losses, Metrics, MetricValues, Results
 from foldbatch.engines.visits import InputGradients
 from foldbatch.errors import ExampleError

@@ -14,8 +14,8 @@ import pytest
 import foldbatch as fb
 from foldbatch import errors, ops
 from foldbatch.engines.arrays import ArrayRun
+from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.pending import pending
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.params.parameters import Gradient
 from foldbatch.trees import Tree
 from tests.knobs import knobs

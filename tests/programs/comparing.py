@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import foldbatch as fb
-from foldbatch.engines.planned import Planned
+from foldbatch.engines.batch import Planned
 from foldbatch.engines.runner import Runner
 from foldbatch.params.parameters import Remote
 from foldbatch.program.program import Program

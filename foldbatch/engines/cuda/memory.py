@@ -1,6 +1,6 @@
 """Memory of the device that outlives a batch, and the way of a batch to it, in one copy on its own stream.
 
-A buffer has a number, as in `foldbatch.engines.memory`. Its height grows by classes, each at least an eighth
+A buffer has a number, as in `foldbatch.engines.arrays`. Its height grows by classes, each at least an eighth
 higher than the one before, so that a run settles after a few batches.
 
 There are two blocks of pinned memory in turns. While the device works with one, the next batch is packed into

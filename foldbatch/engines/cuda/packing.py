@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.bindings import Bound, Directions
+from foldbatch.engines.bindings import Bound, Directions, fact_names
 from foldbatch.engines.cuda.fixed_kernels import plan_of
 from foldbatch.engines.cuda.kernel_text import (
     ADDRESSES_AT,
@@ -31,7 +31,6 @@ from foldbatch.engines.cuda.kernel_text import (
     STATUS_AT,
 )
 from foldbatch.engines.cuda.kernels import Kernel
-from foldbatch.engines.facts import fact_names
 from foldbatch.engines.launch import FIELDS, FIRST, HEAD, INDEX, WIDTH, Ints, LaunchTable
 from foldbatch.scheduler.rooms import Item, Placed, Rooms, beside, is_level, wholes_of
 from foldbatch.scheduler.schedule import Schedule

@@ -20,8 +20,7 @@ from foldbatch.engines.cuda.line_texts import (
     total_of,
     visit,
 )
-from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES
-from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.launch import BASE, COPIES, FIRST, INDEX, STORES, OutOfRangeError
 from foldbatch.static.op import CALL, Axis
 from foldbatch.static.ops.random import BITS, GAMMA, WORD
 from foldbatch.static.places import Place, contiguous

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from foldbatch.engines.arrays import ArrayEngine, Kernels
+from foldbatch.engines.arrays import ArrayEngine, BatchMemory, Kernels
 from foldbatch.engines.bindings import Bound, Directions
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
 from foldbatch.engines.launch import LaunchTable
@@ -16,7 +16,6 @@ from foldbatch.engines.llvm.integers import compiled as arithmetic
 from foldbatch.engines.llvm.loop_texts import TARGET, listing
 from foldbatch.engines.llvm.tables import compiled, launching
 from foldbatch.engines.llvm.updates import Compiled, sum_copies
-from foldbatch.engines.memory import BatchMemory
 from foldbatch.errors import BackendError
 from foldbatch.model.model import Model
 from foldbatch.scheduler.schedule import Schedule

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines import launch
-from foldbatch.engines.arrays import bring_value
+from foldbatch.engines.arrays import BatchMemory, bring_value
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.llvm import coder, table_loops, team, walker
 from foldbatch.engines.llvm import round_loops as calls
@@ -25,7 +25,6 @@ from foldbatch.engines.llvm.round_loops import (
     SECTIONS,
 )
 from foldbatch.engines.llvm.tables import launch_numbers, plan_numbers
-from foldbatch.engines.memory import BatchMemory
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.policies import Policy

@@ -1,6 +1,6 @@
 """Control tables and launches of a batch, as loops over single integers: what `tables` compiles.
 
-`place` is the mirror of `scheduler.tables.placed` and of `engines.facts.facts_of`, `launch` that of
+`place` is the mirror of `scheduler.tables.placed` and of `engines.bindings.facts_of`, `launch` that of
 `engines.bindings.launch_tables`, which say what they do; results are the same to the last bit. A few arrays
 hold all: what a model fixes, what is told of a batch, and `memory`, which is written. Each begins with a
 head; tables of several numbers an entry lie behind it, where the head says. All runs as plain Python, too.

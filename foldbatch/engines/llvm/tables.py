@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.bindings import Bound, Directions, launch_tables
-from foldbatch.engines.facts import fact_names
+from foldbatch.engines.bindings import Bound, Directions, fact_names, launch_tables
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm import table_loops as loops
 from foldbatch.engines.llvm.compiling import compiled_function, compiled_late

@@ -26,6 +26,7 @@ from foldbatch.engines.launch import (
     WIDTH,
     Ints,
     LaunchTable,
+    OutOfRangeError,
 )
 from foldbatch.engines.llvm import coder, team
 from foldbatch.engines.llvm.coder import (
@@ -50,7 +51,6 @@ from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.team import Team, share
 from foldbatch.engines.llvm.vector_functions import moved
 from foldbatch.engines.llvm.words import address, at, call, i8, u8
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.system.lines import address_of
 
 CODE = coder.HEAD

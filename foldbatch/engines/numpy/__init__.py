@@ -8,15 +8,13 @@ from functools import partial
 
 import numpy as np
 
-from foldbatch.engines.arrays import ArrayEngine, Kernels
+from foldbatch.engines.arrays import ArrayEngine, BatchMemory, Kernels
 from foldbatch.engines.bindings import Bound, launch_tables
 from foldbatch.engines.engine import DEFAULTS, Backend, EngineSettings
-from foldbatch.engines.launch import HEAD, LaunchTable
-from foldbatch.engines.memory import BatchMemory
+from foldbatch.engines.launch import HEAD, LaunchTable, OutOfRangeError
 from foldbatch.engines.numpy.kernel import Function
 from foldbatch.engines.numpy.kernel import load as load_kernel
 from foldbatch.engines.numpy.spelling import OVERWRITES
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines import sums
-from foldbatch.engines.launch import BASE, COPIES, FIELDS, HEAD, INDEX, STORES, Ints
+from foldbatch.engines.launch import BASE, COPIES, FIELDS, HEAD, INDEX, STORES, Ints, OutOfRangeError
 from foldbatch.engines.numpy.spelling import NUMBERS, PRODUCTS, SPELLINGS, rounded
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.engines.sums import reduce_by_length, reduce_segments, sum_outer, sum_rows
 from foldbatch.params.parameters import Array
 from foldbatch.static.op import CALL, Axis

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from foldbatch.engines.cuda.kernels import ALONE, PIECES, WHOLE, RoutineCut
-from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.static import ops
 from foldbatch.static.graph import VIEWS, Graph, Node, apply, constant, input_node, is_view
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op, Sample, ragged

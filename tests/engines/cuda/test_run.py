@@ -9,7 +9,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cuda.run import CudaRun
-from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.errors import ExampleError, NotFiniteWarning, ParameterError
 from tests.engines.cuda.checked import driven
 from tests.engines.cuda.emulated import needs_compiler

@@ -8,7 +8,7 @@ import pytest
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.row_texts import claim_of
 from foldbatch.engines.cuda.run import WORDS, Status
-from foldbatch.engines.ranges import OutOfRangeError
+from foldbatch.engines.launch import OutOfRangeError
 from tests.engines.cuda.emulator import Emulator
 
 

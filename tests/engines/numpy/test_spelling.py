@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.numpy.spelling import OVERWRITES, SPELLINGS
-from foldbatch.engines.ranges import OutOfRangeError
 from foldbatch.errors import GraphError
 from foldbatch.static import ops
 from foldbatch.static.graph import VIEWS, Graph, Node, apply, constant, input_node, is_view
