@@ -28,7 +28,7 @@ from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
 from foldbatch.scheduler import tree_code as code
-from foldbatch.scheduler.record import TraceColumns, columns_of
+from foldbatch.scheduler.record import Together
 from foldbatch.scheduler.trace import Index, Ints, unpack
 from foldbatch.trees import TreeNode
 from foldbatch.trees.tree import node_of
@@ -80,7 +80,7 @@ class TreeProgram:
 
     def records(
         self, traced: Callable[..., int], examples: Sequence[Any], most: int, *, atoms: bool = False
-    ) -> list[TraceColumns] | None:
+    ) -> list[Together] | None:
         """Return the calls that trees make, in a few records; None where the program itself must run.
 
         `traced` does what `tree_code.traced` does; `most` is how many calls each may make; `atoms` tells
@@ -89,7 +89,7 @@ class TreeProgram:
         if self.skipped:  # the more batches in turn are refused, the less often they are tried
             self.skipped -= 1
             return None
-        found, done = list[TraceColumns](), 0
+        found, done = list[Together](), 0
         try:
             while done < len(examples):
                 found.append(self.record(traced, examples[done:], most, atoms=atoms))
@@ -105,7 +105,7 @@ class TreeProgram:
 
     def record(
         self, traced: Callable[..., int], examples: Sequence[Any], most: int, *, atoms: bool = False
-    ) -> TraceColumns:
+    ) -> Together:
         """Return the calls that trees make, or the first of them where there are very many.
 
         Raises:
@@ -158,7 +158,7 @@ class TreeProgram:
 
     def _joined(
         self, source: _Source, done: int, known: list[int], out: Ints, told: Index, *, atoms: bool
-    ) -> TraceColumns:
+    ) -> Together:
         form = self.form
         loose: list[list[NDArray[Any]]] = []  # annotated, as to call a type of arrays takes 6 us
         labels: list[tuple[list[Any], ...]] = []
@@ -195,7 +195,7 @@ class TreeProgram:
             told[: done + 1],
         )
         found = [*zip(*columns, strict=True)] if columns else [()] * done
-        return columns_of(whole, *sizes, found)
+        return Together(whole, *sizes, found)
 
 
 def _apart(sums: Index) -> Index:

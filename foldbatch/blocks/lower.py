@@ -135,7 +135,7 @@ class Lowered:
             with no_garbage():  # many traces are many objects
                 records = self.trees.records(traced, examples, self.max_calls, atoms=look is not None)
                 if records is not None:
-                    return [trace for record in records for trace in self.tracer.traces_of(record)]
+                    return [trace for record in records for trace in record.traces()]
         return self.tracer.trace_all(examples, numbers, look)
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Lowered:

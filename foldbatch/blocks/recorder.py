@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
-from foldbatch.scheduler.record import TraceColumns
-from foldbatch.scheduler.trace import Ints
+from foldbatch.scheduler.record import Together, shift
+from foldbatch.scheduler.trace import Ints, Levels, batch_trace
 
-# of a cell: calls, elements and feeds, as of `TraceColumns`
+# of a cell: calls, elements and feeds, as of `Trace`
 OfCell: TypeAlias = "tuple[Ints, tuple[Ints, ...], tuple[NDArray[Any], ...]]"
 
 MANY = 1_000_000  # value numbers, after which a record is full
@@ -58,7 +58,6 @@ class Recorder:
         # those of an example's calls, `width` values each, and one number more
         self._numbers = range(0, min(max_calls * width + 1, 2**31 - width), width)
         self._row_widths = [1 + cell.arguments + len(cell.sequences) for cell in model.signatures]
-        self._arguments = [cell.arguments for cell in model.signatures]
         self._rows: list[list[int]] = [[] for _ in model.cells]
         self._elements: list[list[list[Any]]] = [[[] for _ in s.sequences] for s in model.signatures]
         self._feeds: list[list[list[Any]]] = [[[] for _ in feeds] for feeds in model.feeds]
@@ -163,8 +162,8 @@ class Recorder:
             self._none[k] = found
         return found
 
-    def record(self) -> TraceColumns:
-        """Return what was noted of the examples that have ended.
+    def record(self, find: Levels) -> Together:
+        """Return the examples that have ended; `find` finds the levels of their calls.
 
         Raises:
             BadDataError: when a datum is not what its block reads.
@@ -175,10 +174,12 @@ class Recorder:
         if len(sizes) > 1:
             sizes[1:] -= sizes[:-1].copy()
         labels = tuple([tuple(map(list.copy, columns)) if columns else () for columns in self._labels])
-        offsets, cells = np.array(self._offsets, np.int64), len(calls)
-        parts = calls, elements, feeds, labels, sizes[:, :cells], sizes[:, cells:]
-        record = TraceColumns(*parts, offsets, self._results.copy())
-        return record if len(sizes) == 1 else record.shift(self._arguments, offsets[:-1])
+        offsets, (counts, lengths) = np.array(self._offsets, np.int64), np.hsplit(sizes, [len(calls)])
+        if len(sizes) > 1:
+            shift(self.model.form, calls, elements, counts, lengths, offsets[:-1])
+        parts = calls, elements, (), feeds, labels, self._offsets[-1]
+        whole = batch_trace(self.model.form, find, *parts)
+        return Together(whole, counts, lengths, offsets, self._results.copy())
 
 
 def _matrix(part: list[Any], width: int) -> Ints:

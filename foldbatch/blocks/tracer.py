@@ -36,8 +36,8 @@ from foldbatch.model.model import Model
 from foldbatch.model.tracer import MAX_CALLS, Look
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.policies import Policy, levels
-from foldbatch.scheduler.record import Together, TraceColumns
-from foldbatch.scheduler.trace import Form, Trace
+from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.trace import Form, Levels, Trace
 from foldbatch.system.processes import in_depth, no_garbage, raise_limit
 from foldbatch.system.remembering import code_of
 from foldbatch.trees import Tree, TreeNode
@@ -112,17 +112,14 @@ class TracingProgram:
             done = len(traces)
             with no_garbage():  # long traces make very many numbers
                 record = self.record(examples[done:], numbers[done:], look)
-            traces += self.traces_of(record)
+            traces += record.traces()
         return traces
 
-    def traces_of(self, record: TraceColumns) -> list[Trace]:
-        """Return the traces of the examples of a record, with the levels of their calls."""
-        find = partial(levels, self.policy, self.model.signatures, arithmetic=self.arithmetic)
-        return Together(record, self.form, None if record.whole is not None else find).traces()
+    @cached_property
+    def levels(self) -> Levels:
+        return partial(levels, self.policy, self.model.signatures, arithmetic=self.arithmetic)
 
-    def record(
-        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
-    ) -> TraceColumns:
+    def record(self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None) -> Together:
         """Return the record of examples, or of the first ones where there are very many calls.
 
         Arguments and errors are those of `trace_all`.
@@ -150,7 +147,7 @@ class TracingProgram:
                     break
             if look is not None:
                 look(self.model, recorder.data)
-            record = recorder.record()
+            record = recorder.record(self.levels)
         except Exception as error:
             bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
             if bad is None or bad[0] == len(examples):  # it is no example's fault
@@ -204,7 +201,7 @@ class TracingProgram:
                 if not located.frames:
                     raise
                 raise located from None
-        recorder.record()
+        recorder.record(self.levels)
 
     def _fresh(self, *, careful: bool = False) -> Run:
         """Return globals for runs of the program, and the lists that its functions append to."""

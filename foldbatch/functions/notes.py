@@ -45,7 +45,7 @@ OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(examp
 
 @dataclass(slots=True)
 class Lists:
-    """What calls of one signature append to; attributes are as in `scheduler.record.TraceColumns`."""
+    """What calls of one signature append to; attributes are as in `scheduler.trace.Trace`."""
 
     rows: list[int]
     elements: list[list[int]]

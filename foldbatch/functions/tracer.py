@@ -56,8 +56,8 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.noting import Integers, Noting
 from foldbatch.scheduler.policies import Policy, levels
-from foldbatch.scheduler.record import Together, TraceColumns
-from foldbatch.scheduler.trace import Form, Trace
+from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.trace import Form, Trace, batch_trace
 from foldbatch.static.printer import unlike
 from foldbatch.system.processes import no_garbage
 from foldbatch.trees.records import Records
@@ -242,8 +242,7 @@ class FunctionTracer:
             raise
         for notes in runs:
             give_back(notes)
-        find = partial(levels, self.policy, linked.model.signatures, arithmetic=self.arithmetic)
-        return [trace for record in records for trace in Together(record, linked.form, find).traces()]
+        return [trace for record in records for trace in record.traces()]
 
     # -- from notes to traces
 
@@ -341,8 +340,8 @@ class FunctionTracer:
         integers: Integers,
         results: list[Any],
         look: Look | None,
-    ) -> TraceColumns:
-        """Return notes as a record for the model, without levels."""
+    ) -> Together:
+        """Return notes as a record for the model."""
         start, model, offsets, new = notes.start, linked.model, integers.offsets, integers.new
         data = [
             [own.feeds[i] for i in kept.feeds] for own, (_, kept) in zip(cells, linked.cells, strict=True)
@@ -373,9 +372,10 @@ class FunctionTracer:
             [relative(part, begin, start, new) for part in result]
             for result, begin in zip(results, offsets[:-1].tolist(), strict=True)
         ]
-        data_of = tuple(feeds), tuple(labels)
-        sizes = integers.counts, integers.lengths, offsets
-        return TraceColumns(integers.calls, integers.elements, *data_of, *sizes, held)
+        find = partial(levels, self.policy, model.signatures, arithmetic=self.arithmetic)
+        parts = integers.calls, integers.elements, (), tuple(feeds), tuple(labels), int(offsets[-1])
+        whole = batch_trace(linked.form, find, *parts)
+        return Together(whole, integers.counts, integers.lengths, offsets, held)
 
     # -- from what was learnt to a model
 

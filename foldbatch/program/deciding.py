@@ -138,7 +138,7 @@ class RoundEngine:
         own, engine = self._deciding, self._deciding.engine(model)
         cells, arenas, arithmetic = model.signatures, len(model.arenas), engine.arithmetic
         none = ((),) * len(cells)
-        trace = batch_trace(own.form, own, tuple(calls), tuple(elements), (), none, none, values)
+        trace = batch_trace(own.form, own.levels, tuple(calls), tuple(elements), (), none, none, values)
         counts = np.array([[len(rows)] for rows in calls], np.int64)
         merged = Merged(trace, counts, np.zeros(1, np.int64))
         share = find_share(None)

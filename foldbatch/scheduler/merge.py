@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints, Trace, form, pack, unpack
+from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints, Trace, form, form_of, pack, unpack
 
 MOST = 2**31 - 1  # values of a batch, and integers that tell of them
 
@@ -83,9 +83,7 @@ def _form(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> Form:
     if not traces:
         none = tuple(() for _ in cells)
         return form(tuple([cell.arguments for cell in cells]), tuple([c.sequences for c in cells]), none)
-    first_form = traces[0].form or pack(traces[0]).form
-    assert first_form is not None
-    return first_form
+    return form_of(traces[0] if traces[0].form else pack(traces[0]))
 
 
 def _packed(trace: Trace) -> Ints:

@@ -31,7 +31,7 @@ NUMBER, ARGUMENTS, NUMBERED, ARGUMENT, LEFT = range(5)
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """What was noted as a record for a model, but for its data; attributes are as in `TraceColumns`."""
+    """What was noted as a record for a model, but for its data; see `Trace` and `Together`."""
 
     calls: tuple[Ints, ...]
     elements: tuple[tuple[Ints, ...], ...]

@@ -135,7 +135,8 @@ class Trace:
     packed: Ints | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, the feeds that are not packed
     loose: Sequence[Sequence[NDArray[Any]]] = field(default=(), init=False, repr=False, compare=False)
-    # the `foldbatch.scheduler.record.Together` that it was noted in, and its number there, -1 of a batch
+    # the `foldbatch.scheduler.record.Together` that it was noted in, and its number there; or, of a batch,
+    # what finds its levels, and -1
     origin: tuple[Any, int] | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, how many calls there are of it
     counts: Sequence[int] = field(init=False, repr=False, compare=False)
@@ -150,7 +151,7 @@ class Trace:
             raise AttributeError(f"Trace has no attribute {name}")
         origin = self.origin if name in OF_ORIGIN else None
         if name == "levels" and self.origin is not None and self.origin[1] < 0:
-            _set(self, "levels", self.origin[0].levels(self.calls, self.elements, self.values))
+            _set(self, "levels", self.origin[0](self.calls, self.elements, self.values))
         elif origin is not None and name == "packed":
             _set(self, "packed", origin[0].packed(origin[1]))
         elif origin is not None:
@@ -185,7 +186,7 @@ def pack(trace: Trace, form: Form | None = None) -> Trace:
     >>> pack(one).packed
     array([1, 1, 0, 7, 0], dtype=int32)
     """
-    form = form or _form_of(trace)
+    form = form or _made_form(trace)
     assert len(trace.levels) == len(trace.calls), "a trace is packed when its levels are known"
     elements = [part for parts in trace.elements for part in parts]
     head = np.array([trace.values, *map(len, trace.calls), *map(len, elements)], np.int32)
@@ -193,10 +194,16 @@ def pack(trace: Trace, form: Form | None = None) -> Trace:
         x for columns, flags in zip(trace.feeds, form.integers, strict=True) for x in compress(columns, flags)
     ]
     packed = np.concatenate([head, *trace.calls, *elements, *trace.levels, *feeds], axis=None)
-    return unpack(form, packed, _loose(trace, form), trace.labels, trace.result)
+    return unpack(form, packed, loose_of(trace, form), trace.labels, trace.result)
 
 
-def _form_of(trace: Trace) -> Form:
+def form_of(trace: Trace) -> Form:
+    """Return the form that a trace has; one that was made of arrays has none before it is packed."""
+    assert trace.form is not None, "the trace is packed, or its maker knew the form"
+    return trace.form
+
+
+def _made_form(trace: Trace) -> Form:
     sequences = tuple([tuple([part.shape[1] for part in parts]) for parts in trace.elements])
     columns = zip(trace.calls, sequences, strict=True)
     arguments = tuple([rows.shape[1] - 1 - len(widths) for rows, widths in columns])
@@ -213,7 +220,7 @@ def is_integer(dtype: DTypeLike, shape: tuple[int, ...]) -> bool:
     return not shape and np.dtype(dtype) == np.int32
 
 
-def _loose(trace: Trace, form: Form) -> list[list[NDArray[Any]]]:
+def loose_of(trace: Trace, form: Form) -> list[list[NDArray[Any]]]:
     """Return, per cell, the feeds that are not packed: each ``[n, ...]``."""
     return [
         [x for x, integer in zip(columns, integers, strict=True) if not integer]
@@ -249,6 +256,10 @@ def unpack(
     return trace
 
 
+# returns what `foldbatch.scheduler.policies.levels` does, given calls, elements and values
+Levels = Callable[[Sequence[Ints], Sequence[Sequence[Ints]], int], tuple[Ints, ...]]
+
+
 def late_trace(form: Form, origin: tuple[Any, int], counts: Sequence[int], result: Any) -> Trace:
     """Return a trace whose data are asked of its origin; arguments are attributes of `Trace`."""
     trace = Trace.__new__(Trace)
@@ -262,7 +273,7 @@ def late_trace(form: Form, origin: tuple[Any, int], counts: Sequence[int], resul
 
 def batch_trace(
     form: Form,
-    origin: Any,
+    find: Levels | None,
     calls: tuple[Ints, ...],
     elements: tuple[tuple[Ints, ...], ...],
     levels: tuple[Ints, ...],
@@ -270,8 +281,8 @@ def batch_trace(
     labels: tuple[tuple[list[Any], ...], ...],
     values: int,
 ) -> Trace:
-    """Return the trace of a batch; arguments are attributes of `Trace`. No levels are asked of `origin`."""
-    trace = late_trace(form, (origin, -1), [*map(len, calls)], None)
+    """Return the trace of a batch; arguments are attributes of `Trace`. Without levels, `find` finds them."""
+    trace = late_trace(form, (find, -1), [*map(len, calls)], None)
     _set(trace, "packed", None)
     _set(trace, "calls", calls)
     _set(trace, "elements", elements)

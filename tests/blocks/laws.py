@@ -18,7 +18,7 @@ from foldbatch.engines.llvm.integers import compiled
 from foldbatch.scheduler import tree_code
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.policies import find_policy, levels
-from foldbatch.scheduler.record import TraceColumns
+from foldbatch.scheduler.record import Together
 
 LLVM = find_spec("llvmlite") is not None
 
@@ -46,21 +46,23 @@ def why_not(block: fb.Block) -> str:
     return reason
 
 
-def check_same(block: fb.Block, examples: Sequence[Any], policy: str = "auto") -> TraceColumns:
+def check_same(block: fb.Block, examples: Sequence[Any], policy: str = "auto") -> Together:
     """Check that the code makes the program's record of examples, compiled and as Python; return it."""
     made, expected = lowered(block, policy), program_record(block, examples)
-    own = made.model.signatures, expected.calls, expected.elements, int(expected.offsets[-1])
+    assert expected.whole is not None
+    own = made.model.signatures, expected.whole.calls, expected.whole.elements, expected.whole.values
     found = levels(made.policy, *own)
     for traced in {arithmetic().traced, tree_code.traced}:
         record = trees_of(block, policy).record(traced, examples, 10**7)
         assert_same(record, expected)
-        for array, other in zip(record.levels, found, strict=True):
+        assert record.whole is not None
+        for array, other in zip(record.whole.levels, found, strict=True):
             assert array.dtype == other.dtype
             np.testing.assert_array_equal(array, other, "levels")
     return record
 
 
-def program_record(block: fb.Block, examples: Sequence[Any]) -> TraceColumns:
+def program_record(block: fb.Block, examples: Sequence[Any]) -> Together:
     return lowered(block).tracer.record(examples, range(len(examples)))
 
 
@@ -75,9 +77,9 @@ def refusal(block: fb.Block, examples: Sequence[Any], max_calls: int = 10**7) ->
     return told.pop()
 
 
-def assert_same(record: TraceColumns, expected: TraceColumns) -> None:
+def assert_same(record: Together, expected: Together) -> None:
     for name in ("calls", "elements", "feeds"):
-        pairs = zip(_flat(getattr(record, name)), _flat(getattr(expected, name)), strict=True)
+        pairs = zip(_flat(getattr(record.whole, name)), _flat(getattr(expected.whole, name)), strict=True)
         for array, other in pairs:
             assert array.dtype == other.dtype
             np.testing.assert_array_equal(array, other, name)
@@ -85,8 +87,12 @@ def assert_same(record: TraceColumns, expected: TraceColumns) -> None:
         array, other = getattr(record, name), getattr(expected, name)
         assert array.dtype == other.dtype
         np.testing.assert_array_equal(array, other, name)
-    assert record.labels == expected.labels
-    for labels, others in zip(_flat(record.labels, list), _flat(expected.labels, list), strict=True):
+    assert record.whole is not None
+    assert expected.whole is not None
+    assert record.whole.labels == expected.whole.labels
+    for labels, others in zip(
+        _flat(record.whole.labels, list), _flat(expected.whole.labels, list), strict=True
+    ):
         assert list(map(type, labels)) == list(map(type, others))
     assert repr(list(record.results)) == repr(list(expected.results))
 

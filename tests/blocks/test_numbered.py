@@ -15,7 +15,7 @@ import foldbatch as fb
 from foldbatch.blocks.lower import Lowered
 from foldbatch.blocks.printing import TABLE
 from foldbatch.errors import ExampleError
-from foldbatch.scheduler.record import TraceColumns
+from foldbatch.scheduler.record import Together
 from foldbatch.trees import Tree, TreeNode
 from tests.blocks.forests import batches
 from tests.blocks.laws import assert_same, lowered
@@ -32,7 +32,7 @@ def by_nodes(made: Lowered) -> Iterator[None]:
     vars(made.tracer)["numbered"] = before
 
 
-def check_same(block: fb.Block, examples: list[Any]) -> TraceColumns:
+def check_same(block: fb.Block, examples: list[Any]) -> Together:
     made = lowered(block)
     record = made.tracer.record(examples, range(len(examples)))
     with by_nodes(made):
@@ -81,7 +81,7 @@ def test_whole_nodes_are_nodes() -> None:
     block = fb.AllOf(declared(lambda tree: summed(tree, own)), fb.Identity())
     tree = Tree.from_nested(("a", ("b", "x"), ("c", "y")))
     record = check_same(block, [tree, tree[0]])
-    assert record.feeds[0][0].tolist() == [2, 2, 7, 2]
+    assert record.whole.feeds[0][0].tolist() == [2, 2, 7, 2]
     assert record.results[0][-1] is tree
 
 
@@ -132,7 +132,7 @@ def test_what_a_function_reads_by_name_may_change() -> None:
     tree = Tree([2, 2, -1])
     try:
         for LIMIT, expected in ((1, [0, 0, 1]), (5, [0, 0, 0])):  # noqa: B007
-            assert lowered(block).tracer.record([tree], [0]).feeds[0][0].tolist() == expected
+            assert lowered(block).tracer.record([tree], [0]).whole.feeds[0][0].tolist() == expected
     finally:
         LIMIT = 1
 

@@ -160,10 +160,10 @@ def test_a_run_of_examples_noted_together_is_the_batch_of_their_packed_traces(fi
     run = together[first:last]
     fast = merge(run, cells)
     if run:
-        assert run[0].origin[0].record is not None, "nothing has been packed so far"
+        assert run[0].origin[0].whole is not None, "nothing has been packed so far"
     assert_alike(fast, merge([apart(trace) for trace in run], cells))
     if run:
-        assert run[0].origin[0].record is None, "packed traces need no record"
+        assert run[0].origin[0].whole is None, "packed traces need no record"
         assert_alike(merge(run, cells), fast)
 
 
