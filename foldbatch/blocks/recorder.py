@@ -174,7 +174,11 @@ class Recorder:
         if len(sizes) > 1:
             sizes[1:] -= sizes[:-1].copy()
         labels = tuple([tuple(map(list.copy, columns)) if columns else () for columns in self._labels])
-        offsets, (counts, lengths) = np.array(self._offsets, np.int64), np.hsplit(sizes, [len(calls)])
+        offsets, counts, lengths = (
+            np.array(self._offsets, np.int64),
+            sizes[:, : len(calls)],
+            sizes[:, len(calls) :],
+        )
         if len(sizes) > 1:
             shift(self.model.form, calls, elements, counts, lengths, offsets[:-1])
         parts = calls, elements, (), feeds, labels, self._offsets[-1]
