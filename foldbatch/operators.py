@@ -273,7 +273,7 @@ class Deferred(Operators[Any]):
 
 
 class Stored(Operators[Any]):
-    """A tensor that the model keeps: what a plain function that stands for a model does with it is noted, too."""
+    """A tensor that the model keeps: what a function that stands for a model does with it is noted, too."""
 
     __slots__ = ()
 

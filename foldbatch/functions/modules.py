@@ -18,9 +18,9 @@ class Module:
     """Owns layers, parameters and other modules as attributes, for models written as functions.
 
     A layer or parameter without a name of its own is called as the attribute that holds it, and one inside
-    of another module as the path to it: ``encoder.lstm``. So names of parameters do not depend on which part ran first.
-    Methods may be cells (`foldbatch.cell`). What ``__call__`` does is up to the subclass; recursion is by
-    methods.
+    of another module as the path to it: ``encoder.lstm``. So names of parameters do not depend on which
+    part ran first. Methods may be cells (`foldbatch.cell`). What ``__call__`` does is up to the subclass;
+    recursion is by methods.
 
     >>> import foldbatch as fb
     >>> class Pair(fb.Module):

@@ -238,9 +238,14 @@ def check_model(configuration: Configuration) -> None:
     if files and FORMATS[format_].needs_no_file:
         readers = [name for name in TRAINABLE if not FORMATS[name].needs_no_file]
         ending = Path(getattr(configuration.data, files[0])).suffix
-        likely = {FORMATS[name].ending: name for name in ("jsonlines", "conllu")}.get(ending, "NAME")
+        likely = [name for name in readers if FORMATS[name].ending == ending]
         expected = f"a data.format that reads files: {', '.join(readers)}"
-        raise UnknownNameError(f"data.{files[0]}", expected, repr(format_), f"add --data.format {likely}")
+        raise UnknownNameError(
+            f"data.{files[0]}",
+            expected,
+            repr(format_),
+            f"add --data.format {likely[0] if len(likely) == 1 else 'NAME'}",
+        )
 
 
 def check_arity(configuration: Configuration, example: Any, where: str) -> None:

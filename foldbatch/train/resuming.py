@@ -393,6 +393,12 @@ class Position:
 
 Record = dict[str, str | Digests]  # of a training, by name: a text, or a digest of each example
 NAMED = 3  # differences that an error names
+ONE_BY_ONE = 1 << 16  # examples whose digests a record has; of more it has one of all, to stay small
+
+
+def in_record(rows: Digests) -> str | Digests:
+    """Return digests as a record has them."""
+    return rows if len(rows) <= ONE_BY_ONE else f"{DIGEST}{digest(rows).hex()} of {len(rows)}"
 
 
 def differences(records: Sequence[Mapping[str, str | Digests]], places: Sequence[str]) -> str:

@@ -516,7 +516,8 @@ class Trainer:
     def _state(self) -> dict[str, Any]:
         position = self.position
         return {
-            "record": self.record,
+            # the model as it is now: decisions may have brought cells
+            "record": self.record | {"model": DIGEST + resuming.model_digest(self.program)},
             "parameters": dict(self.program.params),
             "optimizer": self.optimizer.state(),
             "steps_drawn": self.program.steps_drawn,
@@ -563,14 +564,16 @@ class Trainer:
     def _beginning(self, training: Sequence[Any], held_out: Sequence[Any]) -> resuming.Record:
         """Return what ranks, and a training that goes on with this one, must begin with, too."""
         record: resuming.Record = {}
+        traces = traced(self.program, training)  # first: a walk learns of what it is made
         for callback in self.callbacks:
             record |= callback.record()
         record |= {"model": DIGEST + self.model_digest, "optimizer": type(self.optimizer).__name__}
         record |= {f"optimizer's {name}": text for name, text in self._settings.items()}
         record["sampler"] = f"of seed {self.sampler.seed} and digest {self.sampler.digest()}"
-        record |= {"examples": digests(training), "validation examples": digests(held_out)}
-        traces = traced(self.program, training)
-        return record | ({TRACES: traces} if len(traces) else {})
+        rows = {"examples": digests(training), "validation examples": digests(held_out)}
+        if len(traces):
+            rows[TRACES] = traces
+        return record | {name: resuming.in_record(of) for name, of in rows.items()}
 
     def _named(self) -> Iterator[tuple[str, Callback]]:
         """Yield callbacks with the names of their classes, numbered from the second of a class on."""
