@@ -121,8 +121,8 @@ def _of_several(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _chosen(where: Any, a: Any, b: Any) -> Exact:
-    kept = next(x for x in (a, b) if isinstance(x, Exact))
-    return Exact(np.where(plain(where), plain(a), plain(b)), kept.dtype)
+    found = np.where(plain(where), plain(a), plain(b))
+    return Exact(found, next((x.dtype for x in (a, b) if isinstance(x, Exact)), found.dtype.name))
 
 
 EXACTLY = SimpleNamespace(

@@ -298,10 +298,14 @@ def derived(maker: Walks, type_: Any, depth: int, given: Given) -> Part:
     )
 
 
+# numbers that an op is given by turns; some are equal, and of other types
+TWINS: list[tuple[Any, Any]] = [(0.5, 2.0), (1.0, 3.0), (1, 3), (2, 1), (2.0, 1.0), (True, False)]
+
+
 def loosely(maker: Walks, type_: TensorType, depth: int, given: Given) -> Part:
     """Compute a tensor in the walk, op by op."""
     a, b = maker.part(type_, depth, given), maker.part(type_, depth, given)
-    way, number, size = maker.number(16), maker.one_of([0.5, 2, -0.25]), type_.size
+    way, number, size = maker.number(20), maker.one_of([0.5, 2, -0.25]), type_.size
     square = size ** len(type_.shape or (1,)) if len(type_.shape) == 1 else 0
     weight = maker.free((size, size)) if square else None
     constant = np.full(type_.shape, 0.125)
@@ -336,11 +340,21 @@ def loosely(maker: Walks, type_: TensorType, depth: int, given: Given) -> Part:
                 return ops().transpose(ops().tanh(p)) @ q
             case 15:
                 return ops().minimum(p, number) + constant
+            case 16:
+                return p + ops().cast(ops().where(ops().less(p, q), *TWINS[x[3]]), FLOAT)
+            case 17:
+                return q - ops().tanh(p) ** TWINS[x[3] % 5][1]
+            case 18:
+                return p * ops().cast(tensor(x[3]) - int(TWINS[x[3]][0]), FLOAT)
+            case 19 if type_.shape:
+                return q + p[-x[3] % 2 :][0] * p[x[3] % 2]
         return p + q
 
-    return Part(
-        run, lambda source, depth: [a.data(source, depth), b.data(source, depth), source.number(9) / 8 - 0.5]
-    )
+    def data(source: Source, depth: int) -> Any:
+        numbers = [source.number(9) / 8 - 0.5, source.number(len(TWINS))]
+        return [a.data(source, depth), b.data(source, depth), *numbers]
+
+    return Part(run, data)
 
 
 def layered(maker: Walks, type_: TensorType, depth: int, given: Given) -> Part:
