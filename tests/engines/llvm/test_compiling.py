@@ -58,6 +58,17 @@ def test_without_llvmlite_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 class TestCompiled:
     """With llvmlite."""
 
+    def test_what_loops_have_from_elsewhere_belongs_to_the_name_of_their_code(self) -> None:
+        from foldbatch.engines.llvm import table_loops, tables  # noqa: PLC0415 - for one test
+
+        known = []
+        for head in (table_loops.HEAD, table_loops.HEAD + 1):
+            with mock.patch.object(table_loops, "HEAD", head), mock.patch.object(compiling, "_made") as made:
+                made.side_effect = lambda kind, text, translate: known.append(text) or 0
+                made_of = compiling.compiled_function.__wrapped__
+                made_of(table_loops.launch, tables.SIGNATURES["launch"], table_loops)
+        assert known[0] != known[1]
+
     @pytest.fixture(autouse=True)
     def _needs_llvmlite(self) -> None:
         pytest.importorskip("llvmlite", reason="llvmlite is not installed")
