@@ -160,7 +160,7 @@ class Signature:
     @property
     def key(self) -> tuple[Any, ...]:
         """A key that sorts signatures, whatever the order in which they were found."""
-        return self.name, self.digest, [(p.order[0], p.name) for p in self.parameters], self.order
+        return self.name, self.digest, [(p.order[:2], p.name) for p in self.parameters], self.order
 
     @cached_property
     def width(self) -> int:

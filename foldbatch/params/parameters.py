@@ -62,6 +62,13 @@ INITIALIZERS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], ArrayLi
 _numbers = itertools.count()
 
 
+def _restore(self: Any, state: tuple[None, dict[str, Any]]) -> None:
+    """Make an object what it was that it is a copy of, which it comes after."""
+    for name, value in state[1].items():
+        setattr(self, name, value)
+    self.copied = next(_numbers)
+
+
 class Owner:
     """The layer that a parameter belongs to, as far as names go; compared by identity.
 
@@ -69,12 +76,13 @@ class Owner:
     attributes of modules to it.
     """
 
-    __slots__ = ("given", "name", "number", "placed")
+    __slots__ = ("copied", "given", "name", "number", "placed")
+    __setstate__ = _restore
 
     def __init__(self, name: str, *, given: bool = False) -> None:
         self.name = name
         self.given = given
-        self.number = next(_numbers)
+        self.number, self.copied = next(_numbers), 0
         self.placed = False
 
 
@@ -121,6 +129,7 @@ class Parameter(Stored):
         "__weakref__",
         "_value",
         "away",
+        "copied",
         "given",
         "init",
         "name",
@@ -142,7 +151,7 @@ class Parameter(Stored):
     ) -> None:
         self.name = "parameter" if name is None else name
         self.given = name is not None
-        self.number = next(_numbers)
+        self.number, self.copied = next(_numbers), 0
         self.placed = False
         if isinstance(init, str) and init not in INITIALIZERS:
             expected = f"an initialiser of {', '.join(INITIALIZERS)}"
@@ -163,9 +172,10 @@ class Parameter(Stored):
             self.assign(init)
 
     @property
-    def order(self) -> tuple[int, int]:
-        """A key that sorts parameters as they, or the layers that own them, were made in this process."""
-        return (self.number if self.owner is None else self.owner.number), self.number
+    def order(self) -> tuple[int, int, int]:
+        """A key that sorts parameters as they, or the layers that own them, were made; copies come after."""
+        holder = self.owner or self
+        return holder.number, holder.copied, self.number
 
     @property
     def path(self) -> str:
@@ -273,6 +283,8 @@ class Parameter(Stored):
                 expected = f"numbers that {self.type.dtype} can hold"
             raise ParameterError(where, expected, f"{number} at {place}", "clean the array first")
         return converted
+
+    __setstate__ = _restore
 
     def __getstate__(self) -> object:
         if self.away is not None:

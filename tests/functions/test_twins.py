@@ -279,3 +279,15 @@ def test_copies_of_a_module_compute_with_their_own_parts(copied: Callable[[Scale
     second.layer.parameters["weight"].assign([[10.0]])
     assert fb.compile(second, "numpy").run([3.0]) == [150.0]
     assert fb.compile(first, "numpy").run([3.0]) == [6.0]
+
+
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_copies_have_names_in_the_order_in_which_they_were_made(order: list[int]) -> None:
+    first = Scaled(1.0)
+    fb.compile(first, "numpy").warm([3.0])
+    both = [first, copy.deepcopy(first)]
+    both[1].layer.parameters["weight"].assign([[10.0]])
+    program = fb.compile(lambda which: both[which](3.0), "numpy")
+    program.warm(order)
+    weights = {name: float(x.sum()) for name, x in program.params.items() if name.endswith("weight")}
+    assert weights == {"layer.weight": 1.0, "layer_1.weight": 10.0}
