@@ -85,8 +85,11 @@ class StructureEstimator(BaseEstimator):
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the compiled program, which is compiled again where it is needed."""
-        return {name: value for name, value in super().__getstate__().items() if name != "_program"}
+        """Return all but the compiled program, which is compiled again where it is needed, and its parameters."""
+        state = {name: value for name, value in super().__getstate__().items() if name != "_program"}
+        if "_program" in vars(self):  # somebody may have trained it further
+            state["parameters_"] = {name: np.array(x) for name, x in self._program.params.items()}
+        return state
 
     @property
     def program_(self) -> Program:

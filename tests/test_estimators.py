@@ -120,6 +120,10 @@ def test_a_pickle_predicts_the_same_and_later_settings_do_not_touch_it(kind, y):
     copy = pickle.loads(pickle.dumps(estimator))
     copy.set_params(hidden=7, model="rntn")
     np.testing.assert_array_equal(copy.predict(TREES), estimator.predict(TREES))
+    for value in copy.program_.params.values():  # as a training that goes on does
+        value *= -0.5
+    again = pickle.loads(pickle.dumps(copy))
+    np.testing.assert_array_equal(again.predict(TREES), copy.predict(TREES))
     assert clone(estimator).get_params() == estimator.get_params()
 
 
