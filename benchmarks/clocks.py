@@ -126,7 +126,7 @@ _CALLED: list[Any] = []  # functions whose addresses are in codes
 
 @contextmanager
 def _in_codes(clock: Clock) -> Iterator[None]:
-    from foldbatch.engines.llvm import instructions  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.engines.llvm import op_code  # noqa: PLC0415 - it needs llvmlite
     from foldbatch.engines.llvm.compiling import Native  # noqa: PLC0415
 
     def stop(kind: str, *arguments: int) -> None:
@@ -140,7 +140,7 @@ def _in_codes(clock: Clock) -> Iterator[None]:
         return Native(address, 0)
 
     laps = {kind: native(kind) for kind in KINDS}
-    encode = instructions.encode_statement
+    encode = op_code.encode_statement
 
     def clocked(coder: Any, statement: Statement) -> None:
         kind = kind_of(statement)
@@ -151,7 +151,7 @@ def _in_codes(clock: Clock) -> Iterator[None]:
             encode(coder, statement)
             coder.add(laps[kind], UNBATCHED, [])
 
-    with replaced(instructions, "encode_statement", clocked):
+    with replaced(op_code, "encode_statement", clocked):
         yield
 
 
