@@ -59,7 +59,7 @@ from foldbatch.blocks.tracing import (
     statements_of,
 )
 from foldbatch.errors import ExampleKeyError
-from foldbatch.model.columns import as_now, items_of
+from foldbatch.model.columns import as_now, items_once
 from foldbatch.model.drafts import Draft
 
 CHAIN = 4  # bodies that are tried one after the other
@@ -82,7 +82,7 @@ def item_or(data: Any, key: Any, default: Any) -> Any:
 
 
 # globals that functions need
-TOOLS: dict[str, Any] = {ITEM_OR: item_or, NOW: as_now, ITEMS: items_of}
+TOOLS: dict[str, Any] = {ITEM_OR: item_or, NOW: as_now, ITEMS: items_once}
 
 
 @dataclass(frozen=True, slots=True)

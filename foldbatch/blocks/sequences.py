@@ -21,7 +21,7 @@ from foldbatch.blocks.flow import append, each, expect_list
 from foldbatch.blocks.leaves import as_tensor_type
 from foldbatch.blocks.tracing import Apply, Constant, Count, Cut, Expression, Listed, Spread, Tuple, ZipLists
 from foldbatch.errors import BlockTypeError, BlockValueError
-from foldbatch.model.columns import items_of
+from foldbatch.model.columns import items_once
 from foldbatch.static.graph import Node, constant
 from foldbatch.types import (
     DEFAULT_DTYPE,
@@ -240,11 +240,11 @@ class Length(Block[ObjectType | TupleType | SequenceType, TensorType]):
 
 
 def _zipped(sequences: Any) -> list[tuple[Any, ...]]:
-    return list(zip(*map(items_of, sequences), strict=False))
+    return list(zip(*map(items_once, sequences), strict=False))
 
 
 def _listed(data: Any) -> list[Any]:
-    return list(items_of(data))
+    return list(items_once(data))
 
 
 ZIPPED, LISTED = Constant("zipped", _zipped), Constant("list", _listed)

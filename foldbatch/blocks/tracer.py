@@ -31,7 +31,7 @@ from foldbatch.errors import (
     ExampleTypeError,
     FoldbatchError,
 )
-from foldbatch.model.columns import BadDataError
+from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.model import Model
 from foldbatch.model.tracer import MAX_CALLS, Look
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -180,7 +180,7 @@ class TracingProgram:
         if is_accident(error, example):
             return error
         refused = _unlocated(error, number)
-        refused.__cause__ = error
+        refused.__cause__ = None if isinstance(error, BadDataError) else error
         return refused
 
     def walk(self, example: Any, adapt: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
@@ -189,6 +189,7 @@ class TracingProgram:
         `adapt` changes the globals of the run.
         """
         namespace, recorder = self._fresh(careful=True)
+        namespace[printing.ITEMS] = items_of  # what was read before is read again
         adapt(namespace)
         recorder.begin(namespace)
         with no_garbage():

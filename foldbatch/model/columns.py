@@ -2,7 +2,7 @@
 
 import reprlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
 from functools import cache
@@ -44,6 +44,7 @@ _VIEWS = (type(_EMPTY.keys()), type(_EMPTY.values()), type(_EMPTY.items()))
 _HOLDING: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str, bytes, range, deque, np.ndarray, *_VIEWS)
 # how those go through their items that have them, and make none anew; classes of the user inherit it
 _HELD = {kind.__iter__ for kind in _HOLDING}
+_ENDED: deque[Any] = deque(maxlen=64)  # iterators that were read to their end last
 
 
 def items_of(data: Any) -> Any:
@@ -52,6 +53,29 @@ def items_of(data: Any) -> Any:
     What holds its items yields these themselves: a part that stands in two places stays one object.
     """
     return data if getattr(type(data), "__iter__", None) in _HELD else map(kept, data)
+
+
+def items_once(data: Any) -> Any:
+    """Return the same of a part of an example; an iterator that was read to its end is refused.
+
+    A second block would be given no items of it.
+
+    Raises:
+        BadDataError: when it has been read.
+    """
+    return _ending(data) if hasattr(type(data), "__next__") else items_of(data)
+
+
+def _ending(data: Iterator[Any]) -> Iterator[Any]:
+    if any(one is data for one in _ENDED):
+        found = f"{describe_value(data)}, which has been read to its end"
+        raise BadDataError("what can be read again", found, "give a list of its items", ExampleTypeError)
+    empty = True
+    for item in data:
+        empty = False
+        yield kept(item)
+    if not empty:
+        _ENDED.append(data)
 
 
 def kept(item: Any, depth: int = 2) -> Any:

@@ -247,6 +247,16 @@ def test_examples_are_let_go_when_they_are_traced():
     assert gone() is None
 
 
+def test_an_iterator_that_two_blocks_read_is_refused_as_the_second_would_have_no_items():
+    program = fb.compile(fb.AllOf(fb.Map(ONE), fb.NGrams(2)))
+    assert program.run([iter([]), [1, 2]])[0] == ([], [])
+    for used in (iter([1, 2]), (x for x in (1, 2))):
+        with pytest.raises(
+            ExampleTypeError, match="at example 1: .* read to its end; give a list of its items"
+        ):
+            program.run([[3], used])
+
+
 def test_an_iterator_is_read_once_and_blamed_when_it_must_be_read_again():
     program = fb.compile(fb.Map(ONE))
     assert list(map(float, program.run([iter([1, 2])])[0])) == [1.0, 2.0]
