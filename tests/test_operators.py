@@ -83,6 +83,20 @@ def test_gradients_pass_through_them():
         np.testing.assert_allclose(gradients["w"], expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("array", [np.arange(3), np.ones(3), np.int64(2), np.ones(3, "float16")])
+def test_arrays_beside_floats_take_their_dtype_through_both_doors(array):
+    def scaled(x):
+        return x * array + fb.ops.maximum(array, x) - fb.ops.where(x > 1, array, x)
+
+    x = np.array([0.5, 1.0, 2.0], "float32")
+    expected = x * array + np.maximum(array, x) - np.where(x > 1, array, x)
+    found = (fb.Vector(3) >> fb.Function(scaled)).eval(x)
+    assert found.dtype == "float32"
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(fb.compile(lambda x: scaled(fb.tensor(x)), "numpy").run([x])[0], expected)
+    assert (fb.Vector(3, "float64") >> fb.Function(lambda x: x * array)).output_type.dtype == "float64"
+
+
 def test_integers_of_two_dtypes_compare_without_loss():
     pair = fb.Record((fb.Scalar("int32"), fb.Scalar("int64"))) >> fb.Function(lambda a, b: (a == b, a < b))
     assert [bool(x) for x in pair.eval((1, 1 + 2**32))] == [False, True]

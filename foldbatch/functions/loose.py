@@ -130,7 +130,7 @@ def _given(name: str, x: Any, kind: TensorType) -> Given:
     if isinstance(x, bool | int | float) and name in NUMBERS:
         other = not kind.is_float and (isinstance(x, float) or kind.dtype == "bool")
         return x, not other, TensorType((), kind.dtype)
-    if isinstance(x, np.ndarray | np.generic) and name in NUMBERS and kind.is_float and x.dtype.kind == "f":
+    if isinstance(x, np.ndarray | np.generic) and name in NUMBERS and kind.is_float and x.dtype.kind in "fiu":
         return x, True, TensorType(x.shape, kind.dtype)
     if isinstance(x, np.generic) and name not in NUMBERS | IDS:
         return x, False, None

@@ -146,7 +146,7 @@ def constant(value: Any, dtype: str | None = None) -> Node:
 
 
 def lift(op: str, operands: tuple[TensorLike, ...]) -> tuple[Node, ...]:
-    """Turn every operand into a node; Python numbers take the dtype of the first tensor."""
+    """Turn every operand into a node; Python numbers, and arrays beside floats, take the first tensor's dtype."""
     dtype = next((x.type.dtype for x in operands if isinstance(x, Node | Parameter)), None)
     nodes: list[Node] = []
     for x in operands:
@@ -161,7 +161,8 @@ def lift(op: str, operands: tuple[TensorLike, ...]) -> tuple[Node, ...]:
                     fail(op, f"operands of one dtype ({dtype})", f"the float {x}", fix)
                 nodes.append(constant(x, dtype))
             case np.ndarray() | np.generic():
-                nodes.append(constant(x))
+                floats = dtype is not None and dtype.startswith("float") and x.dtype.kind in "fiu"
+                nodes.append(constant(x, dtype if floats else None))
             case _:
                 numbers = isinstance(x, list | tuple) and all(isinstance(item, int | float) for item in x)
                 fix = "make it an array: np.array(x, 'float32')" if numbers else ""
