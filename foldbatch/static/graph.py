@@ -146,7 +146,7 @@ def constant(value: Any, dtype: str | None = None) -> Node:
 
 
 def lift(op: str, operands: tuple[TensorLike, ...]) -> tuple[Node, ...]:
-    """Turn every operand into a node; Python numbers, and arrays beside floats, take the first tensor's dtype."""
+    """Turn operands into nodes; Python numbers, and arrays beside floats, take the first tensor's dtype."""
     dtype = next((x.type.dtype for x in operands if isinstance(x, Node | Parameter)), None)
     nodes: list[Node] = []
     for x in operands:
