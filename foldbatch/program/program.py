@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from statistics import median
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from foldbatch.blocks.drafts import refuse_no_count
 from foldbatch.engines.batch import Planned, ScheduledBatch
@@ -36,6 +36,23 @@ from foldbatch.timelines import Timeline
 from foldbatch.types import describe_value
 
 SHOWN = 20  # lines of cells, and of parameters, in a notebook
+
+
+# What is looked for by who comes from elsewhere, and what does it here.
+ELSEWHERE = {
+    **dict.fromkeys(("forward", "apply"), "run(examples) returns results"),
+    **dict.fromkeys(
+        ("parameters", "named_parameters", "state_dict", "load_state_dict", "weights"), "see params"
+    ),
+    **dict.fromkeys(
+        ("fit", "train_step", "compile"), "fb.train.Trainer(program, optimizer).fit(examples, epochs=3)"
+    ),
+    **dict.fromkeys(("train", "eval"), "value_and_grad(examples) trains; run(examples) drops nothing"),
+    **dict.fromkeys(("to", "cuda", "cpu"), 'fb.compile(model, "cuda") names the backend'),
+    **dict.fromkeys(
+        ("backward", "grad", "gradients", "zero_grad"), "value_and_grad(examples) returns gradients"
+    ),
+}
 
 
 class Program(Printed):
@@ -141,6 +158,12 @@ class Program(Printed):
     def fingerprint(self) -> str:
         """A digest of what decides whether another program can run what this one prepared or planned."""
         return self._ready.fingerprint
+
+    if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = f"; {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+            raise AttributeError(f"a Program has no {name!r}{hint}", name=name, obj=self)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         fix = "program.save(path) keeps it in a file; or pickle the block, and dict(program.params) with it"

@@ -437,3 +437,15 @@ def test_an_evaluation_needs_no_labels():
     error = fb.Record((fb.Scalar(), fb.Scalar())) >> fb.Function(lambda x, y: x - y) >> fb.Loss()
     block = fb.AllOf(fb.GetItem(0) >> fb.Scalar(), error) >> fb.GetItem(0)
     assert block.eval((3, "unknown")) == 3
+
+
+def test_a_name_from_elsewhere_is_told_what_does_it_here() -> None:
+    program = fb.compile(fb.Scalar(), "numpy")
+    for name, told in (
+        ("fit", "fb.train.Trainer"),
+        ("state_dict", "see params"),
+        ("backward", "value_and_grad"),
+    ):
+        with pytest.raises(AttributeError, match=f"a Program has no '{name}'; .*{told}"):
+            getattr(program, name)
+    assert not hasattr(program, "shape")
