@@ -50,11 +50,20 @@ HINTS = {
     "segment_log_softmax": "write x - m - ops.log(ops.segment_sum(ops.exp(x - m))), m = ops.segment_max(x)",
     "segment_logsumexp": "write m + ops.log(ops.segment_sum(ops.exp(x - m))), m = ops.segment_max(x)",
     "var": "write ops.mean((x - ops.mean(x)) ** 2)",
+    "all": "write ops.min(ops.cast(x, 'int32')) == 1",
+    "any": "write ops.max(ops.cast(x, 'int32')) == 1",
+    "cosine_similarity": "write ops.dot(a, b) / (ops.norm(a) * ops.norm(b))",
     "dropout": "use the layer fb.Dropout",
     "flip": "use a slice, as in x[::-1]",
+    "kl_div": "of log q and p, write ops.sum(p * (ops.log(p) - log_q))",
     "linear": "use the layer fb.Linear",
+    "nll_loss": "write -ops.gather(x, label)",
+    "normalize": "write x / ops.norm(x)",
     "ravel": "use ops.reshape",
+    "std": "write ops.sqrt(ops.mean((x - ops.mean(x)) ** 2))",
     "take": "use ops.gather",
+    **dict.fromkeys(("dim", "size", "numel"), "x.shape, x.ndim and x.dtype are known"),
+    **dict.fromkeys(("tril", "triu"), "write x * np.tril(np.ones((n, n)))"),
 }
 
 
@@ -133,6 +142,10 @@ class Operators(Generic[Result]):
 
     def __getitem__(self, key: Any) -> Result:
         return _call("getitem", self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        fix = "make another one, as ops.where(mask, new, x), or ops.concat of its parts"
+        raise GraphError("ops.setitem", "a tensor that is not written to", f"x[{key!r}] = ...", fix)
 
     __add__, __radd__ = _operator("add"), _reflected("add")
     __sub__, __rsub__ = _operator("subtract"), _reflected("subtract")
@@ -288,6 +301,12 @@ class Hooks:
     layer: Callable[[Any, tuple[Any, ...]], Any] | None = None
 
 
+def _holds_tensor(operands: Sequence[Any]) -> bool:
+    return any(
+        isinstance(y, Operators) for x in operands for y in (x if isinstance(x, list | tuple) else [x])
+    )
+
+
 def deferring(function: F) -> F:
     """Return a function of `foldbatch.ops` that leaves `Deferred` tensors to the front end."""
 
@@ -298,6 +317,8 @@ def deferring(function: F) -> F:
         for x in operands:
             if isinstance(x, kinds) or (isinstance(x, list | tuple) and any(isinstance(y, kinds) for y in x)):
                 return Hooks.function(function, operands, options)
+        if walks and not _holds_tensor(operands):  # of data alone
+            return Hooks.function(function, operands, options)
         return function(*operands, **options)
 
     called.__module__ = "foldbatch.static.ops"  # where pickle finds it

@@ -57,6 +57,15 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         cell, places = found
         return cell.call(*[operands[i] for i in places])
     types = [x.type for x in _flat(operands) if isinstance(x, Value | Parameter)]
+    if name == "random" or not operands:  # each call draws anew; what lacks operands says so
+        return op_cell(function, [(x, False, None) for x in operands], options).call()
+    if not types:  # of data alone
+        at = next(
+            (i for i, x in enumerate(operands) if not isinstance(x, str)), 0
+        )  # einsum has letters first
+        data = operands[at]
+        value = [tensor(x) for x in data] if name in TOGETHER else tensor(data)
+        return _apply(function, (*operands[:at], value, *operands[at + 1 :]), options)
     kind = [*[type_ for type_ in types if type_.is_float], types[0]][0]  # `next` raises, which costs by depth
     given = [_given(name, x, kind) for x in operands]
     cell = op_cell(function, given, options)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch import ops
+from foldbatch import errors, ops
 from foldbatch.engines.numpy import TARGET
 from foldbatch.engines.numpy.kernel import load
 from foldbatch.functions import cells
@@ -333,3 +333,32 @@ def test_a_parameter_is_given_to_cells_layers_and_ops_like_a_value() -> None:
     np.testing.assert_array_equal(short.run(examples), long.run(examples))
     np.testing.assert_allclose(short.debug(examples[0]).result, short.run(examples)[0], rtol=1e-6)
     assert sum("gather" in cell.name for cell in short.model.cells) == 1  # one for all rows
+
+
+def test_ops_of_data_alone_are_values_and_one_cell_whatever_the_data() -> None:
+    def walk(x: int) -> Any:
+        with_numbers = (
+            ops.one_hot(x, 30),
+            ops.exp(0.5 * x),
+            ops.stack([1.0, float(x)]),
+            ops.where(x > 3, 1.0, 2.0),
+        )
+        return (
+            with_numbers,
+            ops.einsum("i,i->", np.ones(3), np.full(3, float(x))),
+            [ops.random((2,)) for _ in "ab"],
+        )
+
+    program = fb.compile(walk, "numpy")
+    program.run([0, 1])
+    known = len(program.model.cells)
+    found = program.run(list(range(30)), step=1)
+    assert len(program.model.cells) == known
+    (one_hot, grown, stacked, chosen), product, drawn = found[7]
+    assert one_hot.argmax() == 7 and np.isclose(grown, np.exp(3.5)) and stacked.tolist() == [1, 7]
+    assert chosen == 1 and product == 21
+    every = np.concatenate([np.concatenate(example[-1]) for example in found])
+    assert len(set(every.tolist())) == 120 and (0 <= every).all() and (every < 1).all()
+    assert repr(program.run(list(range(30)), step=1)) == repr(found)
+    with pytest.raises(errors.GraphError, match="x\\[0\\] = ...; make another one, as ops.where"):
+        fb.compile(lambda x: fb.tensor([1.0]).__setitem__(0, x), "numpy").run([2.0])

@@ -169,7 +169,7 @@ def pair(layer: AnyLayer, xs: tuple[Any, ...], expected: str) -> tuple[Any, Any]
     """Return the two values of a layer's input, refusing any other number of them."""
     if len(xs) != 2:
         found = describe(xs if len(xs) > 1 else xs[0]) if xs else "()"
-        fix = "put it behind a Record or AllOf of two"
+        fix = "put it behind a Record or AllOf of two; a plain function gives two arguments"
         if len(xs) == 1 and isinstance(xs[0], tuple) and len(xs[0]) == 2:
             found, fix = f"one argument {found}", "give it two arguments"
         raise GraphError(repr(layer), f"a pair {expected}", found, fix)
@@ -181,7 +181,12 @@ def hidden(layer: AnyLayer, state: Any, size: int) -> Node:
     if isinstance(state, Node) and state.shape == (size,):
         return state
     expected = f"a state of one vector of {size}"
-    raise GraphError(repr(layer), expected, describe(state), "give the result of another call")
+    raise GraphError(
+        repr(layer),
+        expected,
+        describe(state),
+        "give that of another call, a first one of zeros, or a Parameter",
+    )
 
 
 def projected(

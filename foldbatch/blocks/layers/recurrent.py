@@ -49,7 +49,7 @@ def lstm_state(layer: AnyLayer, state: Any, size: int) -> State:
         and all(isinstance(part, Node) and part.shape == (size,) for part in state)
     ):
         expected = f"a state (h, c) of two vectors of {size}"
-        fix = "give a state that a node yields; a step of LSTMCell yields (output, state)"
+        fix = "give that of another node, or (zeros, zeros) first; a step of LSTMCell yields (output, state)"
         raise GraphError(repr(layer), expected, describe(state), fix)
     h, c = state
     return h, c

@@ -227,7 +227,10 @@ def gather(table: TensorLike, ids: TensorLike) -> Node:
     if x.axis is UNBATCHED:
         return apply("gather", x, numbers)
     if not numbers.dtype.startswith("int"):
-        fail("gather", "integer ids", str(numbers.type), "declare Scalar('int32'), or cast with ops.cast")
+        fix = "declare Scalar('int32'), or cast with ops.cast"
+        if numbers.dtype == "bool":
+            fix = "choose with ops.where: how long a tensor is does not depend on numbers"
+        fail("gather", "integer ids", str(numbers.type), fix)
     if x.axis.rank > 1 and numbers.axis is not x.axis:
         return _of_sequence(x, numbers)
     if not x.shape:
