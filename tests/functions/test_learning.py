@@ -354,7 +354,7 @@ def test_ops_of_data_alone_are_values_and_one_cell_whatever_the_data() -> None:
     known = len(program.model.cells)
     found = program.run(list(range(30)), step=1)
     assert len(program.model.cells) == known
-    (one_hot, grown, stacked, chosen), product, drawn = found[7]
+    (one_hot, grown, stacked, chosen), product, _ = found[7]
     assert one_hot.argmax() == 7 and np.isclose(grown, np.exp(3.5)) and stacked.tolist() == [1, 7]
     assert chosen == 1 and product == 21
     every = np.concatenate([np.concatenate(example[-1]) for example in found])
