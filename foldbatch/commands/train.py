@@ -53,12 +53,12 @@ def main(arguments: Sequence[str], prog: str) -> int:
 
 
 def _main(arguments: Sequence[str], prog: str, communicator: Communicator) -> None:
-    overrides, rest = _separated(arguments)
+    overrides, rest = split_overrides(arguments)
     options = _parser(prog).parse_args(rest)
     of_run = options.folder / CONFIGURATION if options.folder and options.resume else None
     if options.config is None and of_run is not None and of_run.exists():
         options.config = of_run  # a run goes on with its own options
-    given = read_configuration(options.config, split_overrides(overrides))
+    given = read_configuration(options.config, overrides)
     configuration = with_absolute_paths(given)
     name = options.config.stem if options.config else configuration.data.format
     first = communicator.rank == 0
@@ -175,22 +175,6 @@ def _folder(given: Path | None, name: str, *, resume: bool) -> Path:
     if resume:
         return taken[-1]
     return RUNS / (f"{name}-{len(taken) + 1}" if taken else name)
-
-
-def _separated(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    overrides: list[str] = []
-    own: list[str] = []
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        name = word.partition("=")[0]
-        if word.startswith("--") and "." in name:
-            overrides.append(word)
-            if "=" not in word and rest:
-                overrides.append(rest.pop(0))
-        else:
-            own.append(word)
-    return overrides, own
 
 
 def _parser(prog: str) -> ArgumentParser:

@@ -382,26 +382,28 @@ def describe_options() -> Iterator[tuple[str, str, str]]:
                 yield f"{section}.{f.encode_name}", _written(defaults[f.encode_name]), f"{what}{also}"
 
 
-def split_overrides(arguments: Sequence[str]) -> dict[str, str]:
-    """Return the options ``--section.key value`` or ``--section.key=value`` of a command line.
+def split_overrides(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the options ``--section.key value`` or ``--section.key=value`` of a command line, and the rest.
 
-    >>> split_overrides(["--train.epochs", "3", "--model.name=rntn"])
-    {'train.epochs': '3', 'model.name': 'rntn'}
+    >>> split_overrides(["--train.epochs", "3", "--model.name=rntn", "my.toml"])
+    ({'train.epochs': '3', 'model.name': 'rntn'}, ['my.toml'])
     """
     found: dict[str, str] = {}
     names = [f"--{section}.{key}" for section in _sections() for key in types_of(section)]
-    rest = list(arguments)
-    while rest:
-        option, equals, value = rest.pop(0).partition("=")
+    left, rest = list(arguments), list[str]()
+    while left:
+        word = left.pop(0)
+        option, equals, value = word.partition("=")
+        if not option.startswith("--") or "." not in option:
+            rest.append(word)
+            continue
         if option not in names:
             fix = "foldbatch train --help lists all options"
             raise UnknownNameError("arguments", "an option", with_nearest(option, names), fix)
-        if not equals:
-            if not rest:
-                raise UnknownNameError(option, "a value", "none", f"write {option} VALUE")
-            value = rest.pop(0)
-        found[option.removeprefix("--")] = value
-    return found
+        if not equals and not left:
+            raise UnknownNameError(option, "a value", "none", f"write {option} VALUE")
+        found[option.removeprefix("--")] = value if equals else left.pop(0)
+    return found, rest
 
 
 def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuration:
