@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import tomllib
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -262,10 +261,9 @@ def _model_name(configuration: Configuration) -> str:
 
 
 Raw = dict[str, Any]
-PLACE = re.compile(r" - at `\$\.?(.*)`$")
 PATHS = {"data": ("folder", "train", "dev", "test"), "words": ("vectors",)}
 DEEP = "deeper nesting than any option has"
-UNKNOWN = re.compile(r"unknown field `(.*)`")
+LISTED = "foldbatch train --help lists all options"
 
 
 def read_configuration(path: Path | None, overrides: Mapping[str, str]) -> Configuration:
@@ -398,8 +396,7 @@ def split_overrides(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]
             rest.append(word)
             continue
         if option not in names:
-            fix = "foldbatch train --help lists all options"
-            raise UnknownNameError("arguments", "an option", with_nearest(option, names), fix)
+            raise UnknownNameError("arguments", "an option", with_nearest(option, names), LISTED)
         if not equals and not left:
             raise UnknownNameError(option, "a value", "none", f"write {option} VALUE")
         found[option.removeprefix("--")] = value if equals else left.pop(0)
@@ -407,67 +404,65 @@ def split_overrides(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]
 
 
 def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuration:
-    try:
-        _check_finite(raw, "", where, overrides)
-        return msgspec.convert(raw, Configuration)
-    except RecursionError:
-        fix = "foldbatch train --help lists all options"
-        raise ReadError(where or "configuration", "options", DEEP, fix) from None
-    except msgspec.ValidationError as error:
-        text = str(error)
-    place = PLACE.search(text)
-    path = place.group(1) if place else ""
-    said = PLACE.sub("", text)
-    unknown = UNKNOWN.search(said)
-    if unknown is not None:
-        name = unknown.group(1)
-        full = f"{path}.{name}" if path else name
-        names: Iterable[str] = types_of(path) if path else _sections()
-        if path:
-            kind = raw[path].get("name")
-            names = [n for k in _kinds(path) if k.__struct_config__.tag in (None, kind) for n in _names(k)]
+    """Return settings converted option by option, so that each error knows its own."""
+
+    def source(path: str) -> str:
+        return f"--{path}" if path in overrides or not where else f"{where}: {path}"
+
+    def unknown(path: str, name: str, names: Sequence[str]) -> UnknownNameError:
         fix = f"there are {', '.join(names)}"
-        raise UnknownNameError(_source(full, where, overrides), "an option", with_nearest(name, names), fix)
-    value, choices = _found(raw, path)
-    expected = said.replace("`", "").split(", got ")[0].removeprefix("Expected ")
-    shown = describe_value(value)
-    if choices:
-        expected, shown = f"one of {', '.join(choices)}", with_nearest(value, choices)
-    raise ReadError(
-        _source(path, where, overrides), expected, shown, "foldbatch train --help lists all options"
+        return UnknownNameError(source(path), "an option", with_nearest(name, names), fix)
+
+    made: dict[str, Any] = {}
+    for section, given in raw.items():
+        kinds = {kind.__struct_config__.tag: kind for kind in _kinds(section)}
+        if not kinds:
+            raise unknown(section, section, _sections())
+        if not isinstance(given, dict):
+            raise ReadError(source(section), "object", describe_value(given), LISTED)
+        name = None if None in kinds else given.get("name")
+        if name not in kinds:
+            expected = f"one of {', '.join(map(str, kinds))}"
+            raise ReadError(source(f"{section}.name"), expected, with_nearest(name, map(str, kinds)), LISTED)
+        options = {key: value for key, value in given.items() if key != "name" or name is None}
+        types = {f.encode_name: f.type for f in msgspec.structs.fields(kinds[name])}
+        for key, value in options.items():
+            path = f"{section}.{key}"
+            if key not in types:
+                raise unknown(path, key, ["name"] * (name is not None) + [*types])
+            options[key] = _converted(value, types[key], source(path))
+        made[section] = kinds[name](**options)
+    return Configuration(**made)
+
+
+def _converted(value: Any, type_: Any, where: str) -> Any:
+    try:
+        if (
+            odd := next((x for x in _leaves(value) if isinstance(x, float) and not math.isfinite(x)), 0)
+        ) != 0:
+            raise ReadError(where, "finite numbers", describe_value(odd), LISTED)  # which TOML can write
+        return msgspec.convert(value, type_)
+    except RecursionError:
+        raise ReadError(where, "options", DEEP, LISTED) from None
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `$")
+    place, choices = place.rstrip("`"), _choices(type_)
+    found = value[int(place.strip("[]"))] if isinstance(value, list) and place else value
+    expected, shown = (
+        said.replace("`", "").split(", got ")[0].removeprefix("Expected "),
+        describe_value(found),
     )
+    if choices:
+        expected, shown = f"one of {', '.join(choices)}", with_nearest(found, choices)
+    raise ReadError(f"{where}{place}", expected, shown, LISTED)
 
 
-def _check_finite(value: Any, path: str, where: str, overrides: Mapping[str, str]) -> None:
-    """Refuse NaN and infinity, which TOML can write and no option means."""
+def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in items:
-            inner = f"{path}.{key}" if path else str(key)
-            _check_finite(item, inner, where, overrides)
-    elif isinstance(value, float) and not math.isfinite(value):
-        option = ".".join(path.split(".")[:2])
-        fix = "foldbatch train --help lists all options"
-        raise ReadError(_source(option, where, overrides), "finite numbers", describe_value(value), fix)
-
-
-def _source(path: str, where: str, overrides: Mapping[str, str]) -> str:
-    option = path.partition("[")[0]
-    return f"--{path}" if option in overrides or not where else f"{where}: {path}"
-
-
-def _found(raw: Raw, path: str) -> tuple[Any, list[str]]:
-    """Return the value at a path, and the choices that its option has."""
-    section, _, rest = path.partition(".")
-    if not rest:
-        return raw.get(section), []
-    key = re.split(r"[.\[]", rest)[0]
-    choices = _choices(types_of(section).get(key))
-    if key == "name" and len(_kinds(section)) > 1:
-        choices = [str(kind.__struct_config__.tag) for kind in _kinds(section)]
-    value = raw[section].get(key)
-    index = re.search(r"\[(\d+)\]$", rest)
-    return value[int(index.group(1))] if index else value, choices
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 def _sections() -> list[str]:
@@ -480,11 +475,6 @@ def _kinds(section: str) -> list[type[msgspec.Struct]]:
     if get_origin(hint) in (Union, types.UnionType):
         return list(get_args(hint))
     return [] if hint is None else [hint]
-
-
-def _names(kind: type[msgspec.Struct]) -> list[str]:
-    tag = ["name"] if kind.__struct_config__.tag is not None else []
-    return tag + [f.encode_name for f in msgspec.structs.fields(kind)]
 
 
 def _bare(type_: Any) -> Any:
