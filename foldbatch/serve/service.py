@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from foldbatch.errors import ExampleError, FoldbatchError, ReadError, WalkError, counted
+from foldbatch.errors import ExampleError, FoldbatchError, ReadError, counted
 from foldbatch.functions.deciding import UnderWay
 from foldbatch.functions.notes import session
 from foldbatch.functions.suspended import Walked
@@ -50,6 +50,7 @@ class Continuous:
         program: the program; it infers with the parameters that it has at each round.
         most: how many examples are under way at once.
         round_done: is told of each round, how many examples were under way.
+        shown: makes an answer of a result.
 
     Raises:
         BlockTypeError: when the program is one of a block.
@@ -67,11 +68,15 @@ class Continuous:
     """
 
     def __init__(
-        self, program: Program, most: int = 64, round_done: Callable[[int], object] = lambda count: None
+        self,
+        program: Program,
+        most: int = 64,
+        round_done: Callable[[int], object] = lambda count: None,
+        shown: Callable[[Any], Any] = lambda result: result,
     ) -> None:
         program._deciding.begun(program.lowered)  # refuses blocks
         self.program, self.most = program, most
-        self._round_done = round_done
+        self._round_done, self._shown = round_done, shown
         self._queue: SimpleQueue[tuple[Any, Future[Any]] | None] = SimpleQueue()
         self._gone: deque[Future[Any]] = deque()  # answers that nobody waits for any more
         self._closed = False
@@ -166,8 +171,8 @@ class Continuous:
             answer.set_exception(walked.error)
             return
         try:
-            answer.set_result(batch.shown(walked).result)
-        except WalkError as error:
+            answer.set_result(self._shown(batch.shown(walked).result))
+        except FoldbatchError as error:  # of a result that is none
             answer.set_exception(error)
 
 
@@ -351,16 +356,10 @@ class Service:
         continuous = self._continuous
         if continuous is None or continuous.program is not program:
             self.close()
-            continuous = self._continuous = Continuous(program, most=sys.maxsize)  # who asks counts them
-
-        def join(structure: Any) -> Future[Any]:
-            told: Future[Any] = Future()
-            answer = continuous.ask(structure)
-            answer.add_done_callback(partial(_tell, told))
-            told.add_done_callback(lambda told: told.cancelled() and answer.cancel())
-            return told
-
-        return join
+            most = sys.maxsize  # who asks counts them
+            continuous = Continuous(program, most, shown=lambda result: {"result": plain(result)})
+            self._continuous = continuous
+        return continuous.ask
 
     def close(self) -> None:
         """Let what is under way end; nothing joins it any more."""
@@ -368,15 +367,6 @@ class Service:
             end = self._continuous.close
             threading.Thread(target=end, name="foldbatch end of rounds", daemon=True).start()
             self._continuous = None
-
-
-def _tell(told: Future[Any], answer: Future[Any]) -> None:
-    if not told.set_running_or_notify_cancel():
-        return
-    try:
-        told.set_result({"result": plain(answer.result())})
-    except Exception as error:  # noqa: BLE001 - it is the answer
-        told.set_exception(error)
 
 
 def _divided(part: list[int], error: Exception) -> list[list[int]]:
