@@ -26,48 +26,41 @@ from foldbatch.params.parameters import Array, Gradient, Parameter, SparseRows
 from foldbatch.types import TensorType, describe_value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RowSource:
-    """A tensor that is read row by row: ``flat: [n, *row]``."""
-
-    flat: torch.Tensor
-
-
 class Row:
     """A row of a tensor, which a block or a cell reads; made by `rows`."""
 
-    __slots__ = ("index", "source")
+    __slots__ = ("flat", "index")
 
-    def __init__(self, source: RowSource, index: int) -> None:
-        self.source, self.index = source, index
+    def __init__(self, flat: torch.Tensor, index: int) -> None:
+        self.flat, self.index = flat, index  # ``flat: [n, *row]``
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the row."""
-        return tuple(self.source.flat.shape[1:])
+        return tuple(self.flat.shape[1:])
 
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the tensor."""
-        return self.source.flat.dtype
+        return self.flat.dtype
 
     @property
     def requires_grad(self) -> bool:
         """Whether gradients reach the row, as of a tensor."""
-        return bool(self.source.flat.requires_grad)
+        return bool(self.flat.requires_grad)
 
     def detach(self) -> torch.Tensor:
         """Return the row's numbers, which know no gradient."""
-        return self.source.flat[self.index].detach()
+        return self.flat[self.index].detach()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
-        if self.source.flat.requires_grad:
+        if self.flat.requires_grad:
             raise RuntimeError("a row of a tensor that requires gradients is no array")
         row: NDArray[Any] = self.detach().cpu().numpy()
         return row if dtype is None else row.astype(dtype)
 
     def __repr__(self) -> str:
-        return f"Row({list(self.shape)} of {self.source.flat.shape[0]})"
+        return f"Row({list(self.shape)} of {self.flat.shape[0]})"
 
 
 def rows(tensor: torch.Tensor, axes: int = 1) -> list[Any]:
@@ -98,7 +91,7 @@ def rows(tensor: torch.Tensor, axes: int = 1) -> list[Any]:
         raise BlockValueError("rows", f"a tensor of more than {axes} axes", found, fix)
     leading = tensor.shape[: tensor.dim() - axes]
     flat = tensor.reshape(math.prod(leading), *tensor.shape[len(leading) :])
-    numbered = map(partial(Row, RowSource(flat)), itertools.count())
+    numbered = map(partial(Row, flat), itertools.count())
     return _nested(numbered, leading)
 
 
@@ -181,19 +174,19 @@ def joined(tensors: Sequence[Row | torch.Tensor]) -> torch.Tensor:
     >>> joined([torch.ones(2), rows(torch.zeros(1, 2))[0]]).tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
-    indices: dict[RowSource, list[int]] = {}
+    indices: dict[int, list[int]] = {}  # by identity of the tensor
     places: list[int] = []
     loose, loose_places = [], []
     for n, tensor in enumerate(tensors):
         if isinstance(tensor, Row):
-            indices.setdefault(tensor.source, []).append(n)
+            indices.setdefault(id(tensor.flat), []).append(n)
         else:
             loose.append(tensor)
             loose_places.append(n)
     parts = []
-    for source, own in indices.items():
-        index = torch.tensor([tensors[n].index for n in own])
-        parts.append(source.flat.index_select(0, index.to(source.flat.device)).cpu())
+    for own in indices.values():
+        flat, index = tensors[own[0]].flat, torch.tensor([tensors[n].index for n in own])
+        parts.append(flat.index_select(0, index.to(flat.device)).cpu())
         places += own
     if loose:
         parts.append(torch.stack(loose).cpu())
@@ -307,14 +300,17 @@ def once(
     return found
 
 
-class _ResultsFunction(torch.autograd.Function):
+class _BatchFunction(torch.autograd.Function):
+    """From what gradients are wanted of to the stacked results of a batch; or, in a dtype, to its loss."""
+
     @staticmethod
-    def forward(ctx: Any, call: BackwardCall, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ctx.call = call
-        ctx.groups = call.groups()
+    def forward(ctx: Any, call: BackwardCall, dtype: torch.dtype | None, *given: torch.Tensor) -> Any:
+        ctx.call, ctx.groups = call, None
         ctx.save_for_backward(*given)  # PyTorch then refuses parameters changed before the backward pass
+        if dtype is not None:
+            return torch.tensor(float(call.held.loss), dtype=dtype)
+        ctx.groups, values = call.groups(), call.held.values
         ctx.set_materialize_grads(False)
-        values = call.held.values
         stacked = [torch.from_numpy(np.stack([values[n] for n in places])) for places in ctx.groups]
         ctx.mark_non_differentiable(*[values for values in stacked if not values.is_floating_point()])
         return tuple(stacked)
@@ -322,36 +318,26 @@ class _ResultsFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
         given = ctx.saved_tensors
+        if ctx.groups is None:
+            found = ctx.call.backward((), float(numbers_of(*grads)))
+            return None, None, *once(found, (*given, *grads))
         cotangents: list[Array | None] = [None] * len(ctx.call.held.values)
         for places, grad in zip(ctx.groups, grads, strict=True):
             if grad is not None:
                 for place, row in zip(places.tolist(), numbers_of(grad), strict=True):
                     cotangents[place] = row
-        return None, *once(ctx.call.backward(cotangents, 1.0), (*given, *grads))
-
-
-class _LossFunction(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, call: BackwardCall, dtype: torch.dtype, *given: torch.Tensor) -> torch.Tensor:
-        ctx.call = call
-        ctx.save_for_backward(*given)
-        return torch.tensor(float(call.held.loss), dtype=dtype)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        given = ctx.saved_tensors
-        return None, None, *once(ctx.call.backward((), float(numbers_of(grad))), (*given, grad))
+        return None, None, *once(ctx.call.backward(cotangents, 1.0), (*given, *grads))
 
 
 def stacked_results(call: BackwardCall, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """Return the values of results, those of one shape and dtype as one tensor ``[m, *shape]``."""
-    stacked: tuple[torch.Tensor, ...] = _ResultsFunction.apply(call, *given)
+    stacked: tuple[torch.Tensor, ...] = _BatchFunction.apply(call, None, *given)
     return stacked
 
 
 def summed_loss(call: BackwardCall, dtype: torch.dtype, given: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the sum of the losses, of a dtype; other arguments are those of `stacked_results`."""
-    loss: torch.Tensor = _LossFunction.apply(call, dtype, *given)
+    loss: torch.Tensor = _BatchFunction.apply(call, dtype, *given)
     return loss
 
 
