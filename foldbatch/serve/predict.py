@@ -20,20 +20,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from foldbatch.errors import ExampleError, ExampleTypeError, FoldbatchError, ReadError
 from foldbatch.recipes.configuration import Configuration, check_arity
-from foldbatch.serve.service import Batching, DeadlineError, Limits, QueueFullError, Service, log
+from foldbatch.serve.service import Batching, Limits, RefusedError, Service, log
 from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.trees.tree import TreeNode
 from foldbatch.types import describe_value
 
 JSON = "application/json"
-
-
-class TooLargeError(ReadError):
-    """A request is larger than the server takes."""
-
-
-class MediaTypeError(ReadError):
-    """The body of a request is of a kind that the server does not read."""
 
 
 class Ask(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,13 +58,13 @@ def read_body(body: bytes, kind: str, configuration: Configuration, limits: Limi
     """
     kind = kind.partition(";")[0].strip().lower() or JSON
     if kind != JSON:
-        raise MediaTypeError("body", "JSON", kind, f"send Content-Type: {JSON}")
+        raise RefusedError(415, "body", "JSON", kind, f"send Content-Type: {JSON}")
     ask = _ask(body)
     if not ask.examples:
         raise ReadError("body", "an example or more", "none", 'send {"examples": [...]}')
     if len(ask.examples) > limits.examples:
         fix = "send them in several requests"
-        raise TooLargeError("body", f"{limits.examples:,} examples or fewer", "more", fix)
+        raise RefusedError(413, "body", f"{limits.examples:,} examples or fewer", "more", fix, ends=True)
     return [_one(value, number, configuration, limits) for number, value in enumerate(ask.examples)], ask
 
 
@@ -134,10 +126,10 @@ def _bounded(name: str | None, structure: Any, where: str, limits: Limits) -> Re
         size, depth = _extent(structure)
     if size > limits.nodes:
         fix = "cut it, or start the server with a larger --nodes"
-        return TooLargeError(where, f"{limits.nodes:,} nodes or fewer", f"{size:,}", fix)
+        return RefusedError(413, where, f"{limits.nodes:,} nodes or fewer", f"{size:,}", fix)
     if depth > limits.depth:
         fix = "start the server with a larger --depth"
-        return TooLargeError(where, f"{limits.depth:,} levels or fewer", f"{depth:,}", fix)
+        return RefusedError(413, where, f"{limits.depth:,} levels or fewer", f"{depth:,}", fix)
     return ReadExample(name, structure, max(size, 1))
 
 
@@ -230,24 +222,6 @@ class GoneError(Exception):
     """The client has closed its connection."""
 
 
-class SlowError(FoldbatchError):
-    """The body of a request does not come in time."""
-
-
-class BusyError(QueueFullError):
-    """There is no room for the bytes of a request."""
-
-
-STATUSES: tuple[tuple[type[Exception], int], ...] = (
-    (QueueFullError, 503),
-    (DeadlineError, 504),
-    (SlowError, 408),
-    (TooLargeError, 413),
-    (MediaTypeError, 415),
-    (FoldbatchError, 400),
-)
-
-
 class Predict:
     """Answers requests for predictions; an application of ASGI."""
 
@@ -272,12 +246,13 @@ class Predict:
             status, content = 503, {"error": ENDED}
             more = [(b"retry-after", b"1"), (b"connection", b"close")]
         except Exception as error:  # noqa: BLE001 - the server goes on
-            status = next((code for kind, code in STATUSES if isinstance(error, kind)), 500)
-            content = {"error": str(error) if isinstance(error, FoldbatchError) else _logged(error)}
+            ours = isinstance(error, FoldbatchError)
+            status = getattr(error, "status", 400 if ours else 500)
+            content = {"error": str(error) if ours else _logged(error)}
             if status == 503:
                 more = [(b"retry-after", b"%d" % max(1, ceil(self._batching.seconds())))]
-            if isinstance(error, SlowError | TooLargeError | BusyError):
-                more.append((b"connection", b"close"))  # what is left of the body is not read
+            if getattr(error, "ends", False):
+                more.append((b"connection", b"close"))
         body = msgspec.json.encode(content)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *more]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -299,7 +274,7 @@ class Predict:
         kind = headers.get(b"content-type", b"").decode("latin-1")
         coding = headers.get(b"content-encoding", b"identity").decode("latin-1")
         if coding.lower() != "identity":
-            raise MediaTypeError("body", "no Content-Encoding", coding, "send it as it is")
+            raise RefusedError(415, "body", "no Content-Encoding", coding, "send it as it is")
         configuration = self._service.model.configuration
         if len(body) > SHORT:
             reading = self._readers.submit(read_body, body, kind, configuration, self._limits)
@@ -308,7 +283,7 @@ class Predict:
                     read, ask = await asyncio.wrap_future(reading)
             except TimeoutError:
                 fix = "ask for fewer examples, or later"
-                raise DeadlineError("deadline", "a body that is read in time", "none", fix) from None
+                raise RefusedError(504, "deadline", "a body that is read in time", "none", fix) from None
         else:
             read, ask = read_body(body, kind, configuration, self._limits)
         seconds = self._seconds(ask)
@@ -335,12 +310,13 @@ class Predict:
                 if not isinstance(error, TimeoutError):
                     raise
                 found, fix = f"{read:,} bytes of it", "send it faster, or in several requests"
-                raise SlowError("body", f"a body in {self._limits.deadline:g} s", found, fix) from None
+                expected = f"a body in {self._limits.deadline:g} s"
+                raise RefusedError(408, "body", expected, found, fix, ends=True) from None
             if size > most:
                 self._held -= size
         if size > most:
             fix = "send the examples in several requests"
-            raise TooLargeError("body", f"{most:,} bytes or fewer", "more", fix)
+            raise RefusedError(413, "body", f"{most:,} bytes or fewer", "more", fix, ends=True)
         return b"".join(chunks)
 
     async def _read(self, receive: Receive, chunks: list[bytes]) -> int:
@@ -355,7 +331,8 @@ class Predict:
             self._held += len(chunks[-1])
             if self._held > max(self._limits.held, size):
                 room = f"room in {self._limits.held:,} bytes for all requests"
-                raise BusyError("server", room, "more", "ask again later, as Retry-After says")
+                fix = "ask again later, as Retry-After says"
+                raise RefusedError(503, "server", room, "more", fix, ends=True)
             more = message.get("more_body", False)
         return size
 
@@ -376,7 +353,7 @@ class Predict:
             if isinstance(answer, FoldbatchError):
                 refused += 1
                 if answer is each:
-                    reason, text = ("size" if isinstance(each, TooLargeError) else "format"), str(each)
+                    reason, text = ("size" if isinstance(each, RefusedError) else "format"), str(each)
                 else:
                     reason, text = "model", str(numbered(answer, number))
                 self._metrics.refusals.labels(reason).inc()

@@ -32,13 +32,13 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 import foldbatch
 from foldbatch.errors import FoldbatchError, ReadError
 from foldbatch.serve.predict import Predict, ServerMetrics
-from foldbatch.serve.service import Batching, Limits, Service, log
+from foldbatch.serve.service import Batching, Limits, RefusedError, Service, log
 from foldbatch.trees.formats import FORMATS
 
 LINGER = 1.0  # seconds in which a request may still come when the server ends
 
-MALFORMED = FoldbatchError("request", "HTTP/1.1", "what is none", "send it as RFC 9112 says")
-TAKEN = FoldbatchError("server", "a free connection", "none", "ask again later, or raise --connections")
+MALFORMED = RefusedError(400, "request", "HTTP/1.1", "what is none", "send it as RFC 9112 says")
+TAKEN = RefusedError(503, "server", "a free connection", "none", "ask again later, or raise --connections")
 
 
 class TooMuchError(Exception):
@@ -61,7 +61,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         self._head = 0  # bytes of the head that is being read, as far as the parser has told of them
         self._raw = 0  # bytes that came since it began, while it alone came
         self._reading_head = True
-        self._refusal = 400, MALFORMED
+        self._refusal = MALFORMED
         self._last = False  # whether no more requests are taken
         self._ending = False  # whether the server ends
         self._reader: asyncio.TimerHandle | None = None
@@ -72,7 +72,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         """Take a connection, unless there are too many."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
-            self._refuse(503, TAKEN)
+            self._refuse(TAKEN)
         else:
             self._wait(self.limits.idle)
 
@@ -86,10 +86,10 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         except httptools.HttpParserUpgrade:
             self._end()  # there is no other protocol; the request itself has been read
         except httptools.HttpParserError:
-            self._refuse(*self._refusal)
+            self._refuse(self._refusal)
         else:
             if self._reading_head and self._raw > self.limits.head:
-                self._refuse(*self._too_long())
+                self._refuse(self._too_long())
 
     def eof_received(self) -> bool:
         """Keep the connection where a whole request waits for its answer: the client only sends no more."""
@@ -155,7 +155,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         """Close a connection whose next head did not come in time; say so where it had begun."""
         if self._raw and self._reading_head and not self._ending:
             expected, found = f"a head in {self.limits.idle:g} s", f"{self._raw:,} bytes of it"
-            self._refuse(408, FoldbatchError("head", expected, found, "send it faster"))
+            self._refuse(RefusedError(408, "head", expected, found, "send it faster"))
         else:
             self._close()
 
@@ -177,7 +177,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         """Take no more requests; the connection ends with the answer that is due."""
         self._last, self.cycle.keep_alive = True, False
 
-    def _refuse(self, status: int, error: FoldbatchError) -> None:
+    def _refuse(self, error: RefusedError) -> None:
         """Refuse the request that is being read; the one before, if there is any, is answered."""
         if self._reading_head and not self._idle():
             self._end()
@@ -187,7 +187,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             body = msgspec.json.encode({"error": str(error)})
             size = b"content-length: %d" % len(body)
             head = [b"content-type: application/json", b"connection: close", size, b"", b""]
-            self.transport.write(STATUS_LINE[status] + b"\r\n".join(head) + body)
+            self.transport.write(STATUS_LINE[error.status] + b"\r\n".join(head) + body)
         self._close()
 
     def _count(self, size: int) -> None:
@@ -196,9 +196,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             self._refusal = self._too_long()
             raise TooMuchError
 
-    def _too_long(self) -> tuple[int, FoldbatchError]:
+    def _too_long(self) -> RefusedError:
         expected, fix = f"{self.limits.head:,} bytes or fewer", "send shorter headers, or raise --head"
-        return 431, FoldbatchError("head", expected, "more", fix)
+        return RefusedError(431, "head", expected, "more", fix)
 
     def _close(self) -> None:
         self.transport.close()

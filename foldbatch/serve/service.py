@@ -381,8 +381,13 @@ def _divided(part: list[int], error: Exception) -> list[list[int]]:
     return [each for each in (blamed, rest[:half], rest[half:]) if each]
 
 
-class QueueFullError(FoldbatchError):
-    """There is no room for the examples of a request."""
+class RefusedError(FoldbatchError):
+    """A request, or a part of one, is refused, with a status of HTTP."""
+
+    def __init__(self, status: int, *parts: str, ends: bool = False) -> None:
+        super().__init__(*parts)
+        self.status = status
+        self.ends = ends  # whether what is left of it is not read
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -397,10 +402,6 @@ class Asked:
 
 Answer = Callable[[list[Any], bool], Sequence[Any]]  # of structures, and whether of their nodes, too
 SMOOTHING = 0.2  # the share of the newest batch in the mean of nodes a second
-
-
-class DeadlineError(FoldbatchError, TimeoutError):
-    """The answers of a request were not there in time."""
 
 
 class Batching:
@@ -463,7 +464,7 @@ class Batching:
         if self.nodes and self.nodes + room > limit:
             expected = f"room for {counted(room, 'node')} in a queue of {limit:,}"
             found = f"{counted(self.nodes, 'node')} that wait"
-            raise QueueFullError("queue", expected, found, "ask again later, as Retry-After says")
+            raise RefusedError(503, "queue", expected, found, "ask again later, as Retry-After says")
         pairs = zip(structures, sizes, strict=True)
         asked = [Asked(structure, size, nodes, self._loop.create_future()) for structure, size in pairs]
         self._waiting |= dict.fromkeys(asked)
@@ -477,7 +478,7 @@ class Batching:
             missing = sum(answer.cancelled() or not answer.done() for answer in answers)
             found = f"{missing} of {len(answers)} still to come"
             fix = "ask for fewer examples, or give it more time"
-            raise DeadlineError("deadline", "all answers in time", found, fix) from None
+            raise RefusedError(504, "deadline", "all answers in time", found, fix) from None
         finally:
             for each in asked:
                 each.answer.cancel()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foldbatch.serve.service import Batching, DeadlineError, Limits, QueueFullError
+from foldbatch.serve.service import Batching, Limits, RefusedError
 
 LIMITS = Limits()
 
@@ -82,7 +82,7 @@ def test_a_deadline_ends_the_wait_and_its_examples_do_not_run():
         first = ask("a")
         await _until(lambda: batching.running)
         late, last = ask("b", seconds=0.01), ask("c")
-        with pytest.raises(DeadlineError, match="found 1 of 1 still to come"):
+        with pytest.raises(RefusedError, match="found 1 of 1 still to come"):
             await late
         assert batching.examples == 1
         engine.free.release(9)
@@ -110,7 +110,7 @@ def test_a_batch_without_an_end_does_not_keep_the_server_from_its_own(monkeypatc
     async def run():
         batching = Batching(engine, LIMITS)
         batching.start()
-        with pytest.raises(DeadlineError):
+        with pytest.raises(RefusedError):
             await batching.ask(["a"], [1], batching.now() + 0.01)
         batching.stop()
 
@@ -127,7 +127,7 @@ def test_a_full_queue_refuses_and_says_for_how_long():
         await _until(lambda: batching.running)
         second = ask("b", "c")
         await _until(lambda: batching.examples == 2)
-        with pytest.raises(QueueFullError, match="ask again later"):
+        with pytest.raises(RefusedError, match="ask again later"):
             await ask("d")
         engine.free.release(9)
         assert await first == ["A"] and await second == ["B", "C"] and await ask("e") == ["E"]
@@ -169,7 +169,7 @@ def test_where_examples_join_a_short_one_overtakes_a_long_one_and_few_are_under_
         assert isinstance(error, KeyError) and not asked[0].done()
         under_way["a"].set_result("A")
         assert await asked[0] == ["A", "B"]
-        with pytest.raises(DeadlineError):
+        with pytest.raises(RefusedError):
             await batching.ask(["d"], [1], batching.now() + 0.01)
         await _until(under_way["d"].cancelled)  # nobody waits for it
         batching.stop()
@@ -183,7 +183,7 @@ def test_a_request_without_room_is_refused_whole_unless_nothing_waits():
         await _until(lambda: batching.running)
         large = asyncio.ensure_future(batching.ask(["b", "c"], [20, 20], batching.now() + 20))
         await _until(lambda: batching.examples == 2)
-        with pytest.raises(QueueFullError, match="room for 3 nodes in a queue of 10, found 40 nodes"):
+        with pytest.raises(RefusedError, match="room for 3 nodes in a queue of 10, found 40 nodes"):
             await ask("d", "e", "f")
         engine.free.release(9)
         await asyncio.gather(first, large)
@@ -225,8 +225,8 @@ def test_nothing_is_lost_run_twice_or_overtaken(events, limit, most, room):
             assert len(batch) <= most and (len(batch) == 1 or sum(sizes[word] for word in batch) <= room)
         for words, told in zip(asked, answers, strict=True):
             if isinstance(told, BaseException):
-                assert isinstance(told, QueueFullError | asyncio.CancelledError)
-                assert not (isinstance(told, QueueFullError) and set(words) & set(ran))
+                assert isinstance(told, RefusedError | asyncio.CancelledError)
+                assert not (isinstance(told, RefusedError) and set(words) & set(ran))
             else:
                 assert told == [word.upper() for word in words] and set(words) <= set(ran)
         assert (batching.examples, batching.nodes) == (0, 0)

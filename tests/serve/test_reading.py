@@ -11,7 +11,7 @@ from foldbatch.serve.service import Limits
 
 predict = pytest.importorskip("foldbatch.serve.predict", reason="HTTP needs foldbatch[serve]")
 JSON, read_body = predict.JSON, predict.read_body
-MediaTypeError, TooLargeError = predict.MediaTypeError, predict.TooLargeError
+RefusedError = predict.RefusedError
 LIMITS = Limits()
 GOOD = "(1 (1 good) (1 film))"
 
@@ -73,7 +73,7 @@ def test_depth_is_limited_of_trees_and_of_records():
     record, deep = read(records, JSON, "jsonlines", "json", limits)[0]
     assert record.structure == {"a": [1]} and record.size == 2
     for refused in (tree, deep):
-        assert isinstance(refused, TooLargeError) and "expected 2 levels or fewer, found 3" in str(refused)
+        assert isinstance(refused, RefusedError) and "expected 2 levels or fewer, found 3" in str(refused)
 
 
 def test_a_function_has_its_name():
@@ -92,8 +92,8 @@ def test_a_function_has_its_name():
         (b'{"examples": []}', JSON, ReadError, "expected an example or more, found none"),
         (b'{"examples": ["\xff"]}', JSON, ReadError, "body: expected"),
         (b'{"examples": ' + b"[" * 100_000, JSON, ReadError, "body: expected"),
-        (b"[1]", "application/xml", MediaTypeError, "found application/xml"),
-        (b'{"examples": [1,2,3,4,5,6,7,8,9]}', JSON, TooLargeError, "found more"),
+        (b"[1]", "application/xml", RefusedError, "found application/xml"),
+        (b'{"examples": [1,2,3,4,5,6,7,8,9]}', JSON, RefusedError, "found more"),
     ],
 )
 def test_a_body_that_cannot_be_read_is_refused_as_a_whole(body, kind, error, message):
