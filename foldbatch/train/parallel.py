@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -28,8 +28,7 @@ from foldbatch.errors import DecidingError, ProcessError, TrainingError
 from foldbatch.model.columns import items_of
 from foldbatch.params.parameters import Array, Gradient, SparseRows
 from foldbatch.program.program import Program
-from foldbatch.program.traced import Prepared, holds_objects, listed
-from foldbatch.scheduler.trace import Trace
+from foldbatch.program.traced import Prepared, listed
 from foldbatch.train.checks import NUMBERED, noting, several
 from foldbatch.train.metrics import Metric, Tally
 from foldbatch.train.numbers import whole
@@ -283,8 +282,13 @@ class DataParallel:
             ProcessError: when another rank has failed or ended.
         """
         program, places = self.program, None if self.is_alone else self.places(examples)
-        numbers = indices if indices is None or places is None else [indices[place] for place in places]
-        with self.numbering(places) if numbers is None else noting(NUMBERED, numbers):
+        naming: AbstractContextManager[None] = nullcontext()
+        if indices is not None:
+            naming = noting(NUMBERED, indices if places is None else [indices[place] for place in places])
+        elif places is not None:
+            rank = self.communicator.rank
+            naming = noting("of rank {}, whose examples have the numbers {}", rank, places)
+        with naming:
             if places is None:
                 return program.value_and_grad(examples)
             step = program.steps_drawn
@@ -323,37 +327,20 @@ class DataParallel:
         self.signal = max(signals)
         return list(values)
 
-    def numbering(self, places: Sequence[int] | None) -> AbstractContextManager[None]:
-        """Note, in errors of examples of a share, their numbers in the whole; there are none where it is all.
-
-        >>> import foldbatch as fb
-        >>> alone = DataParallel(fb.compile(fb.Scalar()), fb.communicators.Alone())
-        >>> with alone.numbering(None):
-        ...     pass
-        """
-        if places is None or self.is_alone:
-            return nullcontext()
-        rank = self.communicator.rank
-        if isinstance(places, range):
-            return noting("of rank {}, whose example 0 has the number {}", rank, places.start)
-        return noting("of rank {}, whose examples have the numbers {}", rank, places)
-
     def stretch(self, examples: Sequence[Any]) -> range:
         """Return the places of this rank's part of examples whose order matters: neighbours, as many each."""
         count, size, rank = len(examples), self.communicator.size, self.communicator.rank
         return range(count * rank // size, count * (rank + 1) // size)
 
     def prepare(self, examples: Iterable[Any]) -> list[Prepared]:
-        """Trace examples as `Program.prepare` does: each rank traces a part, and all ranks get all traces.
-
-        All ranks need all of them, because every epoch deals its batches anew.
+        """Trace examples as `Program.prepare` does, all of them on each rank: epochs deal them anew.
 
         Args:
             examples: the same on all ranks.
 
         Raises:
             TrainingError: when ranks have other examples.
-            ExampleError: when an example of this rank's part does not fit the block.
+            ExampleError: when an example does not fit the block.
             ProcessError: when another rank has failed or ended.
         """
         examples, program = listed(examples), self.program
@@ -362,20 +349,7 @@ class DataParallel:
         with together(self.communicator):
             first = traced(program, examples[:AGAIN])  # numbers of words, say
             check_alike(self.communicator, {"examples": digests(examples), "traces": first})
-            if program.lowered.grows:  # by all of them
-                return program.prepare(examples, progress=self.is_first)
-            places = self.stretch(examples)
-            with self.numbering(places):
-                part = [examples[place] for place in places]
-                own = program.prepare(part, progress=False)
-            traces = [example.trace for example in own]
-            # objects must stay the same objects, so examples that hold some are traced on every rank
-            sent = None if any(holds_objects(program.model, trace) for trace in traces) else traces
-            received: list[list[Trace] | None] = share(self.communicator, sent)
-            if None in received:
-                return program.prepare(examples, progress=self.is_first)
-        received[self.communicator.rank] = traces
-        return [Prepared(trace, program.fingerprint) for trace in chain.from_iterable(filter(None, received))]
+            return program.prepare(examples, progress=self.is_first)
 
     def check_same(self, record: Record | None = None) -> None:
         """Compare what must be the same on all ranks: parameters, steps drawn, and what is given.

@@ -303,7 +303,7 @@ def test_an_error_of_the_last_callback_at_one_rank_ends_all(rank):
         in_threads(work, 2)
 
 
-@pytest.mark.parametrize("ask", ["value_and_grad", "step", "evaluate", "prepare"])
+@pytest.mark.parametrize("ask", ["value_and_grad", "step", "evaluate"])
 def test_errors_of_examples_name_the_rank_and_number_them_in_the_whole(ask):
     wrong = [*EXAMPLES[:17], "wrong", *EXAMPLES[18:]]
 
