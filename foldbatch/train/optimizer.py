@@ -211,7 +211,7 @@ def formula(rule: Rule) -> Callable[..., None]:
     return apply
 
 
-BLOCK = 65_536  # elements; five float32 blocks (parameter, gradient, two moments, work) fit in a cache
+BLOCK = 131_072  # elements: what is computed of a block on the way stays in the cache
 
 
 def cuts(table: Array) -> Iterator[tuple[int, int]]:
