@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +12,6 @@ from foldbatch import train as training
 from foldbatch.blocks.block import Block
 from foldbatch.errors import TrainingError, UnknownNameError, with_nearest
 from foldbatch.recipes.configuration import (
-    BiLSTMModel,
     ChildSumModel,
     Configuration,
     JsonModel,
@@ -49,20 +49,13 @@ def build_model(configuration: Configuration, dataset: Dataset) -> Block[Any, An
         block = schema_of(dataset).block(options.size, pooling=options.list_pooling)
         return json(block, task, hidden=options.hidden)
     words = _words(configuration, dataset)
-    match options:
-        case ChildSumModel():
-            kinds = None if task.reads_tree else _kinds(dataset)
-            given: dict[str, Any] = {"kinds": kinds, "hidden": options.hidden, "counts": options.counts}
-            given |= {"dropout": options.dropout}
-            if options.features:
-                named = (name for x in dataset.train for name in features_of(structure_of(x)))
-                given |= {"features": Vocabulary.count(named, options.features)}
-        case RNTNModel():
-            given = {"hidden": options.hidden or None}
-        case BiLSTMModel():
-            given = {"hidden": options.hidden, "pooling": options.pooling}
-        case _:
-            given = {"hidden": options.hidden}
+    given = msgspec.structs.asdict(options)
+    if isinstance(options, ChildSumModel):
+        given["kinds"] = None if task.reads_tree else _kinds(dataset)
+        named = (name for x in dataset.train for name in features_of(structure_of(x)))
+        given["features"] = Vocabulary.count(named, options.features) if options.features else None
+    if isinstance(options, RNTNModel):
+        given["hidden"] = options.hidden or None
     name = str(options.__struct_config__.tag)
     model: Block[Any, Any] = MODELS[name](words, task, **given)
     return model

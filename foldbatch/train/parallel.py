@@ -327,11 +327,6 @@ class DataParallel:
         self.signal = max(signals)
         return list(values)
 
-    def stretch(self, examples: Sequence[Any]) -> range:
-        """Return the places of this rank's part of examples whose order matters: neighbours, as many each."""
-        count, size, rank = len(examples), self.communicator.size, self.communicator.rank
-        return range(count * rank // size, count * (rank + 1) // size)
-
     def prepare(self, examples: Iterable[Any]) -> list[Prepared]:
         """Trace examples as `Program.prepare` does, all of them on each rank: epochs deal them anew.
 
@@ -444,8 +439,9 @@ def evaluate(
     tally, count = Tally(metrics), 0
     if not parallel.is_alone:
         everything = list(several(examples))
-        places = parallel.stretch(everything)
-        examples, count = [everything[place] for place in places], places.start
+        rank, size = parallel.communicator.rank, parallel.communicator.size
+        count, stop = (len(everything) * number // size for number in (rank, rank + 1))
+        examples = everything[count:stop]
     for part in in_parts(examples):
         with noting("example 0 is the one of number {}", count):
             tally.add(parallel.program.run(part, losses=True, metrics=bool(metrics)), len(part))
