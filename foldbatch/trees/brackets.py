@@ -26,6 +26,20 @@ _ESCAPES = (("(", "-LRB-"), (")", "-RRB-"), ("/", "\\/"))
 _MANY_LABELS = 1 << 16
 _OUTSIDE, _OPENED, _HAS_WORD, _LABELLED, _HAS_CHILDREN = range(5)  # what has been read of the innermost node
 _NEXT_NODE = "wrap each word in a node of its own: (LABEL word)"
+# what is expected where a part does not fit, and how to mend it, by what has been read of the innermost node
+_EXPECTED = {
+    ("(", _OPENED): (
+        "a label after '('",
+        "only the outermost bracket may lack one; docs/data.md reads trees without labels",
+    ),
+    ("(", _HAS_WORD): ("')' after the node's word", _NEXT_NODE),
+    (")", _OUTSIDE): ("'(' to begin a tree", "remove it, or add the '(' that it closes"),
+    (")", _OPENED): ("a label after '('", "remove the empty node, or write (LABEL word)"),
+    (")", _LABELLED): ("a word or children after the label", "write (LABEL word)"),
+    ("word", _OUTSIDE): ("'(' to begin a tree", "put text in brackets: (LABEL word)"),
+    ("word", _HAS_WORD): ("')' after the node's word", _NEXT_NODE),
+    ("word", _HAS_CHILDREN): ("'(' or ')' after a child", _NEXT_NODE),
+}
 
 
 def read_brackets(
@@ -250,7 +264,7 @@ def _parse(  # noqa: PLR0915 - one loop: calls would double its time
                         if state == _OUTSIDE:
                             begin = piece, len(parts) - length_hint(unread) - 1
                         elif state == _HAS_WORD or len(around) > 1:
-                            raise _unopenable(state)
+                            raise _misfit("(", state)
                     if not word:
                         around.append((label_of[text] if text else None, len(waiting)))
                         state = _LABELLED if text else _OPENED
@@ -261,7 +275,7 @@ def _parse(  # noqa: PLR0915 - one loop: calls would double its time
                     parents.append(-1)
                 elif other == ")":
                     if state < _HAS_WORD or (needs_words and state == _LABELLED):
-                        raise _unclosable(state)
+                        raise _misfit(")", state)
                     label, mark = around.pop()
                     if label is not None or len(waiting) != 1:  # else it is PTB's outer bracket
                         node = len(parents)
@@ -281,7 +295,7 @@ def _parse(  # noqa: PLR0915 - one loop: calls would double its time
                     state = _HAS_WORD
                     continue
                 else:
-                    raise _stray(state)
+                    raise _misfit("word", state)
                 state = _HAS_CHILDREN
                 if not around:
                     assert begin is not None
@@ -311,29 +325,8 @@ def _unescaped(word: str) -> str:
     return intern(unescape(word))
 
 
-def _unopenable(state: int) -> _Misfit:
-    if state == _HAS_WORD:
-        return _Misfit("')' after the node's word", _NEXT_NODE, bracket=True)
-    return _Misfit(
-        "a label after '('",
-        "only the outermost bracket may lack one; docs/data.md reads trees without labels",
-        bracket=True,
-    )
-
-
-def _stray(state: int) -> _Misfit:
-    if state == _OUTSIDE:
-        return _Misfit("'(' to begin a tree", "put text in brackets: (LABEL word)")
-    expected = "')' after the node's word" if state == _HAS_WORD else "'(' or ')' after a child"
-    return _Misfit(expected, _NEXT_NODE)
-
-
-def _unclosable(state: int) -> _Misfit:
-    if state == _OUTSIDE:
-        return _Misfit("'(' to begin a tree", "remove it, or add the '(' that it closes")
-    if state == _OPENED:
-        return _Misfit("a label after '('", "remove the empty node, or write (LABEL word)")
-    return _Misfit("a word or children after the label", "write (LABEL word)")
+def _misfit(part: str, state: int) -> _Misfit:
+    return _Misfit(*_EXPECTED[part, state], bracket=part == "(")
 
 
 def _nth(piece: TextPiece, number: int) -> re.Match[str]:
