@@ -70,10 +70,10 @@ class Run(Callback):
     def __init__(self, configuration: Configuration, classes: Sequence[str], folder: Path) -> None:
         self._configuration, self._classes, self._folder = configuration, classes, folder
 
-    def record(self) -> dict[str, str]:
+    def must_match(self) -> dict[str, str]:
         """Return the options that may not change, and the names.
 
-        >>> Run(Configuration(), ["no", "yes"], Path()).record()["option train.batch_size"]
+        >>> Run(Configuration(), ["no", "yes"], Path()).must_match()["option train.batch_size"]
         '25'
         """
         options = plain(self._configuration).items()

@@ -108,7 +108,7 @@ class Callback(Checked):
         """Return what a checkpoint keeps: a dict of plain data and arrays, here those `in_state`."""
         return {name.strip("_"): getattr(self, name) for name in self.in_state}
 
-    def record(self) -> dict[str, str]:
+    def must_match(self) -> dict[str, str]:
         """Return texts, by name, that a training which goes on with this one must have alike."""
         return {}
 
@@ -566,7 +566,7 @@ class Trainer:
         record: resuming.Record = {}
         traces = traced(self.program, training)  # first: a walk learns of what it is made
         for callback in self.callbacks:
-            record |= callback.record()
+            record |= callback.must_match()
         record |= {"model": DIGEST + self.model_digest, "optimizer": type(self.optimizer).__name__}
         record |= {f"optimizer's {name}": text for name, text in self._settings.items()}
         record["sampler"] = f"of seed {self.sampler.seed} and digest {self.sampler.digest()}"

@@ -168,7 +168,7 @@ def other(value):
 
 
 def unlike(*runs):
-    records = [Run(configuration, classes, Path()).record() for configuration, classes in runs]
+    records = [Run(configuration, classes, Path()).must_match() for configuration, classes in runs]
     return differences(records, ["in the checkpoint", "here"])
 
 
