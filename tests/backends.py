@@ -105,8 +105,8 @@ def running(engine: str, number: int) -> Iterator[str]:
 @contextmanager
 def always_known() -> Iterator[None]:
     """Let the LLVM engine multiply known rows before a recursion, however few there are."""
-    from foldbatch.engines.llvm import known, known_launches  # noqa: PLC0415 - they need llvmlite
+    from foldbatch.engines.llvm import known  # noqa: PLC0415 - they need llvmlite
 
-    always = mock.patch.multiple(known_launches, FEWEST=1, LEAST=0.0)
+    always = mock.patch.multiple(known, FEWEST=1, LEAST=0.0)
     with always, mock.patch.object(known, "SMALLEST", 1):
         yield

@@ -24,8 +24,7 @@ from foldbatch.engines.bindings import Bound, Directions, launch_tables
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.cuda.driver import Graph
 from foldbatch.engines.cuda.kernels import Kernel
-from foldbatch.engines.cuda.packing import PackedBatch, RoomTable
-from foldbatch.engines.cuda.steps import BothSteps, steps_of_both
+from foldbatch.engines.cuda.steps import BothSteps, PackedBatch, RoomTable, steps_of_both
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.report import Captures
 from foldbatch.scheduler.rooms import Item, Placed, Rooms, Shape, is_level, shape_of

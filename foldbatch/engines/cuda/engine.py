@@ -19,9 +19,8 @@ from foldbatch.engines.cuda.kernel_text import CALLS, TARGET
 from foldbatch.engines.cuda.kernels import Kernel, kernels_of
 from foldbatch.engines.cuda.matrices import Multiplied
 from foldbatch.engines.cuda.memory import DeviceMemory, Staging
-from foldbatch.engines.cuda.packing import PackedBatch, pack
 from foldbatch.engines.cuda.run import CudaRun, PhaseKernels, Ready
-from foldbatch.engines.cuda.steps import LaunchStep, StepWalker, steps_of_both
+from foldbatch.engines.cuda.steps import LaunchStep, PackedBatch, StepWalker, pack, steps_of_both
 from foldbatch.engines.cuda.updates import DeviceUpdates
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.watching import named

@@ -26,9 +26,8 @@ from foldbatch.engines.cuda.fixed_kernels import FAULTS, plan_of
 from foldbatch.engines.cuda.kernel_text import KINDS
 from foldbatch.engines.cuda.kernels import Kernel
 from foldbatch.engines.cuda.memory import GRAIN, DeviceMemory, StagedBlock, Staging
-from foldbatch.engines.cuda.packing import SUMMED
 from foldbatch.engines.cuda.row_texts import found_by
-from foldbatch.engines.cuda.steps import StepWalker
+from foldbatch.engines.cuda.steps import SUMMED, StepWalker
 from foldbatch.engines.cuda.updates import UpdateLaunch, device_value
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.launch import Ints

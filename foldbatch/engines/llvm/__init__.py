@@ -15,7 +15,6 @@ from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.llvm.integers import compiled as arithmetic
 from foldbatch.engines.llvm.loop_texts import TARGET, listing
 from foldbatch.engines.llvm.tables import compiled, launching
-from foldbatch.engines.llvm.updates import Compiled, sum_copies
 from foldbatch.errors import BackendError
 from foldbatch.model.model import Model
 from foldbatch.scheduler.schedule import Schedule
@@ -30,6 +29,8 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
     Raises:
         BackendError: when llvmlite is not installed.
     """
+    from foldbatch.engines.llvm.updates import Compiled, sum_copies  # noqa: PLC0415 - it needs llvmlite
+
     updates, debug, target = Compiled(), settings.debug, TARGETS[settings.precision]
     return ArrayEngine(
         "llvm", model, target, _make, arithmetic(), updates, sum_copies, splits=SPLITS, debug=debug

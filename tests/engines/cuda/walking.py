@@ -19,9 +19,8 @@ from foldbatch.engines.cuda.driver import Driver, Function
 from foldbatch.engines.cuda.kernel_text import TARGET
 from foldbatch.engines.cuda.kernels import Kernel, kernel_of
 from foldbatch.engines.cuda.memory import DeviceMemory
-from foldbatch.engines.cuda.packing import pack
 from foldbatch.engines.cuda.row_texts import found_by
-from foldbatch.engines.cuda.steps import StepWalker, steps_of
+from foldbatch.engines.cuda.steps import StepWalker, pack, steps_of
 from foldbatch.engines.launch import BASE, FIELDS, FIRST, HEAD, INDEX, WIDTH, LaunchTable
 from foldbatch.engines.launch import binding as fields_of
 from foldbatch.params.parameters import Array

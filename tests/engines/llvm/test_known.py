@@ -27,9 +27,9 @@ pytestmark = [
 
 
 def thresholds(**others: float) -> Any:
-    from foldbatch.engines.llvm import known_launches  # noqa: PLC0415 - it needs llvmlite
+    from foldbatch.engines.llvm import known  # noqa: PLC0415 - it needs llvmlite
 
-    return mock.patch.multiple(known_launches, **{"FEWEST": 1, "LEAST": 0.0, **others})
+    return mock.patch.multiple(known, **{"FEWEST": 1, "LEAST": 0.0, **others})
 
 
 @pytest.fixture(autouse=True)

@@ -146,13 +146,13 @@ class TestCompiled:
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
     def test_with_a_helper_no_bit_changes(self, dtype, monkeypatch) -> None:
         """Large tables are cut into parts; a fault in any of them is found."""
-        from foldbatch.engines.llvm import jobs, team  # noqa: PLC0415 - they need llvmlite
+        from foldbatch.engines.llvm import team, updates  # noqa: PLC0415 - they need llvmlite
 
         fresh, rng = team.Team(), np.random.default_rng(0)
         monkeypatch.setattr(team, "available_cores", lambda: 2)
         monkeypatch.setattr(team, "REST", 0.0)
         monkeypatch.setattr(team, "team", lambda: fresh)
-        sizes, rows = (9 * jobs.EACH + 3, jobs.EACH, 7), np.arange(0, 900, 2)
+        sizes, rows = (9 * updates.EACH + 3, updates.EACH, 7), np.arange(0, 900, 2)
         gradients = [rng.normal(size=n).astype(dtype) for n in sizes]
         gradients.append(SparseRows(rows, rng.normal(size=(len(rows), 200)).astype(dtype), (900, 200)))
         start = [[rng.random(g.shape).astype(dtype) for _ in range(3)] for g in gradients]
