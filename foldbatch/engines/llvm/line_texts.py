@@ -1,7 +1,7 @@
 """Functions that go along lines: of an axis, for each of the others, and of the elements of sequences.
 
 What they do stands in the bodies of ops. Their loops are rows and two axes, and inside these along a line.
-Where all elements lie side by side along the line there is a loop that says so.
+For elements that lie side by side LLVM makes another loop by itself, of vectors.
 """
 
 from __future__ import annotations
@@ -37,15 +37,18 @@ while left < length:
         m += u8(1)"""
 
 
-def _spelled(body: str, kinds: Mapping[str, str], start: str, p: str, q: str) -> list[str]:
-    """Return a body's lines: elements are a[k * p], those of the result b[k * q], the label is c[0]."""
-    elements = {"x": "a[u8(0)]", "x[k]": "x", "y[k]": f"b[k * {q}]", "t": kinds["y"]}
-    elements["x[label]"] = f"a[min(label, length - u8(1)) * {p}]"
+def _spelled(body: str, kinds: Mapping[str, str], start: str) -> list[str]:
+    """Return a body's lines: elements are a[k * p], those of the result b[k * q], the label is c[0].
+
+    Greatest numbers begin with `start`.
+    """
+    elements = {"x": "a[u8(0)]", "x[k]": "x", "y[k]": "b[k * q]", "t": kinds["y"]}
+    elements["x[label]"] = "a[min(label, length - u8(1)) * p]"
     lines = ["label = u8(c[u8(0)])"] * ("label" in kinds)
 
     def along(read: ast.expr, inside: str) -> None:
         lines.append("for k in range(length):")
-        lines.extend([f"    x = a[k * {p}]"] * ("x[k]" in ast.unparse(read)))
+        lines.extend(["    x = a[k * p]"] * ("x[k]" in ast.unparse(read)))
         lines.extend(indent(inside, "    ").splitlines())
 
     for line in lines_of(body):
@@ -62,28 +65,19 @@ def _spelled(body: str, kinds: Mapping[str, str], start: str, p: str, q: str) ->
                     along(x, _PLACE.format(least=least, top=top, none=none))
                     lines.append(f"{at[0]} = u8(place)")
             case ast.Call(func=ast.Name(id="sum"), args=[x]), _:
-                read = f"x = a[k * {p}]\n        " if "x[k]" in ast.unparse(x) else ""
+                read = "x = a[k * p]\n        " if "x[k]" in ast.unparse(x) else ""
                 term = renamed(ast.unparse(x), elements)
                 words = {"total": target, "term": term, "read": read, "many": COLUMNS}
                 lines.extend(_TOTAL.format(**words).splitlines())
             case _, "y[k]":
-                along(line.value, f"b[k * {q}] = {kinds['y']}({value})")
+                along(line.value, f"b[k * q] = {kinds['y']}({value})")
             case _, "y[label]":
-                lines += ["if label < length:", f"    b[label * {q}] = {kinds['y']}({value})"]
+                lines += ["if label < length:", f"    b[label * q] = {kinds['y']}({value})"]
             case _, "y":
                 lines.append(f"b[u8(0)] = {kinds['y']}({value})")
             case _:
                 lines.append(f"{target} = {value}")
     return lines
-
-
-def _both(body: str, kinds: Mapping[str, str], start: str) -> str:
-    """Return a body's lines twice, side by side and apart; `start` is what greatest numbers begin with."""
-    side_by_side, apart = (
-        indent("\n".join(_spelled(body, kinds, start, *steps)), " " * 4)
-        for steps in (("u8(1)", "u8(1)"), ("p", "q"))
-    )
-    return indent(f"if (p == u8(1)) & (q == u8(1)):\n{side_by_side}\nelse:\n{apart}\n", " " * 16)
 
 
 def along_lines(body: str, kinds: Mapping[str, str]) -> str:
@@ -109,7 +103,8 @@ def along_lines(body: str, kinds: Mapping[str, str]) -> str:
         if name in at:
             where = " + ".join(f"{turn} * u8(s[{at[name] + k}])" for k, turn in enumerate("rij"))
             lines.append(f"                {pointer} = moved({name}s, {where})")
-    return "\n".join([*lines, _both(body, kinds, "a[u8(0)]")])
+    lines += [" " * 16 + line for line in _spelled(body, kinds, "a[u8(0)]")]
+    return "\n".join([*lines, ""])
 
 
 # s: extents of two axes; strides of the operand along rows and axes, and of the result.
@@ -133,16 +128,16 @@ _EACH = """\
 for r in range(lower, upper):
     u, v = moved(a, i * u8(s[2])), moved(b, r * u8(s[5]))
     for k in range(inner):
-        v[k * {q}] = u[k * {p}]
+        v[k * q] = u[k * p]
 """
 _GREATEST = """\
 v = moved(b, i * u8(s[5]))
 for k in range(inner):
-    v[k * {q}] = {x}(0) if lower == upper else a[lower * u8(s[2]) + k * {p}]
+    v[k * q] = {x}(0) if lower == upper else a[lower * u8(s[2]) + k * p]
 for r in range(lower, upper):
     u = moved(a, r * u8(s[2]))
     for k in range(inner):
-        v[k * {q}] = greatest(v[k * {q}], u[k * {p}])
+        v[k * q] = greatest(v[k * q], u[k * p])
 """
 _SUM = "v, first, last, width, more = moved(b, i * u8(s[5])), lower, upper, inner, False\n"
 TOGETHER = {REPEATED: _EACH, GREATEST: _GREATEST, TOTAL: _SUM}
@@ -155,16 +150,7 @@ def along_segments(body: str, x: str, y: str, plus: str = "+") -> str:
     if rows is None:
         first, other = ("lower" if f"{name}[k]" in body else "i" for name in "xy")
         lines = _LINES.format(first=first, other=other)
-        return (
-            head
-            + indent(lines, " " * 12)
-            + _both(body, {"x": x, "y": y}, f"a[u8(0)] if length != u8(0) else {x}(0)")
-        )
-    if rows is _SUM:
-        lines = rows + sum_of_rows(x, "{e} * u8(s[2])", plus=plus)
-    else:
-        side_by_side, apart = (
-            indent(rows.format(x=x, p=p, q=q), "    ") for p, q in (("u8(1)",) * 2, ("p", "q"))
-        )
-        lines = f"if (p == u8(1)) & (q == u8(1)):\n{side_by_side}else:\n{apart}"
+        spelled = _spelled(body, {"x": x, "y": y}, f"a[u8(0)] if length != u8(0) else {x}(0)")
+        return head + indent(lines, " " * 12) + indent("\n".join(spelled), " " * 16) + "\n"
+    lines = rows + sum_of_rows(x, "{e} * u8(s[2])", plus=plus) if rows is _SUM else rows.format(x=x)
     return head + indent(_ROWS + lines, " " * 12)

@@ -27,8 +27,7 @@ def loop(n, arena, entries, copies, fields, out, s):
                 for j in range(size):
                     out[i * size + j] = arena[start + j]
         else:
-            a, more = arena, False
-            width = size
+            a, width, more, p, q = arena, size, False, u8(1), u8(1)
             for i in range(n):
                 v, first, last = moved(out, i * size), u8(copies[i]), u8(copies[i + u8(1)])
 """
@@ -37,7 +36,7 @@ def loop(n, arena, entries, copies, fields, out, s):
 @cache
 def take(kind: str) -> str:
     """Return the text of what brings rows of numbers of a kind to where they are read."""
-    return _TAKE.format(k=kind) + indent(sum_of_rows(kind, "u8(entries[{e}]) * size", dense=True), " " * 16)
+    return _TAKE.format(k=kind) + indent(sum_of_rows(kind, "u8(entries[{e}]) * size"), " " * 16)
 
 
 VALUE, COTANGENT, STORE = range(3)  # what `GIVE` gives
@@ -101,14 +100,7 @@ def loop(n, values, gradient, fields, s):
         for j in range(u8(s[1])):
             v = moved(values, i * u8(s[3]) + j * u8(s[4]))
             a = moved(gradient, i * u8(s[6]) + j * u8(s[7]))
-            if (p == u8(1)) & (q == u8(1)):
-                if adds:
-                    for k in range(inner):
-                        a[k] += v[k]
-                else:
-                    for k in range(inner):
-                        a[k] = v[k]
-            elif adds:
+            if adds:
                 for k in range(inner):
                     a[k * q] += v[k * p]
             else:

@@ -39,8 +39,7 @@ from foldbatch.static.statements import Binding, Result, Routine, Slot, Statemen
 
 # What visits each element of some places of one shape: ops, copies, zeros. Its loops are rows and three axes.
 # Its whole numbers `s` are: whether all rows are one run of the innermost loop; the extents; then for each
-# place its strides along rows and axes. Where all innermost strides are 1 there is a loop that says so, which
-# LLVM vectorises.
+# place its strides along rows and axes.
 AXES = 3
 
 OF_BYTES = {"bool": "u1", "int32": "i4", "float32": "i4", "int64": "i8", "float64": "i8"}  # to be copied
@@ -91,7 +90,6 @@ def _visit(
         "    if s[0] != 0:",
         "        rows, inner = u8(1), n * inner",
         *(f"    q{i} = u8(s[{at[i] + AXES}])" for i in range(places)),
-        f"    side_by_side = {' & '.join(f'(q{i} == u8(1))' for i in range(places))}",
         "    for r in range(rows):",
         "        for i in range(u8(s[1])):",
         "            for j in range(u8(s[2])):",
@@ -99,19 +97,10 @@ def _visit(
     for i, name in enumerate(names):
         where = " + ".join(f"{turn} * u8(s[{at[i] + k}])" for k, turn in enumerate("rij"))
         lines.append(f"                b{i} = moved({name}, {where})")
-    out = f"b{places - 1}"
-
-    def innermost(strides: Sequence[str]) -> list[str]:
-        loads = [
-            f"    t{i} = b{i}[k * {stride}]{' != 0' * truth}"
-            for i, (stride, truth) in enumerate(zip(strides, truths, strict=False))
-        ]
-        loads += [f"    {line}" for line in inside]
-        return ["for k in range(inner):", *loads, f"    {out}[k * {strides[-1]}] = {value}"]
-
-    loops = ["if side_by_side:", *(f"    {line}" for line in innermost(["u8(1)"] * places))]
-    loops += ["else:", *(f"    {line}" for line in innermost([f"q{i}" for i in range(places)]))]
-    return "\n".join([*lines, *(f"{' ' * 16}{line}" for line in loops), ""])
+    loads = [f"t{i} = b{i}[k * q{i}]{' != 0' * truth}" for i, truth in enumerate(truths)]
+    stored = f"b{places - 1}[k * q{places - 1}] = {value}"
+    each = [f"{' ' * 20}{line}" for line in (*loads, *inside, stored)]
+    return "\n".join([*lines, f"{' ' * 16}for k in range(inner):", *each, ""])
 
 
 def visit(coder: Coder, text: str, places: Sequence[Place], axis: Axis, more: Sequence[int] = ()) -> None:

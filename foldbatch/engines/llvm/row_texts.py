@@ -1,8 +1,7 @@
 """Functions of rows: looked up by id, drawn, checked.
 
 Whole numbers `s` are extents, then strides; each text tells its own. A sequence's elements are the rows
-between two `segments`, which count from the first call of the batch. Where places lie side by side along the
-innermost axis there is a loop that says so.
+between two `segments`, which count from the first call of the batch.
 """
 
 from __future__ import annotations
@@ -23,15 +22,9 @@ def loop(n, ids, table, out, s):
                 for g in range(u8(s[2])):
                     a = moved(table, id * u8(s[8]) + g * u8(s[9]))
                     b = moved(out, r * u8(s[11]) + i * u8(s[12]) + j * u8(s[13]) + g * u8(s[14]))
-                    if (p == u8(1)) & (q == u8(1)):
-                        for k in range(inner):
-                            {side_by_side}
-                    else:
-                        for k in range(inner):
-                            {apart}
-"""
-GATHER = _IDS.replace("{side_by_side}", "b[k] = a[k]").replace("{apart}", "b[k * q] = a[k * p]")
-SUM_ROWS = _IDS.replace("{side_by_side}", "a[k] += b[k]").replace("{apart}", "a[k * p] += b[k * q]")
+                    for k in range(inner):
+                        """
+GATHER, SUM_ROWS = f"{_IDS}b[k * q] = a[k * p]\n", f"{_IDS}a[k * p] += b[k * q]\n"
 
 # As `ops.random.random_bits`. s: what the site adds to keys; how many numbers, and the first one's number;
 # strides of keys along rows, of the result along rows and its axis.

@@ -19,12 +19,12 @@ COLUMNS = 1024  # numbers in a row that are added up at once, in `vector_functio
 _PLAIN = """\
 if not more:
     for k in range(width):
-        v[k * {q}] = {k}(0)
+        v[k * q] = {k}(0)
 for o in range({outer}):
     for e in range(first, last):
         u = moved(a, o * {step} + {row})
         for k in range(width):
-            v[k * {q}] {plus}= u[k * {p}]
+            v[k * q] {plus}= u[k * p]
 """
 _LONG = """\
 if width == u8(1):
@@ -42,38 +42,36 @@ else:
     sums, left = accumulators(), u8(0)
     while left < width:
         columns = min(u8({columns}), width - left)
-        w = moved(v, left * {q})
+        w = moved(v, left * q)
         for k in range(columns):
-            sums[k] = f8(w[k * {q}]) if more else f8(0)
+            sums[k] = f8(w[k * q]) if more else f8(0)
         for o in range({outer}):
-            u, e = moved(a, o * {step} + left * {p}), first
+            u, e = moved(a, o * {step} + left * p), first
             while e + u8({few}) <= last:
                 t = moved(u, {row})
                 for k in range(columns):
-                    w[k * {q}] = t[k * {p}]
+                    w[k * q] = t[k * p]
                 for i in range(u8(1), u8({less})):
                     t = moved(u, {rowi})
                     for k in range(columns):
-                        w[k * {q}] += t[k * {p}]
+                        w[k * q] += t[k * p]
                 t = moved(u, {row_last})
                 for k in range(columns):
-                    sums[k] += f8(w[k * {q}] + t[k * {p}])
+                    sums[k] += f8(w[k * q] + t[k * p])
                 e += u8({few})
             while e < last:
                 t = moved(u, {row})
                 for k in range(columns):
-                    sums[k] += f8(t[k * {p}])
+                    sums[k] += f8(t[k * p])
                 e += u8(1)
         for k in range(columns):
-            w[k * {q}] = {k}(sums[k])
+            w[k * q] = {k}(sums[k])
         left += columns
 """
 
 
 @cache
-def sum_of_rows(
-    kind: str, row: str, outer: str = "u8(1)", step: str = "u8(0)", *, plus: str = "+", dense: bool = False
-) -> str:
+def sum_of_rows(kind: str, row: str, outer: str = "u8(1)", step: str = "u8(0)", *, plus: str = "+") -> str:
     """Return the lines that add up rows, which read the variables named above.
 
     Args:
@@ -82,14 +80,12 @@ def sum_of_rows(
         outer: that of how many times the rows are added up.
         step: that of how much further they lie at each time.
         plus: the operator.
-        dense: whether `p` and `q` are 1 and no variables.
     """
     rows = {f"row{i}": row.format(e=f"(e + u8({i}))") for i in (1, 2, 3)}
     rows |= {"row": row.format(e="e"), "rowi": row.format(e="(e + i)")}
     rows["row_last"] = row.format(e=f"(e + u8({FEW - 1}))")
-    apart = {"p": "u8(1)", "q": "u8(1)"} if dense else {"p": "p", "q": "q"}
     sizes = {"columns": COLUMNS, "few": FEW, "less": FEW - 1}
-    words = {"k": kind, "outer": outer, "step": step, "plus": plus, **sizes, **apart, **rows}
+    words = {"k": kind, "outer": outer, "step": step, "plus": plus, **sizes, **rows}
     plain = _PLAIN.format(**words)
     if not kind.startswith("f"):
         return plain
@@ -129,7 +125,7 @@ def sums(kind: str, *, plus: str = "+") -> str:
 # the sums of rows of an array: row i of `out` is that of rows order[starts[i]:starts[i + 1]]
 _COPIES = """\
 def sum_copies(a, c, r, y) -> None:
-    width, more = u8(y.shape[1]), False
+    width, more, p, q = u8(y.shape[1]), False, u8(1), u8(1)
     for i in range(u8(len(y))):
         v, first, last = moved(y, i * width), u8(c[i] - c[0]), u8(c[i + u8(1)] - c[0])
 """
@@ -137,4 +133,4 @@ def sum_copies(a, c, r, y) -> None:
 
 def sum_copies_text(kind: str) -> str:
     """Return the text of what sums rows of an array, for Python to call."""
-    return _COPIES.format(k=kind) + indent(sum_of_rows(kind, "u8(r[{e}]) * width", dense=True), " " * 8)
+    return _COPIES.format(k=kind) + indent(sum_of_rows(kind, "u8(r[{e}]) * width"), " " * 8)
