@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from foldbatch.engines.batch import ScheduledBatch, arenas_of, fetched
+from foldbatch.engines.batch import ScheduledBatch, arenas_of, by_arena, fetched, kept_rows
 from foldbatch.engines.bindings import Bound, Directions, Fact, bind
 from foldbatch.engines.engine import Cotangents
 from foldbatch.engines.launch import HEAD, Ints, LaunchTable, OutOfRangeError
@@ -21,6 +21,7 @@ from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter, Updates
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index, Schedule
+from foldbatch.static.op import CALL
 from foldbatch.static.routines import Target
 from foldbatch.static.statements import Binding
 from foldbatch.system.lines import address_of, aligned
@@ -312,18 +313,13 @@ class ArrayRun:
 
     def _seed(self, cotangents: Cotangents) -> None:
         """Add the cotangents that the caller gives; a value may have several."""
-        if not cotangents:
-            return
-        numbers = np.array([number for number, _ in cotangents], np.int64)
-        arenas, rows = self._arenas.take(numbers), self.ready.batch.schedule.row_of.take(numbers)
-        for arena in np.unique(arenas).tolist():
-            places = np.flatnonzero(arenas == arena)
-            array = self._arena("cotangents", arena)
-            values = np.stack([cotangents[place][1] for place in places.tolist()]).astype(array.dtype)
-            if len(np.unique(rows[places])) == len(places):
-                array[rows[places]] += values
+        for arena, numbers, given in by_arena(cotangents, self._arenas) if cotangents else ():
+            array, rows = self._arena("cotangents", arena), self.ready.batch.schedule.row_of.take(numbers)
+            values = given.astype(array.dtype)
+            if len(np.unique(rows)) == len(rows):
+                array[rows] += values
             else:
-                np.add.at(array, rows[places], values)
+                np.add.at(array, rows, values)
 
     def _dense_gradients(self) -> dict[Parameter, Array]:
         """Return memory for the gradients that launches yield, zero where several are added up."""
@@ -352,15 +348,9 @@ class ArrayRun:
         """Return what a cell's kernels left in a kept buffer, or a feed: ``[rows, *shape]``."""
         name: Fact = (binding.kind, k, binding.key)
         array: Array = self.memory.arrays[self.bound.buffers[name]]
-        schedule = self.ready.batch.schedule
-        axis = self.engine.model.cells[k].training.kept[binding.key].axis if binding.kind == "kept" else None
-        if axis is None or axis.rank == 1:
-            return array[: len(schedule.orders[k])]
-        if axis.rank == 0:
-            value: Array = array[0, ...]
-            return value
-        number = self.engine.model.cells[k].graph.axes.index(axis)
-        return array[: int(schedule.cells[k].segments[number][-1])]
+        axis = self.engine.model.cells[k].training.kept[binding.key].axis if binding.kind == "kept" else CALL
+        rows = array[: kept_rows(self.ready.batch.schedule, self.engine.model, k, axis)]
+        return rows if axis.rank else rows[0, ...]
 
 
 def bring_value(memory: BatchMemory, number: int, parameter: Parameter) -> None:

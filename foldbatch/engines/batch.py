@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from foldbatch.errors import counted
+from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.layout import Layout
@@ -19,6 +20,7 @@ from foldbatch.scheduler.schedule import Index, Schedule
 from foldbatch.scheduler.sharing import Share, leaves
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import CellSignature, Trace
+from foldbatch.static.op import Axis
 
 
 class ScheduledBatch(NamedTuple):
@@ -43,6 +45,22 @@ def arenas_of(batch: ScheduledBatch, cells: Sequence[CellSignature]) -> Index:
         for output, arena in enumerate(cell.outputs):
             arenas[rows[:, 0] + output] = arena
     return arenas
+
+
+def by_arena(cotangents: Sequence[tuple[int, Array]], arenas: Index) -> Iterator[tuple[int, Index, Array]]:
+    """Yield the values of each arena that have cotangents, by number ``[n]``, with these: ``[n, *shape]``."""
+    numbers = np.array([number for number, _ in cotangents], np.int64)
+    lie = arenas.take(numbers)
+    for arena in np.unique(lie).tolist():
+        own = np.flatnonzero(lie == arena).tolist()
+        yield arena, numbers[own], np.stack([cotangents[i][1] for i in own])
+
+
+def kept_rows(schedule: Schedule, model: Model, cell: int, axis: Axis) -> int:
+    """Return how many rows a cell's buffer along an axis has in a batch."""
+    if axis.rank < 2:
+        return len(schedule.orders[cell]) if axis.rank else 1
+    return int(schedule.cells[cell].segments[model.cells[cell].graph.axes.index(axis)][-1])
 
 
 def fetched(

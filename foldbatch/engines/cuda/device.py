@@ -13,7 +13,7 @@ state) gets the error, and step counts go back. After that, updates work again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
@@ -380,29 +380,8 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
             raise TypeError("len() of unsized object")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(np.asarray(self))
-
     def __getitem__(self, key: Any) -> Any:
         return np.asarray(self)[home(key)]
-
-    def __bool__(self) -> bool:
-        return bool(np.asarray(self))
-
-    def __int__(self) -> int:
-        return int(np.asarray(self))
-
-    def __float__(self) -> float:
-        return float(np.asarray(self))
-
-    def __format__(self, spec: str) -> str:
-        return format(np.asarray(self), spec)
-
-    def __repr__(self) -> str:
-        return repr(np.asarray(self))
-
-    def __str__(self) -> str:
-        return str(np.asarray(self))
 
     def __reduce__(self) -> Any:
         return np.asarray(self).__reduce__()  # a pickled one is an array of the host
@@ -501,6 +480,16 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
             made[name] = replace(sparse[name], values=copy) if name in sparse else copy  # type: ignore[arg-type]
         answer.guards = guards_of(list(arrays.values()))
         return made, pending(lambda: float(np.asarray(answer)[0]))
+
+
+def _define(name: str) -> None:
+    """Give arrays of a device a special method of NumPy's, of a copy on the host."""
+    method = getattr(np.ndarray, name)
+    setattr(DeviceArray, name, lambda self, *arguments: method(np.asarray(self), *arguments))
+
+
+for _name in ("bool", "float", "format", "int", "iter", "repr", "str"):
+    _define(f"__{_name}__")
 
 
 def home(value: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.batch import ScheduledBatch, arenas_of, fetched
+from foldbatch.engines.batch import ScheduledBatch, arenas_of, by_arena, fetched, kept_rows
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.cuda.captured import Arranged, Captured, Key
 from foldbatch.engines.cuda.device import THREADS, Device, DeviceArray, DeviceRows, blocks_for, elementwise
@@ -412,18 +412,14 @@ class CudaRun:
 
     def _seed(self, cotangents: Cotangents) -> None:
         """Add the cotangents that the caller gives, value by value: a value may have several."""
-        if not cotangents:
-            return
-        numbers = np.array([number for number, _ in cotangents], np.int64)
-        arenas = arenas_of(self.ready.batch, self.model.signatures).take(numbers)
-        for arena in np.unique(arenas).tolist():
-            own = np.flatnonzero(arenas == arena).tolist()
+        arenas = arenas_of(self.ready.batch, self.model.signatures) if cotangents else np.zeros(0, np.int64)
+        for arena, numbers, values in by_arena(cotangents, arenas):
             type_ = self.model.arenas[arena]
-            terms = self.device.put(np.stack([np.asarray(cotangents[i][1], type_.dtype) for i in own]))
-            plan = self.device.put(plan_of(self._lie(arena, numbers[own])))
+            terms = self.device.put(values.astype(type_.dtype))
+            plan = self.device.put(plan_of(self._lie(arena, numbers)))
             target = self._arena("cotangents", arena)
             arguments = [terms.pointer, plan.pointer, type_.size, target, 1]
-            elementwise(self.device, f"add_rows_{KINDS[type_.dtype]}", len(own) * type_.size, arguments)
+            elementwise(self.device, f"add_rows_{KINDS[type_.dtype]}", values.size, arguments)
 
     def _sum_looked(self, parts: dict[Parameter, list[Gradient]]) -> None:
         """Add the gradients of tables whose ids a cell computed: the host must look at them."""
@@ -448,13 +444,8 @@ class CudaRun:
 
     def _left(self, k: int, binding: Any) -> Array:
         """Return what a cell's kernels left in a kept buffer: ``[rows, *shape]``."""
-        bound, table = self.ready.phase.bound, self.ready.batch.schedule.cells[k]
-        axis = self.model.cells[k].training.kept[binding.key].axis
-        rows = len(table.order)
-        if axis.rank == 0:
-            rows = 1
-        elif axis.rank == 2:
-            rows = int(table.segments[self.model.cells[k].graph.axes.index(axis)][-1])
+        bound, axis = self.ready.phase.bound, self.model.cells[k].training.kept[binding.key].axis
+        rows = kept_rows(self.ready.batch.schedule, self.model, k, axis)
         number = bound.buffers[binding.kind, k, binding.key]
         type_ = bound.types[number]
         assert type_ is not None, "a kept buffer is memory of the engine"

@@ -308,35 +308,12 @@ class LaunchStep:
     gaps: bool = False  # whether rows that nobody wrote lie between those of the product
 
 
-@dataclass(frozen=True, slots=True)
-class SlotPlace:
-    """What of a slot's address no batch changes: its kind, bytes of a row, and of a row of its arena."""
-
-    kind: str
-    axis: Axis
-    item: int
-    row_bytes: int
-    grain: int
-
-
-def places_of(kernel: Kernel) -> list[SlotPlace]:
-    made = []
-    for number, slot in enumerate(kernel.routine.slots):
-        item = np.dtype(slot.type.dtype).itemsize
-        row = slot.type.size * item
-        made.append(
-            SlotPlace(slot.binding.kind, slot.axis, item, row, row // kernel.setting.widths.get(number, 1))
-        )
-    return made
-
-
 def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -> Iterator[LaunchStep]:
     """Yield the steps of a direction; where `spaced`, levels have room for more rows than there are."""
     table = direction.table
-    places = {number: places_of(kernels[number]) for number in np.unique(table.launches[:, 0]).tolist()}
     levels, columns = table.bounds.tolist(), table.launches.shape[1]
     for number, row in enumerate(table.launches.tolist()):
-        kernel, slots = kernels[row[0]], places[row[0]]
+        kernel = kernels[row[0]]
         is_due = partial(_is_due, kernel, row, spaced=spaced)
         tasks = [task for task in kernel.tasks if not task.when or any(starmap(is_due, task.when))]
         launch = direction.launches + number * columns
@@ -347,7 +324,7 @@ def steps_of(kernels: Sequence[Kernel], direction: Direction, *, spaced: bool) -
                 arguments: tuple[int, ...] = (launch, direction.levels[level])
                 if task.multiplied is not None:
                     if count or task.multiplied.by == "k":  # a sum over no rows is zero
-                        yield _product(kernel, task, row, slots, rows, arguments, spaced=spaced)
+                        yield _product(kernel, task, row, rows, arguments, spaced=spaced)
                     continue
                 if not count and not task.columns:
                     continue
@@ -400,7 +377,6 @@ def _product(
     kernel: Kernel,
     task: LevelTask,
     row: Sequence[int],
-    slots: Sequence[SlotPlace],
     rows: Mapping[Axis, tuple[int, int]],
     arguments: tuple[int, ...],
     *,
@@ -409,20 +385,18 @@ def _product(
     p = task.multiplied
     assert p is not None
     count = rows[task.axis][1]
-    extents = (
-        p.m * count if p.by == "m" else p.m,
-        p.k * count if p.by == "k" else p.k,
-        p.count * count if p.by == "count" else p.count,
-    )
-    a, b, c = (_where(matrix, row, slots[matrix.slot], rows) for matrix in (p.a, p.b, p.c))
+    extents = ("m", p.m), ("k", p.k), ("count", p.count)
+    m, k, many = (own * count if p.by == by else own for by, own in extents)
+    a, b, c = (_where(kernel, matrix, row, rows) for matrix in (p.a, p.b, p.c))
     adds, binding = p.adds, kernel.setting.added.get(p.c.slot, -1)
     if binding >= 0 and entry(row, binding, FIRST) >= 0:
-        slot, adds = slots[p.c.slot], not entry(row, binding, STORES)
-        grain = slot.row_bytes // kernel.setting.widths.get(binding, 1)
-        begin = entry(row, binding, FIRST) * grain + rows[slot.axis][0] * slot.row_bytes
+        slot, adds = kernel.routine.slots[p.c.slot], not entry(row, binding, STORES)
+        grain = slot.type.nbytes // kernel.setting.widths.get(binding, 1)
+        begin = entry(row, binding, FIRST) * grain + rows[slot.axis][0] * slot.type.nbytes
         c = entry(row, binding, BASE), begin
     gaps = spaced and kernel.setting.whole
-    return LaunchStep(task, row, 0, arguments, extents, (a, b, c), adds, _counted(kernel, p), gaps)
+    counted = _counted(kernel, p)
+    return LaunchStep(task, row, 0, arguments, (m, k, many), (a, b, c), adds, counted, gaps)
 
 
 def _counted(kernel: Kernel, product: Multiplied) -> int:
@@ -433,19 +407,19 @@ def _counted(kernel: Kernel, product: Multiplied) -> int:
     return CALLS if slot is None else LEVEL + ELEMENTS * int(kernel.routine.slots[slot].binding.key)
 
 
-def _where(
-    matrix: Matrix, row: Sequence[int], slot: SlotPlace, rows: Mapping[Axis, tuple[int, int]]
-) -> Where:
+def _where(kernel: Kernel, matrix: Matrix, row: Sequence[int], rows: Mapping[Axis, tuple[int, int]]) -> Where:
     """Return where a matrix begins: in a buffer, or in the copies of its rows."""
-    number, kind = matrix.slot, slot.kind
-    offset = matrix.offset * slot.item
-    lower = rows[slot.axis][0] * slot.row_bytes
+    number, slot = matrix.slot, kernel.routine.slots[matrix.slot]
+    kind, nbytes = slot.binding.kind, slot.type.nbytes
+    offset = matrix.offset * (nbytes // slot.type.size)
+    lower = rows[slot.axis][0] * nbytes
     if kind in ("operand", "cotangent", "store"):
         first = entry(row, number, FIRST)
         apart = not entry(row, number, STORES) if kind == "store" else first < 0
         if apart:
             return entry(row, number, SPARE), offset
-        return entry(row, number, BASE), first * slot.grain + lower + offset
+        grain = nbytes // kernel.setting.widths.get(number, 1)
+        return entry(row, number, BASE), first * grain + lower + offset
     return entry(row, number, BASE), offset + (lower if kind in ("feed", "kept") else 0)
 
 
