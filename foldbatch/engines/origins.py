@@ -39,7 +39,7 @@ def find_nonfinite(
 
     The model is evaluated as it trains, in this precision of all floats; None is that of each tensor.
     """
-    cells = [_directions(cell) for cell in model.cells]
+    cells = [directions_of(cell) for cell in model.cells]
     gradients: dict[Parameter, Array] = {}
     with np.errstate(all="ignore"):
         walks = []
@@ -91,6 +91,18 @@ class Reading:
         inputs += [column[i] for column in self.trace.feeds[k]]
         return inputs, read
 
+    def terms(
+        self, k: int, target: What, value: Value, read: Sequence[Sequence[int]]
+    ) -> list[tuple[Parameter | int, Array]]:
+        """Return what a result of a cell's backward graph adds to a gradient, or to cotangents by number."""
+        _, key = target
+        if isinstance(key, Parameter):
+            return [(key, value)]
+        assert isinstance(key, int)
+        operand = self.signatures[k].operands[key]
+        single = operand.sequence is None and len(operand.columns) == 1
+        return list(zip(read[key], [value] if single else value, strict=True))
+
     def _elements(self, k: int, sequence: int) -> list[int]:
         """Return where the elements of each of a cell's calls start, and where the last ones end."""
         if (k, sequence) not in self._starts:
@@ -100,7 +112,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class _Graphs:
+class Directions:
     """A cell's forward graph, and that of its gradients with what it is given and what it yields."""
 
     forward: Graph
@@ -110,11 +122,11 @@ class _Graphs:
     backward: Graph
 
 
-def _directions(cell: Cell) -> _Graphs:
+def directions_of(cell: Cell) -> Directions:
     forward = Graph(cell.graph.inputs, cell.graph.results)
     seeds, targets = cotangents(cell.graph, cell.ends)
     backward = Graph((*cell.graph.inputs, *seeds.values()), tuple(node for _, node in targets))
-    return _Graphs(forward, frozenset(forward.nodes), seeds, targets, backward)
+    return Directions(forward, frozenset(forward.nodes), seeds, targets, backward)
 
 
 @dataclass(slots=True)
@@ -122,7 +134,7 @@ class _Walk:
     """One example, evaluated call by call."""
 
     model: Model
-    cells: Sequence[_Graphs]  # the graphs of its cells
+    cells: Sequence[Directions]  # the graphs of its cells
     reading: Reading  # holds the example, and the values so far by number
     example: int  # the number of the example
     names: Mapping[Parameter, str]  # the parameters' names
@@ -164,7 +176,7 @@ class _Walk:
             given = given | {x: reached[base + j] for j, x in cell.seeds.items() if base + j in reached}
             values, origins = self._evaluate(k, i, cell.backward, [*inputs, *seeds], given)
             for (target, node), value in zip(cell.targets, values, strict=True):
-                for key, term in self._terms(k, target, value, read):
+                for key, term in self.reading.terms(k, target, value, read):
                     sums: dict[Any, Array] = gradients if isinstance(key, Parameter) else totals
                     before = [sums[key]] if key in sums else []
                     sums[key] = np.asarray(sum(before, start=term))
@@ -184,19 +196,6 @@ class _Walk:
         walk(self.model.result, iter(self.reading.trace.result), numbers.append)
         origins = (self.origins[number] for number in numbers if number in self.origins)
         return next((replace(origin, reached="the result") for origin in origins), None)
-
-    def _terms(
-        self, k: int, target: What, value: Value, read: Sequence[Sequence[int]]
-    ) -> list[tuple[Parameter | int, Array]]:
-        """Return what a result of the backward graph adds to a gradient, or to cotangents by number."""
-        kind, key = target
-        if isinstance(key, Parameter):
-            return [(key, value)]
-        assert kind == "cotangent", "a model's own cells yield no gradients of data"
-        assert isinstance(key, int)
-        operand = self.model.signatures[k].operands[key]
-        single = operand.sequence is None and len(operand.columns) == 1
-        return list(zip(read[key], [value] if single else value, strict=True))
 
     def _given(self, k: int, i: int, inputs: Sequence[Value], read: Sequence[Sequence[int]]) -> Origins:
         """Return the origins of what a call reads: of results of other calls, and of data."""

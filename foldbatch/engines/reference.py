@@ -16,7 +16,7 @@ import numpy as np
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.engine import Backend, Cotangents
 from foldbatch.engines.launch import OutOfRangeError
-from foldbatch.engines.origins import Reading
+from foldbatch.engines.origins import Reading, directions_of
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.engines.watching import NothingWatched
 from foldbatch.model.model import Model
@@ -24,9 +24,7 @@ from foldbatch.params.parameters import Array, Gradient, Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.schedule import Index
 from foldbatch.static.cell import Cell
-from foldbatch.static.cell import cotangents as derivative
 from foldbatch.static.evaluate import IdError, evaluate
-from foldbatch.static.graph import Graph
 from foldbatch.static.routines import Target
 
 
@@ -49,7 +47,7 @@ class Evaluation(Reading):
         """Evaluate every call, in the order of the trace."""
         chosen = [cell.phase(training=self.training).graph for cell in self.cells]
         graphs = [graph.joined for graph in chosen]
-        for _, k, i in self.sweep():
+        for base, k, i in self.sweep():
             cell = self.cells[k]
             inputs, read = self.read(k, i)
             self._inputs[k, i] = inputs, read
@@ -57,7 +55,6 @@ class Evaluation(Reading):
                 results = iter(evaluate(graphs[k], inputs))
             except IdError as error:  # all calls are of one example: the first one's rank names it as well
                 raise OutOfRangeError(0, error.id, error.size, cell=k) from None
-            base = int(self.trace.calls[k][i, 0])
             for j in range(len(cell.graph.outputs)):
                 self.values[base + j] = next(results)
             for m in range(len(cell.graph.losses)):
@@ -71,30 +68,21 @@ class Evaluation(Reading):
         for number, g in cotangents:
             total[number] = np.asarray(total.get(number, 0.0) + g, np.float64)
         gradients: dict[Parameter, Array] = {}
-        derived = [derivative(cell.graph, cell.ends) for cell in self.cells]
-        graphs = [
-            Graph((*cell.graph.inputs, *seeds.values()), tuple(node for _, node in results))
-            for cell, (seeds, results) in zip(self.cells, derived, strict=True)
-        ]
-        for _, k, i in reversed(self.sweep()):
-            seeds, results = derived[k]
+        cells = list(map(directions_of, self.cells))
+        for base, k, i in reversed(self.sweep()):
+            cell = cells[k]
             inputs, read = self._inputs[k, i]
-            base = int(self.trace.calls[k][i, 0])
-            given = [total.get(base + j, np.zeros(node.shape)) for j, node in seeds.items()]
-            for (target, _), value in zip(results, evaluate(graphs[k], [*inputs, *given]), strict=True):
-                kind, key = target
-                if kind == "gradient":
-                    assert isinstance(key, Parameter)
-                    gradients[key] = np.asarray(gradients.get(key, 0.0) + value)
-                    continue
-                assert isinstance(key, int)
+            given = [total.get(base + j, np.zeros(node.shape)) for j, node in cell.seeds.items()]
+            values = evaluate(cell.backward, [*inputs, *given])
+            for (target, _), value in zip(cell.targets, values, strict=True):
+                kind, feed = target
                 if kind == "feed":
-                    self.inputs.setdefault((k, key), {})[i] = value
+                    assert isinstance(feed, int)
+                    self.inputs.setdefault((k, feed), {})[i] = value
                     continue
-                operand = self.signatures[k].operands[key]
-                single = operand.sequence is None and len(operand.columns) == 1
-                for number, part in zip(read[key], [value] if single else value, strict=True):
-                    total[number] = total.get(number, 0.0) + part
+                for key, term in self.terms(k, target, value, read):
+                    sums: dict[Any, Array] = gradients if isinstance(key, Parameter) else total
+                    sums[key] = np.asarray(sums.get(key, 0.0) + term)
         return gradients
 
 
