@@ -106,6 +106,15 @@ def _reflected(op: str) -> Callable[[Operators[Result], Any], Result]:
     return lambda x, other: _call(op, other, x)
 
 
+def no_attribute(name: str) -> str:
+    return f"a symbolic tensor has no {name!r}; {nearest(name)}"
+
+
+def unknown(_: Any, name: str) -> NoReturn:
+    """Refuse an attribute; as a ``__getattr__`` it makes Python read all others in three times the time."""
+    raise AttributeError(name if name.startswith("_") else no_attribute(name))
+
+
 class Operators(Generic[Result]):
     """The operators, methods and properties of a symbolic tensor."""
 
@@ -255,11 +264,6 @@ class Operators(Generic[Result]):
         """Return the tensor with its axes permuted, reversed by default."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
         return _call("transpose", self, order or None)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise AttributeError(f"a symbolic tensor has no {name!r}; {nearest(name)}")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name = ufunc.__name__

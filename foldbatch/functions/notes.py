@@ -27,7 +27,7 @@ from foldbatch.functions.specs import GIVEN, guard
 from foldbatch.functions.values import Reading, Value
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
-from foldbatch.operators import Hooks
+from foldbatch.operators import Hooks, no_attribute
 from foldbatch.system.processes import in_depth
 from foldbatch.types import describe_value
 
@@ -363,6 +363,8 @@ def may_go_deeper(error: Exception) -> bool:
 def name_example(error: Exception, number: int) -> None:
     """Note the example that an error is of; of a recursion too deep, also what is called again as before."""
     error.add_note(f"{WALKED}{number}")
+    if isinstance(error, AttributeError) and isinstance(error.obj, Value):
+        error.args = (no_attribute(error.name),)  # here, as values have no `operators.unknown`
     trace, seen = error.__traceback__, set[tuple[object, ...]]()
     while isinstance(error, RecursionError) and trace is not None and len(seen) < FIRST:
         code, scope = trace.tb_frame.f_code, trace.tb_frame.f_locals

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from foldbatch import errors
 from foldbatch.errors import BlockTypeError, GraphError, ParameterError, UnknownNameError
-from foldbatch.operators import Stored, is_symbolic
+from foldbatch.operators import Stored, is_symbolic, unknown
 from foldbatch.system.lines import aligned
 from foldbatch.types import TensorType, as_type, describe_value, is_masked
 
@@ -139,6 +139,7 @@ class Parameter(Stored):
         "trainable",
         "type",
     )
+    __getattr__ = unknown
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.errors import GraphError, UnknownNameError
-from foldbatch.operators import Operators, is_symbolic
+from foldbatch.operators import Operators, is_symbolic, unknown
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Attrs, Axis, Op, fail
 from foldbatch.types import TensorType, describe_value, is_masked
@@ -36,6 +36,7 @@ class Node(Operators["Node"]):
 
     __slots__ = ("__weakref__", "attrs", "axis", "inputs", "number", "op", "type")
     _numbers = itertools.count()
+    __getattr__ = unknown
 
     def __init__(self, op: Op, inputs: tuple[Node, ...], attrs: Attrs, type: TensorType, axis: Axis) -> None:
         self.op = op
