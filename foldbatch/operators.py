@@ -107,6 +107,7 @@ def _reflected(op: str) -> Callable[[Operators[Result], Any], Result]:
 
 
 def no_attribute(name: str) -> str:
+    """Return what an error says of an attribute that symbolic tensors have not."""
     return f"a symbolic tensor has no {name!r}; {nearest(name)}"
 
 

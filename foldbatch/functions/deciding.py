@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
-from itertools import chain
+from itertools import compress
 from types import CoroutineType
 from typing import Any, Final, NamedTuple
 from warnings import warn
@@ -20,7 +20,6 @@ from foldbatch.functions.notes import (
     Lists,
     Notes,
     State,
-    begin,
     give_back,
     lists_of,
     may_go_deeper,
@@ -29,14 +28,15 @@ from foldbatch.functions.notes import (
     refuse_broken,
     session,
 )
-from foldbatch.functions.rounds import Computing, Pending, Rounds, in_threes
+from foldbatch.functions.rounds import Computing, Pending, Rounds
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
 
-MANY: Final = 10_000  # numbers that an example waits for, after which it may never end
+MANY: Final = 10_000  # rounds in which an example waits for a number, after which it may never end
+NEVER: Final = 2**62  # no number of a value
 
 
 def decide(
@@ -113,27 +113,37 @@ class UnderWay:
         traced: bool = False,  # whether its complete notes are wanted, too
         keep_going: bool = False,  # whether others go on where the walk of one raises an exception
     ) -> None:
-        self._rounds, self._computing, self._tracer = rounds, computing, tracer
+        self._rounds, self._tracer = rounds, tracer
         rounds.read(tracer.learnt.own)
         self._traced, self._keep_going = traced, keep_going
         self._start = self._first = GLOBALS["N"]
         self.notes = Notes(self._start)
         self.store = rounds.store  # the values so far
         self._ready: list[tuple[Fiber, Any]] = []
-        self._waiting: list[Fiber] = []
-        self._asked: list[int] = []  # the number that each of these waits for, as values have it
-        self._turns: list[tuple[Fiber, Any]] = []  # who runs next, given what; the last is first
-        self._fiber: Fiber  # the one that runs
-        self._began = 0  # the first number that it may take
-        self._hub: Any = None  # the greenlet that lets fibers run
-        self._stretch: list[int] = []  # of each stretch whose it is, its numbers, and those before it
-        self._stretches: list[int] = []
+        # of each turn since the last round: who had it, what lets them run, the number that they wait for, as
+        # values have it, or -1, and whose the numbers up to another one are
+        self._fibers: list[Fiber] = []
+        self._switches: list[Callable[[Any], Any]] = []
+        self._asked: list[int] = []
+        self._whose: list[int] = []
+        self._ends: list[int] = []
+        self._order: list[Fiber] = []  # who has a turn, the first one first
+        # the turns that are left, the last one first: what lets them run, and what with; before all there is
+        # the hub, the greenlet that lets fibers run
+        self._turns: list[Callable[[Any], Any]] = []
+        self._sent: list[Any] = []
+        self._hub: Any = None
+        self._direct = True  # whether all fibers can stop, so that one may let the next one run
+        self._waits = self._first  # from this number on a value is waited for without the hub
+        self._round, self._look = 0, MANY - 1  # and when somebody looks whether examples may never end
         self._max_calls = tracer.max_calls
         self._failures = False
         self._broken: BaseException | None = None  # what ends the run although a walk may have caught it
         self._result = tracer.learnt.result
         self._log: dict[Signature, Lists] = {}  # the notes of all rounds, where they are wanted
         self._numbers: list[int] = []
+        given = self._whose, self._ends, self._asked, self._numbers
+        self._pending = Pending(computing, self.notes, *given)
         self.walked: list[Walked] = []  # the examples
         self.over: list[Walked] = []  # those that have ended since somebody last looked
 
@@ -143,18 +153,24 @@ class UnderWay:
         kind = greenlets()
         self._hub = kind and kind.getcurrent()
         known = [*self._tracer.learnt.cells]
-        return noting(self.notes, known, self._read, self._ask, self._whose, careful=careful)
+        GLOBALS["M"] = self._start + self._max_calls  # up to here nobody has taken too many, see `_may_take`
+        given = self._read, self._ask, lambda: self._fiber.walked.number, self._may_take
+        return noting(self.notes, known, *given, careful=careful)
 
     def join(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Walked]:
         """Take examples in, with their numbers in the batch."""
         new = []
         for example, number in zip(examples, numbers, strict=True):
-            walked = Walked(len(self.walked), number)
+            walked = Walked(len(self.walked), number, self._round)
             self._numbers.append(number)
             self.walked.append(walked)
             new.append(walked)
-            self._ready.append((Fiber(walked, self._tracer.walk, (example,)), None))
+            self._begin(Fiber(walked, self._tracer.walk, (example,)))
         return new
+
+    def _begin(self, fiber: Fiber) -> None:
+        self._direct &= fiber.stops
+        self._ready.append((fiber, None))
 
     def leave(self, walked: Walked) -> None:
         """Let an example go on no more: nobody waits for its result."""
@@ -163,65 +179,86 @@ class UnderWay:
     def go(self) -> bool:
         """Let all examples run until each waits, and compute a round; return whether some go on."""
         while self._ready:
-            self._turns, self._ready = self._ready[::-1], []
-            self._go()
-        if not self._waiting:
+            ready, self._ready = self._ready, []
+            fibers = [fiber for fiber, _ in ready]
+            places = [fiber.walked.place for fiber in fibers]
+            self._go(fibers, [fiber.switch for fiber in fibers], places, [sent for _, sent in ready])
+        asked, several = self._asked, list[list[Any]]([self._fibers, self._switches, self._whose[:]])
+        self._fibers, self._switches = [], []
+        if -1 in asked:  # of those that have not ended in waiting
+            waits = [number >= 0 for number in asked]
+            several = [[*compress(own, waits)] for own in several]
+            asked[:] = compress(asked, waits)
+        if not asked:
             return False
-        self.compute()
-        self._turns = [*zip(self._waiting, self.store.read(self._asked, self._start), strict=True)][::-1]
-        self._waiting, self._asked = [], []
-        self._go()
+        sent = self.compute() or self.store.read(asked, self._start)
+        asked.clear()
+        fibers, switches, places = several
+        self._go(fibers, switches, places, sent)
         return True
 
     # -- fibers
 
-    def _go(self) -> None:
+    @property
+    def _fiber(self) -> Fiber:
+        """The one that runs."""
+        return self._order[-len(self._turns)]
+
+    def _go(self, fibers: list[Any], switches: list[Any], places: list[Any], sent: list[Any]) -> None:
         """Let one fiber after the other run until it waits or ends, given what it has asked for."""
+        self._waits = self._first if self._direct and not self._failures else NEVER
+        if self._round >= self._look:
+            self._look = self._round + max(MANY // 100, 1)
+            if any(self._round - fiber.walked.began >= MANY - 1 for fiber in fibers):
+                self._waits = NEVER
+        self._fibers += fibers
+        self._switches += switches
+        self._whose += places
+        self._order, self._sent = fibers, [_WAITS, *reversed(sent)]
+        self._turns = turns = [self._hub and self._hub.switch, *reversed(switches)]
         try:
-            while self._turns:
-                self._run(*self._turns.pop())
+            while len(turns) > 1:
+                self._run(turns.pop(), self._sent.pop())
         except BaseException:
-            for fiber, _ in chain(self._turns, self._ready):
+            for fiber in (*fibers[len(fibers) + 1 - len(turns) :], *(fiber for fiber, _ in self._ready)):
                 fiber.drop()
             raise
 
-    def _run(self, fiber: Fiber, sent: Any) -> None:
+    def _run(self, go_on: Callable[[Any], Any], sent: Any) -> None:
         """Let a fiber run, and those after it that it goes on to, see `_read`."""
-        walked = fiber.walked
+        fiber = self._fiber
+        walked, end, number = fiber.walked, self._ends.append, -1
+        State.example = walked.number
         if self._failures and (walked.error is not None or (fiber.join is not None and fiber.join.failed)):
             fiber.drop()
-            return
-        self._fiber, self._began = fiber, begin(walked.number, self._max_calls - walked.made)
-        try:
-            asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else fiber.switch(sent)
-        except Exception as error:
-            if may_go_deeper(error):
-                raise
-            asked = error  # it is raised where it belongs
-        if self._broken is not None:
-            raise self._broken
-        if asked is _WAITS:
-            return
-        fiber = self._fiber
-        walked = fiber.walked
-        if made := GLOBALS["N"] - self._began:
-            self._stretch += (walked.place, made, walked.made)
-            walked.made += made
-        if asked is None:
-            self._ended(fiber)
-        elif asked.__class__ is Fork:
-            self._fork(fiber, asked)
-        elif isinstance(asked, Exception):
-            self._failed(fiber, asked)
-        elif asked.n >= self._first:
-            self._waiting.append(fiber)
-            self._asked.append(asked.n)
-        else:  # it was awaited, and is there already
-            self._ready.append((fiber, None))
+        else:
+            try:
+                asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else go_on(sent)
+            except Exception as error:
+                if may_go_deeper(error):
+                    raise
+                asked = error  # it is raised where it belongs
+            if self._broken is not None:
+                raise self._broken
+            if asked is _WAITS:
+                return
+            fiber = self._fiber
+            if asked is None:
+                self._ended(fiber)
+            elif asked.__class__ is Fork:
+                self._fork(fiber, asked)
+            elif isinstance(asked, Exception):
+                self._failed(fiber, asked)
+            elif asked.n >= self._first:
+                number = asked.n
+            else:  # it was awaited, and is there already
+                self._ready.append((fiber, None))
+        self._asked.append(number)
+        end(GLOBALS["N"])
 
     def _ended(self, fiber: Fiber) -> None:
         if isinstance(fiber.result, CoroutineType):
-            self._ready.append((Fiber(fiber.walked, fiber.result, (), fiber.join, fiber.place), None))
+            self._begin(Fiber(fiber.walked, fiber.result, (), fiber.join, fiber.place))
         elif fiber.join is None:
             fiber.walked.result = fiber.result
             self.over.append(fiber.walked)
@@ -233,7 +270,7 @@ class UnderWay:
                 self._ready.append((join.fiber, join.results))
 
     def _failed(self, fiber: Fiber, error: Exception) -> None:
-        self._failures = True
+        self._failures, self._waits = True, NEVER
         if fiber.join is not None:
             fiber.join.failed = True
             self._ready.append((fiber.join.fiber, _Thrown(error)))
@@ -249,48 +286,33 @@ class UnderWay:
         if not fork.parts:
             self._ready.append((fiber, []))
         for place, part in enumerate(fork.parts):
-            self._ready.append((Fiber(fiber.walked, part, (), join, place), None))
+            self._begin(Fiber(fiber.walked, part, (), join, place))
 
     # -- what walks ask for
-
-    def _whose(self) -> int:
-        return self._fiber.walked.number
 
     def _ask(self, fork: Fork) -> Any:
         return self._switched(fork, "fb.together")
 
     def _read(self, value: Value, what: str) -> Any:
         """Return the numbers of a value of the present example; it waits until they are there."""
-        fiber = self._fiber
-        walked = fiber.walked
-        if value.n >= self._first:
-            walked.asked += 1
-            if walked.asked == MANY:
-                where, expected = f"walk at example {walked.number}", "a loop that ends after a few rounds"
-                fix = "look for one without an end; the option max_calls stops it"
-                warning = ManyRoundsWarning(where, expected, f"{MANY:,} numbers that it waited for", fix)
-                warn(warning, stacklevel=frames_inside())
-            if self._failures or not fiber.stops:
-                return self._switched(value, what)
-            last, turns = GLOBALS["N"], self._turns
+        if value.n >= self._waits:
             try:
-                if made := last - self._began:
-                    self._stretch += (walked.place, made, walked.made)
-                    walked.made += made
-                self._waiting.append(fiber)
                 self._asked.append(value.n)
-                if not turns or not turns[-1][0].stops:
-                    go_on, sent = self._hub.switch, _WAITS
-                else:  # from walk to walk, without the hub between
-                    fiber, sent = turns.pop()
-                    walked = fiber.walked
-                    self._fiber, self._began = fiber, last
-                    GLOBALS["M"] = last + self._max_calls - walked.made
-                    go_on = fiber.switch
+                self._ends.append(GLOBALS["N"])
+                go_on, sent = self._turns.pop(), self._sent.pop()  # without the hub between
             except BaseException as error:  # of a handler of signals: it ends the run, whatever the walk does
                 self._failures, self._broken = True, error
                 raise
             return go_on(sent)
+        walked = self._fiber.walked
+        if value.n >= self._first:
+            if self._round - walked.began >= MANY - 1 and not walked.told:
+                walked.told = True
+                where, expected = f"walk at example {walked.number}", "a loop that ends after a few rounds"
+                fix = "look for one without an end; the option max_calls stops it"
+                warning = ManyRoundsWarning(where, expected, f"{MANY:,} numbers that it waited for", fix)
+                warn(warning, stacklevel=frames_inside())
+            return self._switched(value, what)
         number = value.n - self._start
         if number < 0 or self.store.example.item(number) != walked.place:
             raise leak(what, walked.number)
@@ -309,41 +331,54 @@ class UnderWay:
 
     # -- what they leave
 
-    def compute(self) -> None:
-        refuse_broken(self.notes, self._first)
-        if self._stretch:
-            first = self._first - self._start
-            self._rounds.compute(Pending(self._computing, self.notes, self._stretch, first, self._numbers))
-            self._next()
+    def _may_take(self, number: int) -> bool:
+        """Whether the example that runs may take a number; up to `M` nobody takes too many from here on."""
+        sizes = np.diff([self._first, *self._ends, number])
+        whose, examples = self._whose[: len(sizes)], len(self.walked)
+        taken = np.bincount(self.store.example[: self._first - self._start], minlength=examples)
+        left = self._max_calls - taken - np.bincount(whose, sizes, examples).astype(np.int64)
+        if left[whose[-1]] < 0:
+            return False
+        others = *self._fibers, *(fiber for fiber, _ in self._ready)
+        GLOBALS["M"] = number + max(0, min(int(left[fiber.walked.place]) for fiber in others))
+        return True
+
+    def compute(self) -> list[Any]:
+        """Compute what is pending; return the numbers that are asked for, where they are read at once."""
+        if GLOBALS["N"] == self._first:
+            refuse_broken(self.notes, self._first)
+            return []
+        self._pending.first = self._first - self._start
+        found = self._rounds.compute(self._pending)
+        self._next()
+        return found
 
     def _next(self) -> None:
         """Begin a round: lists of notes go on empty."""
         for signature, lists in self.notes.lists.items():
             if lists.rows:
-                several = lists.all
                 if self._traced:
                     if signature not in self._log:
                         self._log[signature] = lists_of(signature)
-                    log = self._log[signature]
-                    for kept, items in zip(log.all, several, strict=True):
+                    for kept, items in zip(self._log[signature].all, lists.all, strict=True):
                         kept.extend(items)
-                for items in several:
+                for items in lists.all:
                     items.clear()
-        if self._traced:
-            self._stretches += self._stretch
         self._first, State.drawn = GLOBALS["N"], 0
-        self._stretch.clear()
+        self._round += 1
+        self._whose.clear()
+        self._ends.clear()
 
     def complete(self) -> Notes:
         """Return what was noted, example by example, as if each had run alone."""
         refuse_broken(self.notes, self._first)
+        store = self.store
+        store.own(self._first - self._start, self._whose, self._ends, self._start)
         self._next()
-        examples, sizes, before = in_threes(self._stretches)
-        totals = np.array([walked.made for walked in self.walked], np.int64)
+        whose = store.example[: store.known]
+        totals = np.bincount(whose, minlength=len(self.walked))
         ends = np.cumsum(totals)
-        ahead = (ends - totals)[examples] + before - (np.cumsum(sizes) - sizes)
-        moved = np.arange(int(sizes.sum())) + np.repeat(ahead, sizes)
-        whose = np.repeat(examples, sizes)
+        moved = (ends - totals).take(whose) + store.counted(0)
 
         def renumbered(walked: Walked, value: Value) -> Value:
             n = value.n - self._start

@@ -311,7 +311,9 @@ class BlockInWalk:
             scope |= run.lists
         scope |= run.own
         scope["lists"], scope["run"] = run.lists, run
-        scope["numbers"] = itertools.chain(range(run.first, GLOBALS["M"] + 1, self.width), _too_many())
+        numbers = range(run.first, GLOBALS["M"] + 1, self.width)
+        further = _further(run.first + len(numbers) * self.width, self.width)
+        scope["numbers"] = itertools.chain(numbers, itertools.chain.from_iterable(further))
         scope["call"] = scope["numbers"].__next__
         notes.State.drawn -= UNDER_WAY
 
@@ -360,9 +362,12 @@ class BlockCell:
     is_decorated = True
 
 
-def _too_many() -> Iterator[int]:
-    notes.too_many()
-    yield
+def _further(first: int, width: int) -> Iterator[range]:
+    """Yield the numbers that calls may take beyond `M`."""
+    while True:
+        notes.too_many(first)
+        yield (found := range(first, GLOBALS["M"] + 1, width))
+        first += len(found) * width
 
 
 def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], None]:

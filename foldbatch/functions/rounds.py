@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from foldbatch.functions.cells import GLOBALS, CellFunction, Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.noted import Noted, bases_of, noted_of, reads_of, refuse_leaks, refuse_other_type
-from foldbatch.functions.notes import Lists, Notes
+from foldbatch.functions.notes import Lists, Notes, State, refuse_broken, taken_by
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, link_learnt
 from foldbatch.functions.values import Value, value_class
@@ -30,7 +30,7 @@ from foldbatch.model.columns import column, limits
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
-from foldbatch.model.rounds import LEFT_OUT, LENGTH, NUMBER
+from foldbatch.model.rounds import FAILED, LEFT_OUT, LENGTH, NUMBER
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.types import TensorType
@@ -130,16 +130,20 @@ class _Bound(NamedTuple):
     fresh: list[Lists]  # those of cells that are not known yet
     # by where a runner is told of data: the cell, and their place among its data
     data: dict[int, tuple[_Reader, int]]
+    read: dict[int, NDArray[Any]]  # by class, where its numbers are that are asked for, see `RoundRunner.run`
 
 
-class Pending(NamedTuple):
+@dataclass(eq=False, slots=True)
+class Pending:
     """What is to be computed in a round: notes of a batch, whose lists have all since the last one."""
 
     computing: Computing  # what computes
     notes: Notes
-    stretch: list[int]  # of each stretch whose it is, its numbers, and those before it
-    first: int  # the first number of the round, from the beginning of the run
+    whose: list[int]  # of each stretch of numbers whose it is,
+    ends: list[int]  # and the number after its last one
+    asked: list[int]  # what is waited for, by number
     numbers: Sequence[int]  # the examples' numbers in the batch
+    first: int = 0  # the first number of the round, from the beginning of the run
 
 
 class _Round(NamedTuple):
@@ -181,24 +185,37 @@ class Rounds:
         """Read parameters of a program's own in the place of those of layers, see `Learnt.own`."""
         self._learnt.own = own
 
-    def compute(self, given: Pending) -> None:
+    def compute(self, given: Pending) -> list[Any]:
         """Compute what was noted since the last round, and put it into the store.
 
+        Returns numbers that are asked for, where they are read at once, else nothing.
+
         Raises:
-            WalkError: when a call reads a value of another example or run.
+            WalkError: when a call reads a value of another example or run, or calls were noted in the midst
+                of others.
             BadDataError: when a datum is not what its cell reads.
         """
-        if not self._at_once(given):
+        found = self._at_once(given)
+        if found is None:
+            refuse_broken(given.notes, given.first + given.notes.start)
             self._by_arrays(given)
+        return found or []
 
-    def _at_once(self, given: Pending) -> bool:
-        """Compute a round at once; return whether that was done: not where anything is new or wrong."""
+    def _at_once(self, given: Pending) -> list[Any] | None:
+        """Compute a round at once; None where that was not done: where anything is new or wrong."""
         own, store, notes = self._own, self.store, given.notes
-        known = own is not None and own.notes is notes and own.linked is self._linked
-        if own is None or not known or len(own.lists) != len(notes.lists):
+        if (
+            own is None
+            or own.notes is not notes
+            or own.linked is not self._linked
+            or len(own.lists) != len(notes.lists)
+        ):
             own = self._own = self._bound(given)
-        if own.runner is None or any(lists.rows for lists in own.fresh):
-            return False
+        if own.runner is None:
+            return None
+        for lists in own.fresh:
+            if lists.rows:
+                return None
         last = GLOBALS["N"] - notes.start
         if store.reach(last):
             own.runner.point(store.example, store.kind, store.place, store.table)
@@ -207,24 +224,28 @@ class Rounds:
             reader, number = own.data[place]
             return self._data(given, reader, number, notes.lists[reader.signature])
 
-        if not own.runner.run(given.first, self._reserve, data):
-            return False
+        kind = own.runner.run(given.first, State.drawn, self._reserve, data)
+        if kind == FAILED:
+            return None
         store.known = last
-        return True
+        read = own.read.get(kind)
+        return [] if read is None else read[: len(given.asked)].tolist()
 
     def _bound(self, given: Pending) -> _Bound:
         """Return what runs rounds of a batch at once, told where all lies."""
         linked, notes, store, own = self._linked, given.notes, self.store, self._own
-        runner = None if linked is None else given.computing.runner(linked.model)
+        runner: Any = None if linked is None else given.computing.runner(linked.model)
         lists = [*notes.lists.values()]
         alike = own is not None and own.linked is linked and own.runner is runner
         if own is None or not alike or [*map(id, own.lists)] != [*map(id, lists)]:
             self._own = None  # what a runner that is interrupted was told is told again
             data = {} if linked is None or runner is None else self._told(linked, runner, notes)
             fresh = [held for signature, held in notes.lists.items() if signature not in self._first]
-            own = _Bound(notes, linked, lists, runner, fresh, data)
+            plain = [kind for _, kind in self._made if runner is not None and not kind.several]
+            read = {store.number(kind): runner.read.view(kind.type.dtype) for kind in plain}
+            own = _Bound(notes, linked, lists, runner, fresh, data, read)
         if runner is not None:
-            runner.begin(given.stretch, notes.start)
+            runner.begin(given.whose, given.ends, given.asked, notes.start)
             runner.point(store.example, store.kind, store.place, store.table)
         return own._replace(notes=notes)
 
@@ -234,7 +255,7 @@ class Rounds:
         readers = [self._readers[signature] for signature in notes.lists if signature in self._readers]
         widths, patterns = [len(cell.sequences) for cell in linked.model.signatures], list[int]()
         *sections, every = accumulate(widths, initial=len(widths))
-        told = [0, 0, len(self._outputs), len(readers), len(self._imports), len(self._made), 0, every]
+        told = [0, 0, len(self._outputs), len(readers), len(self._imports), len(self._made), 0, every, 0]
         for kind, k in self._imports.items():
             (arena,) = linked.model.signatures[k].outputs
             told += (k, store.number(kind), runner.buffers["values", arena])
@@ -244,7 +265,7 @@ class Rounds:
             signature, columns, (row, *members) = reader.signature, reader.columns, reader.slots
             lists, feeds = notes.lists[signature], linked.model.feeds[reader.number]
             told += (0, len(columns), len(signature.outputs), self._first[signature], reader.number)
-            told += (len(members), len(feeds), id(lists.rows), len(row), len(patterns))
+            told += (len(members), len(feeds), id(lists.rows), len(row), len(patterns), taken_by(signature))
             patterns += [slot if i in columns else LEFT_OUT for i, slot in enumerate(row)]
             patterns += [slot for own in members for slot in own]
             for i, (s, own) in enumerate(zip(reader.lists, members, strict=True)):
@@ -297,8 +318,7 @@ class Rounds:
         """Return a round as arrays, and made ready; None where nothing is computed."""
         store, start = self.store, given.notes.start
         called = {signature: lists for signature, lists in given.notes.lists.items() if lists.rows}
-        noted, (examples, sizes, _) = noted_of(called, start), in_threes(given.stretch)
-        store.own(given.first, examples, sizes)
+        noted, sizes = noted_of(called, start), store.own(given.first, given.whose, given.ends, start)
         for signature in noted:
             if signature not in self._first:
                 self._admit(signature)
@@ -505,15 +525,8 @@ class Rounds:
             return reader.number, column(lists.feeds[i], feed.type, bound, feed.declared)
         bases = bases_of(lists, reader.signature, given.notes.start)
         examples = np.asarray(given.numbers, np.int64).take(self.store.example.take(bases))
-        _, sizes, before = in_threes(given.stretch)  # calls count in their examples
-        ahead = np.repeat(before - (np.cumsum(sizes) - sizes), sizes)
-        calls = bases - given.first
-        return reader.number, given.computing.keys(examples, calls + ahead.take(calls))
-
-
-def in_threes(numbers: list[int]) -> Index:
-    """Return what a list of stretches tells: ``[3, stretches] int64``."""
-    return np.fromiter(numbers, np.int64, len(numbers)).reshape(-1, 3).T
+        calls = self.store.counted(given.first).take(bases - given.first)  # they count in their examples
+        return reader.number, given.computing.keys(examples, calls)
 
 
 def _arrays(parts: Sequence[tuple[_Reader, Noted]]) -> list[Index]:

@@ -48,12 +48,24 @@ class Store:
             setattr(self, name, np.append(getattr(self, name), more))
         return True
 
-    def own(self, first: int, examples: Index, sizes: Index) -> None:
-        """Tell whose numbers are from the first one on: so many ``[n]`` of each example ``[n]``, in order."""
-        owners = examples.repeat(sizes)
+    def own(self, first: int, whose: Sequence[int], ends: Sequence[int], start: int) -> Index:
+        """Tell whose numbers are from the first one on up to each end, counted from a start; return sizes."""
+        sizes = np.diff(np.array(ends, np.int64) - start, prepend=first)
+        owners = np.repeat(np.array(whose, np.int64), sizes)
         self.known = first + len(owners)
         self.reach(self.known)
         self.example[first : self.known] = owners
+        return sizes
+
+    def counted(self, first: int) -> Index:
+        """Return of the numbers from the first one on how many of the same example come before each."""
+        own, before = self.example[first : self.known], np.bincount(self.example[:first])
+        counts = np.bincount(own, minlength=len(before))
+        found = np.empty_like(own)
+        found[np.argsort(own, kind="stable")] = np.arange(len(own)) - (np.cumsum(counts) - counts).repeat(
+            counts
+        )
+        return found + np.pad(before, (0, len(counts) - len(before))).take(own)
 
     def reserve(self, class_: int, count: int) -> None:
         used, room, _, _ = self.table[class_].tolist()

@@ -5,3 +5,6 @@
 NUMBER, LENGTH, LEFT_OUT = -1, -2, -3
 # what is told of a class of values that are kept: how many there are, and may be; bytes of one; their address
 USED, ROOM, BYTES, VALUES, CLASS = range(5)
+# what comes of a round that is run at once: it was not; or the number of the class of all that is asked for,
+# if that is one
+FAILED, SEVERAL = -1, -2

@@ -38,29 +38,30 @@ f4 = f8 = float  # compiled: conversions
 i4 = int
 
 # the head of what is told of a round: its first number, and how many there are of: numbers, outputs of cells,
-# cells, import cells, arenas, numbers noted, and sections of a packed trace. Then come import cells: each its
-# section, the number of its class, and the buffer of its arena; arenas: the number, that of the class whose
-# values lie there, and its buffer; and cells: how many calls, how long a row is, how many outputs a call has,
-# the number of the first one, the section, how many lists and data are read; the list of Python that has the
-# rows, how long one is as noted, and where the pattern of that begins; then, of each list, where its length
-# stands in a row, how many members an element has, the section, and the list of Python; and, of each feed,
-# the list of Python, what its numbers become, the greatest one, the buffer, and the address of memory for
-# them
-FIRST, NUMBERS, OUTPUTS, CELLS, IMPORTS, ARENAS, NOTED, SECTIONS, TOLD = range(9)
+# cells, import cells, arenas, numbers noted, sections of a packed trace, and numbers that no call of a cell
+# took. Then come import cells: each its section, the number of its class, the buffer of its arena; arenas:
+# the number, that of the class whose values lie there, and its buffer; and cells: how many calls, how long a
+# row is, how many outputs a call has, the number of the first one, the section, how many lists and data are
+# read; the list of Python that has the rows, how long one is as noted, where the pattern of that begins, and
+# how many numbers a call takes; then, of each list, where its length stands in a row, how many members an
+# element has, the section, and the list of Python; and, of each feed, the list of Python, what its numbers
+# become, the greatest one, the buffer, and the address of memory for them
+FIRST, NUMBERS, OUTPUTS, CELLS, IMPORTS, ARENAS, NOTED, SECTIONS, DRAWN, TOLD = range(10)
 OF_CLASS, OF_ARENA, IMPORT = 1, 2, 3
 KIND, BUFFER, ARENA = 1, 2, 3
-CALLS, WIDTH, RESULTS, OUTPUT, SECTION, LISTS, FEEDS, OWN, RAW, PATTERN, CELL = range(11)
+CALLS, WIDTH, RESULTS, OUTPUT, SECTION, LISTS, FEEDS, OWN, RAW, PATTERN, TAKES, CELL = range(12)
 COLUMN, MEMBERS, SECTION_OF_LIST, ELEMENTS, LIST = range(5)
 ITEMS_OF, KIND_OF_FEED, GREATEST, BUFFER_OF_FEED, MEMORY_OF_FEED, FEED = range(6)
 READ = 3  # numbers of what is read: its place, that of the call, and the slot
 # what is held: the addresses of what `plan` is told and writes, of the codes of kernels and where each
 # begins, of the addresses of buffers, how many rows each has, and of memory for the walker; how much that is,
 # how much may be noted; of Python what whole numbers and floats are, by how many bits the number of digits
-# is moved, and what signs are among these bits; the list of stretches, and the first number of the batch
+# is moved, and what signs are among these bits; lists: whose numbers are up to each end, these ends, and the
+# numbers that are asked for; the first number of the batch, and memory for what is asked for
 FLAT, TOLD_AT, PATTERNS, WIRES, KINDS, ARENAS_OF, EXAMPLE, CLASSES, PLACES, STORED = range(10)
 MEMORY, MADE, ROWS, FIXED, BATCH, TABLES, BOUND, NUMBERS_AT, LAUNCHES = range(10, 19)
 CODES, STARTS, ADDRESSES, CAPACITY, WORK, WORK_ROOM, MOST, WHOLE_TYPE, REAL_TYPE = range(19, 28)
-SHIFT, SIGNS, STRETCHES, START, HELD = range(28, 33)
+SHIFT, SIGNS, WHOSE, ENDS, ASKED, START, READ_AT, HELD = range(28, 36)
 GIVEN, I8, I4, F8, F4 = range(5)  # what the numbers of data become; those that are given are brought already
 HIGHEST = 3.4e38  # no smaller float64 is infinite as float32
 # words of an object of Python: its type; of a list how many items it has, and the address of theirs; of a
@@ -167,29 +168,39 @@ def found_in(told: Any, memory: Any) -> Any:
     return moved(memory, told[IMPORTS] + told[SECTIONS] + 1)
 
 
+def owned(held: Any, first: int, example: Any, makers: Any) -> int:
+    """Write whose each number of a round is; return the number after the last one, -1 where none is told."""
+    owners, ends, number = items_of(held[WHOSE]), items_of(held[ENDS]), i8(first)
+    for s in range(size_of(held[ENDS])):
+        whose, end = whole(at(owners[s]), held), whole(at(ends[s]), held) - held[START]
+        if whose < 0 or end - first > held[MOST]:
+            return -1
+        for n in range(number, end):
+            example[n], makers[n - first] = whose, -1
+        number = max(number, end)
+    return number
+
+
 def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
     """Write what was noted, whose each number is, which output makes it, what is read, and sizes of sections.
 
     Return how much is read; -1 where that cannot be told, or nothing was noted.
     """
-    flat, patterns, example = at(held[FLAT]), at(held[PATTERNS]), at(held[EXAMPLE])
+    flat, patterns = at(held[FLAT]), at(held[PATTERNS])
     sizes, found = moved(memory, told[IMPORTS]), found_in(told, memory)
     makers, looked = moved(found, held[MOST]), moved(found, 2 * held[MOST])
-    items, number = items_of(held[STRETCHES]), told[FIRST]
-    for s in range(i8(u8(size_of(held[STRETCHES])) // u8(3))):
-        whose, made = whole(at(items[3 * s]), held), whole(at(items[3 * s + 1]), held)
-        if whose < 0 or made < 0 or number + made - told[FIRST] > held[MOST]:
-            return -1
-        for n in range(number, number + made):
-            example[n], makers[n - told[FIRST]] = whose, -1
-        number += made
+    number = owned(held, told[FIRST], at(held[EXAMPLE]), makers)
+    if number < 0:
+        return -1
     for s in range(told[SECTIONS]):
         sizes[s], rows[1 + s] = 0, i4(0)
     told[NUMBERS], cell, to, several = number - told[FIRST], cells_at(told), i8(0), i8(0)
+    taken = told[DRAWN]
     for _ in range(told[CELLS]):
         own, raw, pattern, begin = told[cell + OWN], told[cell + RAW], told[cell + PATTERN], to
         items, lists, feeds = items_of(own), told[cell + LISTS], told[cell + FEEDS]
         count, width = i8(u8(size_of(own)) // u8(raw)), told[cell + WIDTH]
+        taken += count * told[cell + TAKES]
         if to + size_of(own) > held[MOST]:
             return -1
         for i in range(count):
@@ -205,6 +216,8 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
                         look[0], look[1], look[2] = to, call, slot
                         several += 1
                     to += 1
+            if flat[call] < told[FIRST] or flat[call] + told[cell + RESULTS] > number:
+                return -1
             for j in range(told[cell + RESULTS]):
                 makers[flat[call] - told[FIRST] + j] = told[cell + OUTPUT] + j
         section = told[cell + SECTION]
@@ -236,7 +249,7 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
             cell += LIST
         cell += FEED * feeds
     told[NOTED] = to
-    return several if to > 0 else i8(-1)
+    return several if to > 0 and taken == told[NUMBERS] else i8(-1)
 
 
 def kept_in(held: Any, told: Any) -> Any:
@@ -324,10 +337,25 @@ def bring(held: Any, feed: Any, ranks: Any, count: int) -> bool:
     return True
 
 
+def asked_of(held: Any, stored: Any) -> int:
+    """Copy what is asked for to memory, where it is of one class; return the number of that, or -1."""
+    items, classes, places, kind = items_of(held[ASKED]), at(held[CLASSES]), at(held[PLACES]), i8(-1)
+    count, size = size_of(held[ASKED]), i8(0)
+    for i in range(count):
+        n = whole(at(items[i]), held) - held[START]
+        if i == 0 and n >= 0:
+            kind, size = classes[n], stored[classes[n] * CLASS + BYTES]
+        if n < 0 or count > held[MOST] or size > 8 or classes[n] != kind:
+            return -1
+        copy(held[READ_AT] + i * size, stored[kind * CLASS + VALUES] + places[n] * size, size)
+    return kind
+
+
 def compute(given: Index) -> int:
     """Compute a round that was planned.
 
-    Return 0; -1 where an id is out of range, and where data are that must be given, what tells of them.
+    Return -1 where an id is out of range; where data are that must be given, what tells of them; else 0, or,
+    where all that is asked for is of one class, -2 less its number.
     """
     held = moved(given, 0)
     told, tables, addresses = at(held[TOLD_AT]), at(held[TABLES]), at(held[ADDRESSES])
@@ -376,4 +404,5 @@ def compute(given: Index) -> int:
         own[USED] += kept[i]
         rows = moved(rows, kept[i])
         entry += ARENA
-    return 0
+    kind = asked_of(held, stored)
+    return i8(0) if kind < 0 else -2 - kind

@@ -19,12 +19,14 @@ from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.round_loops import (
     ARENAS,
     BUFFER_OF_FEED,
+    DRAWN,
     FIRST,
     IMPORTS,
     KIND_OF_FEED,
     SECTIONS,
 )
 from foldbatch.engines.llvm.tables import launch_numbers, plan_numbers
+from foldbatch.model.rounds import FAILED, SEVERAL
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.policies import Policy
@@ -69,6 +71,7 @@ class RoundRunner:
         self.buffers = bound.buffers
         self._arrays: list[Any] = []
         self._data: dict[int, Array] = {}  # memory for plain numbers, by buffer
+        self.read = np.empty(LARGE, np.int64)  # memory for numbers that are asked for
 
     def feed(
         self, items: list[Any], type_: TensorType, cell: int, number: int, most: int, *, plain: bool
@@ -103,13 +106,13 @@ class RoundRunner:
         several += memory.addresses, memory.capacity, self._work
         self._learnt = learnt  # nobody else may hold on to it
         found = [array if isinstance(array, int) else address_of(array) for array in several]
-        found += codes.room, LARGE, id(int), id(float), SHIFT, SIGNS, 0, 0
+        found += codes.room, LARGE, id(int), id(float), SHIFT, SIGNS, 0, 0, 0, 0, address_of(self.read)
         self._held = np.array(found, np.int64)
         self._plan, self._compute = _compiled()
 
-    def begin(self, stretches: list[int], start: int) -> None:
-        """Begin a batch, given the list of stretches and its first number."""
-        self._held[calls.STRETCHES :] = id(stretches), start
+    def begin(self, whose: list[int], ends: list[int], asked: list[int], start: int) -> None:
+        """Begin a batch, given its first number, and lists, see `round_loops.ASKED`."""
+        self._held[calls.WHOSE : calls.READ_AT] = id(whose), id(ends), id(asked), start
         for parameter, number in self._routines.brought["parameter"]:
             bring_value(self._memory, number, parameter)
 
@@ -120,22 +123,26 @@ class RoundRunner:
     def run(
         self,
         first: int,
+        drawn: int,
         reserve: Callable[[Index], None],
         data: Callable[[int], tuple[int, Array] | None],
-    ) -> bool:
-        """Run a round from its first number on, and return whether it could be.
+    ) -> int:
+        """Run a round from its first number on; return `FAILED`, or the class of numbers that are in `read`.
+
+        These are all that are asked for, where they are of one class, else it is `SEVERAL`.
 
         Args:
             first: number of the round.
+            drawn: how many numbers were not taken by calls of cells.
             reserve: makes room for so many values of each arena.
             data: returns the cell whose data are told of at a place, and these in the order of its calls;
                 None where it has no calls.
         """
         told, held, memory = self._told, self._held, self._memory
-        told[FIRST] = first
+        told[FIRST], told[DRAWN] = first, drawn
         small = self._plan(held)
         if small < 0:
-            return False
+            return FAILED
         if small:
             numbers, begin = self._arrays[-2], told[IMPORTS] + told[SECTIONS] + 1 + 2 * LARGE
             memory.fit(numbers[numbers[table_loops.HEIGHTS] : numbers[table_loops.LEVELS]])
@@ -146,7 +153,7 @@ class RoundRunner:
             told[place + KIND_OF_FEED] = calls.GIVEN
             self._given.append(place)
             self._bring(place, data(place))
-        return place == 0
+        return place if place == FAILED else SEVERAL - place
 
     def _launch(self) -> int:
         return self._compute(self._held)
