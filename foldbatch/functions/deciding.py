@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
-from itertools import compress
 from types import CoroutineType
 from typing import Any, Final, NamedTuple
 from warnings import warn
@@ -121,10 +120,11 @@ class UnderWay:
         self.store = rounds.store  # the values so far
         self._ready: list[tuple[Fiber, Any]] = []
         # of each turn since the last round: who had it, what lets them run, the number that they wait for, as
-        # values have it, or -1, and whose the numbers up to another one are
+        # values have it, and whose the numbers up to another one are
         self._fibers: list[Fiber] = []
         self._switches: list[Callable[[Any], Any]] = []
         self._asked: list[int] = []
+        self._others: list[int] = []  # the places of those that wait for none
         self._whose: list[int] = []
         self._ends: list[int] = []
         self._order: list[Fiber] = []  # who has a turn, the first one first
@@ -183,17 +183,15 @@ class UnderWay:
             fibers = [fiber for fiber, _ in ready]
             places = [fiber.walked.place for fiber in fibers]
             self._go(fibers, [fiber.switch for fiber in fibers], places, [sent for _, sent in ready])
-        asked, several = self._asked, list[list[Any]]([self._fibers, self._switches, self._whose[:]])
+        asked, fibers, switches, places = self._asked, self._fibers, self._switches, self._whose[:]
+        for place in reversed(self._others):
+            del fibers[place], switches[place], places[place], asked[place]
         self._fibers, self._switches = [], []
-        if -1 in asked:  # of those that have not ended in waiting
-            waits = [number >= 0 for number in asked]
-            several = [[*compress(own, waits)] for own in several]
-            asked[:] = compress(asked, waits)
+        self._others.clear()
         if not asked:
             return False
         sent = self.compute() or self.store.read(asked, self._start)
         asked.clear()
-        fibers, switches, places = several
         self._go(fibers, switches, places, sent)
         return True
 
@@ -226,8 +224,9 @@ class UnderWay:
 
     def _run(self, go_on: Callable[[Any], Any], sent: Any) -> None:
         """Let a fiber run, and those after it that it goes on to, see `_read`."""
+        asked: Any = None
         fiber = self._fiber
-        walked, end, number = fiber.walked, self._ends.append, -1
+        walked = fiber.walked
         State.example = walked.number
         if self._failures and (walked.error is not None or (fiber.join is not None and fiber.join.failed)):
             fiber.drop()
@@ -249,12 +248,13 @@ class UnderWay:
                 self._fork(fiber, asked)
             elif isinstance(asked, Exception):
                 self._failed(fiber, asked)
-            elif asked.n >= self._first:
-                number = asked.n
-            else:  # it was awaited, and is there already
+            elif asked.n < self._first:  # it was awaited, and is there already
                 self._ready.append((fiber, None))
-        self._asked.append(number)
-        end(GLOBALS["N"])
+        waits = isinstance(asked, Value) and asked.n >= self._first
+        if not waits:
+            self._others.append(len(self._asked))
+        self._asked.append(asked.n if waits else 0)
+        self._ends.append(GLOBALS["N"])
 
     def _ended(self, fiber: Fiber) -> None:
         if isinstance(fiber.result, CoroutineType):
@@ -345,11 +345,12 @@ class UnderWay:
 
     def compute(self) -> list[Any]:
         """Compute what is pending; return the numbers that are asked for, where they are read at once."""
+        found = list[Any]()
         if GLOBALS["N"] == self._first:
             refuse_broken(self.notes, self._first)
-            return []
-        self._pending.first = self._first - self._start
-        found = self._rounds.compute(self._pending)
+        else:
+            self._pending.first = self._first - self._start
+            found = self._rounds.compute(self._pending)
         self._next()
         return found
 

@@ -36,6 +36,8 @@ class Real(Value, gc=False, eq=False):
     def __repr__(self) -> str:
         return f"{self.array!r}"
 
+    __bool__, __int__, __float__ = Value.__bool__, Value.__int__, Value.__float__
+
     def _read(self, what: str) -> Any:
         return self.array
 
