@@ -128,6 +128,9 @@ class _Bound(NamedTuple):
     lists: list[Lists]  # of all cells there
     runner: Any  # None where there is none
     fresh: list[Lists]  # those of cells that are not known yet
+    # and of those that the model has not, as they compute what no round does: how long a row is, and how many
+    # numbers a call takes
+    aside: list[tuple[Lists, int, int]]
     # by where a runner is told of data: the cell, and their place among its data
     data: dict[int, tuple[_Reader, int]]
     read: dict[int, NDArray[Any]]  # by class, where its numbers are that are asked for, see `RoundRunner.run`
@@ -216,6 +219,7 @@ class Rounds:
         for lists in own.fresh:
             if lists.rows:
                 return None
+        aside = sum([len(lists.rows) // width * taken for lists, width, taken in own.aside])
         last = GLOBALS["N"] - notes.start
         if store.reach(last):
             own.runner.point(store.example, store.kind, store.place, store.table)
@@ -224,7 +228,7 @@ class Rounds:
             reader, number = own.data[place]
             return self._data(given, reader, number, notes.lists[reader.signature])
 
-        kind = own.runner.run(given.first, State.drawn, self._reserve, data)
+        kind = own.runner.run(given.first, State.drawn + aside, self._reserve, data)
         if kind == FAILED:
             return None
         store.known = last
@@ -241,9 +245,11 @@ class Rounds:
             self._own = None  # what a runner that is interrupted was told is told again
             data = {} if linked is None or runner is None else self._told(linked, runner, notes)
             fresh = [held for signature, held in notes.lists.items() if signature not in self._first]
+            known = [(each, held) for each, held in notes.lists.items() if each not in self._readers]
+            aside = [(held, each.arguments, taken_by(each)) for each, held in known]
             plain = [kind for _, kind in self._made if runner is not None and not kind.several]
             read = {store.number(kind): runner.read.view(kind.type.dtype) for kind in plain}
-            own = _Bound(notes, linked, lists, runner, fresh, data, read)
+            own = _Bound(notes, linked, lists, runner, fresh, aside, data, read)
         if runner is not None:
             runner.begin(given.whose, given.ends, given.asked, notes.start)
             runner.point(store.example, store.kind, store.place, store.table)

@@ -35,7 +35,7 @@ from foldbatch.scheduler.sharing import nothing
 from foldbatch.system.lines import address_of
 from foldbatch.types import TensorType
 
-LARGE = 8192  # numbers noted or made from which a round is planned as any batch
+LARGE = 16384  # numbers noted or made from which a round is planned as any batch
 PLAIN = {"int64": calls.I8, "int32": calls.I4, "float64": calls.F8, "float32": calls.F4}
 # of whole numbers of Python: by how many bits the number of digits is moved, and what signs are among them
 SHIFT, SIGNS = (0, 0) if sys.version_info < (3, 12) else (3, 3)
@@ -133,7 +133,7 @@ class RoundRunner:
 
         Args:
             first: number of the round.
-            drawn: how many numbers were not taken by calls of cells.
+            drawn: how many numbers were not taken by calls of cells that the model has.
             reserve: makes room for so many values of each arena.
             data: returns the cell whose data are told of at a place, and these in the order of its calls;
                 None where it has no calls.
