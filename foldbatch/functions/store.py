@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from foldbatch.functions.values import Value
 from foldbatch.model.rounds import BYTES, CLASS, ROOM, USED, VALUES
 from foldbatch.scheduler.trace import Index
-from foldbatch.system.lines import address_of
+from foldbatch.system.lines import address_of, aligned
 
 
 class Store:
@@ -71,7 +71,7 @@ class Store:
         used, room, _, _ = self.table[class_].tolist()
         if used + count > room:
             held = self._arrays[class_]
-            found = np.empty((max(2 * (used + count), 256), *held.shape[1:]), held.dtype)
+            found = aligned((max(2 * (used + count), 256), *held.shape[1:]), held.dtype)
             found[:used] = held[:used]
             told = len(found), address_of(found)
             self._arrays[class_], self.table[class_, [ROOM, VALUES]] = found, told  # not interrupted, either

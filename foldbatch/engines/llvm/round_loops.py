@@ -253,20 +253,20 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
 
 
 def kept_in(held: Any, told: Any) -> Any:
-    """Return where `plan` tells how many values of each arena are kept, and their rows."""
+    """Return where `plan` tells how high each arena is; behind that `compute` keeps where its buffer is."""
     return moved(found_in(told, at(held[MEMORY])), 2 * held[MOST])
 
 
 def plan(given: Index) -> int:
     """Plan a round; return -1 where that cannot be done at once, 1 where memory is too small, else 0.
 
-    Known are: the slots of a row of each cell, and of elements of its lists (`PATTERNS`); of each slot, which
-    outputs are read there (`WIRES`), and the import cell whose values are, or -1 (`KINDS`); of each output
-    its arena, or -1; of each number its example, the class of its value, and where that is among them; and
-    the values of classes that are stored, see `USED`. `MEMORY` is told how many numbers each import cell
-    brings, how large sections are, and, each in as much room as may be noted, where those numbers stand,
-    which output makes each number, and what is read; in the place of that, then, how many values of each
-    arena are kept, and their rows. `MADE` is what was noted, as the model counts. Others are arguments of
+    Known are: the slots of a row of each cell, and of elements of its lists (`PATTERNS`); of each slot,
+    which outputs are read there (`WIRES`), and the import cell whose values are, or -1 (`KINDS`); of each
+    output its arena, or -1; of each number its example, the class of its value, and where that is among
+    them; and the values of classes that are stored, see `USED`. `MEMORY` is told how many numbers each
+    import cell brings, how large sections are, and, each in as much room as may be noted, where those
+    numbers stand, which output makes each number, and what is read; in the place of that, then, how high
+    arenas are. `MADE` is what was noted, as the model counts. Others are arguments of
     `table_loops.place`, of which rows are written here, and of `launch`.
     """
     held, small = moved(given, 0), i8(0)
@@ -291,19 +291,15 @@ def plan(given: Index) -> int:
         entry += IMPORT
     launch(bound, tables, numbers, at(held[LAUNCHES]))
     makers, row_of = moved(found, held[MOST]), moved(tables, tables[ROW_OF] + count)
-    kept, end, capacity = kept_in(held, told), told[ARENAS], at(held[CAPACITY])
+    kept, capacity, heights = kept_in(held, told), at(held[CAPACITY]), moved(numbers, numbers[HEIGHTS])
     for i in range(told[ARENAS]):
-        own = moved(stored, told[entry + KIND] * CLASS)
-        begin, used = end, own[USED] - end
+        own, kept[i] = moved(stored, told[entry + KIND] * CLASS), heights[told[entry + BUFFER]]
         for n in range(told[NUMBERS]):
             if makers[n] >= 0 and arenas[makers[n]] == told[entry]:
-                kept[end], places[told[FIRST] + n] = row_of[n], used + end
+                places[told[FIRST] + n] = own[USED] + row_of[n]
                 classes[told[FIRST] + n] = told[entry + KIND]
-                end += 1
-        kept[i] = end - begin
         small = max(small, i8(own[USED] + kept[i] > own[ROOM]))
         entry += ARENA
-    heights = moved(numbers, numbers[HEIGHTS])
     for b in range(bound[BUFFERS]):
         small = max(small, i8(heights[b] > capacity[b]))
     return small
@@ -371,6 +367,12 @@ def compute(given: Index) -> int:
                     return i8(cell)
                 addresses[told[cell + BUFFER_OF_FEED]] = told[cell + MEMORY_OF_FEED]
             cell += FEED
+    kept, entry = kept_in(held, told), i8(TOLD + IMPORT * told[IMPORTS])
+    former = moved(kept, told[ARENAS])
+    for i in range(told[ARENAS]):  # arenas lie where values are kept
+        own, buffer = moved(stored, told[entry + KIND] * CLASS), told[entry + BUFFER]
+        former[i], addresses[buffer] = addresses[buffer], own[VALUES] + own[USED] * own[BYTES]
+        entry += ARENA
     found, start, entry = found_in(told, memory), i8(0), i8(TOLD)
     row_of, flat, places = moved(tables, tables[ROW_OF]), at(held[FLAT]), at(held[PLACES])
     for i in range(told[IMPORTS]):
@@ -379,8 +381,8 @@ def compute(given: Index) -> int:
             copy(to + row_of[n] * own[BYTES], own[VALUES] + places[flat[found[n]]] * own[BYTES], own[BYTES])
         start += memory[i]
         entry += IMPORT
-    numbers, bound, work, kept = at(held[NUMBERS_AT]), at(held[BOUND]), held[WORK], kept_in(held, told)
-    at(work)[0], rows = i8(0), moved(kept, told[ARENAS])
+    numbers, bound, work = at(held[NUMBERS_AT]), at(held[BOUND]), held[WORK]
+    at(work)[0] = i8(0)
     walk(
         held[CODES],
         at(held[STARTS]),
@@ -395,14 +397,12 @@ def compute(given: Index) -> int:
         work,
         i8(0),
     )
+    for i in range(told[ARENAS]):
+        addresses[told[entry + BUFFER]] = former[i]
+        if at(work)[0] == 0:
+            moved(stored, told[entry + KIND] * CLASS)[USED] += kept[i]
+        entry += ARENA
     if at(work)[0] != 0:
         return -1
-    for i in range(told[ARENAS]):
-        own, values = moved(stored, told[entry + KIND] * CLASS), addresses[told[entry + BUFFER]]
-        for j in range(kept[i]):
-            copy(own[VALUES] + (own[USED] + j) * own[BYTES], values + rows[j] * own[BYTES], own[BYTES])
-        own[USED] += kept[i]
-        rows = moved(rows, kept[i])
-        entry += ARENA
     kind = asked_of(held, stored)
     return i8(0) if kind < 0 else -2 - kind
