@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside, install
 from foldbatch.functions.cells import GLOBALS, Signature
-from foldbatch.functions.noted import ATOMS, Noted, joined_result, kept_result, leak, noted_of
+from foldbatch.functions.noted import ATOMS, OBJECTS, Noted, joined_result, kept_result, leak, noted_of
 from foldbatch.functions.notes import (
     Lists,
     Notes,
@@ -424,6 +424,10 @@ class UnderWay:
 
     def shown(self, walked: Walked) -> Walked:
         """Put arrays into the place of values in a result; they must have been computed."""
+        result = walked.result
+        if self._result is OBJECTS and type(result) is list and ATOMS.issuperset(map(type, result)):
+            walked.result = [*result]  # as below, in a fifth of the time
+            return walked
 
         def number(value: Value) -> NDArray[Any]:
             n = value.n - self._start
