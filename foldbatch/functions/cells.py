@@ -256,7 +256,7 @@ class Signature:
             *(f"len({GIVEN}{path})" for path, _, _ in self.sequences),
         ]
         yield "v = N"
-        yield "if v > M: STOP()"
+        yield "if v > M: STOP(v)"
         noted = [f"R{k}(({', '.join(row)},))", *[f"E{k}_{i}(e{i})" for i in range(len(self.sequences))]]
         noted += [f"F{k}_{i}({datum})" for i, datum in enumerate(data)]
         noted += [f"L{k}_{i}({code(path)})" for i, path in enumerate(self.labels)]

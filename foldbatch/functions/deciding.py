@@ -35,7 +35,7 @@ from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
 
 MANY: Final = 10_000  # rounds in which an example waits for a number, after which it may never end
-NEVER: Final = 2**62  # no number of a value
+NEVER: Final = 2**62  # beyond all numbers
 
 
 def decide(
@@ -135,7 +135,7 @@ class UnderWay:
         self._hub: Any = None
         self._direct = True  # whether all fibers can stop, so that one may let the next one run
         self._waits = self._first  # from this number on a value is waited for without the hub
-        self._round, self._look = 0, MANY - 1  # and when somebody looks whether examples may never end
+        self._round = 0
         self._max_calls = tracer.max_calls
         self._failures = False
         self._broken: BaseException | None = None  # what ends the run although a walk may have caught it
@@ -205,10 +205,8 @@ class UnderWay:
     def _go(self, fibers: list[Any], switches: list[Any], places: list[Any], sent: list[Any]) -> None:
         """Let one fiber after the other run until it waits or ends, given what it has asked for."""
         self._waits = self._first if self._direct and not self._failures else NEVER
-        if self._round >= self._look:
-            self._look = self._round + max(MANY // 100, 1)
-            if any(self._round - fiber.walked.began >= MANY - 1 for fiber in fibers):
-                self._waits = NEVER
+        if self._round >= MANY - 1 and any(self._round - fiber.walked.began >= MANY - 1 for fiber in fibers):
+            self._waits = NEVER
         self._fibers += fibers
         self._switches += switches
         self._whose += places
@@ -306,8 +304,8 @@ class UnderWay:
             return go_on(sent)
         walked = self._fiber.walked
         if value.n >= self._first:
-            if self._round - walked.began >= MANY - 1 and not walked.told:
-                walked.told = True
+            if self._round - walked.began >= MANY - 1:
+                walked.began = NEVER
                 where, expected = f"walk at example {walked.number}", "a loop that ends after a few rounds"
                 fix = "look for one without an end; the option max_calls stops it"
                 warning = ManyRoundsWarning(where, expected, f"{MANY:,} numbers that it waited for", fix)

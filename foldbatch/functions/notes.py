@@ -484,9 +484,9 @@ def fits(signature: Signature, arguments: dict[str, Any]) -> bool:
     return all(eval(one, GLOBALS, given) for one in found)  # noqa: S307 - the text is our own
 
 
-def too_many(number: int | None = None) -> None:
-    """Refuse an example that makes more calls than allowed, as it takes a number, by default the next one."""
-    if State.may_take is not None and State.may_take(GLOBALS["N"] if number is None else number):
+def too_many(number: int) -> None:
+    """Refuse an example that makes more calls than allowed, where it may not take a number beyond `M`."""
+    if State.may_take is not None and State.may_take(number):
         return
     fix = "look for a loop without an end, or raise the option max_calls"
     raise ExampleError(f"walk at example {example()}", "fewer calls", "more than max_calls", fix)

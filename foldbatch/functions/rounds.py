@@ -128,9 +128,9 @@ class _Bound(NamedTuple):
     lists: list[Lists]  # of all cells there
     runner: Any  # None where there is none
     fresh: list[Lists]  # those of cells that are not known yet
-    # and of those that the model has not, as they compute what no round does: how long a row is, and how many
-    # numbers a call takes
-    aside: list[tuple[Lists, int, int]]
+    taken: list[
+        tuple[list[int], int, int]
+    ]  # of all, the rows, how long one is, and how many numbers it takes
     # by where a runner is told of data: the cell, and their place among its data
     data: dict[int, tuple[_Reader, int]]
     read: dict[int, NDArray[Any]]  # by class, where its numbers are that are asked for, see `RoundRunner.run`
@@ -207,20 +207,13 @@ class Rounds:
     def _at_once(self, given: Pending) -> list[Any] | None:
         """Compute a round at once; None where that was not done: where anything is new or wrong."""
         own, store, notes = self._own, self.store, given.notes
-        if (
-            own is None
-            or own.notes is not notes
-            or own.linked is not self._linked
-            or len(own.lists) != len(notes.lists)
-        ):
+        known = own is not None and own.notes is notes and own.linked is self._linked
+        if own is None or not known or len(own.lists) != len(notes.lists):
             own = self._own = self._bound(given)
-        if own.runner is None:
-            return None
-        for lists in own.fresh:
-            if lists.rows:
-                return None
-        aside = sum([len(lists.rows) // width * taken for lists, width, taken in own.aside])
         last = GLOBALS["N"] - notes.start
+        taken = State.drawn + sum([len(rows) // width * each for rows, width, each in own.taken])
+        if own.runner is None or taken != last - given.first or any([lists.rows for lists in own.fresh]):  # noqa: C419 - in half the time
+            return None
         if store.reach(last):
             own.runner.point(store.example, store.kind, store.place, store.table)
 
@@ -228,7 +221,7 @@ class Rounds:
             reader, number = own.data[place]
             return self._data(given, reader, number, notes.lists[reader.signature])
 
-        kind = own.runner.run(given.first, State.drawn + aside, self._reserve, data)
+        kind = own.runner.run(given.first, self._reserve, data)
         if kind == FAILED:
             return None
         store.known = last
@@ -245,11 +238,10 @@ class Rounds:
             self._own = None  # what a runner that is interrupted was told is told again
             data = {} if linked is None or runner is None else self._told(linked, runner, notes)
             fresh = [held for signature, held in notes.lists.items() if signature not in self._first]
-            known = [(each, held) for each, held in notes.lists.items() if each not in self._readers]
-            aside = [(held, each.arguments, taken_by(each)) for each, held in known]
+            taken = [(held.rows, each.arguments, taken_by(each)) for each, held in notes.lists.items()]
             plain = [kind for _, kind in self._made if runner is not None and not kind.several]
             read = {store.number(kind): runner.read.view(kind.type.dtype) for kind in plain}
-            own = _Bound(notes, linked, lists, runner, fresh, aside, data, read)
+            own = _Bound(notes, linked, lists, runner, fresh, taken, data, read)
         if runner is not None:
             runner.begin(given.whose, given.ends, given.asked, notes.start)
             runner.point(store.example, store.kind, store.place, store.table)
@@ -261,7 +253,7 @@ class Rounds:
         readers = [self._readers[signature] for signature in notes.lists if signature in self._readers]
         widths, patterns = [len(cell.sequences) for cell in linked.model.signatures], list[int]()
         *sections, every = accumulate(widths, initial=len(widths))
-        told = [0, 0, len(self._outputs), len(readers), len(self._imports), len(self._made), 0, every, 0]
+        told = [0, 0, len(self._outputs), len(readers), len(self._imports), len(self._made), 0, every]
         for kind, k in self._imports.items():
             (arena,) = linked.model.signatures[k].outputs
             told += (k, store.number(kind), runner.buffers["values", arena])
@@ -271,7 +263,7 @@ class Rounds:
             signature, columns, (row, *members) = reader.signature, reader.columns, reader.slots
             lists, feeds = notes.lists[signature], linked.model.feeds[reader.number]
             told += (0, len(columns), len(signature.outputs), self._first[signature], reader.number)
-            told += (len(members), len(feeds), id(lists.rows), len(row), len(patterns), taken_by(signature))
+            told += (len(members), len(feeds), id(lists.rows), len(row), len(patterns))
             patterns += [slot if i in columns else LEFT_OUT for i, slot in enumerate(row)]
             patterns += [slot for own in members for slot in own]
             for i, (s, own) in enumerate(zip(reader.lists, members, strict=True)):

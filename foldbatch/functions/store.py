@@ -61,10 +61,11 @@ class Store:
         """Return of the numbers from the first one on how many of the same example come before each."""
         own, before = self.example[first : self.known], np.bincount(self.example[:first])
         counts = np.bincount(own, minlength=len(before))
+        order = np.argsort(
+            own.astype(np.min_scalar_type(len(counts))), kind="stable"
+        )  # by radix, if there are few
         found = np.empty_like(own)
-        found[np.argsort(own, kind="stable")] = np.arange(len(own)) - (np.cumsum(counts) - counts).repeat(
-            counts
-        )
+        found[order] = np.arange(len(own)) - (np.cumsum(counts) - counts).repeat(counts)
         return found + np.pad(before, (0, len(counts) - len(before))).take(own)
 
     def reserve(self, class_: int, count: int) -> None:

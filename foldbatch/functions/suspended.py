@@ -27,7 +27,6 @@ class Walked:
     place: int  # in the list of examples
     number: int  # in the batch, for errors
     began: int  # in which round
-    told: bool = False  # whether it was told of that it may never end
     result: Any = None  # what its walk has returned
     error: Exception | None = None  # what its walk has raised, where others go on
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from functools import cache
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -118,21 +118,13 @@ class Reading:
         raise WalkError(what, "a number that is known in the walk", repr(value), fix)
 
 
-def _plain(what: str) -> Callable[[Value], Any]:
-    """Return what ``bool``, ``int`` or ``float`` is of a scalar of that kind: most walks wait in it."""
-    return lambda value: Reading.read(value, what)
-
-
-_PLAIN = {"bool": _plain("bool"), "int": _plain("int"), "float": _plain("float")}
-
-
 @cache
 def value_class(type_: TensorType) -> type[Value]:
     """Return the class of values of a type."""
     own: dict[str, Any] = {"type": type_, "several": bool(type_.shape)}
-    if not type_.shape:
+    if not type_.shape:  # what most walks wait in, without a look at what the value is
         what = "int" if type_.dtype in WHOLE else "float" if type_.is_float else "bool"
-        own[f"__{what}__"] = _PLAIN[what]
+        own[f"__{what}__"] = lambda value: Reading.read(value, what)
     made: type[Value] = typed_class(f"Value[{type_}]", (Value,), own)
     return made
 

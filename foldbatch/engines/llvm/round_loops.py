@@ -38,18 +38,18 @@ f4 = f8 = float  # compiled: conversions
 i4 = int
 
 # the head of what is told of a round: its first number, and how many there are of: numbers, outputs of cells,
-# cells, import cells, arenas, numbers noted, sections of a packed trace, and numbers that no call of a cell
-# took. Then come import cells: each its section, the number of its class, the buffer of its arena; arenas:
-# the number, that of the class whose values lie there, and its buffer; and cells: how many calls, how long a
-# row is, how many outputs a call has, the number of the first one, the section, how many lists and data are
-# read; the list of Python that has the rows, how long one is as noted, where the pattern of that begins, and
-# how many numbers a call takes; then, of each list, where its length stands in a row, how many members an
-# element has, the section, and the list of Python; and, of each feed, the list of Python, what its numbers
-# become, the greatest one, the buffer, and the address of memory for them
-FIRST, NUMBERS, OUTPUTS, CELLS, IMPORTS, ARENAS, NOTED, SECTIONS, DRAWN, TOLD = range(10)
+# cells, import cells, arenas, numbers noted, and sections of a packed trace. Then come import cells: each its
+# section, the number of its class, and the buffer of its arena; arenas: the number, that of the class whose
+# values lie there, and its buffer; and cells: how many calls, how long a row is, how many outputs a call has,
+# the number of the first one, the section, how many lists and data are read; the list of Python that has the
+# rows, how long one is as noted, and where the pattern of that begins; then, of each list, where its length
+# stands in a row, how many members an element has, the section, and the list of Python; and, of each feed,
+# the list of Python, what its numbers become, the greatest one, the buffer, and the address of memory for
+# them
+FIRST, NUMBERS, OUTPUTS, CELLS, IMPORTS, ARENAS, NOTED, SECTIONS, TOLD = range(9)
 OF_CLASS, OF_ARENA, IMPORT = 1, 2, 3
 KIND, BUFFER, ARENA = 1, 2, 3
-CALLS, WIDTH, RESULTS, OUTPUT, SECTION, LISTS, FEEDS, OWN, RAW, PATTERN, TAKES, CELL = range(12)
+CALLS, WIDTH, RESULTS, OUTPUT, SECTION, LISTS, FEEDS, OWN, RAW, PATTERN, CELL = range(11)
 COLUMN, MEMBERS, SECTION_OF_LIST, ELEMENTS, LIST = range(5)
 ITEMS_OF, KIND_OF_FEED, GREATEST, BUFFER_OF_FEED, MEMORY_OF_FEED, FEED = range(6)
 READ = 3  # numbers of what is read: its place, that of the call, and the slot
@@ -195,12 +195,10 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
     for s in range(told[SECTIONS]):
         sizes[s], rows[1 + s] = 0, i4(0)
     told[NUMBERS], cell, to, several = number - told[FIRST], cells_at(told), i8(0), i8(0)
-    taken = told[DRAWN]
     for _ in range(told[CELLS]):
         own, raw, pattern, begin = told[cell + OWN], told[cell + RAW], told[cell + PATTERN], to
         items, lists, feeds = items_of(own), told[cell + LISTS], told[cell + FEEDS]
         count, width = i8(u8(size_of(own)) // u8(raw)), told[cell + WIDTH]
-        taken += count * told[cell + TAKES]
         if to + size_of(own) > held[MOST]:
             return -1
         for i in range(count):
@@ -216,8 +214,6 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
                         look[0], look[1], look[2] = to, call, slot
                         several += 1
                     to += 1
-            if flat[call] < told[FIRST] or flat[call] + told[cell + RESULTS] > number:
-                return -1
             for j in range(told[cell + RESULTS]):
                 makers[flat[call] - told[FIRST] + j] = told[cell + OUTPUT] + j
         section = told[cell + SECTION]
@@ -249,7 +245,7 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
             cell += LIST
         cell += FEED * feeds
     told[NOTED] = to
-    return several if to > 0 and taken == told[NUMBERS] else i8(-1)
+    return several if to > 0 else i8(-1)
 
 
 def kept_in(held: Any, told: Any) -> Any:

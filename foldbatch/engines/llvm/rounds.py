@@ -19,7 +19,6 @@ from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.round_loops import (
     ARENAS,
     BUFFER_OF_FEED,
-    DRAWN,
     FIRST,
     IMPORTS,
     KIND_OF_FEED,
@@ -123,7 +122,6 @@ class RoundRunner:
     def run(
         self,
         first: int,
-        drawn: int,
         reserve: Callable[[Index], None],
         data: Callable[[int], tuple[int, Array] | None],
     ) -> int:
@@ -133,13 +131,12 @@ class RoundRunner:
 
         Args:
             first: number of the round.
-            drawn: how many numbers were not taken by calls of cells that the model has.
             reserve: makes room for so many values of each arena.
             data: returns the cell whose data are told of at a place, and these in the order of its calls;
                 None where it has no calls.
         """
         told, held, memory = self._told, self._held, self._memory
-        told[FIRST], told[DRAWN] = first, drawn
+        told[FIRST] = first
         small = self._plan(held)
         if small < 0:
             return FAILED
