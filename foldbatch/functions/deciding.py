@@ -136,14 +136,12 @@ class UnderWay:
         self._direct = True  # whether all fibers can stop, so that one may let the next one run
         self._waits = self._first  # from this number on a value is waited for without the hub
         self._round = 0
-        self._max_calls = tracer.max_calls
         self._failures = False
         self._broken: BaseException | None = None  # what ends the run although a walk may have caught it
         self._result = tracer.learnt.result
         self._log: dict[Signature, Lists] = {}  # the notes of all rounds, where they are wanted
         self._numbers: list[int] = []
-        given = self._whose, self._ends, self._asked, self._numbers
-        self._pending = Pending(computing, self.notes, *given)
+        self._pending = Pending(computing, self.notes, self._whose, self._ends, self._asked, self._numbers)
         self.walked: list[Walked] = []  # the examples
         self.over: list[Walked] = []  # those that have ended since somebody last looked
 
@@ -153,7 +151,9 @@ class UnderWay:
         kind = greenlets()
         self._hub = kind and kind.getcurrent()
         known = [*self._tracer.learnt.cells]
-        GLOBALS["M"] = self._start + self._max_calls  # up to here nobody has taken too many, see `_may_take`
+        GLOBALS["M"] = (
+            self._start + self._tracer.max_calls
+        )  # up to here nobody has taken too many, see `_may_take`
         given = self._read, self._ask, lambda: self._fiber.walked.number, self._may_take
         return noting(self.notes, known, *given, careful=careful)
 
@@ -334,7 +334,7 @@ class UnderWay:
         sizes = np.diff([self._first, *self._ends, number])
         whose, examples = self._whose[: len(sizes)], len(self.walked)
         taken = np.bincount(self.store.example[: self._first - self._start], minlength=examples)
-        left = self._max_calls - taken - np.bincount(whose, sizes, examples).astype(np.int64)
+        left = self._tracer.max_calls - taken - np.bincount(whose, sizes, examples).astype(np.int64)
         if left[whose[-1]] < 0:
             return False
         others = *self._fibers, *(fiber for fiber, _ in self._ready)

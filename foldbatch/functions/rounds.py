@@ -221,7 +221,11 @@ class Rounds:
             reader, number = own.data[place]
             return self._data(given, reader, number, notes.lists[reader.signature])
 
-        kind = own.runner.run(given.first, self._reserve, data)
+        def reserve(heights: Index) -> None:
+            for arena, kind in self._made:
+                store.reserve(store.number(kind), int(heights[own.runner.buffers["values", arena]]))
+
+        kind = own.runner.run(given.first, reserve, data)
         if kind == FAILED:
             return None
         store.known = last
@@ -279,10 +283,6 @@ class Rounds:
         learnt = np.array(patterns, np.int64), self._wires.ravel(), self._kinds, self._arenas
         runner.bind(told, self._imports.values(), data, *learnt)
         return data
-
-    def _reserve(self, counts: Index) -> None:
-        for (_, kind), count in zip(self._made, counts.tolist(), strict=True):
-            self.store.reserve(self.store.number(kind), count)
 
     def _by_arrays(self, given: Pending) -> None:
         """Compute a round as any batch: what was noted becomes arrays."""

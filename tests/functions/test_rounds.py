@@ -47,19 +47,14 @@ def mirrored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assert_alike(rounds: Any, runner: Any, found: Any, used: np.ndarray) -> None:
     """Check that a round that was computed at once is what it is when planned as any batch."""
-    from foldbatch.engines.llvm import round_loops, table_loops  # noqa: PLC0415 - they need llvmlite
-    from foldbatch.engines.llvm.rounds import LARGE  # noqa: PLC0415
+    from foldbatch.engines.llvm import table_loops  # noqa: PLC0415 - it needs llvmlite
 
     store, (ready, _, counts, values, numbers, sizes) = rounds.store, found
-    told, (memory, *_, tables, bound, numbered, launches) = runner._told, runner._arrays
+    memory, *_, tables, bound, numbered, launches = runner._arrays
     ahead, length = numbered[table_loops.FORWARD], bound[table_loops.LENGTH]
     assert memory[: len(counts)].tolist() == counts
-    kept = memory[told[round_loops.IMPORTS] + told[round_loops.SECTIONS] + 1 + 2 * LARGE :]
     schedule = ready.ready.batch.schedule
     keys, table = ready.ready.kernels.bound.keys, ready.ready.tables.forward
-    assert kept[: len(sizes)].tolist() == [
-        table.heights[runner.buffers["values", a]] for a, _ in rounds._made
-    ]
     begins = np.repeat([used[store.number(kind), 0] for _, kind in rounds._made], sizes)
     assert store.place.take(numbers).tolist() == (begins + schedule.row_of.take(values)).tolist()
     others = [keys[kernel].cell not in rounds._imports.values() for kernel in table.launches[:, 0]]

@@ -168,30 +168,22 @@ def found_in(told: Any, memory: Any) -> Any:
     return moved(memory, told[IMPORTS] + told[SECTIONS] + 1)
 
 
-def owned(held: Any, first: int, example: Any, makers: Any) -> int:
-    """Write whose each number of a round is; return the number after the last one, -1 where none is told."""
-    owners, ends, number = items_of(held[WHOSE]), items_of(held[ENDS]), i8(first)
-    for s in range(size_of(held[ENDS])):
-        whose, end = whole(at(owners[s]), held), whole(at(ends[s]), held) - held[START]
-        if whose < 0 or end - first > held[MOST]:
-            return -1
-        for n in range(number, end):
-            example[n], makers[n - first] = whose, -1
-        number = max(number, end)
-    return number
-
-
 def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
     """Write what was noted, whose each number is, which output makes it, what is read, and sizes of sections.
 
     Return how much is read; -1 where that cannot be told, or nothing was noted.
     """
-    flat, patterns = at(held[FLAT]), at(held[PATTERNS])
+    flat, patterns, example = at(held[FLAT]), at(held[PATTERNS]), at(held[EXAMPLE])
     sizes, found = moved(memory, told[IMPORTS]), found_in(told, memory)
     makers, looked = moved(found, held[MOST]), moved(found, 2 * held[MOST])
-    number = owned(held, told[FIRST], at(held[EXAMPLE]), makers)
-    if number < 0:
-        return -1
+    owners, ends, number = items_of(held[WHOSE]), items_of(held[ENDS]), told[FIRST]
+    for s in range(size_of(held[ENDS])):
+        whose, end = whole(at(owners[s]), held), whole(at(ends[s]), held) - held[START]
+        if whose < 0 or end - told[FIRST] > held[MOST]:
+            return -1
+        for n in range(number, end):
+            example[n], makers[n - told[FIRST]] = whose, -1
+        number = max(number, end)
     for s in range(told[SECTIONS]):
         sizes[s], rows[1 + s] = 0, i4(0)
     told[NUMBERS], cell, to, several = number - told[FIRST], cells_at(told), i8(0), i8(0)
@@ -248,11 +240,6 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
     return several if to > 0 else i8(-1)
 
 
-def kept_in(held: Any, told: Any) -> Any:
-    """Return where `plan` tells how high each arena is; behind that `compute` keeps where its buffer is."""
-    return moved(found_in(told, at(held[MEMORY])), 2 * held[MOST])
-
-
 def plan(given: Index) -> int:
     """Plan a round; return -1 where that cannot be done at once, 1 where memory is too small, else 0.
 
@@ -261,9 +248,8 @@ def plan(given: Index) -> int:
     output its arena, or -1; of each number its example, the class of its value, and where that is among
     them; and the values of classes that are stored, see `USED`. `MEMORY` is told how many numbers each
     import cell brings, how large sections are, and, each in as much room as may be noted, where those
-    numbers stand, which output makes each number, and what is read; in the place of that, then, how high
-    arenas are. `MADE` is what was noted, as the model counts. Others are arguments of
-    `table_loops.place`, of which rows are written here, and of `launch`.
+    numbers stand, which output makes each number, and what is read. `MADE` is what was noted, as the model
+    counts. Others are arguments of `table_loops.place`, of which rows are written here, and of `launch`.
     """
     held, small = moved(given, 0), i8(0)
     told, flat, stored, memory = at(held[TOLD_AT]), at(held[FLAT]), at(held[STORED]), at(held[MEMORY])
@@ -287,14 +273,14 @@ def plan(given: Index) -> int:
         entry += IMPORT
     launch(bound, tables, numbers, at(held[LAUNCHES]))
     makers, row_of = moved(found, held[MOST]), moved(tables, tables[ROW_OF] + count)
-    kept, capacity, heights = kept_in(held, told), at(held[CAPACITY]), moved(numbers, numbers[HEIGHTS])
-    for i in range(told[ARENAS]):
-        own, kept[i] = moved(stored, told[entry + KIND] * CLASS), heights[told[entry + BUFFER]]
+    heights, capacity = moved(numbers, numbers[HEIGHTS]), at(held[CAPACITY])
+    for _ in range(told[ARENAS]):
+        own = moved(stored, told[entry + KIND] * CLASS)
         for n in range(told[NUMBERS]):
             if makers[n] >= 0 and arenas[makers[n]] == told[entry]:
                 places[told[FIRST] + n] = own[USED] + row_of[n]
                 classes[told[FIRST] + n] = told[entry + KIND]
-        small = max(small, i8(own[USED] + kept[i] > own[ROOM]))
+        small = max(small, i8(own[USED] + heights[told[entry + BUFFER]] > own[ROOM]))
         entry += ARENA
     for b in range(bound[BUFFERS]):
         small = max(small, i8(heights[b] > capacity[b]))
@@ -363,8 +349,7 @@ def compute(given: Index) -> int:
                     return i8(cell)
                 addresses[told[cell + BUFFER_OF_FEED]] = told[cell + MEMORY_OF_FEED]
             cell += FEED
-    kept, entry = kept_in(held, told), i8(TOLD + IMPORT * told[IMPORTS])
-    former = moved(kept, told[ARENAS])
+    former, entry = moved(found_in(told, memory), 2 * held[MOST]), i8(TOLD + IMPORT * told[IMPORTS])
     for i in range(told[ARENAS]):  # arenas lie where values are kept
         own, buffer = moved(stored, told[entry + KIND] * CLASS), told[entry + BUFFER]
         former[i], addresses[buffer] = addresses[buffer], own[VALUES] + own[USED] * own[BYTES]
@@ -378,7 +363,7 @@ def compute(given: Index) -> int:
         start += memory[i]
         entry += IMPORT
     numbers, bound, work = at(held[NUMBERS_AT]), at(held[BOUND]), held[WORK]
-    at(work)[0] = i8(0)
+    at(work)[0], heights = i8(0), moved(numbers, numbers[HEIGHTS])
     walk(
         held[CODES],
         at(held[STARTS]),
@@ -396,7 +381,7 @@ def compute(given: Index) -> int:
     for i in range(told[ARENAS]):
         addresses[told[entry + BUFFER]] = former[i]
         if at(work)[0] == 0:
-            moved(stored, told[entry + KIND] * CLASS)[USED] += kept[i]
+            moved(stored, told[entry + KIND] * CLASS)[USED] += heights[told[entry + BUFFER]]
         entry += ARENA
     if at(work)[0] != 0:
         return -1

@@ -17,7 +17,6 @@ from foldbatch.engines.llvm import coder, table_loops, team, walker
 from foldbatch.engines.llvm import round_loops as calls
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.round_loops import (
-    ARENAS,
     BUFFER_OF_FEED,
     FIRST,
     IMPORTS,
@@ -131,7 +130,7 @@ class RoundRunner:
 
         Args:
             first: number of the round.
-            reserve: makes room for so many values of each arena.
+            reserve: makes room for values, so many in each buffer.
             data: returns the cell whose data are told of at a place, and these in the order of its calls;
                 None where it has no calls.
         """
@@ -141,9 +140,10 @@ class RoundRunner:
         if small < 0:
             return FAILED
         if small:
-            numbers, begin = self._arrays[-2], told[IMPORTS] + told[SECTIONS] + 1 + 2 * LARGE
-            memory.fit(numbers[numbers[table_loops.HEIGHTS] : numbers[table_loops.LEVELS]])
-            reserve(self._arrays[0][begin : begin + told[ARENAS]])
+            numbers = self._arrays[-2]
+            heights = numbers[numbers[table_loops.HEIGHTS] : numbers[table_loops.LEVELS]]
+            memory.fit(heights)
+            reserve(heights)
         for place in self._given:
             self._bring(place, data(place))
         while (place := self._launch()) > 0:
@@ -166,7 +166,7 @@ class RoundRunner:
     def _room(self, told: Sequence[int], imports: Collection[int]) -> list[Any]:
         """Return the last arguments of `round_loops.plan`, from the memory on, as large as they get."""
         routines, fixed = self._routines, self._fixed
-        more = told[IMPORTS] + told[SECTIONS] + told[ARENAS] + 1
+        more = told[IMPORTS] + told[SECTIONS] + 1
         bound, size, width = launch_numbers(routines)
         for cell in imports:  # their values are copied to where others read them
             at = bound[table_loops.KERNELS_AT] + cell * table_loops.STAGES
