@@ -7,6 +7,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import stat
 import struct
 from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator, Mapping
@@ -50,6 +51,8 @@ def write_whole(path: Path, content: bytes) -> None:
     temporary = target.with_name(f".{target.name}.{uuid4().hex}.partial")
     try:
         with temporary.open("xb") as file:
+            if target.exists():  # who may read the former one, and nobody else, may read this one
+                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

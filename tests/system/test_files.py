@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,12 @@ def test_a_file_that_cannot_be_written_leaves_nothing(path, monkeypatch):
         files.write(path, "numbers", {}, {})
     assert path.read_bytes() == before
     assert [entry.name for entry in path.parent.iterdir()] == ["a"]
+
+
+def test_a_file_keeps_its_mode(path):
+    path.chmod(0o600)
+    files.write(path, "numbers", {}, {})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_folder_that_may_not_be_read_is_written_to(path, monkeypatch):
