@@ -6,6 +6,7 @@ import warnings
 from argparse import REMAINDER, ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from errno import ENOENT
 from importlib import import_module
 from io import StringIO, TextIOWrapper
 
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return 141
     except OSError as error:
-        where = error.filename or "output"
+        where = error.filename or ("output" if error.errno != ENOENT else "working directory")
         found = error.strerror or str(error)
         expected, fix = "a file that can be read or written", "check its path, permissions and disk"
         print(f"error: {where}: expected {expected}, found {found}; {fix}", file=sys.stderr)

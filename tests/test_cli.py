@@ -71,6 +71,14 @@ def test_the_version_is_that_of_the_package(capsys) -> None:
         ),
         (MemoryError(), 2, "error: memory: expected enough of it, found none left; make batches smaller"),
         (
+            FileNotFoundError(2, "No such file"),  # of `os.getcwd`
+            2,
+            (
+                "error: working directory: expected a file that can be read or written, found No such file; "
+                "check its path, permissions and disk"
+            ),
+        ),
+        (
             foldbatch.errors.ReadError("x.toml", "a number", "none"),
             2,
             "error: x.toml: expected a number, found none",

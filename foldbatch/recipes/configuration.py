@@ -309,12 +309,21 @@ def checked(raw: Raw, where: str) -> Configuration:
 
 
 def with_absolute_paths(configuration: Configuration) -> Configuration:
-    """Return the same settings, whose files and folders are found from any working directory."""
+    """Return the same settings, whose files and folders are found from any working directory.
+
+    Raises:
+        ReadError: when one is no text that a file of settings can hold.
+    """
     raw = plain(configuration)
     for section, keys in PATHS.items():
         for key in keys:
             if raw[section][key]:
                 raw[section][key] = os.path.abspath(raw[section][key])  # noqa: PTH100 - links stay
+    try:
+        msgspec.json.encode(raw)
+    except UnicodeEncodeError as error:
+        found, fix = describe_value(error.object), "rename the file or the folder"
+        raise ReadError("options", "text that UTF-8 can hold", found, fix) from None
     return checked(raw, "")
 
 

@@ -153,6 +153,11 @@ def test_paths_are_found_from_anywhere(tmp_path, monkeypatch):
     assert found.words.vectors == "/v.txt"
 
 
+def test_a_path_that_no_file_of_options_can_hold_is_refused(tmp_path):
+    with pytest.raises(ReadError, match=r"text that UTF-8 can hold, found str '/\\udcff'; rename"):
+        with_absolute_paths(read(tmp_path, "", data__folder="/\udcff"))
+
+
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
 def test_the_examples_are_configurations(path):
     """Which say only what differs from the defaults, and how to run them."""
