@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from typing import Any, TypeVar
 
@@ -149,20 +149,31 @@ def split(
 def in_threads(pool: ThreadPoolExecutor, tasks: Sequence[Callable[[], R]]) -> list[R]:
     """Run tasks side by side, the first in this thread; return their results in order.
 
-    Each runs on a node of memory that follows from its place, so that what it keeps stays near it.
+    Each runs on a node of memory that follows from its place, so that what it keeps stays near it. Those for
+    which the process may start no thread run in this one.
     Raises what the first task that failed raised, after all have ended.
     """
-
-    def at(place: int) -> R:
-        with on_node(place):
-            return tasks[place]()
-
     if len(tasks) == 1:
         return [tasks[0]()]
-    futures = [pool.submit(at, place) for place in range(1, len(tasks))]
+    waiting = [iter((task,)) for task in tasks]  # who takes a task runs it
+    made: list[Future[R]] = [Future() for _ in tasks]
+
+    def at(place: int) -> None:
+        for task in waiting[place]:
+            try:
+                with on_node(place):
+                    made[place].set_result(task())
+            except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
+                made[place].set_exception(error)
+
     try:
-        first = at(0)
+        with suppress(RuntimeError):  # a pool keeps a task for which it could not start a thread
+            for place in range(1, len(tasks)):
+                pool.submit(at, place)
+        for place in range(len(tasks)):
+            at(place)
     finally:
-        for future in futures:
-            future.exception()  # waits; buffers must not be in use when we leave
-    return [first, *(future.result() for future in futures)]
+        for task, future in zip(waiting, made, strict=True):
+            if next(task, None) is None:
+                future.exception()  # waits; buffers must not be in use when we leave
+    return [future.result() for future in made]

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -101,6 +103,40 @@ def test_where_each_thread_has_a_limit_each_one_is_held_to_it(monkeypatch: pytes
         assert threads.in_threads(pool, [inside] * 2) == [1, 1]
         assert pool.submit(library.get_num_threads).result() == 8
     assert library.get_num_threads() == 8
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_tasks_run_once_where_no_thread_can_be_started(allowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when a thread can be started again: the pool has kept those that it could start none for."""
+    begin, started, ran = threading.Thread.start, [], []
+
+    def start(thread: threading.Thread) -> None:
+        if len(started) == allowed:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        begin(thread)
+
+    with ThreadPoolExecutor(3) as pool, monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        tasks = [partial(lambda n: ran.append(n) or n, n) for n in range(4)]
+        assert threads.in_threads(pool, tasks) == [0, 1, 2, 3]
+        patched.undo()
+        assert threads.in_threads(pool, [list, tuple]) == [[], ()]
+    assert sorted(ran) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "llvm"])
+def test_a_program_runs_where_no_thread_can_be_started(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "CALLS_PER_PART", 1)
+    monkeypatch.setattr(threads, "MULTIPLICATIONS_PER_PART", 1)
+    block = fb.Map(fb.Vector(2) >> fb.Linear(300)) >> fb.Sum() >> fb.Linear(300)
+    batch = [[[1.0, 2.0]] * 4] * 8
+    program = fb.compile(block, backend, threads=3)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        alone = program.run(batch)
+    for one, other in zip(alone, program.run(batch), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_in_threads_keeps_order_and_raises_the_first_error() -> None:

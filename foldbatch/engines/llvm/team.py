@@ -160,14 +160,20 @@ class Team:
         self._before = self.jobs, self.helped, self.stalls
         self._words[ASLEEP] = 0
         if not self._words[AWAKE]:
-            self._wake()
+            try:
+                self._wake()
+            except RuntimeError:  # the process may start no more threads
+                self._until = time.monotonic() + LONGEST
+                self._lock.release()
+                return 0
         return words
 
     def _wake(self) -> None:
         if self._thread is None:
             given = compiled_function(_help, "i8", sys.modules[__name__]), self._words, self._gate
-            self._thread = threading.Thread(target=_serve, args=given, name="foldbatch-helper", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=_serve, args=given, name="foldbatch-helper", daemon=True)
+            thread.start()
+            self._thread = thread
         self._words[AWAKE], self._woken = 1, time.monotonic()
         self._gate.release()
 
