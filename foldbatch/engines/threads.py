@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from functools import cache
 from typing import Any, TypeVar
@@ -151,29 +151,44 @@ def in_threads(pool: ThreadPoolExecutor, tasks: Sequence[Callable[[], R]]) -> li
 
     Each runs on a node of memory that follows from its place, so that what it keeps stays near it. Those for
     which the process may start no thread run in this one.
-    Raises what the first task that failed raised, after all have ended.
+    Raises what the first task that failed raised, or a handler of signals, after all have ended.
     """
     if len(tasks) == 1:
         return [tasks[0]()]
-    waiting = [iter((task,)) for task in tasks]  # who takes a task runs it
-    made: list[Future[R]] = [Future() for _ in tasks]
+    this, ended = threading.get_ident(), [threading.Event() for _ in tasks]
+    takers = dict[int, int]()  # by the place of a task, the thread that has taken it
+    made, failed = dict[int, R](), dict[int, BaseException]()
 
     def at(place: int) -> None:
-        for task in waiting[place]:
-            try:
-                with on_node(place):
-                    made[place].set_result(task())
-            except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
-                made[place].set_exception(error)
+        if takers.setdefault(place, threading.get_ident()) != threading.get_ident():
+            return
+        try:
+            with on_node(place):
+                made[place] = tasks[place]()
+        except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
+            failed[place] = error
+        ended[place].set()
+
+    def wait() -> None:  # buffers must not be in use when we leave
+        try:
+            for place, event in enumerate(ended):
+                if takers.setdefault(place, this) != this:
+                    event.wait()
+        except BaseException:  # of a handler of signals
+            wait()
+            raise
 
     try:
-        with suppress(RuntimeError):  # a pool keeps a task for which it could not start a thread
+        with suppress(RuntimeError):  # the pool keeps a task for which it could not start a thread
             for place in range(1, len(tasks)):
                 pool.submit(at, place)
         for place in range(len(tasks)):
             at(place)
     finally:
-        for task, future in zip(waiting, made, strict=True):
-            if next(task, None) is None:
-                future.exception()  # waits; buffers must not be in use when we leave
-    return [future.result() for future in made]
+        wait()
+    try:
+        if failed:
+            raise failed[min(failed)]
+    finally:
+        failed.clear()  # whose tracebacks lead here
+    return [made[place] for place in range(len(tasks))]

@@ -1,6 +1,9 @@
 """A batch in parts gives what it gives whole."""
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -123,6 +126,39 @@ def test_tasks_run_once_where_no_thread_can_be_started(allowed: int, monkeypatch
         patched.undo()
         assert threads.in_threads(pool, [list, tuple]) == [[], ()]
     assert sorted(ran) == [0, 1, 2, 3]
+
+
+def test_a_handler_that_raises_waits_until_no_task_runs() -> None:
+    """Else a task would write to what the next run reads."""
+    ended: list[str] = []
+
+    def interrupting() -> None:
+        for _ in range(3):
+            time.sleep(0.02)
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    def raises(*_: object) -> None:
+        raise TimeoutError
+
+    def first() -> None:
+        assert begun.wait(10)
+
+    def slow() -> None:
+        begun.set()
+        sender.start()
+        sender.join()
+        time.sleep(0.2)
+        ended.append("slow")
+
+    former = signal.signal(signal.SIGUSR1, raises)
+    begun, sender = threading.Event(), threading.Thread(target=interrupting)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            with pytest.raises(TimeoutError):
+                threads.in_threads(pool, [first, slow])
+            assert ended
+    finally:
+        signal.signal(signal.SIGUSR1, former)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "llvm"])
