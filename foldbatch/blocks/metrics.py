@@ -66,7 +66,8 @@ class Metric(Block[TensorType | TupleType, VoidType]):
     The input is a tensor, or a pair of a tensor and an object that labels it. Values are in the order
     of visits: example by example, and within an example in the order in which blocks are applied.
     So in a recursion a metric of what a node holds, applied before its children, has parents first; a
-    metric of what is computed from the children has children first. A label tells whose a value is.
+    metric of what is computed from the children has children first. A label tells whose a value is. It comes
+    back as the object that it is, not as a copy: who writes to it later writes to the label.
 
     Args:
         name: under which the values are found; several blocks may share it if their types agree. Their
