@@ -299,17 +299,16 @@ class Stored(Operators[Any]):
 class Hooks:
     """How a front end gets to see calls that are made while a user's function runs."""
 
-    # takes a function of `foldbatch.ops`, its arguments, one of which is `Deferred` or `Stored`, and options
+    # takes a function of `foldbatch.ops`, its arguments, and options
     function: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
     # takes a layer and what it is called with, where that is in no cell's function; None where no user's
     # function runs
     layer: Callable[[Any, tuple[Any, ...]], Any] | None = None
 
 
-def _holds_tensor(operands: Sequence[Any]) -> bool:
-    return any(
-        isinstance(y, Operators) for x in operands for y in (x if isinstance(x, list | tuple) else [x])
-    )
+def _holds_symbol(operands: Sequence[Any]) -> bool:
+    flat = [y for x in operands for y in (x if isinstance(x, list | tuple) else [x])]
+    return any(isinstance(y, Operators) and not isinstance(y, Stored) for y in flat)
 
 
 def deferring(function: F) -> F:
@@ -317,13 +316,13 @@ def deferring(function: F) -> F:
 
     @wraps(function)
     def called(*operands: Any, **options: Any) -> Any:
-        walks = Hooks.layer is not None and not _functions.running
-        kinds = (Deferred, Stored) if walks else Deferred
         for x in operands:
-            if isinstance(x, kinds) or (isinstance(x, list | tuple) and any(isinstance(y, kinds) for y in x)):
+            if isinstance(x, Deferred) or (
+                isinstance(x, list | tuple) and any(isinstance(y, Deferred) for y in x)
+            ):
                 return Hooks.function(function, operands, options)
-        if walks and not _holds_tensor(operands):  # of data alone
-            return Hooks.function(function, operands, options)
+        if Hooks.layer is not None and not _functions.running and not _holds_symbol(operands):
+            return Hooks.function(function, operands, options)  # of parameters and data alone, in a walk
         return function(*operands, **options)
 
     called.__module__ = "foldbatch.static.ops"  # where pickle finds it
