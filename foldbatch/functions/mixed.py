@@ -26,7 +26,7 @@ from foldbatch.blocks.printing import DEEPER, TOOLS, program
 from foldbatch.blocks.tracer import SHALLOW, Descent, Located
 from foldbatch.blocks.tracing import InvokeWalk
 from foldbatch.blocks.writer import shown
-from foldbatch.errors import BlockTypeError, FoldbatchError, WalkError
+from foldbatch.errors import BlockTypeError, ExampleError, FoldbatchError, WalkError
 from foldbatch.functions import notes
 from foldbatch.functions.cells import GLOBALS, Signature, Slow, numbers
 from foldbatch.functions.specs import NestSpec, ValueSpec
@@ -319,7 +319,10 @@ class BlockInWalk:
 
     def _leave(self, run: _Run) -> None:
         """Let the walk count on from where the program has come."""
-        last = next(self._scope["numbers"])
+        try:
+            last = next(self._scope["numbers"])
+        except (ExampleError, StopIteration):  # it may take no more
+            last = GLOBALS["M"] + self.width
         # in one line, which nothing interrupts: what comes before leaves notes that are refused
         GLOBALS["N"], notes.State.drawn = last, notes.State.drawn + UNDER_WAY + last - run.first
 

@@ -198,6 +198,27 @@ def test_an_exception_names_its_example_and_can_leave_others_alone() -> None:
 
 
 @each
+def test_each_example_of_a_batch_may_take_as_many_calls_as_one_alone(engine: str) -> None:
+    twice = fb.Function(lambda x: x * 2.0)
+    words = fb.Map(fb.Scalar() >> twice) >> fb.Sum()
+
+    def walk(x: float) -> int:
+        value, times = fb.tensor(x), 0
+        while float(value) >= 1:
+            value, times = value * 0.5 + words([0.0] * 3) * 0.0, times + 1
+        return times
+
+    program = fb.compile(walk, engine, options={"max_calls": 80})
+    for _ in range(2):
+        assert program.run([2.0**5, 2.0**3, 1.0, 2.0**6, 2.0**6]) == [6, 4, 1, 7, 7]
+    examples = [2.0**5, 2.0**20, 2.0**6]
+    with pytest.raises(fb.errors.ExampleError, match="walk at example 1: .*max_calls"):
+        program.run(examples)
+    first, error, last = program.run(examples, return_exceptions=True)
+    assert (first, type(error), last) == (6, fb.errors.ExampleError, 7)
+
+
+@each
 def test_an_endless_walk_is_stopped_at_its_line(engine: str) -> None:
     def endless(calls: int) -> None:
         x = fb.tensor(1.0)
