@@ -7,7 +7,9 @@ Calls of plain functions take no stack of the machine. But up to Python 3.11 tho
 do, without a check, so what runs deep gets a thread with a large stack.
 """
 
+import _thread
 import contextvars
+import ctypes
 import gc
 import os
 import sys
@@ -44,6 +46,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_start_all)
 
 
+NOBODY: Final = -1  # no thread has this number
 STACK: Final = 1 << 30  # bytes, which are used only as far as the calls are deep
 
 Result = TypeVar("Result")
@@ -63,6 +66,50 @@ def raise_limit(limit: int) -> None:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), limit))
 
 
+class _Apart:
+    """What runs in a thread of its own, and is broken off where a handler of signals raises meanwhile.
+
+    Else it would go on, deeper than Python lets it from then on, and beside what is run next.
+    """
+
+    def __init__(self, run: Callable[[], Any]) -> None:
+        self._run, self._context = run, contextvars.copy_context()
+        self._runner = dict[str, int]()  # who has begun first: the thread by its number, or nobody
+        self._ends = threading.Lock()
+        self._ends.acquire()
+        self.found: list[Any] = []  # what was returned or raised
+
+    def start(self) -> None:
+        _thread.start_new_thread(self._begin, ())  # `Thread.start` waits, and so could be interrupted
+
+    def _begin(self) -> None:
+        if self._runner.setdefault("is", threading.get_ident()) == NOBODY:
+            return
+        try:
+            sys.settrace(threading.gettrace())  # of debuggers
+            self.found.append(self._context.run(self._run))
+        except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
+            self.found.append(error)
+        finally:
+            self._ends.release()
+
+    def wait(self) -> None:
+        while not self._ends.acquire(timeout=0.1):
+            if self._runner.get("is", NOBODY) not in (NOBODY, *sys._current_frames()):
+                return  # it was broken off before it said that it has ended
+
+    def break_off(self) -> None:
+        if (ident := self._runner.setdefault("is", NOBODY)) == NOBODY:
+            return
+        thread, leave = ctypes.c_ulong(ident), ctypes.py_object(SystemExit)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, leave)
+        try:
+            self.wait()
+        except BaseException:
+            self.break_off()
+            raise
+
+
 def in_depth(run: Callable[[], Result], limit: int) -> Result:
     """Run a function in a thread of its own, in which calls may go as deep as `limit`.
 
@@ -74,15 +121,7 @@ def in_depth(run: Callable[[], Result], limit: int) -> Result:
     >>> in_depth(lambda: deep(50_000), 100_000)
     50000
     """
-    found: list[Any] = []
-    context = contextvars.copy_context()
-
-    def target() -> None:
-        try:
-            found.append(context.run(run))
-        except BaseException as error:  # noqa: BLE001 - it is raised where it belongs
-            found.append(error)
-
+    apart = _Apart(run)
     with _Raised.lock:
         if not _Raised.runs:
             _Raised.before = sys.getrecursionlimit()
@@ -92,23 +131,22 @@ def in_depth(run: Callable[[], Result], limit: int) -> Result:
         with _Raised.lock:
             size = threading.stack_size(STACK)
             try:
-                thread = threading.Thread(target=target, name="foldbatch depth")
-                thread.start()
+                apart.start()
             except RuntimeError as error:
-                room, fix = (
-                    "1 GiB of addresses for a stack",
-                    "allow more, as by ulimit -v, or nest less",
-                )
+                room, fix = "1 GiB of addresses for a stack", "allow more, as by ulimit -v, or nest less"
                 raise BackendError("deep calls", room, f"none: {error}", fix) from None
             finally:
                 threading.stack_size(size)
-        thread.join()
+        apart.wait()
+    except BaseException:
+        apart.break_off()
+        raise
     finally:
         with _Raised.lock:
             _Raised.runs -= 1
             if not _Raised.runs:
                 sys.setrecursionlimit(_Raised.before)
-    (result,) = found
+    (result,) = apart.found
     if isinstance(result, BaseException):
         raise result
     done: Result = result
