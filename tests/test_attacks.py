@@ -122,11 +122,11 @@ def test_no_name_becomes_code(backend, monkeypatch, tmp_path):
         program = fb.compile(model, "llvm" if backend == "llvm" else "numpy", seed=1)
         program.value_and_grad([example] * 3)
         program.run([example], metrics=True)
-        texts.append([ast.dump(Plain().visit(ast.parse(program.lowered.tracer.source)))])
+        texts.append([ast.dump(Plain().visit(ast.parse(program.lowered.source)))])
         if backend == "cuda":
             texts[-1] += [each.text for each in kernels_of(bind(program.model, TARGET, training=True))]
         else:
-            texts[-1] += [program.kernels(whole=True).removeprefix(program.lowered.tracer.source)]
+            texts[-1] += [program.kernels(whole=True).removeprefix(program.lowered.source)]
     written = [CODE, repr(CODE)[1:-1], repr(repr(CODE)[1:-1])[1:-1]]
     for text in written:  # in titles, which are for people to read
         texts[1] = [each.replace(text, "") for each in texts[1]]

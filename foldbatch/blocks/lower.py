@@ -1,14 +1,21 @@
 """Lowering: from a block to a model, and a tracer that turns examples into traces for it.
 
 ``block --build--> drafts, tracing program --link--> Model``
+
+Data is only collected while the program runs and checked afterwards, column by column. When anything fails,
+the examples are traced again one by one, with every datum checked on the spot, and the error tells the block,
+the example and the place in it.
 """
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import chain
+from types import CodeType
 from typing import Any, ClassVar, TypeAlias
 
 from foldbatch.blocks.block import AnyBlock, build
@@ -25,9 +32,24 @@ from foldbatch.blocks.drafts import (
 from foldbatch.blocks.flow import make_return
 from foldbatch.blocks.integer_code import Refused
 from foldbatch.blocks.integers import TreeProgram
+from foldbatch.blocks.interrupts import interrupted, is_accident
 from foldbatch.blocks.plain import to_plain
-from foldbatch.blocks.printing import KINDS
-from foldbatch.blocks.tracer import TracingProgram, place_of, suits
+from foldbatch.blocks.printing import DEEPER, ITEMS, KINDS, TOOLS, ProgramText, program
+from foldbatch.blocks.purity import direct
+from foldbatch.blocks.recorder import Recorder, TooManyCallsError
+from foldbatch.blocks.tracer import (
+    FILENAME,
+    NO_TREE,
+    Descent,
+    Located,
+    Numbered,
+    depth_left,
+    fields_of,
+    numbered,
+    place_of,
+    suits,
+    unlocated,
+)
 from foldbatch.blocks.tracing import (
     GONE,
     Apply,
@@ -51,7 +73,8 @@ from foldbatch.blocks.tracing import (
     statements_of,
 )
 from foldbatch.blocks.writer import shown
-from foldbatch.errors import BlockTypeError, BlockValueError
+from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
+from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components, needed
 from foldbatch.model.link import link
 from foldbatch.model.model import Model, asides_of
@@ -59,53 +82,68 @@ from foldbatch.model.tracer import MAX_CALLS, Decide, Look, Written
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import longest_chains
-from foldbatch.scheduler.policies import Policy, scopes
-from foldbatch.scheduler.trace import Trace
+from foldbatch.scheduler.policies import Policy, levels, scopes
+from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.trace import Levels, Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import SOURCES, Node, is_view, reachable
 from foldbatch.system.processes import no_garbage
+from foldbatch.system.remembering import code_of
 from foldbatch.trees.records import Records
 from foldbatch.types import OBJECT, VOID, Type
 
+# The globals of a run, and the lists that it appends to.
+Run: TypeAlias = "tuple[dict[str, Any], Recorder]"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, eq=False)
 class Lowered:
-    """A block ready to run: its model, and what turns examples into traces for the model.
+    """A block ready to run: its model, and the program that turns examples into traces for the model.
 
-    It is a `foldbatch.model.tracer.Tracer`.
+    It is a `foldbatch.model.tracer.Tracer`. Several threads may trace at once, and a run of the program may
+    start other runs: a run has globals of its own, the functions of the program, and the lists that they
+    append to. Another one has them after it.
     """
 
-    block: AnyBlock
+    origin: AnyBlock
+    functions: Sequence[Procedure]  # the functions of the program, the root's first
     model: Model
-    tracer: TracingProgram  # the tracing program
-    trees: TreeProgram | str  # the program as compiled code, for trees, or what keeps it from that
-    asides: frozenset[str]  # which of ``losses`` and ``metrics`` the model has
+    policy: Policy
+    globals: dict[str, Any]  # what all runs have among their globals
+    collections: Sequence[str]  # the variables that hold lists of collected values
+    memos: Sequence[str]  # the variables that hold memos, which `foldbatch.blocks.drafts` explains
+    max_calls: int
+    arithmetic: Arithmetic  # what finds levels
+    trees: TreeProgram | str = field(init=False)  # the same as compiled code, or what keeps it from that
+    text: ProgramText = field(init=False, repr=False)  # the program as text
+    code: CodeType = field(init=False, repr=False)  # the same, compiled, with variables that are shared
+    # globals of runs that have ended and the lists that they append to, for other runs
+    unused: list[Run] = field(default_factory=list, init=False, repr=False)
     grows: ClassVar[bool] = False
     decides: ClassVar[bool] = False
 
-    @property
-    def origin(self) -> AnyBlock:
-        return self.block
+    def __post_init__(self) -> None:
+        shared = program(self.functions, shared=True).source
+        put = partial(object.__setattr__, self)  # it is frozen
+        put("trees", _of_trees(self))
+        put("text", program(self.functions))
+        put("code", code_of(shared, FILENAME))
 
     @property
     def name(self) -> str:
-        return shown(self.block)
+        return shown(self.origin)
 
     @property
-    def policy(self) -> Policy:
-        return self.tracer.policy
-
-    @property
-    def max_calls(self) -> int:
-        return self.tracer.max_calls
+    def asides(self) -> frozenset[str]:
+        return asides_of(self.model)
 
     @property
     def source(self) -> str:
-        return self.tracer.source
+        return self.text.source
 
     @property
     def reached(self) -> Iterable[Any]:
-        return self.tracer.globals.values()
+        return self.globals.values()
 
     @property
     def way(self) -> str:
@@ -130,31 +168,144 @@ class Lowered:
         """The one place that chooses how examples are traced: trees at once, all else by the program."""
         if type(examples) is Records:
             examples = examples.objects()
-        traced = self.tracer.arithmetic.traced
+        traced = self.arithmetic.traced
         if traced is not None and isinstance(self.trees, TreeProgram) and all(map(suits, examples)):
             with no_garbage():  # many traces are many objects
                 records = self.trees.records(traced, examples, self.max_calls, atoms=look is not None)
                 if records is not None:
                     return [trace for record in records for trace in record.traces()]
-        return self.tracer.trace_all(examples, numbers, look)
+        traces: list[Trace] = []
+        while len(traces) < len(examples):
+            done = len(traces)
+            with no_garbage():  # long traces make very many numbers
+                record = self.record(examples[done:], numbers[done:], look)
+            traces += record.traces()
+        return traces
 
     def variant(self, asides: frozenset[str], policy: Policy | None = None) -> Lowered:
-        own = self.tracer
-        return lower(self.block, policy or own.policy, own.max_calls, asides, own.arithmetic)
+        return lower(self.origin, policy or self.policy, self.max_calls, asides, self.arithmetic)
 
     @property
     def parameters(self) -> Sequence[Parameter]:
         return self.model.parameters
 
     def place_of(self, example: Any, cell: int, call: int) -> str:
-        return place_of(self.tracer, example, cell, call)
+        return place_of(self.model, self.walk, example, cell, call)
 
     def debug(self, example: Any, begin: Callable[[Parameter], None]) -> Any:
         fix = "metrics show values of blocks: AllOf(Identity(), Metric('name')) >> GetItem(0)"
         raise BlockTypeError("Program.debug", "a program of a plain function", "one of blocks", fix)
 
     def written(self, parameters: Mapping[str, Parameter]) -> Written:
-        return to_plain(self.block, parameters)
+        return to_plain(self.origin, parameters)
+
+    # -- by the program
+
+    @cached_property
+    def numbered(self) -> Numbered | None:
+        """The program on trees, where it gains something: made when the first tree is read."""
+        return numbered(self.functions)
+
+    @cached_property
+    def levels(self) -> Levels:
+        return partial(levels, self.policy, self.model.signatures, arithmetic=self.arithmetic)
+
+    def record(self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None) -> Together:
+        """Return the record of examples, or of the first ones where there are very many calls.
+
+        Arguments and errors are those of `trace_all`.
+        """
+        numbered = self.numbered if all(map(suits, examples)) else None
+        try:
+            run = self.unused.pop()
+        except IndexError:  # all are in use
+            run = self._fresh()
+        namespace, recorder = run
+        ended = False
+        try:
+            root, depth = namespace[self.functions[0].name], depth_left()
+            if numbered is not None:
+                if numbered.root not in namespace:
+                    namespace.update(numbered.globals)
+                    exec(numbered.code, namespace)  # noqa: S102 - the text is our own
+                root = namespace[numbered.root]
+            for example in examples:
+                recorder.begin(namespace)
+                if numbered is not None:
+                    namespace.update(fields_of(example))
+                recorder.end(root(example if numbered is None else example.index, depth))
+                if recorder.full:
+                    break
+            if look is not None:
+                look(self.model, recorder.data)
+            record = recorder.record(self.levels)
+        except Exception as error:
+            bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
+            if bad is None or bad[0] == len(examples):  # it is no example's fault
+                raise
+        else:
+            ended = True
+            return record
+        finally:
+            recorder.clear()
+            namespace.update(recorder.nothing)
+            namespace.update(NO_TREE)
+            if ended:  # else a thread that ran deep may still find its globals here
+                self.unused.append(run)
+        raise self._refused(examples[bad[0]], numbers[bad[0]], bad[1])  # its context is none of the above
+
+    def _refused(self, example: Any, number: int, error: Exception) -> Exception:
+        """Return the error for an example that does not fit, or one that is no example's fault."""
+        if isinstance(error, TooManyCallsError):
+            expected = f"at most {self.max_calls:,} calls"
+            fix = "raise the option max_calls, or visit shared parts once: ForwardDeclaration(memo=True)"
+            return ExampleError(f"model at example {number}", expected, "more", fix)
+        lines = self.source.splitlines(keepends=True)
+        linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)
+        try:
+            self.walk(example)
+        except Located as located:
+            return located.error(number)
+        except (BadDataError, TooManyCallsError):
+            pass
+        if is_accident(error, example):
+            return error
+        refused = unlocated(error, number)
+        refused.__cause__ = None if isinstance(error, BadDataError) else error
+        return refused
+
+    def walk(self, example: Any, adapt: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+        """Read an example with care: each datum is checked at once, and errors are `Located`.
+
+        `adapt` changes the globals of the run.
+        """
+        namespace, recorder = self._fresh(careful=True)
+        namespace[ITEMS] = items_of  # what was read before is read again
+        adapt(namespace)
+        recorder.begin(namespace)
+        with no_garbage():
+            try:
+                recorder.end(namespace[self.functions[0].name](example, depth_left()))
+            except Exception as error:
+                if interrupted(error):
+                    raise
+                located = Located(self.text.blames, self.functions, namespace, error)
+                if not located.frames:
+                    raise
+                raise located from None
+        recorder.record(self.levels)
+
+    def _fresh(self, *, careful: bool = False) -> Run:
+        """Return globals for runs of the program, and the lists that its functions append to."""
+        given = self.model, self.collections, self.memos, self.max_calls, self.model.bounds
+        recorder = Recorder(*given, careful=careful)
+        namespace = self.globals | TOOLS | recorder.bindings
+        if not careful:
+            namespace.update({name: direct(function) for name, function in self.globals.items()})
+        namespace[DEEPER] = Descent(self.functions, namespace)
+        code = code_of(self.source, FILENAME) if careful else self.code  # errors name what variables hold
+        exec(code, namespace)  # noqa: S102 - the text is our own
+        return namespace, recorder
 
 
 def lower(
@@ -183,13 +334,11 @@ def linked(
         fix = "give it to foldbatch.compile, which runs it as a walk"
         raise BlockTypeError(shown(block), "a block whose cells are all known", "one that calls walks", fix)
     model = link(made.drafts, made.type, made.results, made.parameters)
-    tracer = TracingProgram(
-        made.functions, model, policy, made.globals, made.collections, made.memos, max_calls, arithmetic
-    )
-    return Lowered(block, model, tracer, _of_trees(tracer), asides_of(model))
+    own = made.globals, made.collections, made.memos
+    return Lowered(block, made.functions, model, policy, *own, max_calls, arithmetic)
 
 
-def _of_trees(tracer: TracingProgram) -> TreeProgram | str:
+def _of_trees(tracer: Lowered) -> TreeProgram | str:
     """Return a tracing program as compiled code, or what keeps it from that: of a block, if there is one."""
     if tracer.arithmetic.traced is None:
         return "this backend compiles no loops"
@@ -209,7 +358,7 @@ class Built:
     type: Type  # what the block yields
     results: list[Flow]  # the wires of that
     parameters: list[Parameter]  # those that the cells read
-    globals: dict[str, Any]  # `globals`, `collections`, `memos`: as of `TracingProgram`
+    globals: dict[str, Any]  # `globals`, `collections`, `memos`: as of `Lowered`
     collections: tuple[str, ...]
     memos: list[str]
     walks: list[Any]  # the functions of the user that note calls of their own

@@ -1,28 +1,22 @@
-"""Tracing: running the program that `Builder` made on the examples of a batch.
+"""Runs of a tracing program: how deep they go, where they stood at an error, and trees by number.
 
 The program's functions call each other, half as deep as Python's stack allows, and from there on in a thread
-with a large one, so that a chain of a million nodes is traced as any other. Data is only collected while the
-program runs and checked afterwards, column by column. When anything fails, the examples are traced again one
-by one, with every datum checked on the spot, and the error tells the block, the
-example and the place in it.
+with a large one, so that a chain of a million nodes is traced as any other.
 """
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
 from foldbatch.blocks import printing
 from foldbatch.blocks.drafts import Procedure
-from foldbatch.blocks.interrupts import interrupted, is_accident
-from foldbatch.blocks.purity import ATOMS, direct, of_arity
-from foldbatch.blocks.recorder import Recorder, TooManyCallsError
+from foldbatch.blocks.purity import ATOMS, of_arity
 from foldbatch.blocks.tracing import Blame
 from foldbatch.errors import (
     ExampleError,
@@ -31,14 +25,9 @@ from foldbatch.errors import (
     ExampleTypeError,
     FoldbatchError,
 )
-from foldbatch.model.columns import BadDataError, items_of
+from foldbatch.model.columns import BadDataError
 from foldbatch.model.model import Model
-from foldbatch.model.tracer import MAX_CALLS, Look
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.policies import Policy, levels
-from foldbatch.scheduler.record import Together
-from foldbatch.scheduler.trace import Form, Levels, Trace
-from foldbatch.system.processes import in_depth, no_garbage, raise_limit
+from foldbatch.system.processes import in_depth, raise_limit
 from foldbatch.system.remembering import code_of
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.tree import Node, kids_of, node_of
@@ -50,174 +39,11 @@ SHALLOW = 10_000  # calls within calls; from here on, whenever their number doub
 NO_TREE = dict.fromkeys(printing.FIELDS)  # globals that belong to a tree, where there is none
 SPARE = 10_000  # calls within calls that are left to functions of the user
 
-# The globals of a run, and the lists that it appends to.
-Run: TypeAlias = "tuple[dict[str, Any], Recorder]"
+# Reads an example with care; before it runs, the globals of the run may be changed.
+Walking: TypeAlias = "Callable[[Any, Callable[[dict[str, Any]], None]], None]"
 
 
-@dataclass(frozen=True)
-class TracingProgram:
-    """A compiled tracing program. Several threads may run it at once, and a run may start other runs.
-
-    A run has globals of its own: the functions of the program, and the lists that they append to. Another one
-    has them after it.
-    """
-
-    functions: Sequence[Procedure]  # the functions of the program, the root's first
-    model: Model  # the model that traces fit
-    policy: Policy  # the policy that levels are computed for
-    globals: dict[str, Any]  # what all runs have among their globals
-    collections: Sequence[str] = ()  # the variables that hold lists of collected values
-    memos: Sequence[str] = ()  # the variables that hold memos, which `foldbatch.blocks.drafts` explains
-    max_calls: int = MAX_CALLS  # how many calls an example may make
-    arithmetic: Arithmetic = NUMPY  # what finds levels
-    # per cell and feed, the number that ids must be below, or None
-    bounds: Sequence[Sequence[int | None]] = field(init=False)
-    form: Form = field(init=False)  # the form of traces
-    text: printing.ProgramText = field(init=False, repr=False)  # the program as text
-    code: CodeType = field(init=False, repr=False)  # the same, compiled, with variables that are shared
-    # globals of runs that have ended and the lists that they append to, for other runs
-    unused: list[Run] = field(default_factory=list, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bounds", self.model.bounds)
-        object.__setattr__(self, "form", self.model.form)
-        object.__setattr__(self, "text", printing.program(self.functions))
-        shared = printing.program(self.functions, shared=True).source
-        object.__setattr__(self, "code", code_of(shared, FILENAME))
-
-    @property
-    def source(self) -> str:
-        return self.text.source
-
-    @cached_property
-    def numbered(self) -> Numbered | None:
-        """The program on trees, where it gains something: made when the first tree is read."""
-        return numbered(self.functions)
-
-    def trace(self, example: Any, number: int = 0) -> Trace:
-        """Return the calls that an example makes; errors tell its number in the batch."""
-        return self.trace_all([example], [number])[0]
-
-    def trace_all(
-        self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None
-    ) -> list[Trace]:
-        """Return the calls that examples make, each in a trace of its own; errors tell their numbers.
-
-        `look` is given the data that were read before they become arrays, and may put others in their
-        places: per cell and feed, a list in the order of calls. It is called again with the data of the next
-        examples where there are very many.
-        """
-        traces: list[Trace] = []
-        while len(traces) < len(examples):
-            done = len(traces)
-            with no_garbage():  # long traces make very many numbers
-                record = self.record(examples[done:], numbers[done:], look)
-            traces += record.traces()
-        return traces
-
-    @cached_property
-    def levels(self) -> Levels:
-        return partial(levels, self.policy, self.model.signatures, arithmetic=self.arithmetic)
-
-    def record(self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None) -> Together:
-        """Return the record of examples, or of the first ones where there are very many calls.
-
-        Arguments and errors are those of `trace_all`.
-        """
-        numbered = self.numbered if all(map(suits, examples)) else None
-        try:
-            run = self.unused.pop()
-        except IndexError:  # all are in use
-            run = self._fresh()
-        namespace, recorder = run
-        ended = False
-        try:
-            root, depth = namespace[self.functions[0].name], _depth()
-            if numbered is not None:
-                if numbered.root not in namespace:
-                    namespace.update(numbered.globals)
-                    exec(numbered.code, namespace)  # noqa: S102 - the text is our own
-                root = namespace[numbered.root]
-            for example in examples:
-                recorder.begin(namespace)
-                if numbered is not None:
-                    namespace.update(fields_of(example))
-                recorder.end(root(example if numbered is None else example.index, depth))
-                if recorder.full:
-                    break
-            if look is not None:
-                look(self.model, recorder.data)
-            record = recorder.record(self.levels)
-        except Exception as error:
-            bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
-            if bad is None or bad[0] == len(examples):  # it is no example's fault
-                raise
-        else:
-            ended = True
-            return record
-        finally:
-            recorder.clear()
-            namespace.update(recorder.nothing)
-            namespace.update(NO_TREE)
-            if ended:  # else a thread that ran deep may still find its globals here
-                self.unused.append(run)
-        raise self._refused(examples[bad[0]], numbers[bad[0]], bad[1])  # its context is none of the above
-
-    def _refused(self, example: Any, number: int, error: Exception) -> Exception:
-        """Return the error for an example that does not fit, or one that is no example's fault."""
-        if isinstance(error, TooManyCallsError):
-            expected = f"at most {self.max_calls:,} calls"
-            fix = "raise the option max_calls, or visit shared parts once: ForwardDeclaration(memo=True)"
-            return ExampleError(f"model at example {number}", expected, "more", fix)
-        lines = self.source.splitlines(keepends=True)
-        linecache.cache[FILENAME] = (len(self.source), None, lines, FILENAME)
-        try:
-            self.walk(example)
-        except Located as located:
-            return located.error(number)
-        except (BadDataError, TooManyCallsError):
-            pass
-        if is_accident(error, example):
-            return error
-        refused = _unlocated(error, number)
-        refused.__cause__ = None if isinstance(error, BadDataError) else error
-        return refused
-
-    def walk(self, example: Any, adapt: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
-        """Read an example with care: each datum is checked at once, and errors are `Located`.
-
-        `adapt` changes the globals of the run.
-        """
-        namespace, recorder = self._fresh(careful=True)
-        namespace[printing.ITEMS] = items_of  # what was read before is read again
-        adapt(namespace)
-        recorder.begin(namespace)
-        with no_garbage():
-            try:
-                recorder.end(namespace[self.functions[0].name](example, _depth()))
-            except Exception as error:
-                if interrupted(error):
-                    raise
-                located = Located(self.text.blames, self.functions, namespace, error)
-                if not located.frames:
-                    raise
-                raise located from None
-        recorder.record(self.levels)
-
-    def _fresh(self, *, careful: bool = False) -> Run:
-        """Return globals for runs of the program, and the lists that its functions append to."""
-        given = self.model, self.collections, self.memos, self.max_calls, self.bounds
-        recorder = Recorder(*given, careful=careful)
-        namespace = self.globals | printing.TOOLS | recorder.bindings
-        if not careful:
-            namespace.update({name: direct(function) for name, function in self.globals.items()})
-        namespace[printing.DEEPER] = Descent(self.functions, namespace)
-        code = code_of(self.source, FILENAME) if careful else self.code  # errors name what variables hold
-        exec(code, namespace)  # noqa: S102 - the text is our own
-        return namespace, recorder
-
-
-def _depth() -> int:
+def depth_left() -> int:
     """Return how deep plain functions may call each other; half of the stack is left to the user's."""
     frame: FrameType | None = sys._getframe()
     used = 0
@@ -388,7 +214,7 @@ def _shorten(namespace: Mapping[str, Any], cause: BaseException) -> None:
     cause.__traceback__ = innermost
 
 
-def _unlocated(error: Exception, number: int) -> FoldbatchError:
+def unlocated(error: Exception, number: int) -> FoldbatchError:
     """Return the error for a failure that did not happen again when the example was read a second time."""
     where = f"model at example {number}"
     if isinstance(error, BadDataError):
@@ -462,22 +288,21 @@ class _ReachedError(Exception):
     """The call that is looked for has been reached."""
 
 
-def place_of(tracer: TracingProgram, example: Any, cell: int, call: int) -> str:
+def place_of(model: Model, walk: Walking, example: Any, cell: int, call: int) -> str:
     """Return the part of an example that a call is for, as Python would index it.
 
     That is the part that holds all data that the call reads; of a call that reads none, the part that the
     innermost recursive block was given. It is empty for the whole example, and where the example does not
     make the call again. Calls of a cell count from 0.
     """
-    model = tracer.model
     numbers = {*model.keys[cell], *(feed for _, feed in model.marks[cell])}
     data = [f"feed{cell}_{i}" for i in range(len(model.feeds[cell])) if i not in numbers]
-    places = [_stopped(tracer, example, name, call) for name in data or [f"row{cell}"]]
+    places = [_stopped(walk, example, name, call) for name in data or [f"row{cell}"]]
     alike = takewhile(lambda parts: len(set(parts)) == 1, zip(*places, strict=False))
     return joined([parts[0] for parts in alike])
 
 
-def _stopped(tracer: TracingProgram, example: Any, name: str, call: int) -> list[str]:
+def _stopped(walk: Walking, example: Any, name: str, call: int) -> list[str]:
     """Return where the tracing program stands when it calls a global function once more than `call` times."""
     calls = iter(range(call))
 
@@ -492,7 +317,7 @@ def _stopped(tracer: TracingProgram, example: Any, name: str, call: int) -> list
         bindings[name] = stop
 
     try:
-        tracer.walk(example, adapt)
+        walk(example, adapt)
     except Located as located:
         return located.places if isinstance(located.cause, _ReachedError) else []
     except BadDataError:

@@ -63,7 +63,7 @@ def check_same(block: fb.Block, examples: Sequence[Any], policy: str = "auto") -
 
 
 def program_record(block: fb.Block, examples: Sequence[Any]) -> Together:
-    return lowered(block).tracer.record(examples, range(len(examples)))
+    return lowered(block).record(examples, range(len(examples)))
 
 
 def refusal(block: fb.Block, examples: Sequence[Any], max_calls: int = 10**7) -> str:

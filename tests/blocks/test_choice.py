@@ -60,7 +60,7 @@ def test_a_choice_of_2_000_cases_is_built_and_made_in_a_dozen_comparisons():
     for unknown in (-1, 2_000, "a"):
         with pytest.raises(ExampleKeyError, match=r"expected a key of 0, 1, 2, .*, \.\.\., found"):
             program.run([unknown])
-    lines = program.lowered.tracer.source.splitlines()
+    lines = program.lowered.source.splitlines()
     indents = [len(line) - len(line.lstrip()) for line in lines if "==" in line]
     assert max(indents) <= 4 * 11
 

@@ -19,6 +19,7 @@ from foldbatch.blocks import integers
 from foldbatch.blocks.lower import lower
 from foldbatch.blocks.purity import pure
 from foldbatch.errors import ExampleError
+from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.trees import Tree, Vocabulary, parse_brackets
 from foldbatch.zoo.models import MODELS
@@ -303,7 +304,7 @@ def test_examples_that_do_not_fit_are_left_to_the_program(block, examples, reaso
             fits.append(tree)
     examples = [*fits, *examples, *fits]
     found = []
-    for way in (made, replace(made, trees="none")):
+    for way in (made, replace(made, arithmetic=NUMPY)):
         try:
             found.append([trace.packed.tolist() for trace in way.trace_all(examples, range(7, 30))])
         except ExampleError as error:

@@ -140,7 +140,7 @@ def test_each_example_has_memos_of_its_own_and_keeps_nothing():
     assert [float(x) for x in program.run([part, [part, part], part])] == [2.0, 4.0, 2.0]
     part[1] = 5
     assert float(program.run([part])[0]) == 6.0
-    tracer = program.lowered.tracer
+    tracer = program.lowered
     assert not any(namespace[name] for namespace, _ in tracer.unused for name in tracer.memos)
 
 

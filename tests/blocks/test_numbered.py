@@ -26,17 +26,17 @@ FEW = settings(max_examples=4)
 
 @contextmanager
 def by_nodes(made: Lowered) -> Iterator[None]:
-    before = made.tracer.numbered
-    vars(made.tracer)["numbered"] = None
+    before = made.numbered
+    vars(made)["numbered"] = None
     yield
-    vars(made.tracer)["numbered"] = before
+    vars(made)["numbered"] = before
 
 
 def check_same(block: fb.Block, examples: list[Any]) -> Together:
     made = lowered(block)
-    record = made.tracer.record(examples, range(len(examples)))
+    record = made.record(examples, range(len(examples)))
     with by_nodes(made):
-        assert_same(record, made.tracer.record(examples, range(len(examples))))
+        assert_same(record, made.record(examples, range(len(examples))))
     return record
 
 
@@ -45,7 +45,7 @@ def check_same(block: fb.Block, examples: list[Any]) -> Together:
 @given(examples=batches(binary=True))
 def test_binary_trees_are_traced_alike(name: str, examples: list[Tree]) -> None:
     check_same(OF_BINARY_TREES[name], examples)
-    tracer = lowered(OF_BINARY_TREES[name]).tracer
+    tracer = lowered(OF_BINARY_TREES[name])
     assert tracer.numbered is not None
     assert tracer.numbered.globals, "leaves are told by a table"
 
@@ -113,7 +113,7 @@ def test_children_that_are_zipped_are_nodes() -> None:
 def tables(*functions: Any) -> int:
     """Return how many of some functions of nodes are looked up by the number of children."""
     block = declared(lambda tree: summed(tree, fb.AllOf(*map(row, functions)) >> fb.GetItem(0)))
-    numbered = lowered(block).tracer.numbered
+    numbered = lowered(block).numbered
     assert numbered is not None
     return sum(name.startswith(TABLE) for name in numbered.globals)
 
@@ -132,7 +132,7 @@ def test_what_a_function_reads_by_name_may_change() -> None:
     tree = Tree([2, 2, -1])
     try:
         for LIMIT, expected in ((1, [0, 0, 1]), (5, [0, 0, 0])):  # noqa: B007
-            assert lowered(block).tracer.record([tree], [0]).whole.feeds[0][0].tolist() == expected
+            assert lowered(block).record([tree], [0]).whole.feeds[0][0].tolist() == expected
     finally:
         LIMIT = 1
 
@@ -142,9 +142,9 @@ def test_errors_are_the_same(nested: Any) -> None:
     made = lowered(OF_BINARY_TREES["benchmark"])
     trees = [Tree.from_nested((1, (1, "x"), (1, "y"))), Tree.from_nested(nested)]
     with pytest.raises(ExampleError) as found:
-        made.tracer.trace_all(trees, [7, 8])
+        made.trace_all(trees, [7, 8])
     with by_nodes(made), pytest.raises(ExampleError) as expected:
-        made.tracer.trace_all(trees, [7, 8])
+        made.trace_all(trees, [7, 8])
     assert str(found.value) == str(expected.value)
     assert "example 8" in str(found.value)
 
@@ -155,13 +155,13 @@ def test_what_is_deeper_than_the_stack_goes_on() -> None:
 
 
 def test_a_program_that_reads_no_trees_has_no_functions_on_numbers() -> None:
-    assert lowered(fb.Scalar()).tracer.numbered is None
-    assert lowered(fb.Map(fb.Scalar()) >> fb.Sum()).tracer.numbered is not None
+    assert lowered(fb.Scalar()).numbered is None
+    assert lowered(fb.Map(fb.Scalar()) >> fb.Sum()).numbered is not None
 
 
 def test_no_tree_is_kept_between_runs() -> None:
     made = lowered(declared(summed))
-    made.tracer.record([Tree([2, 2, -1], [1, 1, 1])], [0])
-    for namespace, _ in made.tracer.unused:
+    made.record([Tree([2, 2, -1], [1, 1, 1])], [0])
+    for namespace, _ in made.unused:
         assert namespace["node"] is None
         assert namespace["kids"] is None

@@ -136,7 +136,7 @@ def test_a_block_comes_back():
 def test_every_class_is_among_them():
     seen = {thing.kind for block in BLOCKS for thing in to_plain(block, {}).plain.things}
     drawn = fb.compile(fb.Vector(2) >> fb.Linear(1), "numpy")
-    seen |= {thing.kind for thing in to_plain(drawn.lowered.block, drawn.params.parameters).plain.things}
+    seen |= {thing.kind for thing in to_plain(drawn.lowered.origin, drawn.params.parameters).plain.things}
     assert set(KINDS) <= seen
 
 
@@ -177,7 +177,7 @@ def test_a_frozen_and_a_trainable_flag_changed_later_come_back():
     layer = fb.Linear(2)
     program = fb.compile(fb.Vector(2) >> layer, "numpy")
     layer.parameters["bias"].trainable = False
-    twin = again(program.lowered.block, program.params.parameters)
+    twin = again(program.lowered.origin, program.params.parameters)
     assert [p.trainable for p in twin.blocks[1].parameters.values()] == [True, False]
     assert {p.owner for p in twin.blocks[1].parameters.values()} == {twin.blocks[1].owner}
 

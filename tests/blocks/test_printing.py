@@ -17,9 +17,9 @@ def test_random_programs_are_traced_alike_however_deep_the_stack_is(number):
     found = []
     for depth, variables in ((1, 100), (2, 100), (500, 100), (500, 0)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("foldbatch.blocks.tracer._depth", lambda depth=depth: depth)
+            patch.setattr("foldbatch.blocks.lower.depth_left", lambda depth=depth: depth)
             patch.setattr(printing, "MANY_VARIABLES", variables)
-            tracer = fb.compile(drawn_program.block, "reference").lowered.tracer
+            tracer = fb.compile(drawn_program.block, "reference").lowered
             found.append([parts_of(trace) for trace in tracer.trace_all(examples, range(len(examples)))])
     assert all(each == found[0] for each in found)
 
@@ -37,7 +37,7 @@ def test_cases_that_exclude_each_other_share_variables():
         for kind in range(60)
     }
     program = fb.compile(fb.OneOf(itemgetter(0), cases), "reference")
-    variables = [getattr(each, "co_nlocals", 0) for each in program.lowered.tracer.code.co_consts]
+    variables = [getattr(each, "co_nlocals", 0) for each in program.lowered.code.co_consts]
     assert max(variables) < 20
     assert [float(x[0]) for x in program.run([(59, [1]), (0, [2]), (7, [3])])] == [1, 2, 3]
     with pytest.raises(fb.errors.ExampleError, match=r"at example 1 .*\[1\]"):

@@ -16,6 +16,7 @@ from foldbatch.blocks.integers import TreeProgram
 from foldbatch.blocks.lower import Lowered, lower
 from foldbatch.blocks.purity import Reads, pure, reads_of
 from foldbatch.errors import ExampleError
+from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.trees import Tree, Vocabulary
 from foldbatch.zoo.tasks import class_or_minus_one, class_or_none, number_or_nan
@@ -156,9 +157,9 @@ def check(
         function = Opaque(case.function) if way == "by nodes" else case.function
         lowered = made(model(function, *others))
         if way != "by code":
-            lowered = replace(lowered, trees="none")
+            lowered = replace(lowered, arithmetic=NUMPY)
         if way == "by nodes":
-            vars(lowered.tracer)["numbered"] = None
+            vars(lowered)["numbered"] = None
         noted = []
         for batch in batches:
             noted.append((outcome(lowered, batch), case.state()))

@@ -64,9 +64,9 @@ def test_generators_go_on_where_plain_functions_may_go_no_deeper(depth, monkeypa
         return [number, [grown(2 * number + i, height - 1 - i) for i in range(min(height, 2))]]
 
     examples = [grown(1, 5), [3, []], grown(2, 9)]
-    tracer = fb.compile(block, "reference").lowered.tracer
+    tracer = fb.compile(block, "reference").lowered
     expected = [parts_of(trace) for trace in tracer.trace_all(examples, range(3))]
-    monkeypatch.setattr("foldbatch.blocks.tracer._depth", lambda: depth)
+    monkeypatch.setattr("foldbatch.blocks.lower.depth_left", lambda: depth)
     assert [parts_of(trace) for trace in tracer.trace_all(examples, range(3))] == expected
 
 
@@ -175,7 +175,7 @@ def test_tracing_deep_data_takes_a_few_hundred_bytes_a_level(make, is_node):
     program.prepare([make(2)])
     tracemalloc.start()
     try:
-        trace = program.lowered.tracer.trace(example)
+        trace = program.lowered.trace_all([example], [0])[0]
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -350,7 +350,7 @@ def test_a_function_may_wait_for_a_thread_that_runs_the_same_program():
 
     program = fb.compile(fb.InputTransform(total) >> ONE, "numpy")
     assert program.run([1, [[2]], 3]) == [1, 4, 3]
-    assert len(program.lowered.tracer.unused) == 3
+    assert len(program.lowered.unused) == 3
 
 
 BUFFER = np.zeros(2, np.float32)

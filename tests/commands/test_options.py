@@ -61,7 +61,7 @@ def model(run, tmp_path, monkeypatch):
         import beside  # noqa: PLC0415
 
         program = fb.load(run / "model.safetensors", "numpy")
-        block = program.lowered.block >> fb.Function(beside.same)
+        block = program.lowered.origin >> fb.Function(beside.same)
         fb.compile(block, "numpy").save(tmp_path / "m.safetensors", read_notes(run / "model.safetensors"))
         del sys.modules["beside"]
     return tmp_path / "m.safetensors"

@@ -41,7 +41,7 @@ EXAMPLE: list[Any] = [[1, 2], [], [[3], 4]]
 
 
 def check(program: Program, trace: Trace) -> None:
-    check_trace(program.model, program.lowered.tracer.policy, trace)
+    check_trace(program.model, program.lowered.policy, trace)
 
 
 def copied(trace: Trace) -> Trace:
@@ -60,7 +60,7 @@ def copied(trace: Trace) -> Trace:
 def test_what_was_traced_fits(policy):
     program = a_program(policy=policy)
     for example in (EXAMPLE, []):
-        check(program, program.lowered.tracer.trace(example))
+        check(program, program.lowered.trace_all([example], [0])[0])
 
 
 def cell_where(program: Program, fits: Callable[[Any], bool]) -> int:
@@ -100,7 +100,7 @@ def edit_length(trace: Trace, k: int) -> None:
 def test_numbers_of_a_recursion_are_checked(edit, expected):
     program = a_program()
     k = cell_where(program, lambda cell: cell.recursive and cell.sequences)
-    trace = copied(program.lowered.tracer.trace(EXAMPLE))
+    trace = copied(program.lowered.trace_all([EXAMPLE], [0])[0])
     edit(trace, k)
     with pytest.raises(ExampleError) as caught:
         check(program, trace)
@@ -110,7 +110,7 @@ def test_numbers_of_a_recursion_are_checked(edit, expected):
 
 def test_two_calls_do_not_share_a_number():
     program = a_program()
-    trace = copied(program.lowered.tracer.trace(EXAMPLE))
+    trace = copied(program.lowered.trace_all([EXAMPLE], [0])[0])
     leaves = cell_where(program, lambda cell: not cell.arguments and cell.outputs and not cell.sequences)
     nodes = cell_where(program, lambda cell: cell.recursive)
     trace.calls[leaves][0, 0] = trace.calls[nodes][0, 0]
@@ -123,7 +123,7 @@ def test_data_are_checked():
     for k, feeds in enumerate(program.model.feeds):
         for i, feed in enumerate(feeds):
             for wrong in (-1,) if i in program.model.keys[k] else (127, -1):
-                trace = copied(program.lowered.tracer.trace(EXAMPLE))
+                trace = copied(program.lowered.trace_all([EXAMPLE], [0])[0])
                 column = trace.feeds[k][i]
                 column.view(np.int8 if column.dtype == bool else column.dtype)[-1] = wrong
                 with pytest.raises(
@@ -138,14 +138,14 @@ def test_data_are_checked():
 )
 def test_results_are_checked(result):
     program = a_program()
-    trace = program.lowered.tracer.trace(EXAMPLE)
+    trace = program.lowered.trace_all([EXAMPLE], [0])[0]
     with pytest.raises(ExampleError, match="result of example 0"):
         check(program, replace(trace, result=result))
 
 
 def test_parts_and_their_shapes_are_checked():
     program = a_program()
-    trace = program.lowered.tracer.trace(EXAMPLE)
+    trace = program.lowered.trace_all([EXAMPLE], [0])[0]
     wide = tuple(rows.astype(np.int64) for rows in trace.calls)
     for other in (
         replace(trace, calls=wide),
@@ -194,7 +194,7 @@ def assert_refused_or_run(program: BlockProgram, policy: str) -> int:
     rng = np.random.default_rng(program.seed)
     fitting = 0
     for example in program.examples:
-        trace = compiled.lowered.tracer.trace(example)
+        trace = compiled.lowered.trace_all([example], [0])[0]
         check(compiled, trace)
         other = edited(trace, rng)
         try:

@@ -134,7 +134,7 @@ def test_options_are_those_it_was_saved_with_unless_others_are_given(tmp_path):
         None,
     )
     assert (program.options.batched, program.seed) == (False, 9)
-    assert program.lowered.tracer.max_calls == 50
+    assert program.lowered.max_calls == 50
     other = fb.load(path, "numpy", trust=[kept], policy="by_agenda", seed=1, threads=1, debug=True)
     assert (other.options.policy, other.seed, other.options.threads, other.options.debug) == (
         "by_agenda",

@@ -280,7 +280,7 @@ def test_a_program_prints_in_a_line() -> None:
 
 def test_a_step_that_is_no_number_is_refused_and_changes_nothing() -> None:
     program = fb.compile(fb.Vector(20) >> fb.Dropout(0.5) >> fb.Function(ops.sum) >> fb.Loss())
-    first = fb.compile(program.lowered.block).value_and_grad([np.ones(20)])[0]
+    first = fb.compile(program.lowered.origin).value_and_grad([np.ones(20)])[0]
     with pytest.raises(
         errors.BlockValueError, match="step: expected a whole number of 0 or more, found str 'a'"
     ):

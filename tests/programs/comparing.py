@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,8 +41,8 @@ def share_kernels(runner: Runner, other: Runner) -> None:
 def planned_by(program: Program, policy: str) -> Program:
     """Return a program of the same model that groups calls by another policy, as its tracer does."""
     lowered: Any = copy(program.lowered)
-    if hasattr(lowered, "tracer"):
-        lowered = replace(lowered, tracer=replace(lowered.tracer, policy=find_policy(policy)))
+    if is_dataclass(lowered):
+        lowered = replace(lowered, policy=find_policy(policy))
     else:
         lowered.policy = find_policy(policy)
     other = Program(lowered, replace(program.options, policy=policy), 0)

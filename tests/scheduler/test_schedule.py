@@ -118,7 +118,7 @@ def model() -> fb.Block:
 
 def traced(trees: Sequence[Any]) -> tuple[fb.Program, list[Trace]]:
     program = fb.compile(model(), "numpy")
-    return program, program.lowered.tracer.trace_all(trees, range(len(trees)))
+    return program, program.lowered.trace_all(trees, range(len(trees)))
 
 
 def assert_same(one: Trace, other: Trace) -> None:
@@ -146,7 +146,7 @@ def apart(trace: Trace) -> Trace:
 def test_examples_traced_together_have_the_traces_that_they_have_alone():
     program, together = traced(TREES)
     for tree, trace in zip(TREES, together, strict=True):
-        alone = program.lowered.tracer.trace(tree)
+        alone = program.lowered.trace_all([tree], [0])[0]
         assert_same(trace, alone)
         assert trace.result == alone.result
         assert np.array_equal(trace.packed, alone.packed)
