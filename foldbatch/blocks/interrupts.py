@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from inspect import CO_VARARGS
 from itertools import pairwise
+from traceback import walk_tb
 from types import FrameType
 from typing import Any
 
@@ -27,11 +28,7 @@ def interrupted(error: BaseException) -> bool:
     """
     if isinstance(error, BackendError):
         return True
-    frames = []
-    trace = error.__traceback__
-    while trace is not None:
-        frames.append(trace.tb_frame)
-        trace = trace.tb_next
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     return any(_is_given(inner, outer) for outer, inner in pairwise(frames))
 
 
@@ -51,12 +48,10 @@ def is_accident(error: Exception, example: Any) -> bool:
     """
     if isinstance(error, BadDataError) or not _is_plain(example):
         return False
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    if not frames:
         return False
-    file, name = trace.tb_frame.f_code.co_filename, trace.tb_frame.f_globals.get("__name__")
+    file, name = frames[-1].f_code.co_filename, frames[-1].f_globals.get("__name__")
     return file.startswith("<foldbatch ") or str(name).startswith("foldbatch.")
 
 

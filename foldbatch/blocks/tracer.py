@@ -7,10 +7,11 @@ with a large one, so that a chain of a million nodes is traced as any other.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
+from traceback import walk_stack, walk_tb
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -75,8 +76,11 @@ class Descent:
             BadDataError: where the data contains itself, or is deeper than any.
         """
         before = self.levels
-        if before and cycle(self._newest(before // 10), self.functions) is not None:
-            raise EndlessError
+        if before:
+            calls = frames_of(self.namespace, walk_stack(sys._getframe(1)))
+            newest = [*islice(calls, before // 10)]  # to look at all would take too long
+            if cycle(newest[::-1], self.functions) is not None:
+                raise EndlessError
         more = min(before or SHALLOW, DEEPEST - before)
         if more <= 0:
             fix = "data must not contain itself; let every case of the recursion go on to a part of it"
@@ -89,16 +93,6 @@ class Descent:
             return function(*arguments, more)
         finally:
             self.levels = before
-
-    def _newest(self, count: int) -> list[Frame]:
-        """Return the innermost calls of the program's functions; to look at all would take too long."""
-        found: list[Frame] = []
-        frame: FrameType | None = sys._getframe(2)
-        while frame is not None and len(found) < count:
-            if frame.f_globals is self.namespace and printing.LEFT in frame.f_code.co_varnames:
-                found.append((frame.f_code.co_name, frame.f_lineno, frame.f_locals))
-            frame = frame.f_back
-        return found[::-1]
 
 
 # A call of a function of the program: the function, the line where it stands, and its variables.
@@ -124,16 +118,11 @@ def cycle(frames: Sequence[Frame], functions: Sequence[Procedure]) -> int | None
     return None
 
 
-def frames_of(namespace: Mapping[str, Any], error: BaseException) -> list[Frame]:
-    """Return the calls of a program's functions that an exception has left, outermost first."""
-    found: list[Frame] = []
-    trace = error.__traceback__
-    while trace is not None:
-        frame = trace.tb_frame
+def frames_of(namespace: Mapping[str, Any], calls: Iterable[tuple[FrameType, int]]) -> Iterator[Frame]:
+    """Yield those of some calls that are of a program's functions."""
+    for frame, line in calls:
         if frame.f_globals is namespace and printing.LEFT in frame.f_code.co_varnames:
-            found.append((frame.f_code.co_name, trace.tb_lineno, frame.f_locals))
-        trace = trace.tb_next
-    return found
+            yield frame.f_code.co_name, line, frame.f_locals
 
 
 class Located(Exception):  # noqa: N818 - carries an error, is none itself
@@ -148,7 +137,7 @@ class Located(Exception):  # noqa: N818 - carries an error, is none itself
     ) -> None:
         super().__init__()
         self.cause = cause
-        frames = frames_of(namespace, cause)
+        frames = [*frames_of(namespace, walk_tb(cause.__traceback__))]
         if isinstance(cause, EndlessError):
             frames = frames[: cycle(frames, functions)]
         self.frames = [(blames[line], scope) for _, line, scope in frames if line in blames]
