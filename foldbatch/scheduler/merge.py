@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ExampleError
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
-from foldbatch.scheduler.trace import CellSignature, Form, Index, Ints, Trace, form, form_of, pack, unpack
+from foldbatch.scheduler.trace import CellSignature, Form, Index, Trace, form, pack, unpack
 
 MOST = 2**31 - 1  # values of a batch, and integers that tell of them
 
@@ -41,7 +41,7 @@ def merge(traces: Sequence[Trace], cells: Sequence[CellSignature], arithmetic: A
     if only is not None and only.flags.writeable:  # compiled loops take no read-only arrays
         return _alone(traces[0])
     form = _form(traces, cells)
-    blocks = [trace.packed if trace.packed is not None else _packed(trace) for trace in traces]
+    blocks = [*map(pack, traces)]
     packed, heads = arithmetic.join(blocks, form)
     values = heads[:, 0]
     ends: Index = values.cumsum(dtype=np.int64)
@@ -80,16 +80,10 @@ def _alone(trace: Trace) -> Merged:
 
 
 def _form(traces: Sequence[Trace], cells: Sequence[CellSignature]) -> Form:
-    if not traces:
-        none = tuple(() for _ in cells)
-        return form(tuple([cell.arguments for cell in cells]), tuple([c.sequences for c in cells]), none)
-    return form_of(traces[0] if traces[0].form else pack(traces[0]))
-
-
-def _packed(trace: Trace) -> Ints:
-    packed = pack(trace).packed
-    assert packed is not None
-    return packed
+    if traces:
+        return traces[0].form
+    none = tuple(() for _ in cells)
+    return form(tuple([cell.arguments for cell in cells]), tuple([c.sequences for c in cells]), none)
 
 
 def _loose_feeds(traces: Sequence[Trace], form: Form) -> list[list[NDArray[Any]]]:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.scheduler.trace import Form, Index, Ints, Trace, batch_trace, form_of, late_trace, loose_of
+from foldbatch.scheduler.trace import Form, Index, Ints, Trace, batch_trace, late_trace, loose_of
 
 Columns: TypeAlias = "Sequence[Sequence[NDArray[Any]]]"  # by cell
 
@@ -59,14 +59,14 @@ class Together:
 
     def traces(self) -> list[Trace]:
         assert self.whole is not None, "traces are asked for once, at the beginning"
-        form, results, counts = form_of(self.whole), self.results, self.counts.tolist()
+        form, results, counts = self.whole.form, self.results, self.counts.tolist()
         return [late_trace(form, (self, e), counts[e], results[e]) for e in range(len(results))]
 
     def apart(self, example: int) -> tuple[Columns, tuple[tuple[list[Any], ...], ...]]:
         """Return an example's feeds that are not packed, and its labels; those of all are made at once."""
         apart, whole = self._apart, self.whole
         if apart is None and whole is not None:
-            loose, labels, ends = loose_of(whole, form_of(whole)), whole.labels, _ends(self.counts)
+            loose, labels, ends = loose_of(whole), whole.labels, _ends(self.counts)
             apart = [(loose, labels)] * len(self.results)
             if any(loose) or any(labels):
                 cuts = [[slice(*own[e : e + 2]) for own in ends] for e in range(len(self.results))]
@@ -99,7 +99,7 @@ class Together:
             return None
         if last - first == len(self.results):
             return whole, counts.T, offsets[:-1]
-        form, cuts = form_of(whole), [slice(ends[first], ends[last]) for ends in _ends(self.counts)]
+        form, cuts = whole.form, [slice(ends[first], ends[last]) for ends in _ends(self.counts)]
         calls = tuple([rows[cut].copy() for rows, cut in zip(whole.calls, cuts, strict=True)])
         parts = iter([slice(ends[first], ends[last]) for ends in _ends(self.lengths)])
         elements = tuple([tuple([part[next(parts)].copy() for part in own]) for own in whole.elements])
@@ -113,7 +113,7 @@ class Together:
 
 def _by_example(whole: Trace, counts: Index, lengths: Index, offsets: Index) -> tuple[Ints, list[int]]:
     """Return the packed integers of all examples, one after the other, and where each begins."""
-    form, values = form_of(whole), np.diff(offsets)
+    form, values = whole.form, np.diff(offsets)
     heads = np.concatenate([values[:, None], counts, lengths], axis=1).astype(np.int32)
     flags, feeds = chain.from_iterable(form.integers), chain.from_iterable(whole.feeds)
     integers = [feed for feed, integer in zip(feeds, flags, strict=True) if integer]

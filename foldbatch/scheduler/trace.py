@@ -129,8 +129,7 @@ class Trace:
     labels: tuple[tuple[list[Any], ...], ...]  # per metric with labels, a list of n Python objects
     values: int  # one more than the largest value number
     result: Any = None  # what the example's result is made of: value numbers in nested tuples and lists
-    # the layout of `packed`, or None
-    form: Form | None = field(default=None, init=False, repr=False, compare=False)
+    form: Form = field(init=False, repr=False, compare=False)  # the layout of `packed`
     # ``[*] int32``: the array of which the arrays above are views, or None; see `pack`
     packed: Ints | None = field(default=None, init=False, repr=False, compare=False)
     # per cell, the feeds that are not packed
@@ -150,7 +149,9 @@ class Trace:
         if name not in LATE:
             raise AttributeError(f"Trace has no attribute {name}")
         origin = self.origin if name in OF_ORIGIN else None
-        if name == "levels" and self.origin is not None and self.origin[1] < 0:
+        if name == "form":
+            _set(self, "form", _form_of(self))
+        elif name == "levels" and self.origin is not None and self.origin[1] < 0:
             _set(self, "levels", self.origin[0](self.calls, self.elements, self.values))
         elif origin is not None and name == "packed":
             _set(self, "packed", origin[0].packed(origin[1]))
@@ -159,51 +160,32 @@ class Trace:
             _set(self, "loose", loose)
             _set(self, "labels", labels)
         else:
-            assert self.form is not None, "a trace has its arrays or is packed"
             assert self.packed is not None, "a trace has its arrays or is packed"
             _unpack(self, self.form, self.packed)
         return getattr(self, name)
 
     def __reduce__(self) -> tuple[Callable[..., Trace], tuple[object, ...]]:
-        if self.form is None or self.packed is None:
-            parts = (
-                self.calls,
-                self.elements,
-                self.levels,
-                self.feeds,
-                self.labels,
-                self.values,
-                self.result,
-            )
-            return Trace, parts
-        return unpack, (self.form, self.packed, self.loose, self.labels, self.result)
+        loose = loose_of(self) if self.packed is None else self.loose
+        return unpack, (self.form, pack(self), loose, self.labels, self.result)
 
 
-def pack(trace: Trace, form: Form | None = None) -> Trace:
-    """Return a trace with its integers packed; `form` is its form, where the caller knows it.
+def pack(trace: Trace) -> Ints:
+    """Return a trace's integers, packed.
 
-    >>> one = Trace((np.array([[0, 7]], np.int32),), ((),), (np.zeros(1, np.int32),), ((),), ((),), 1)
-    >>> pack(one).packed
+    >>> pack(Trace((np.array([[0, 7]], np.int32),), ((),), (np.zeros(1, np.int32),), ((),), ((),), 1))
     array([1, 1, 0, 7, 0], dtype=int32)
     """
-    form = form or _made_form(trace)
+    if trace.packed is not None:
+        return trace.packed
     assert len(trace.levels) == len(trace.calls), "a trace is packed when its levels are known"
     elements = [part for parts in trace.elements for part in parts]
     head = np.array([trace.values, *map(len, trace.calls), *map(len, elements)], np.int32)
-    feeds = [
-        x for columns, flags in zip(trace.feeds, form.integers, strict=True) for x in compress(columns, flags)
-    ]
-    packed = np.concatenate([head, *trace.calls, *elements, *trace.levels, *feeds], axis=None)
-    return unpack(form, packed, loose_of(trace, form), trace.labels, trace.result)
+    flags = trace.form.integers
+    feeds = [x for columns, own in zip(trace.feeds, flags, strict=True) for x in compress(columns, own)]
+    return np.concatenate([head, *trace.calls, *elements, *trace.levels, *feeds], axis=None)
 
 
-def form_of(trace: Trace) -> Form:
-    """Return the form that a trace has; one that was made of arrays has none before it is packed."""
-    assert trace.form is not None, "the trace is packed, or its maker knew the form"
-    return trace.form
-
-
-def _made_form(trace: Trace) -> Form:
+def _form_of(trace: Trace) -> Form:
     sequences = tuple([tuple([part.shape[1] for part in parts]) for parts in trace.elements])
     columns = zip(trace.calls, sequences, strict=True)
     arguments = tuple([rows.shape[1] - 1 - len(widths) for rows, widths in columns])
@@ -220,11 +202,11 @@ def is_integer(dtype: DTypeLike, shape: tuple[int, ...]) -> bool:
     return not shape and np.dtype(dtype) == np.int32
 
 
-def loose_of(trace: Trace, form: Form) -> list[list[NDArray[Any]]]:
+def loose_of(trace: Trace) -> list[list[NDArray[Any]]]:
     """Return, per cell, the feeds that are not packed: each ``[n, ...]``."""
     return [
         [x for x, integer in zip(columns, integers, strict=True) if not integer]
-        for columns, integers in zip(trace.feeds, form.integers, strict=True)
+        for columns, integers in zip(trace.feeds, trace.form.integers, strict=True)
     ]
 
 
@@ -296,7 +278,7 @@ def batch_trace(
 
 _set = object.__setattr__  # how this module writes to a trace
 OF_ORIGIN = frozenset(("packed", "loose", "labels"))
-LATE = OF_ORIGIN | {"calls", "elements", "levels", "feeds", "values", "counts", "size"}
+LATE = OF_ORIGIN | {"form", "calls", "elements", "levels", "feeds", "values", "counts", "size"}
 
 
 def _unpack(trace: Trace, form: Form, packed: Ints) -> None:

@@ -43,6 +43,7 @@ from foldbatch.model import model
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared
+from foldbatch.scheduler.trace import pack
 from foldbatch.system import files
 from foldbatch.train.checks import NUMBERED, noting
 from foldbatch.trees import Tree, TreeNode
@@ -211,9 +212,7 @@ def _parts(value: Any, known: Known) -> tuple[bytes, Iterable[Any]]:
             return f"{name} {value.index}".encode(), (value.tree,)
         case Prepared():
             trace = value.trace
-            numbers = (trace.packed,) if trace.form else (trace.calls, trace.elements, trace.levels)
-            feeds = trace.loose if trace.form else trace.feeds
-            return name.encode(), (*numbers, feeds, trace.labels, trace.result)
+            return name.encode(), (pack(trace), trace.loose, trace.labels, trace.result)
         case np.ndarray() | np.generic() if not value.dtype.hasobject:
             array = np.ascontiguousarray(value)
             return f"{name} {array.dtype.str} {np.shape(value)}".encode() + array.tobytes(), ()
@@ -454,7 +453,7 @@ def traced(program: Program, examples: Sequence[Any]) -> Digests:
 
 def _of_traces(program: Program, examples: Sequence[Any]) -> Digests:
     traces = (example.trace for example in program.prepare(examples, progress=False))
-    return digests([(trace.packed, trace.loose) if trace.form else trace.feeds for trace in traces])
+    return digests([(pack(trace), trace.loose) for trace in traces])
 
 
 def assign(params: MutableMapping[str, Array], values: Mapping[str, Array]) -> None:

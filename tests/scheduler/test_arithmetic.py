@@ -79,11 +79,11 @@ def test_rows_that_follow_each_other_are_told_from_others(rows: list[int], start
 @given(settings_of())
 def test_packed_traces_are_joined_alike(arithmetic: Arithmetic, setting: Setting) -> None:
     """What joining does is tested where traces are merged."""
-    blocks = [pack(trace).packed for trace in setting.traces]
+    blocks = [*map(pack, setting.traces)]
     if not blocks:
         return
-    its = pack(setting.traces[0]).form
-    found, expected = (a.join(blocks, its) for a in (arithmetic, NUMPY))  # type: ignore[arg-type]
+    its = setting.traces[0].form
+    found, expected = (a.join(blocks, its) for a in (arithmetic, NUMPY))
     for array, right in zip(found, expected, strict=True):
         assert array.dtype == np.int32
         assert array.tolist() == right.tolist()

@@ -143,12 +143,11 @@ def built(
     share: Share,
 ) -> Schedule:
     """Return the schedule of a merged trace; see `foldbatch.scheduler.tables.build`."""
-    trace, form, batch = merged.trace, merged.trace.form, None
-    integers: Flags = ((False,),) * len(cells) if form is None else form.integers
+    trace, integers, batch = merged.trace, merged.trace.form.integers, None
     if policy.alone is not None:
         fixed, batch = plan_numbers(cells, arenas, layout, share, integers)
     if batch is not None:
-        if form is not None and form.packed and trace.packed is not None and not fixed.ragged:
+        if trace.form.packed and trace.packed is not None and not fixed.ragged:
             feeds: Sequence[Sequence[Any]] = integers  # what is read of them is packed
             rows, memory = trace.packed.copy(), _memory(fixed, trace.values, trace.counts, 0)
         else:
