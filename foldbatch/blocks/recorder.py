@@ -49,7 +49,7 @@ class Recorder:
         *,
         careful: bool = False,  # whether each datum is checked as soon as it is read
     ) -> None:
-        self.model = model
+        self.model, self._form = model, model.form
         self._collections, self._memos = collections, memos
         # what the globals that belong to an example are between runs
         self.nothing = dict.fromkeys(("call", *collections, *memos))
@@ -180,9 +180,9 @@ class Recorder:
             sizes[:, len(calls) :],
         )
         if len(sizes) > 1:
-            shift(self.model.form, calls, elements, counts, lengths, offsets[:-1])
+            shift(self._form, calls, elements, counts, lengths, offsets[:-1])
         parts = calls, elements, (), feeds, labels, self._offsets[-1]
-        whole = batch_trace(self.model.form, find, *parts)
+        whole = batch_trace(self._form, find, *parts)
         return Together(whole, counts, lengths, offsets, self._results.copy())
 
 
