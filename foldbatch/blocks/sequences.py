@@ -35,6 +35,8 @@ from foldbatch.types import (
     describe_value,
 )
 
+LONGEST = 1000  # n-grams
+
 
 class Map(Block[ObjectType | TupleType | SequenceType | BroadcastType, Out_co]):
     """Applies a block to every element of a sequence.
@@ -173,7 +175,7 @@ class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
     """Makes the sequence of all `n` neighbours, in tuples; there is none where there are fewer.
 
     Raises:
-        BlockValueError: when `n` is not positive.
+        BlockValueError: when `n` is not from 1 to 1,000.
         BlockTypeError: when the input is no finite sequence.
 
     >>> NGrams(2).eval("abc")
@@ -183,8 +185,8 @@ class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
     def __init__(self, n: int) -> None:
         if not is_int(n):
             raise BlockTypeError("NGrams", "an int as n", describe_value(n), "for example NGrams(2)")
-        if n < 1:
-            raise BlockValueError("NGrams", "1 or more as n", str(n), "for example NGrams(2)")
+        if not 1 <= n <= LONGEST:  # else what a file of a stranger asks for would never end
+            raise BlockValueError("NGrams", f"1 to {LONGEST:,} as n", str(n), "for example NGrams(2)")
         self.n = n
 
     def build(self, builder: Builder, value: Value) -> Value:

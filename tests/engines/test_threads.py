@@ -18,6 +18,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import numpy as numpy_engine
 from foldbatch.engines import threads
+from tests.backends import LLVM
 
 
 def blas() -> list[int]:
@@ -161,7 +162,7 @@ def test_a_handler_that_raises_waits_until_no_task_runs() -> None:
         signal.signal(signal.SIGUSR1, former)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "llvm"])
+@pytest.mark.parametrize("backend", ["numpy", *LLVM])
 def test_a_program_runs_where_no_thread_can_be_started(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "CALLS_PER_PART", 1)
     monkeypatch.setattr(threads, "MULTIPLICATIONS_PER_PART", 1)

@@ -8,6 +8,7 @@ from foldbatch.errors import ExampleError
 from foldbatch.scheduler import merge as merging
 from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.trace import CellSignature, Trace
+from tests.backends import LLVM
 
 
 def assert_same(a: Trace, b: Trace) -> None:
@@ -31,7 +32,7 @@ def test_a_batch_too_large_for_its_integers_is_refused() -> None:
         merge([trace, trace], cells)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "llvm"])
+@pytest.mark.parametrize("backend", ["numpy", *LLVM])
 def test_so_is_one_of_a_program(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether its examples were noted together or are joined."""
     program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), backend)

@@ -11,6 +11,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.errors import BackendError
 from foldbatch.system.processes import in_depth
+from tests.backends import LLVM
 
 DEEP = 0.0
 for _ in range(3000):
@@ -79,7 +80,7 @@ def test_a_handler_that_raises_breaks_off_what_runs_deep():
 
 
 @pytest.mark.usefixtures("raising")
-@pytest.mark.parametrize("backend", ["numpy", "llvm"])
+@pytest.mark.parametrize("backend", ["numpy", *LLVM])
 def test_a_program_runs_again_after_a_deep_walk_was_broken_off(backend):
     def slow(part):
         if part == "slow":
