@@ -225,10 +225,10 @@ class Rounds:
             for arena, kind in self._made:
                 store.reserve(store.number(kind), int(heights[own.runner.buffers["values", arena]]))
 
+        store.known = last  # whose these are is told in the run, which may ask for keys of their calls
         kind = own.runner.run(given.first, reserve, data)
         if kind == FAILED:
             return None
-        store.known = last
         read = own.read.get(kind)
         return [] if read is None else read[: len(given.asked)].tolist()
 
