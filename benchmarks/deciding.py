@@ -27,7 +27,7 @@ from foldbatch.types import BackendName
 
 WORDS = 500
 TURNS = 20  # of two programs, a repeat
-ONE_BY_ONE, MASKED = "PyTorch one by one", "PyTorch masked"
+ONE_BY_ONE, MASKED, DYNET = PEERS = "PyTorch one by one", "PyTorch masked", "DyNet one by one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +188,10 @@ def run(
                     peers[MASKED] = peer.padded_beams
                 if name == "halting":
                     peers[MASKED] = peer.masked_halting
+            if find_spec("dynet") and name == "halting":
+                from benchmarks.deciding_dynet import DynetHalting  # noqa: PLC0415 - optional
+
+                peers[DYNET] = DynetHalting(values, size).train
             own = partial(_loss if trains else _results, program)
             parts = partial(split, partial(own, examples[0]), walk, bare, examples[0], repeats)
             rows.append(measured(f"{name}, {size}", own, peers, examples, parts))
@@ -226,12 +230,11 @@ def _add_arguments(parser: ArgumentParser) -> None:
 def _tables(outcome: Outcome) -> list[RenderableType]:
     rows = outcome.tasks
     table = Table(title="Walks that decide, a batch of new examples (and of known ones)")
-    for name in ("task, size of states", "rounds", "ours, ms of CPU", ONE_BY_ONE, MASKED, "agree"):
+    for name in ("task, size of states", "rounds", "ours, ms of CPU", *PEERS, "agree"):
         table.add_column(name, justify="left" if name.startswith("task") else "right")
     for row in rows:
         ratios = [
-            "{:.2f}x ({:.2f}x)".format(*row.ratios[name]) if name in row.ratios else ""
-            for name in (ONE_BY_ONE, MASKED)
+            "{:.2f}x ({:.2f}x)".format(*row.ratios[name]) if name in row.ratios else "" for name in PEERS
         ]
         agree = ", ".join(f"{share:.0%}" for share in row.agree.values())
         new, known = row.ours
@@ -254,9 +257,9 @@ def _as_dict(outcome: Outcome) -> dict[str, Any]:
 def _figure(outcome: Outcome) -> Figure:
     rows = outcome.tasks
     figure, (axes,) = new_figure()
-    for k, name in enumerate((ONE_BY_ONE, MASKED)):
+    for k, name in enumerate(PEERS):
         own = [(i, row.ratios[name][0]) for i, row in enumerate(rows) if name in row.ratios]
-        axes.barh([i + 0.4 * k for i, _ in own], [ratio for _, ratio in own], 0.35, label=name)
+        axes.barh([i + 0.3 * k for i, _ in own], [ratio for _, ratio in own], 0.25, label=name)
     axes.set_yticks(range(len(rows)), [row.task for row in rows])
     axes.set_xlabel("times our CPU time")
     axes.legend()
@@ -265,7 +268,7 @@ def _figure(outcome: Outcome) -> Figure:
 
 CASE = Case(
     "deciding",
-    "walks whose next step depends on computed numbers, beside PyTorch one by one and with masks",
+    "walks whose next step depends on computed numbers, beside PyTorch one by one and with masks, and DyNet",
     _add_arguments,
     _run,
     _tables,
