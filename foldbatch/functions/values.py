@@ -148,7 +148,10 @@ class GivenObject:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        fix = "give the cell numbers or arrays; what is the same in all calls can be a keyword-only argument"
+        fix = (
+            "give the cell numbers or arrays; what is the same in all calls can be a keyword-only argument,"
+            " and a method's own object must be called self"
+        )
         raise WalkError(self.where, "a tensor", f"an object whose {name!r} is read", fix)
 
 
