@@ -257,53 +257,6 @@ def test_numbers_of_other_classes_are_numbers() -> None:
         assert program.run([Colour.RED, 2, Colour.BLUE]) == [(2, 1), (4, 1), (4, 1)]
 
 
-def test_calls_of_ops_in_a_walk_that_are_alike_but_for_what_belongs_to_the_cell_are_told_apart() -> None:
-    """Numbers by value where they belong to it, else by type; also when the cells are known already."""
-    weight = fb.Parameter([3, 2], init="ones", name="weight")
-
-    def walk(x: Any, w: Any, at: Any, join: Any) -> Any:
-        parts = [
-            x[0],
-            x[1],
-            x[-1],
-            x[:2],
-            x[1:],
-            x[::2],
-            x + 1,
-            x + 1.5,
-            x + np.float32(2),
-            x**2,
-            x**3,
-            x @ w,
-        ]
-        parts += [x.sum(axis=0), at.expand_dims(x, 0), at.expand_dims(x, 1), x @ np.ones((3, 1), np.float32)]
-        parts += [
-            join([x, x]),
-            join([x, x, x[:1]]),
-            join([x, x], 0),
-            at.stack([x, x]),
-            at.stack([x, x], axis=1),
-        ]
-        return tuple(parts)  # of several shapes
-
-    values = [np.float32([1, 2, 4]), np.float32([3, 0, 5])]
-    expected = [walk(x, np.ones((3, 2), np.float32), np, np.concatenate) for x in values]
-    run = fb.compile(lambda x: walk(fb.tensor(x), weight, ops, ops.concat), "numpy").run
-    for _ in range(2):  # the second time, all of them are known
-        for found, wanted in zip(run(values), expected, strict=True):
-            assert [x.tolist() for x in found] == [x.tolist() for x in wanted]
-
-
-def test_numbers_beside_values_without_floats_belong_to_the_cell() -> None:
-    def walk(x: float) -> Any:
-        above, count = fb.tensor(x) > 0, fb.tensor(int(x))
-        chosen = [ops.where(above, a, b) for a, b in ((1.0, 2.0), (3.0, 4.0), (5, 6), (7, 8))]
-        return (*chosen, count + 1, count + 2, count * 3, count * 4)
-
-    found = [[*map(float, result)] for result in fb.compile(walk, "numpy").run([5.0, -5.0])]
-    assert found == [[1, 3, 5, 7, 6, 7, 15, 20], [2, 4, 6, 8, -4, -3, -15, -20]]
-
-
 def test_a_parameter_is_given_to_cells_layers_and_ops_like_a_value() -> None:
     start, table = fb.Parameter([2], init=[1.0, -2.0], name="start"), fb.Parameter([50, 2], name="table")
     layer, block = fb.Linear(2, name="layer"), fb.Linear(2, name="block") >> fb.Function(fb.ops.tanh)
