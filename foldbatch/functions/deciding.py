@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from functools import partial
 from types import CoroutineType
 from typing import Any, Final, NamedTuple
@@ -145,8 +146,9 @@ class UnderWay:
         self.walked: list[Walked] = []  # the examples
         self.over: list[Walked] = []  # those that have ended since somebody last looked
 
-    def noting(self, *, careful: bool = False) -> Any:
-        """Return the context in which the batch runs."""
+    @contextmanager
+    def noting(self, *, careful: bool = False) -> Iterator[None]:
+        """Return the context in which the batch runs; after an error no walk of it waits any more."""
         self.store.clear()
         kind = greenlets()
         self._hub = kind and kind.getcurrent()
@@ -155,7 +157,17 @@ class UnderWay:
             self._start + self._tracer.max_calls
         )  # up to here nobody has taken too many, see `_may_take`
         given = self._read, self._ask, lambda: self._fiber.walked.number, self._may_take
-        return noting(self.notes, known, *given, careful=careful)
+        with noting(self.notes, known, *given, careful=careful):
+            try:
+                yield
+            except BaseException as error:
+                self._waits, self._broken = NEVER, error
+                for fiber in (*self._order, *self._fibers, *(fiber for fiber, _ in self._ready)):
+                    fiber.end()
+                    while fiber.join is not None:
+                        fiber = fiber.join.fiber  # noqa: PLW2901 - it waits for this one
+                        fiber.end()
+                raise
 
     def join(self, examples: Sequence[Any], numbers: Sequence[int]) -> list[Walked]:
         """Take examples in, with their numbers in the batch."""
@@ -190,6 +202,7 @@ class UnderWay:
         self._others.clear()
         if not asked:
             return False
+        self._order = fibers
         sent = self.compute() or self.store.read(asked, self._start)
         asked.clear()
         self._go(fibers, switches, places, sent)
@@ -212,13 +225,8 @@ class UnderWay:
         self._whose += places
         self._order, self._sent = fibers, [_WAITS, *reversed(sent)]
         self._turns = turns = [self._hub and self._hub.switch, *reversed(switches)]
-        try:
-            while len(turns) > 1:
-                self._run(turns.pop(), self._sent.pop())
-        except BaseException:
-            for fiber in (*fibers[len(fibers) + 1 - len(turns) :], *(fiber for fiber, _ in self._ready)):
-                fiber.drop()
-            raise
+        while len(turns) > 1:
+            self._run(turns.pop(), self._sent.pop())
 
     def _run(self, go_on: Callable[[Any], Any], sent: Any) -> None:
         """Let a fiber run, and those after it that it goes on to, see `_read`."""
@@ -227,7 +235,7 @@ class UnderWay:
         walked = fiber.walked
         State.example = walked.number
         if self._failures and (walked.error is not None or (fiber.join is not None and fiber.join.failed)):
-            fiber.drop()
+            fiber.end()
         else:
             try:
                 asked = fiber.throw(sent.error) if sent.__class__ is _Thrown else go_on(sent)
@@ -318,6 +326,8 @@ class UnderWay:
 
     def _switched(self, thing: Value | Fork, what: str) -> Any:
         """Stop the walk that runs until what it asks for is there."""
+        if (over := self._broken or self._fiber.walked.error) is not None:
+            raise over  # it asks at its end
         if self._fiber.stops:
             return self._hub.switch(thing)
         if self._hub is not None:

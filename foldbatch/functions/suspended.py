@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, partial
@@ -93,10 +94,17 @@ class Fiber:
             own.parent, own.gr_context, own.fiber = kind.getcurrent(), copy_context(), self
             self.switch, self.throw = own.switch, own.throw
 
-    def drop(self) -> None:
-        """Say that it goes on no more: Python warns of a coroutine that nobody has begun."""
-        if isinstance(self.part, CoroutineType) and getcoroutinestate(self.part) == CORO_CREATED:
-            self.part.close()
+    def end(self) -> None:
+        """Let it go on no more: greenlets that wait would be kept, coroutines not begun be warned of."""
+        if isinstance(self.part, CoroutineType):
+            if getcoroutinestate(self.part) == CORO_CREATED:
+                self.part.close()
+            return
+        own: Any = getattr(self.switch, "__self__", None)
+        if self.stops and own.fiber is self:  # else it has ended, and another one may use its greenlet
+            own.fiber = None
+            with suppress(Exception):  # of what the walk does at its end
+                own.throw()
 
     def run(self, _: Any) -> None:
         """Run the function from its beginning."""

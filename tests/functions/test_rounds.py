@@ -281,6 +281,44 @@ def test_greenlets_go_on_to_the_next_walk_and_hold_nothing_of_the_one_before() -
     assert program.run([Example(2.0)] * 3) == [0.5] * 3
 
 
+def test_nothing_waits_for_a_batch_that_has_failed() -> None:
+    """Also parts of forks, walks that hold on at their end, and those that have not begun."""
+    ended: list[float] = []
+
+    class Example:
+        def __init__(self, number: float) -> None:
+            self.number = number
+
+    def read(number: float) -> float:
+        try:
+            return float(fb.tensor(number) * 2.0)
+        finally:
+            ended.append(number)
+
+    def walk(example: Example) -> Any:
+        if example.number == 3:
+            try:
+                return [read(9.0), float(fb.tensor(1.0) * 2.0)]
+            finally:
+                float(fb.tensor(1.0) * 3.0)
+        if not example.number:
+            return 1 / (read(5.0) - 10)
+        return fb.together(lambda: read(1.0), lambda: [read(2.0), read(3.0), read(4.0)])
+
+    program = fb.compile(walk, "numpy")
+    program.run([Example(1.0)])
+    ended.clear()
+    examples = [Example(number) for number in (1.0, 0.0, 3.0, 1.0)]
+    held = [weakref.ref(example) for example in (*examples[:2], examples[3])]
+    with pytest.raises(ZeroDivisionError):
+        program.run(examples)
+    assert sorted(ended) == [1, 1, 2, 2, 5, 9]
+    del examples
+    gc.collect()
+    assert [ref() for ref in held] == [None] * 3
+    assert program.run([Example(1.0)]) == [(2, [4, 6, 8])]
+
+
 @each
 def test_what_was_right_in_a_round_is_looked_at_in_the_next_one_like_it(engine: str) -> None:
     total = fb.cell(lambda xs: fb.ops.segment_sum(xs))
