@@ -114,7 +114,8 @@ def differentiated(program: ChoiceProgram, compiled: fb.Program, batch: list[Any
     right, known = given.value_and_grad(paths, step=3)
     assert not given.lowered.decides
     found, known = dense(gradients), dense(known)
-    exact = not program.forks
+    # wires of other paths, taken before, may change orders of sums
+    exact = not program.forks and compiled.lowered.learnt.wires == given.lowered.learnt.wires
     assert loss == right if exact else loss == pytest.approx(right, rel=1e-5)
     for name, gradient in found.items():
         np.testing.assert_allclose(
