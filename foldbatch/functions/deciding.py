@@ -153,9 +153,8 @@ class UnderWay:
         kind = greenlets()
         self._hub = kind and kind.getcurrent()
         known = [*self._tracer.learnt.cells]
-        GLOBALS["M"] = (
-            self._start + self._tracer.max_calls
-        )  # up to here nobody has taken too many, see `_may_take`
+        # up to here nobody has taken too many, see `_may_take`
+        GLOBALS["M"] = self._start + self._tracer.max_calls
         given = self._read, self._ask, lambda: self._fiber.walked.number, self._may_take
         with noting(self.notes, known, *given, careful=careful):
             try:

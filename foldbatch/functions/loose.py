@@ -60,9 +60,8 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     if name == "random" or not operands:  # each call draws anew; what lacks operands says so
         return op_cell(function, [(x, False, None) for x in operands], options).call()
     if not types:  # of data alone
-        at = next(
-            (i for i, x in enumerate(operands) if not isinstance(x, str)), 0
-        )  # einsum has letters first
+        # einsum has letters first
+        at = next((i for i, x in enumerate(operands) if not isinstance(x, str)), 0)
         data = operands[at]
         value = [tensor(x) for x in data] if name in TOGETHER else tensor(data)
         return _apply(function, (*operands[:at], value, *operands[at + 1 :]), options)

@@ -128,9 +128,8 @@ class _Bound(NamedTuple):
     lists: list[Lists]  # of all cells there
     runner: Any  # None where there is none
     fresh: list[Lists]  # those of cells that are not known yet
-    taken: list[
-        tuple[list[int], int, int]
-    ]  # of all, the rows, how long one is, and how many numbers it takes
+    # of all cells, the rows, how long one is, and how many numbers it takes
+    taken: list[tuple[list[int], int, int]]
     # by where a runner is told of data: the cell, and their place among its data
     data: dict[int, tuple[_Reader, int]]
     read: dict[int, NDArray[Any]]  # by class, where its numbers are that are asked for, see `RoundRunner.run`

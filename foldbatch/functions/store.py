@@ -61,9 +61,8 @@ class Store:
         """Return of the numbers from the first one on how many of the same example come before each."""
         own, before = self.example[first : self.known], np.bincount(self.example[:first])
         counts = np.bincount(own, minlength=len(before))
-        order = np.argsort(
-            own.astype(np.min_scalar_type(len(counts))), kind="stable"
-        )  # by radix, if there are few
+        few = own.astype(np.min_scalar_type(len(counts)))  # by radix, if there are few
+        order = np.argsort(few, kind="stable")
         found = np.empty_like(own)
         found[order] = np.arange(len(own)) - (np.cumsum(counts) - counts).repeat(counts)
         return found + np.pad(before, (0, len(counts) - len(before))).take(own)
