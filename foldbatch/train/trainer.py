@@ -494,6 +494,10 @@ class Trainer:
         """A digest of what the program computes, for checkpoints."""
         return resuming.model_digest(self.program)
 
+    def _model(self) -> str:
+        """Return the model as it is now: decisions may have brought cells since a training began."""
+        return DIGEST + resuming.model_digest(self.program)
+
     def _sampler_for(self, examples: Sequence[Any]) -> Sampler:
         if self._given_sampler is None:
             return shuffled(examples, self._size, self._seed)
@@ -516,8 +520,7 @@ class Trainer:
     def _state(self) -> dict[str, Any]:
         position = self.position
         return {
-            # the model as it is now: decisions may have brought cells
-            "record": self.record | {"model": DIGEST + resuming.model_digest(self.program)},
+            "record": self.record | {"model": self._model()},
             "parameters": dict(self.program.params),
             "optimizer": self.optimizer.state(),
             "steps_drawn": self.program.steps_drawn,
@@ -567,7 +570,7 @@ class Trainer:
         traces = traced(self.program, training)  # first: a walk learns of what it is made
         for callback in self.callbacks:
             record |= callback.must_match()
-        record |= {"model": DIGEST + self.model_digest, "optimizer": type(self.optimizer).__name__}
+        record |= {"model": self._model(), "optimizer": type(self.optimizer).__name__}
         record |= {f"optimizer's {name}": text for name, text in self._settings.items()}
         record["sampler"] = f"of seed {self.sampler.seed} and digest {self.sampler.digest()}"
         rows = {"examples": digests(training), "validation examples": digests(held_out)}

@@ -577,7 +577,9 @@ def test_a_training_whose_decisions_brought_new_cells_says_so_when_it_is_resumed
             program, fb.SGD(0.1), batch_size=1, callbacks=[fb.train.Checkpoints(tmp_path)]
         )
 
-    trainer().fit([1.0, 1.0, 0.5], epochs=1)
+    first = trainer()
+    first.fit([1.0, 1.0, 0.5], epochs=1)
+    assert len(first.fit([1.0, 1.0, 0.5], epochs=2, resume=True)) == 2  # it knows them
     weight.value[...] = 1.0  # as in a process of its own
     with pytest.raises(
         fb.errors.TrainingError, match="found one whose walk knew other cells; what it decides"
