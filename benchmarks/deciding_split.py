@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks.deciding_walks import Tensors
 from foldbatch.engines.arrays import ArrayEngine, ArrayRun
 from foldbatch.engines.runner import Runner
-from foldbatch.functions.cells import GLOBALS
+from foldbatch.functions.cells import COUNTERS
 from foldbatch.functions.deciding import UnderWay
 from foldbatch.functions.notes import Notes, begin, noting, session
 from foldbatch.functions.store import Store
@@ -111,7 +111,7 @@ def split(
 
     def noted() -> None:
         numbers = deque(x for some in read for x in some)
-        with noting(Notes(GLOBALS["N"]), learnt, lambda value, what: numbers.popleft()):
+        with noting(Notes(COUNTERS[0]), learnt, lambda value, what: numbers.popleft()):
             for k, example in enumerate(examples):
                 begin(k, CALLS)
                 walk(example)

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from foldbatch.errors import FoldbatchError, WalkError
+from foldbatch.functions.coded import Coded, Maker, coded
 from foldbatch.functions.specs import (
     GIVEN,
     DataSpec,
@@ -53,10 +54,12 @@ from foldbatch.static.ops.random import KEY
 from foldbatch.static.printer import print_graph
 from foldbatch.system.remembering import code_of
 from foldbatch.system.showing import arguments_of
-from foldbatch.types import describe_value
+from foldbatch.types import TensorType, describe_value
 
+# the next number of a value, and the last one that the present example may take
+COUNTERS: Final = [0, 0]
 # What the code of all cells finds among its globals; `notes` binds lists of a run.
-GLOBALS: Final[dict[str, Any]] = {"N": 0, "M": 0}
+GLOBALS: Final[dict[str, Any]] = {"COUNTERS": COUNTERS}
 _names: dict[Any, str] = {}
 numbers = itertools.count()
 
@@ -149,6 +152,18 @@ class Signature:
         specs = {name: described(spec) for name, spec in self.specs.items()}
         return repr(
             (specs, print_graph(graph), constants, self.leaves, self.draft.losses and "", self.labels)
+        )
+
+    @cached_property
+    def coded(self) -> Coded | None:
+        """Its code for compiled calls, if it has one."""
+        if self.silent or self.labels or not isinstance(self.cell, CellFunction):
+            return None
+        sequences = [(path, [member for member, _ in members]) for path, _, members in self.sequences]
+        operands, feeds = [path for path, _ in self.operands], [path for path, _, _ in self.feeds]
+        outputs = [node.type for node in self.outputs]
+        return coded(
+            self.specs, self.cell.static, operands, sequences, feeds, self.width, outputs, self.result, self.leaves
         )
 
     @property
@@ -255,13 +270,13 @@ class Signature:
             *(f"{code(path)}.n" for path, _ in self.operands),
             *(f"len({GIVEN}{path})" for path, _, _ in self.sequences),
         ]
-        yield "v = N"
-        yield "if v > M: STOP(v)"
+        yield "v = COUNTERS[0]"
+        yield "if v > COUNTERS[1]: STOP(v)"
         noted = [f"R{k}(({', '.join(row)},))", *[f"E{k}_{i}(e{i})" for i in range(len(self.sequences))]]
         noted += [f"F{k}_{i}({datum})" for i, datum in enumerate(data)]
         noted += [f"L{k}_{i}({code(path)})" for i, path in enumerate(self.labels)]
         # the number moves last, so that calls in the midst of another have one twice, which is noticed
-        yield f"try: {'; '.join(noted)}; N = v + {self.width}"
+        yield f"try: {'; '.join(noted)}; COUNTERS[0] = v + {self.width}"
         yield f"except BaseException: UNDO({k}, v); raise"
         made = {}
         for j, node in enumerate(self.outputs):
@@ -303,7 +318,7 @@ class CellFunction:
         self._codes: dict[bool, CodeType] = {}  # of `call`, fast and not
         # by static arguments, where there are any: signatures, and what `call` leaves their calls to
         self._groups: dict[Any, list[Signature]] = {}
-        self._variants: dict[Any, FunctionType] = {}
+        self._variants: dict[Any, Callable[..., Any]] = {}
         # of what no function of the user's is decorated for, what it was made of
         self.origin: tuple[Any, ...] | None = None
         self.signature = arguments_of(function)
@@ -315,10 +330,10 @@ class CellFunction:
         self.static = [n for n, p in self.signature.parameters.items() if p.kind is keyword]
         self.parameters = list(self.signature.parameters)
         number = next(numbers)
-        self.slow, self.variants = f"S{number}", f"T{number}"
+        self.slow, self.variants, self.fast = f"S{number}", f"T{number}", f"C{number}"
         GLOBALS[self.slow] = partial(_slow, weakref.ref(self))
         GLOBALS[self.variants] = self._variants.get
-        weakref.finalize(self, _forget, [self.slow, self.variants])
+        weakref.finalize(self, _forget, [self.slow, self.variants, self.fast])
         # the function that stands for it in walks
         self.call: FunctionType = FunctionType(_code("def f(): pass"), GLOBALS, name)
         self.write()
@@ -339,12 +354,15 @@ class CellFunction:
     def forget(self, known: int) -> None:
         """Keep the first signatures alone."""
         if len(self.signatures) > known:
-            kept = self.signatures[:known]
-            for found in (self.signatures, self._known, self._codes, self._groups, self._variants):
-                found.clear()
-            self.write(fast=not Slow.on)
-            for signature in kept:
-                self._admit(signature)
+            self.renew(self.signatures[:known])
+
+    def renew(self, kept: Sequence[Signature]) -> None:
+        """Keep some signatures, and write all code anew."""
+        for found in (self.signatures, self._known, self._codes, self._groups, self._variants):
+            found.clear()
+        self.write(fast=not Slow.on)
+        for signature in kept:
+            self._admit(signature)
 
     def _admit(self, signature: Signature) -> None:
         self.signatures.append(signature)  # whose code may find it whatever interrupts this
@@ -354,8 +372,7 @@ class CellFunction:
         else:
             static = self._static(signature)
             group = [*self._groups.get(static, ()), signature]
-            code = self._written(group, among=True)
-            self._variants.setdefault(static, FunctionType(code, GLOBALS, self.name)).__code__ = code
+            self._variants[static] = self._compiled(self._written(group, among=True), group)
             self._groups[static] = group
         self._known[tuple(signature.specs.values())] = signature  # last: until then it is made anew
 
@@ -379,8 +396,27 @@ class CellFunction:
     def write(self, *, fast: bool = True) -> None:
         """Give `call` its code; without `fast` every call goes the slow way."""
         if fast not in self._codes:
-            self._codes[fast] = self._written(() if self.static or not fast else self.signatures, find=fast)
+            made = self._written(() if self.static or not fast else self.signatures, find=fast)
+            if fast and not self.static:
+                made = self._short(made)
+            self._codes[fast] = made
         self.call.__code__ = self._codes[fast]
+
+    def _short(self, code: CodeType) -> CodeType:
+        """Return code that leaves calls to a compiled function, and that leaves others to this code."""
+        function = self._compiled(code, self.signatures)
+        if isinstance(function, FunctionType):
+            return code
+        GLOBALS[self.fast] = function
+        names = ", ".join(self.parameters)
+        made = _code(f"def f({names}): return {self.fast}({names})")
+        return made.replace(co_name=self.name, co_qualname=self.name)
+
+    def _compiled(self, code: CodeType, signatures: Sequence[Signature]) -> Callable[..., Any]:
+        """Return what does calls of signatures: a compiled function, or one with this code."""
+        general = FunctionType(code, GLOBALS, self.name)
+        known = [signature.coded for signature in signatures if signature.coded is not None]
+        return Fast.make(general, known) if Fast.make is not None and known else general
 
     def _written(
         self, signatures: Sequence[Signature], *, among: bool = False, find: bool = False
@@ -393,7 +429,7 @@ class CellFunction:
         static = [GIVEN + n for n in self.static]
         header = ", ".join([*places, *(["*"] if static and not among else []), *static])
         passed = ", ".join([f"{n}={GIVEN}{n}" if n in self.static else GIVEN + n for n in self.parameters])
-        lines, otherwise = ["global N"], f"return {self.slow}({passed})"
+        lines, otherwise = list[str](), f"return {self.slow}({passed})"
         for signature in signatures:
             lines += signature.lines(otherwise)
         if static and find:
@@ -435,6 +471,12 @@ class CellFunction:
         return self._known[key]
 
 
+class Fast:
+    """What makes compiled functions of cells, once a program has an engine that does."""
+
+    make: Maker | None = None
+
+
 class Slow:
     """Whether every call of a cell goes the slow way, and what that is, given cell and arguments."""
 
@@ -449,6 +491,14 @@ _cells: weakref.WeakSet[CellFunction] = weakref.WeakSet()
 
 def all_cells() -> list[CellFunction]:
     return list(_cells)
+
+
+def go_fast(maker: Callable[..., Maker | None]) -> None:
+    """Let calls of cells be done by compiled functions from now on, where `maker` can make them."""
+    if Fast.make is None and (make := maker(COUNTERS, value_class(TensorType((), "float32"))(1 << 40))):
+        Fast.make = make
+        for one in all_cells():
+            one.renew([*one.signatures])
 
 
 def go_slow(*, on: bool) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside, install
-from foldbatch.functions.cells import GLOBALS, Signature
+from foldbatch.functions.cells import COUNTERS, Signature
 from foldbatch.functions.noted import ATOMS, OBJECTS, Noted, joined_result, kept_result, leak, noted_of
 from foldbatch.functions.notes import (
     Lists,
@@ -116,7 +116,7 @@ class UnderWay:
         self._rounds, self._tracer = rounds, tracer
         rounds.read(tracer.learnt.own)
         self._traced, self._keep_going = traced, keep_going
-        self._start = self._first = GLOBALS["N"]
+        self._start = self._first = COUNTERS[0]
         self.notes = Notes(self._start)
         self.store = rounds.store  # the values so far
         self._ready: list[tuple[Fiber, Any]] = []
@@ -154,7 +154,7 @@ class UnderWay:
         self._hub = kind and kind.getcurrent()
         known = [*self._tracer.learnt.cells]
         # up to here nobody has taken too many, see `_may_take`
-        GLOBALS["M"] = self._start + self._tracer.max_calls
+        COUNTERS[1] = self._start + self._tracer.max_calls
         given = self._read, self._ask, lambda: self._fiber.walked.number, self._may_take
         with noting(self.notes, known, *given, careful=careful):
             try:
@@ -259,7 +259,7 @@ class UnderWay:
         if not waits:
             self._others.append(len(self._asked))
         self._asked.append(asked.n if waits else 0)
-        self._ends.append(GLOBALS["N"])
+        self._ends.append(COUNTERS[0])
 
     def _ended(self, fiber: Fiber) -> None:
         if isinstance(fiber.result, CoroutineType):
@@ -303,7 +303,7 @@ class UnderWay:
         if value.n >= self._waits:
             try:
                 self._asked.append(value.n)
-                self._ends.append(GLOBALS["N"])
+                self._ends.append(COUNTERS[0])
                 go_on, sent = self._turns.pop(), self._sent.pop()  # without the hub between
             except BaseException as error:  # of a handler of signals: it ends the run, whatever the walk does
                 self._failures, self._broken = True, error
@@ -347,13 +347,13 @@ class UnderWay:
         if left[whose[-1]] < 0:
             return False
         others = *self._fibers, *(fiber for fiber, _ in self._ready)
-        GLOBALS["M"] = number + max(0, min(int(left[fiber.walked.place]) for fiber in others))
+        COUNTERS[1] = number + max(0, min(int(left[fiber.walked.place]) for fiber in others))
         return True
 
     def compute(self) -> list[Any]:
         """Compute what is pending; return the numbers that are asked for, where they are read at once."""
         found = list[Any]()
-        if GLOBALS["N"] == self._first:
+        if COUNTERS[0] == self._first:
             refuse_broken(self.notes, self._first)
         else:
             self._pending.first = self._first - self._start
@@ -372,7 +372,7 @@ class UnderWay:
                         kept.extend(items)
                 for items in lists.all:
                     items.clear()
-        self._first, State.drawn = GLOBALS["N"], 0
+        self._first, State.drawn = COUNTERS[0], 0
         self._round += 1
         self._whose.clear()
         self._ends.clear()

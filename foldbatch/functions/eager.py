@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.functions import notes
-from foldbatch.functions.cells import GLOBALS, CellFunction, Signature, Slow, go_slow
+from foldbatch.functions.cells import COUNTERS, CellFunction, Signature, Slow, go_slow
 from foldbatch.functions.learnt import with_own
 from foldbatch.functions.mixed import BlockInWalk, Eagerly, Slots
 from foldbatch.functions.specs import rebuilt
@@ -133,8 +133,8 @@ def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
     if len(cell.signatures) > known:
         notes.unbind(signature)  # a batch may call it next
     labels = [_at(arguments, path) for path in signature.labels]
-    number = GLOBALS["N"]
-    GLOBALS["N"] += 1
+    number = COUNTERS[0]
+    COUNTERS[0] += 1
     notes.State.drawn += 1
     arrays = _computed(signature, _inputs(signature, arguments), labels, number)
     made = [_real(array, node.type) for array, node in zip(arrays, signature.outputs, strict=True)]

@@ -28,7 +28,7 @@ from foldbatch.blocks.tracing import InvokeWalk
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import BlockTypeError, ExampleError, FoldbatchError, WalkError
 from foldbatch.functions import notes
-from foldbatch.functions.cells import GLOBALS, Signature, Slow, numbers
+from foldbatch.functions.cells import COUNTERS, GLOBALS, Signature, Slow, numbers
 from foldbatch.functions.specs import NestSpec, ValueSpec
 from foldbatch.functions.values import Value, value_class
 from foldbatch.model.columns import of_now
@@ -306,12 +306,12 @@ class BlockInWalk:
 
     def _enter(self, run: _Run) -> None:
         """Let the program go on with a run, and count on from where the walk has come."""
-        scope, run.first = self._scope, GLOBALS["N"]
+        scope, run.first = self._scope, COUNTERS[0]
         if scope.get("lists") is not run.lists:
             scope |= run.lists
         scope |= run.own
         scope["lists"], scope["run"] = run.lists, run
-        numbers = range(run.first, GLOBALS["M"] + 1, self.width)
+        numbers = range(run.first, COUNTERS[1] + 1, self.width)
         further = _further(run.first + len(numbers) * self.width, self.width)
         scope["numbers"] = itertools.chain(numbers, itertools.chain.from_iterable(further))
         scope["call"] = scope["numbers"].__next__
@@ -322,9 +322,9 @@ class BlockInWalk:
         try:
             last = next(self._scope["numbers"])
         except (ExampleError, StopIteration):  # it may take no more
-            last = GLOBALS["M"] + self.width
+            last = COUNTERS[1] + self.width
         # in one line, which nothing interrupts: what comes before leaves notes that are refused
-        GLOBALS["N"], notes.State.drawn = last, notes.State.drawn + UNDER_WAY + last - run.first
+        COUNTERS[0], notes.State.drawn = last, notes.State.drawn + UNDER_WAY + last - run.first
 
     def _function(self, called: Called) -> Callable[..., tuple[Any, ...]]:
         """Return what calls a function of the user's, and may run the program again.
@@ -369,7 +369,7 @@ def _further(first: int, width: int) -> Iterator[range]:
     """Yield the numbers that calls may take beyond `M`."""
     while True:
         notes.too_many(first)
-        yield (found := range(first, GLOBALS["M"] + 1, width))
+        yield (found := range(first, COUNTERS[1] + 1, width))
         first += len(found) * width
 
 

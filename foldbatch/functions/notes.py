@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import PACKAGE, WALKED, ExampleError, WalkError
-from foldbatch.functions.cells import GLOBALS, CellFunction, Signature, Slow, name_of
+from foldbatch.functions.cells import COUNTERS, GLOBALS, CellFunction, Signature, Slow, name_of
 from foldbatch.functions.specs import GIVEN, guard
 from foldbatch.functions.values import Reading, Value
 from foldbatch.model.columns import BadDataError, column
@@ -118,8 +118,12 @@ def bind(signature: Signature) -> Lists:
     if notes is None or State.thread != threading.get_ident():
         raise WalkError(signature.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
     made = signature.spare or lists_of(signature)
+    if signature.coded is not None:
+        signature.coded.unbind()
     signature.spare, notes.lists[signature], lists = None, made, made  # in one line: not interrupted
     GLOBALS.update(lists.bound)
+    if signature.coded is not None and not State.careful:
+        signature.coded.bind(lists.all)
     if State.careful:
         for i, (where, _, feed) in enumerate(signature.feeds):
             if where:
@@ -175,6 +179,8 @@ def unbind(signature: Signature) -> None:
             bind(called).bound[rows](row)
 
         signature.unbound = dict.fromkeys(signature.names, _nowhere) | {rows: first}
+    if signature.coded is not None:
+        signature.coded.unbind()
     GLOBALS.update(signature.unbound)
 
 
@@ -239,7 +245,7 @@ def refuse_broken(notes: Notes, first: int) -> None:
         len(lists.rows) // signature.arguments * taken_by(signature)
         for signature, lists in notes.lists.items()
     )
-    if taken != GLOBALS["N"] - first:
+    if taken != COUNTERS[0] - first:
         expected = "one call of a cell after the other"
         found = "some in the midst of others, or broken off by a handler of signals"
         fix = "call cells in the thread of the walk, and let what handlers raise end the run"
@@ -266,7 +272,7 @@ def note(
     """
 
     def run() -> Notes:
-        notes = Notes(GLOBALS["N"])
+        notes = Notes(COUNTERS[0])
         with noting(notes, known, careful=careful):
             for example, number in zip(examples, numbers, strict=True):
                 begin(number, max_calls)
@@ -281,8 +287,8 @@ def note(
                     result.close()
                     raise Forced("await")
                 notes.results.append(result)
-                notes.ends.append(GLOBALS["N"])
-                if GLOBALS["N"] - notes.start > MANY:
+                notes.ends.append(COUNTERS[0])
+                if COUNTERS[0] - notes.start > MANY:
                     break
             refuse_broken(notes, notes.start)
         return notes
@@ -329,8 +335,8 @@ def begin(number: int, max_calls: int) -> int:
     Returns the first of these.
     """
     State.example = number
-    first: int = GLOBALS["N"]
-    GLOBALS["M"] = first + max_calls
+    first: int = COUNTERS[0]
+    COUNTERS[1] = first + max_calls
     return first
 
 
@@ -402,6 +408,8 @@ def line_of(walk: Callable[[Any], Any], example: Any, signature: Signature, call
                 places.append(f"in {code.co_qualname} ({Path(code.co_filename).name}:{frame.f_lineno})")
             append(row)
 
+        if signature.coded is not None:
+            signature.coded.unbind()
         GLOBALS[name] = noted
         return walk(example)
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.functions.cells import GLOBALS, CellFunction, Signature
+from foldbatch.functions.cells import COUNTERS, CellFunction, Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.noted import Noted, bases_of, noted_of, reads_of, refuse_leaks, refuse_other_type
 from foldbatch.functions.notes import Lists, Notes, State, refuse_broken, taken_by
@@ -209,7 +209,7 @@ class Rounds:
         known = own is not None and own.notes is notes and own.linked is self._linked
         if own is None or not known or len(own.lists) != len(notes.lists):
             own = self._own = self._bound(given)
-        last = GLOBALS["N"] - notes.start
+        last = COUNTERS[0] - notes.start
         taken = State.drawn + sum([len(rows) // width * each for rows, width, each in own.taken])
         if own.runner is None or taken != last - given.first or any([lists.rows for lists in own.fresh]):  # noqa: C419 - in half the time
             return None

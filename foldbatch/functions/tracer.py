@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import DecidingError, ExampleError, WalkError
-from foldbatch.functions.cells import Signature
+from foldbatch.functions.cells import Signature, go_fast
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, owned, remarks
 from foldbatch.functions.noted import (
@@ -110,6 +110,8 @@ class FunctionTracer:
         self.arithmetic = arithmetic
         self.learnt = Learnt() if learnt is None else learnt
         self._known = StagedBefore()
+        if arithmetic.calls is not None:
+            go_fast(arithmetic.calls)
         self._linked = self._link()
 
     # -- what a tracer is

@@ -78,13 +78,32 @@ def compiled_function(
     have from elsewhere. Where it is to be `small`, it is compiled in less time, with no loop written out.
     """
     llvm()
-    from foldbatch.engines.llvm import translation, words  # noqa: PLC0415 - they need llvmlite
+    from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
+
+    known, define = _told(function, modules, " small" * small), partial(translation.definition_of, function)
+    return _callable(define, function.__globals__, signature, known, small=small)
+
+
+def _told(function: Callable[..., Any], modules: Sequence[ModuleType], more: str = "") -> str:
+    """Return what decides what a function is compiled to, which calls others of some modules."""
+    from foldbatch.engines.llvm import words  # noqa: PLC0415 - it needs llvmlite
 
     texts = [inspect.getsource(module) for module in (words, *modules)]
     fixed = [(name, x) for module in modules for name, x in vars(module).items() if type(x) is int]
-    known = "\n".join([function.__name__ + " small" * small, repr(fixed), *texts])
-    define = partial(translation.definition_of, function)
-    return _callable(define, function.__globals__, signature, known, small=small)
+    return "\n".join([function.__name__ + more, repr(fixed), *texts])
+
+
+@cache
+def compiled_words(function: Callable[..., Any], *modules: ModuleType) -> int:
+    """Return the address of a function of words, compiled, which C calls; arguments are as in the other."""
+    llvm()
+    from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
+
+    def translate(name: str) -> str:
+        definition = translation.definition_of(function)
+        return translation.translate_words(name, definition, function.__globals__)
+
+    return _made("words", f"{objects.DATA}\n{_told(function, modules)}", translate)
 
 
 def compiled_late(

@@ -125,6 +125,14 @@ def translate_function(
     return str(module)
 
 
+def translate_words(name: str, definition: ast.FunctionDef, scope: Mapping[str, Any]) -> str:
+    """Return LLVM's text of a module with one function, `name`, of words, which C calls; it returns one."""
+    module = ir.Module(name)
+    kinds = ["i8"] * len(definition.args.args)
+    _function(module, name, definition, scope, kinds, _returned(definition)).linkage = ""
+    return str(module)
+
+
 def _words_of(kind: str) -> list[str]:
     """Return the kinds of what an argument becomes: an array its pointer and its extents."""
     if not kind.endswith("]"):

@@ -40,6 +40,11 @@ def _call(builder: Any, address: Typed, numbers: Typed, statics: Typed) -> None:
     builder.call(builder.inttoptr(address.at, type_.as_pointer()), [numbers.at, statics.at])
 
 
+def _ask(builder: Any, address: Typed, *given: Typed, kind: str = "i8") -> Typed:
+    type_ = ir.FunctionType(TYPES[kind], [I64] * len(given))
+    return Typed(kind, builder.call(builder.inttoptr(address.at, type_.as_pointer()), [one.at for one in given]))
+
+
 def _load(builder: Any, address: Typed) -> Typed:
     return Typed("i8", builder.load_atomic(_at(builder, address).at, "acquire", WORD))
 
@@ -78,6 +83,8 @@ at_f8: Any = Instruction(partial(_at, kind="f8"))
 copy: Any = Instruction(_copy)  # ``copy(to, given, size)``: bytes, from one address to another
 address: Any = Instruction(_address)  # and the address of a pointer
 call: Any = Instruction(_call)  # ``call(address, numbers, s)``: what `compiling.native` compiled
+ask: Any = Instruction(_ask)  # ``ask(address, ...)``: what a function of C returns, given words
+ask_i4: Any = Instruction(partial(_ask, kind="i4"))  # and what one returns that is half a word
 load: Any = Instruction(_load)  # ``load(address)``: what was stored there, and all that was written before
 store: Any = Instruction(_store)  # ``store(address, number)``, after all that was written before
 # ``swap(address, old, new)``: whether the old number was there; then the new one is
