@@ -493,9 +493,9 @@ def all_cells() -> list[CellFunction]:
     return list(_cells)
 
 
-def go_fast(maker: Callable[..., Maker | None]) -> None:
-    """Let calls of cells be done by compiled functions from now on, where `maker` can make them."""
-    if Fast.make is None and (make := maker(COUNTERS, value_class(TensorType((), "float32"))(1 << 40))):
+def go_fast(walks: Any) -> None:
+    """Let calls of cells be done by compiled functions from now on, where they can be made."""
+    if Fast.make is None and (make := walks.calls(COUNTERS, value_class(TensorType((), "float32"))(1 << 40))):
         Fast.make = make
         for one in all_cells():
             one.renew([*one.signatures])

@@ -61,6 +61,7 @@ from foldbatch.scheduler.trace import Form, Trace, batch_trace
 from foldbatch.static.printer import unlike
 from foldbatch.system.processes import no_garbage
 from foldbatch.trees.records import Records
+from foldbatch.trees.tree import hasten
 from foldbatch.types import VOID, TensorType, Type
 
 Index = NDArray[np.int64]
@@ -110,8 +111,9 @@ class FunctionTracer:
         self.arithmetic = arithmetic
         self.learnt = Learnt() if learnt is None else learnt
         self._known = StagedBefore()
-        if arithmetic.calls is not None:
-            go_fast(arithmetic.calls)
+        if arithmetic.walks is not None:
+            go_fast(arithmetic.walks)
+            hasten(arithmetic.walks)
         self._linked = self._link()
 
     # -- what a tracer is
@@ -311,7 +313,8 @@ class FunctionTracer:
         if notes.noted:  # whose numbers count from the beginning of the run
             start, ends, seen = 0, [end - start for end in ends], {number - start for number in seen}
         parts = [(own.rows, *own.elements) for own in held.values()]
-        integers = noting.columns(check, start, ends, seen, parts)
+        read = None if self.arithmetic.walks is None else self.arithmetic.walks.numbers()
+        integers = noting.columns(check, read, start, ends, seen, parts)
         return None if integers is None else ([held[s] for s, _ in linked.cells], integers, results)
 
     def _columns(

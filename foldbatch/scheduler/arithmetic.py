@@ -277,8 +277,8 @@ class Arithmetic:
     noted: Callable[..., Any] | None = None
     # does what `tree_code.traced` does, where that is compiled
     traced: Callable[..., int] | None = None
-    # returns what makes compiled functions of cells, see `functions.coded.Maker`
-    calls: Callable[..., Any] | None = None
+    # what makes compiled functions for walks, see `engines.llvm.walks`
+    walks: Any = None
 
 
 NUMPY = Arithmetic(join, group, drain, levels_in, Costs(step=30.0, weight=0.001, plan=100.0, number=0.6))

@@ -113,6 +113,7 @@ class Noting:
     def columns(
         self,
         check: Callable[..., bool],  # the compiled function
+        read: Callable[..., bool] | None,  # and, if there is one, that which writes numbers of lists to an array
         start: int,  # the first number of the run
         ends: Sequence[int],  # after each example, the next number
         seen: Iterable[int],  # the values in results
@@ -121,19 +122,22 @@ class Noting:
     ) -> Integers | None:
         """Return what was noted as columns; None where a wire is new, or a value is not the example's own."""
         examples, cells = len(ends), len(self.kept)
-        sizes, numbers, arrays = list[int](), [*seen], list[Index]()
-        head = [examples, start, len(numbers), start, *ends]
-        for lists, width in zip(noted, self.widths, strict=True):
-            for own in lists:
+        sizes, lists, arrays = list[int](), [[*seen]], list[Index]()
+        head = [examples, start, len(lists[0]), start, *ends]
+        for parts, width in zip(noted, self.widths, strict=True):
+            for own in parts:
                 if isinstance(own, list):
                     sizes.append(len(own))
-                    numbers += own
+                    lists.append(own)
                 else:
                     sizes.append(own.size)
                     arrays.append(own.ravel())
-            sizes[-len(lists)] //= width
+            sizes[-len(parts)] //= width
         total, told = ends[-1] - start, len(head) + len(sizes)
-        given = np.fromiter(chain(head, sizes, numbers), np.int64, told + len(numbers))
+        given = np.empty(told + sum(map(len, lists)), np.int64)
+        given[:told] = [*head, *sizes]
+        if read is None or not read(given[told:], *lists):
+            given[told:] = np.fromiter(chain.from_iterable(lists), np.int64, len(given) - told)
         if arrays:
             given = np.concatenate([given, *arrays])
         work, packed = np.empty(2 * total + 1 + len(sizes), np.int32), np.empty(len(given) - told, np.int32)

@@ -372,10 +372,24 @@ def node_of(tree: Tree, index: int) -> TreeNode:
     return Node(tree, index, tree.labels[index], tree.tokens[index], not kids_of(tree)[index])
 
 
+class Fast:
+    """What makes all nodes of a tree in one compiled call, once a program has an engine that does."""
+
+    nodes: Callable[..., Any] | None = None
+
+
+def hasten(walks: Any) -> None:
+    """Let nodes of trees be made by a compiled function from now on, where there can be one."""
+    if Fast.nodes is None:
+        Fast.nodes = walks.nodes(Node(node_of, 1 << 40, "label", "token", "is_leaf", []))  # type: ignore[arg-type]
+
+
 def linked(tree: Tree) -> list[list[TreeNode]]:
     """Return the children of each node, and then the root: to make all nodes at once takes less time."""
     size = len(tree.labels)
     below: list[list[TreeNode]] = [[]] * (size + 1)  # the last has the root, as -1 is above it
+    if Fast.nodes is not None and Fast.nodes(tree, tree.parents, tree.labels, tree.tokens, below) is below:
+        return below
     columns = range(size), tree.parents.tolist(), tree.labels, tree.tokens
     for index, above, label, token in zip(*columns, strict=True):
         kids = below[index]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.llvm import calls, integer_loops, table_loops, tables
+from foldbatch.engines.llvm import integer_loops, table_loops, tables, walks
 from foldbatch.engines.llvm.compiling import compiled_function, compiled_late
 from foldbatch.scheduler import arithmetic, noting, tree_code, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
@@ -59,4 +59,4 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
 
     drain = partial(arithmetic.drain, weigh=functions["weigh"], run=functions["drain"], form=np.ndarray.copy)
     built, leveled = partial(tables.built, functions), partial(tables.levels, functions)
-    return Arithmetic(join, group, drain, leveled, COSTS, built, functions["noted"], functions.get("traced"), calls.maker)
+    return Arithmetic(join, group, drain, leveled, COSTS, built, functions["noted"], functions.get("traced"), walks)

@@ -1,8 +1,9 @@
-"""Calls of cells in walks, as a function of CPython: arguments are looked at, and what they are is noted.
+"""What walks do most, as compiled functions of CPython: calls of cells, nodes of trees, numbers of lists.
 
-`call` is what CPython calls a built-in function with (``METH_FASTCALL``); its object is an array that tells
-of the cell, see `model.calls`. Where no signature fits, or anything is unlike what is common, the cell's own
-code in Python does the call. Nothing here runs code of the user's. Importing this needs llvmlite.
+CPython calls each with an object of its own and arguments (``METH_FASTCALL``). The object is a tuple whose
+first item is an array: what follows in it is told below. `call` does a call of a cell, see `model.calls`:
+where no signature fits, or anything is unlike what is common, the cell's own code in Python does it. No code of
+the user's is run here. Importing this needs llvmlite.
 
 Source: the C API of CPython; objects are read where `PyListObject` and `PyTupleObject` have them.
 """
@@ -13,7 +14,7 @@ from typing import Any
 
 from foldbatch.engines.llvm import objects
 from foldbatch.engines.llvm.vector_functions import moved
-from foldbatch.engines.llvm.words import address, ask, ask_i4, at, i8
+from foldbatch.engines.llvm.words import address, ask, ask_i4, at, at_i4, i8
 from foldbatch.model.calls import (
     CELL,
     CLASS,
@@ -51,15 +52,20 @@ from foldbatch.model.calls import (
     WIDTH,
 )
 
-# what the array begins with: the address of functions of CPython's, of its objects, and where values have what
-# they are, in words; then comes what `model.calls` tells of
-INCREASE, DECREASE, APPEND, WHOLE, OF_WHOLE, NEW_TUPLE, ALLOCATE, VECTORCALL, CLEAR = range(9)
-COUNTERS, NOTHING, UNKNOWN, REAL, INTEGER, TRUTH, LISTED, N_AT, UNKNOWN_AT, OWN = range(9, 19)
+# what the array begins with: the addresses of functions of CPython's, and of its objects
+INCREASE, DECREASE, APPEND, WHOLE, OF_WHOLE, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, CLEAR = range(10)
+NOTHING, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, OWN = range(10, 18)
+# then, for calls: the list of counters, what stands for numbers of a value, and where in a value both are, in
+# words; then comes what `model.calls` tells of
+COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, OF_CELL = range(OWN, OWN + 5)
+# and for nodes: their class, the dtype of parents, and where in a node its parts are, in words
+NODE, NARROW, TREE_AT, INDEX_AT, LABEL_AT, TOKEN_AT, LEAF_AT, BELOW_AT = range(OWN, OWN + 8)
 # words of an object: its type, how many items a list or a tuple has, where those of a list are; the first of
 # a tuple
 TYPE, COUNT = objects.TYPE // 8, objects.DATA // 8
 ITEMS = FIRST = COUNT + 1
 ROOM = ITEMS + 1
+FLAGS, DTYPE, WHOLE_ROWS = objects.FLAGS // 8, objects.DTYPE // 8, objects.PLAIN  # of an array
 
 
 def placed(look: Any, arguments: Any) -> int:
@@ -195,7 +201,7 @@ def result(known: Any, look: Any, arguments: Any, first: int, number: int) -> in
 def call(given: int, arguments: int, count: int) -> int:
     """Do a call of the cell that an array tells of; return a new reference to what it yields."""
     known = at(at(at(given)[FIRST])[COUNT])
-    cell, args = moved(known, OWN), at(arguments)
+    cell, args = moved(known, OF_CELL), at(arguments)
     for s in range(cell[SIGNATURES]):
         own = at(cell[CELL + s])
         if own[ROWS] != 0 and fits(known, own, args):
@@ -222,3 +228,63 @@ def call(given: int, arguments: int, count: int) -> int:
                 look = moved(look, RESULT)
             return i8(made)
     return i8(ask(known[VECTORCALL], cell[GENERAL], address(args), count, i8(0)))
+
+
+def held(known: Any, made: int, place: int, thing: int) -> None:
+    """Put an object into a part of a new one."""
+    ask(known[INCREASE], thing)
+    at(made)[place] = thing
+
+
+def nodes(given: int, arguments: int, count: int) -> int:
+    """Make all nodes of a tree, given it, its parents, labels and tokens, and a list for what is below each.
+
+    There, one empty list is for all: see `trees.tree.linked`. Return the list; or None, where parents are not
+    as they are in most trees.
+    """
+    known, args = at(at(at(given)[FIRST])[COUNT]), at(arguments)
+    parents, labels, tokens, below = at(args[1]), at(args[2]), at(args[3]), at(at(args[4])[ITEMS])
+    answer, size, empty = known[NOTHING], labels[COUNT], below[0]
+    if parents[FLAGS] & WHOLE_ROWS == WHOLE_ROWS and parents[DTYPE] == known[NARROW]:
+        above, answer = at_i4(parents[COUNT]), args[4]
+        for i in range(size):
+            made, index = ask(known[ALLOCATE], known[NODE], i8(0)), ask(known[OF_WHOLE], i)
+            if made == 0 or index == 0:
+                return 0
+            at(made)[known[INDEX_AT]] = index
+            held(known, made, known[TREE_AT], args[0])
+            held(known, made, known[LABEL_AT], labels[FIRST + i])
+            held(known, made, known[TOKEN_AT], tokens[FIRST + i])
+            held(known, made, known[LEAF_AT], known[TRUE] if below[i] == empty else known[FALSE])
+            held(known, made, known[BELOW_AT], below[i])
+            parent = i8(above[i])
+            if parent < 0:
+                parent = size
+            if below[parent] == empty:
+                siblings = ask(known[NEW_LIST], i8(0))
+                if siblings == 0:
+                    return 0
+                below[parent] = siblings
+                ask(known[DECREASE], empty)
+            failed = appended(known, below[parent], made)
+            ask(known[DECREASE], made)
+            if failed != 0:
+                return 0
+    ask(known[INCREASE], answer)
+    return i8(answer)
+
+
+def numbers(given: int, arguments: int, count: int) -> int:
+    """Write the whole numbers of lists to an array, given it and the lists; return whether that was done."""
+    known, args = at(at(at(given)[FIRST])[COUNT]), at(arguments)
+    to, answer = at(at(args[0])[COUNT]), known[TRUE]
+    for a in range(i8(1), count):
+        items, size = at(at(args[a])[ITEMS]), at(args[a])[COUNT]
+        for i in range(size):
+            if at(items[i])[TYPE] != known[INTEGER]:
+                answer = known[FALSE]
+                break
+            to[i] = ask(known[WHOLE], items[i])
+        to = moved(to, size)
+    ask(known[INCREASE], answer)
+    return i8(answer)

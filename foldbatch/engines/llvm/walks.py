@@ -1,0 +1,127 @@
+"""Functions of CPython for walks, which are compiled: see `walk_loops`."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from ctypes import c_int64, pythonapi
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from foldbatch.engines.llvm import walk_loops as loops
+from foldbatch.engines.llvm.compiling import compiled_words
+from foldbatch.system.lines import address_of
+
+FAST = 0x80  # ``METH_FASTCALL``
+API = {
+    loops.INCREASE: "Py_IncRef",
+    loops.DECREASE: "Py_DecRef",
+    loops.APPEND: "PyList_Append",
+    loops.WHOLE: "PyLong_AsLongLong",
+    loops.OF_WHOLE: "PyLong_FromLongLong",
+    loops.NEW_TUPLE: "PyTuple_New",
+    loops.NEW_LIST: "PyList_New",
+    loops.ALLOCATE: "PyType_GenericAlloc",
+    loops.VECTORCALL: "PyObject_Vectorcall",
+    loops.CLEAR: "PyErr_Clear",
+}
+OBJECTS = {
+    loops.NOTHING: None,
+    loops.TRUE: True,
+    loops.FALSE: False,
+    loops.REAL: float,
+    loops.INTEGER: int,
+    loops.TRUTH: bool,
+    loops.LISTED: list,
+}
+
+
+class _Definition(ctypes.Structure):
+    """``PyMethodDef``."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def _words(thing: Any, count: int) -> list[int]:
+    return [c_int64.from_address(id(thing) + 8 * i).value for i in range(count)]
+
+
+@cache
+def readable() -> bool:
+    """Whether lists and tuples of Python lie in memory as compiled code reads and writes them."""
+    if hasattr(sys, "_is_gil_enabled") and not sys._is_gil_enabled():
+        return False
+    listed, pair = [2.5, None], (2.5, None)
+    two = [id(pair[0]), id(None)]
+    items = _words(listed, loops.ROOM + 1)
+    held = [c_int64.from_address(items[loops.ITEMS] + 8 * i).value for i in range(2)]
+    as_list = [items[loops.TYPE], items[loops.COUNT], *held] == [id(list), 2, *two]
+    rooms = [sys.getsizeof(listed) - sys.getsizeof([]), 8 * items[loops.ROOM]]
+    return as_list and rooms[0] == rooms[1] and _words(pair, loops.FIRST + 2)[1:] == [id(tuple), 2, *two]
+
+
+def places_of(thing: Any, parts: Sequence[Any]) -> list[int] | None:
+    """Return the words of a struct where its parts are, which are all that it has; None where they are not."""
+    words = _words(thing, type(thing).__basicsize__ // 8)
+    places = [words.index(id(part)) for part in parts if words.count(id(part)) == 1]
+    return places if len(places) == len(parts) == len(words) - 2 else None
+
+
+def _told(*more: int) -> list[int]:
+    api = {k: ctypes.cast(getattr(pythonapi, name), ctypes.c_void_p).value or 0 for k, name in API.items()}
+    known = api | {place: id(thing) for place, thing in OBJECTS.items()}
+    return [*(known[place] for place in range(loops.OWN)), *more]
+
+
+@cache
+def _definition(loop: Callable[..., int]) -> _Definition:
+    return _Definition(loop.__name__.encode(), compiled_words(loop, loops), FAST, None)
+
+
+def _function(loop: Callable[..., int], told: Sequence[int], *kept: Any) -> Callable[..., Any]:
+    """Return a function of CPython that is told numbers, and keeps what these are of."""
+    make = pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    made: Callable[..., Any] = make(ctypes.byref(_definition(loop)), (np.array(told, np.int64), *kept), None)
+    return made
+
+
+def calls(counters: list[int], value: Any) -> Callable[..., Any] | None:
+    """Return what makes functions that do calls of cells; None where none can be made.
+
+    Given are the general function of a cell, and codes of its signatures; see `functions.coded`.
+    """
+    places = places_of(value, [value.n, value.unknown])
+    if places is None or not readable():
+        return None
+    told = _told(id(counters), id(value.unknown), *places)
+
+    def make(general: Callable[..., Any], codes: Sequence[Any]) -> Callable[..., Any]:
+        arrays = [code.numbers for code in codes]
+        own = id(general), len(codes), *map(address_of, arrays)
+        return _function(loops.call, [*told, *own], general, *arrays)
+
+    return make
+
+
+def nodes(node: Any) -> Callable[..., Any] | None:
+    """Return what makes all nodes of a tree, given one whose parts differ; None where nothing does."""
+    parts = [getattr(node, name) for name in node.__struct_fields__]
+    places = places_of(node, parts)
+    if places is None or not readable():
+        return None
+    return _function(loops.nodes, _told(id(type(node)), id(np.dtype(np.int32)), *places), type(node))
+
+
+@cache
+def numbers() -> Callable[..., bool] | None:
+    """Return what writes whole numbers of lists to an array; None where nothing does."""
+    return _function(loops.numbers, _told()) if readable() else None
