@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from foldbatch.errors import FoldbatchError, WalkError
-from foldbatch.functions.coded import Coded, Maker, coded
+from foldbatch.functions.modules import MethodCell
 from foldbatch.functions.specs import (
     GIVEN,
     DataSpec,
@@ -54,7 +54,7 @@ from foldbatch.static.ops.random import KEY
 from foldbatch.static.printer import print_graph
 from foldbatch.system.remembering import code_of
 from foldbatch.system.showing import arguments_of
-from foldbatch.types import TensorType, describe_value
+from foldbatch.types import describe_value
 
 # the next number of a value, and the last one that the present example may take
 COUNTERS: Final = [0, 0]
@@ -113,6 +113,7 @@ class Signature:
     draft: Draft  # the cell as it goes to the linker, without wires
     cell: Any = None  # the `CellFunction` whose function it is, or what says which block's it is
     spare: Any = None  # lists for its calls that no run has; `notes` makes them
+    coded: Any = None  # what compiled code is told of it, where that does its calls: `coded` makes it
     # what its code finds where no run has called it yet, by name
     unbound: dict[str, Callable[[Any], None]] | None = None
 
@@ -152,18 +153,6 @@ class Signature:
         specs = {name: described(spec) for name, spec in self.specs.items()}
         return repr(
             (specs, print_graph(graph), constants, self.leaves, self.draft.losses and "", self.labels)
-        )
-
-    @cached_property
-    def coded(self) -> Coded | None:
-        """Its code for compiled calls, if it has one."""
-        if self.silent or self.labels or not isinstance(self.cell, CellFunction):
-            return None
-        sequences = [(path, [member for member, _ in members]) for path, _, members in self.sequences]
-        operands, feeds = [path for path, _ in self.operands], [path for path, _, _ in self.feeds]
-        outputs = [node.type for node in self.outputs]
-        return coded(
-            self.specs, self.cell.static, operands, sequences, feeds, self.width, outputs, self.result, self.leaves
         )
 
     @property
@@ -372,7 +361,7 @@ class CellFunction:
         else:
             static = self._static(signature)
             group = [*self._groups.get(static, ()), signature]
-            self._variants[static] = self._compiled(self._written(group, among=True), group)
+            self._variants[static] = self._called_by(self._written(group, among=True), group)
             self._groups[static] = group
         self._known[tuple(signature.specs.values())] = signature  # last: until then it is made anew
 
@@ -397,26 +386,27 @@ class CellFunction:
         """Give `call` its code; without `fast` every call goes the slow way."""
         if fast not in self._codes:
             made = self._written(() if self.static or not fast else self.signatures, find=fast)
-            if fast and not self.static:
-                made = self._short(made)
-            self._codes[fast] = made
+            self._codes[fast] = self._short(made) if fast and not self.static else made
         self.call.__code__ = self._codes[fast]
 
     def _short(self, code: CodeType) -> CodeType:
-        """Return code that leaves calls to a compiled function, and that leaves others to this code."""
-        function = self._compiled(code, self.signatures)
+        """Return code that leaves calls to a compiled function, which leaves others to this; or this."""
+        function = self._called_by(code, self.signatures)
         if isinstance(function, FunctionType):
             return code
-        GLOBALS[self.fast] = function
-        names = ", ".join(self.parameters)
-        made = _code(f"def f({names}): return {self.fast}({names})")
-        return made.replace(co_name=self.name, co_qualname=self.name)
+        GLOBALS[self.fast], names = function, ", ".join([GIVEN + n for n in self.parameters])
+        return self._named(_code(f"def f({names}): return {self.fast}({names})"))
 
-    def _compiled(self, code: CodeType, signatures: Sequence[Signature]) -> Callable[..., Any]:
-        """Return what does calls of signatures: a compiled function, or one with this code."""
-        general = FunctionType(code, GLOBALS, self.name)
-        known = [signature.coded for signature in signatures if signature.coded is not None]
-        return Fast.make(general, known) if Fast.make is not None and known else general
+    def _called_by(self, code: CodeType, signatures: Sequence[Signature]) -> Callable[..., Any]:
+        """Return what does calls of signatures: a compiled function, or one of this code."""
+        function = FunctionType(code, GLOBALS, self.name)
+        return function if Fast.make is None else Fast.make(function, signatures)
+
+    def _named(self, code: CodeType) -> CodeType:
+        """Return code with the cell's name, and the names of arguments that the user gave."""
+        names = [name.removeprefix(GIVEN) for name in code.co_varnames[: len(self.parameters)]]
+        names += code.co_varnames[len(names) :]
+        return code.replace(co_name=self.name, co_qualname=self.name, co_varnames=tuple(names))
 
     def _written(
         self, signatures: Sequence[Signature], *, among: bool = False, find: bool = False
@@ -438,10 +428,7 @@ class CellFunction:
             lines += ["except TypeError: variant = None"]  # what cannot be hashed is told of below
             lines += [f"if variant is not None: return variant({', '.join([*places, *static])})"]
         lines.append(otherwise)
-        code = _code(f"def f({header}):\n" + "\n".join(f"    {line}" for line in lines))
-        names = [name.removeprefix(GIVEN) for name in code.co_varnames[: len(self.parameters)]]
-        names += code.co_varnames[len(names) :]
-        return code.replace(co_name=self.name, co_qualname=self.name, co_varnames=tuple(names))
+        return self._named(_code(f"def f({header}):\n" + "\n".join(f"    {line}" for line in lines)))
 
     def find(self, arguments: dict[str, Any]) -> Signature:
         """Return the signature of a call, made if it is new.
@@ -472,9 +459,9 @@ class CellFunction:
 
 
 class Fast:
-    """What makes compiled functions of cells, once a program has an engine that does."""
+    """What makes compiled functions of cells, given their other one and signatures, once `coded` can."""
 
-    make: Maker | None = None
+    make: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., Any]] | None = None
 
 
 class Slow:
@@ -493,12 +480,11 @@ def all_cells() -> list[CellFunction]:
     return list(_cells)
 
 
-def go_fast(walks: Any) -> None:
-    """Let calls of cells be done by compiled functions from now on, where they can be made."""
-    if Fast.make is None and (make := walks.calls(COUNTERS, value_class(TensorType((), "float32"))(1 << 40))):
-        Fast.make = make
-        for one in all_cells():
-            one.renew([*one.signatures])
+def go_fast(make: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., Any]]) -> None:
+    """Let calls of cells be done by what `Fast` makes from now on."""
+    Fast.make = make
+    for one in all_cells():
+        one.renew([*one.signatures])
 
 
 def go_slow(*, on: bool) -> None:
@@ -709,40 +695,5 @@ def cell(function: Callable[..., Any]) -> Any:
     """
     parameters = list(arguments_of(function).parameters)
     if parameters[:1] == ["self"]:
-        return MethodCell(function)
+        return MethodCell(function, CellFunction)
     return CellFunction(function, getattr(function, "__name__", "cell")).call
-
-
-def _without_cells(instance: Any) -> Any:
-    """Return what is pickled and copied of an object: all but its cells, which compute with its own parts."""
-    state: Any = object.__getstate__(instance)
-    cells = {n: getattr(x, "__dict__", {}).get("cell") for n, x in vars(instance).items()}
-    own = {n for n, x in cells.items() if getattr(x, "origin", None) == ("method", instance, n)}
-    held = {n: x for n, x in vars(instance).items() if n not in own}
-    return (held, state[1]) if isinstance(state, tuple) else held
-
-
-class MethodCell:
-    """A cell that is a method: each object has a cell of its own, and so has a copy of it."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.__doc__ = function.__doc__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        whole: Any = owner.__getstate__
-        if whole is object.__getstate__:
-            owner.__getstate__ = _without_cells  # type: ignore[assignment, method-assign]
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
-            return self
-        name = self.function.__name__
-        if inspect.getattr_static(type(instance), name, None) is not self:  # super() asks for it
-            name = self.function.__qualname__
-        made = instance.__dict__.get(name)
-        if made is None:
-            made = CellFunction(self.function.__get__(instance), self.function.__name__).call
-            made.__dict__["cell"].origin = ("method", instance, name)
-            instance.__dict__[name] = made  # found before this the next time
-        return made

@@ -1,4 +1,4 @@
-"""Signatures as whole numbers, for compiled code that does the calls of cells in walks: see `model.calls`.
+"""Codes of signatures: what compiled code is told, which does the calls of cells in walks; see `model.calls`.
 
 What is common can be told so: values, plain numbers, None, tuples of these, and lists of values or of tuples
 of values. Calls of signatures that hold anything else are done by the cell's own code in Python.
@@ -7,10 +7,11 @@ of values. Calls of signatures that hold anything else are done by the cell's ow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from foldbatch.functions.cells import COUNTERS, Signature, go_fast
 from foldbatch.functions.specs import EXACT as COMPARED
 from foldbatch.functions.specs import DataSpec, ListSpec, NestSpec, Path, Spec, StaticSpec, ValueSpec
 from foldbatch.functions.values import value_class
@@ -18,10 +19,24 @@ from foldbatch.model import calls
 from foldbatch.model.calls import DEEPEST, HEAD, ROWS
 from foldbatch.types import TensorType
 
-# Given the general function of a cell, and the codes of its signatures, returns what does its calls.
-Maker = Callable[[Callable[..., Any], Sequence["Coded"]], Callable[..., Any]]
-NOWHERE = [0] * calls.PLACE
-PLAIN = {bool, int, float}
+NOWHERE: Final = [0] * calls.PLACE
+PLAIN: Final = {bool, int, float}
+
+
+def hasten(walks: Any) -> None:
+    """Let calls of cells be done by compiled functions from now on, where these can be made."""
+    make = walks.calls(COUNTERS, value_class(TensorType((), "float32"))(1 << 40))
+    if make is None:
+        return
+
+    def made(general: Callable[..., Any], signatures: Sequence[Signature]) -> Callable[..., Any]:
+        for signature in signatures:
+            signature.coded = signature.coded or coded(signature)
+        known = [signature.coded.numbers for signature in signatures if signature.coded is not None]
+        function: Callable[..., Any] = make(general, known) if known else general
+        return function
+
+    go_fast(made)
 
 
 class NotCommon(Exception):  # noqa: N818 - it is no error
@@ -29,11 +44,12 @@ class NotCommon(Exception):  # noqa: N818 - it is no error
 
 
 class Coded:
-    """The code of a signature, and where it is told of the lists that calls append to."""
+    """The code of a signature, and the places where it tells of lists, besides that of rows."""
 
     def __init__(self, numbers: Sequence[int], lists: Sequence[int]) -> None:
         self.numbers = np.array(numbers, np.int64)
-        self._words, self._lists = memoryview(self.numbers), lists
+        self._words: Any = self.numbers.data
+        self._lists = lists
 
     def bind(self, lists: Sequence[list[Any]]) -> None:
         """Let calls append to lists: that of rows, and then all others."""
@@ -46,47 +62,40 @@ class Coded:
         self._words[ROWS] = 0
 
 
-def coded(
-    specs: Mapping[str, Spec],
-    static: Sequence[str],
-    operands: Sequence[Path],
-    sequences: Sequence[tuple[Path, Sequence[Path]]],
-    feeds: Sequence[Path],
-    width: int,
-    outputs: Sequence[TensorType],
-    result: Spec,
-    leaves: Sequence[int | str],
-) -> Coded | None:
-    """Return the code of a signature; None where it cannot be told. Arguments are as `Signature` has them."""
+def coded(of: Signature) -> Coded | None:
+    """Return the code of a signature; None where it cannot be told."""
+    if of.silent or of.labels:
+        return None
     places: dict[Path, list[int]] = {}
-    held: dict[Path, tuple[int, bool, list[Path]]] = {}  # of lists: members, whether in tuples, their paths
+    held: dict[Path, tuple[list[int], list[Path]]] = {}  # of lists: what is told, the paths of members
     try:
-        guards = [*_guards(specs, static, places, held)]
-        found = [x for path, members in sequences for x in _list(places[path], *held[path], members)]
-        kinds = result.items if isinstance(result, NestSpec) and result.kind is tuple else (result,)
-        if any(isinstance(item, NestSpec) for item in kinds) or len({*leaves}) < len(leaves) - leaves.count("None"):
-            return None
-        made = [x for leaf in leaves for x in _result(leaf, outputs, places)]
+        guards = [*_guards(of, places, held)]
+        body = [x for path, _ in of.operands for x in places[path]]
+        lists = list[int]()
+        for path, _, members in of.sequences:
+            told, known = held[path]
+            if [member for member, _ in members] != known:
+                return None
+            lists.append(len(body) + calls.ELEMENTS)
+            body += [0, *told, *places[path]]
+        for path, _, _ in of.feeds:
+            lists.append(len(body) + calls.COLUMN)
+            body += [0, int(bool(path)), *(places[path] if path else NOWHERE)]
+        made = [*_results(of, places)]
     except NotCommon:
         return None
-    values = [x for path in operands for x in places[path]]
-    data = [x for path in feeds for x in (0, int(bool(path)), *(places[path] if path else NOWHERE))]
-    body = [*guards, *values]
-    lists = [HEAD + len(body) + calls.LIST * i + calls.ELEMENTS for i in range(len(sequences))]
-    body += found
-    lists += [HEAD + len(body) + calls.DATUM * i + calls.COLUMN for i in range(len(feeds))]
-    body += data
-    in_tuple = len(leaves) if isinstance(result, NestSpec) else -1
-    head = [0, width, len(guards) // calls.GUARD, len(operands), len(sequences), len(feeds), HEAD + len(body), in_tuple]
-    return Coded([*head, *body, *made], lists)
+    begin, nest = HEAD + len(guards), of.result
+    size, kind = (len(of.leaves), nest.kind) if isinstance(nest, NestSpec) else (-1, tuple)
+    counts = len(guards) // calls.GUARD, len(of.operands), len(of.sequences), len(of.feeds)
+    head = 0, of.width, *counts, begin + len(body), size, 0 if kind is tuple else id(kind)
+    return Coded([*head, *guards, *body, *made], [begin + place for place in lists])
 
 
 def _guards(
-    specs: Mapping[str, Spec],
-    static: Sequence[str],
-    places: dict[Path, list[int]],
-    held: dict[Path, tuple[int, bool, list[Path]]],
+    signature: Signature, places: dict[Path, list[int]], held: dict[Path, tuple[list[int], list[Path]]]
 ) -> Iterator[int]:
+    static = signature.cell.static
+
     def of(spec: Spec, path: Path, way: list[int]) -> Iterator[int]:
         if len(way) > 1 + DEEPEST:
             raise NotCommon
@@ -106,13 +115,15 @@ def _guards(
                 yield from (calls.SIZED, id(kind), len(items), *place)
                 for i, item in enumerate(items):
                     yield from of(item, path + spec.item(i), [*way, i])
-            case ListSpec(ValueSpec(type_), hinted):
-                held[path] = 1, False, [""]
-                yield from (calls.MAY_BE_EMPTY if hinted else calls.OF, 0, 1, *place)
-                yield from (calls.EXACT, id(value_class(type_)), 0, *NOWHERE)
-            case ListSpec(NestSpec(kind, _, items) as nest, hinted) if issubclass(kind, tuple):
-                held[path] = len(items), True, [nest.item(i) for i in range(len(items))]
-                yield from (calls.MAY_BE_EMPTY if hinted else calls.OF, id(kind), len(items), *place)
+            case ListSpec(element, hinted) if element is not None:
+                nest = element if isinstance(element, NestSpec) else None
+                items = (element,) if nest is None else nest.items
+                if nest is not None and not issubclass(nest.kind, tuple):
+                    raise NotCommon
+                inner = [""] if nest is None else [nest.item(i) for i in range(len(items))]
+                held[path] = [len(items), int(nest is not None)], inner
+                like = calls.MAY_BE_EMPTY if hinted else calls.OF
+                yield from (like, 0 if nest is None else id(nest.kind), len(items), *place)
                 for item in items:
                     if not isinstance(item, ValueSpec):
                         raise NotCommon
@@ -120,17 +131,20 @@ def _guards(
             case _:
                 raise NotCommon
 
-    for number, (name, spec) in enumerate(specs.items()):
+    for number, (name, spec) in enumerate(signature.specs.items()):
         yield from of(spec, name, [number])
 
 
-def _list(place: list[int], members: int, in_tuples: bool, known: list[Path], read: Sequence[Path]) -> list[int]:  # noqa: FBT001
-    if [*read] != known:
-        raise NotCommon
-    return [0, members, int(in_tuples), *place]
-
-
-def _result(leaf: int | str, outputs: Sequence[TensorType], places: Mapping[Path, list[int]]) -> list[int]:
-    if isinstance(leaf, int):
-        return [calls.OUTPUT, id(value_class(outputs[leaf])), leaf, *NOWHERE]
-    return [calls.NONE, 0, 0, *NOWHERE] if leaf == "None" else [calls.GIVEN, 0, 0, *places[leaf]]
+def _results(of: Signature, places: Mapping[Path, list[int]]) -> Iterator[int]:
+    nest, own = of.result, [leaf for leaf in of.leaves if isinstance(leaf, int)]
+    if isinstance(nest, NestSpec):
+        flat = issubclass(nest.kind, tuple) and not any(isinstance(item, NestSpec) for item in nest.items)
+        if not flat or len({*own}) < len(own):  # one object stands at two places
+            raise NotCommon
+    for leaf in of.leaves:
+        if isinstance(leaf, int):
+            yield from (calls.OUTPUT, id(value_class(of.outputs[leaf].type)), leaf, *NOWHERE)
+        elif leaf == "None":
+            yield from (calls.NONE, 0, 0, *NOWHERE)
+        else:
+            yield from (calls.GIVEN, 0, 0, *places[leaf])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
@@ -106,3 +106,38 @@ def _prefix(path: str, module: Module) -> None:
                 holder.name = f"{path}.{holder.name}"
             case Module():
                 _prefix(path, part)
+
+
+def _without_cells(instance: Any) -> Any:
+    """Return what is pickled and copied of an object: all but its cells, which compute with its own parts."""
+    state: Any = object.__getstate__(instance)
+    cells = {n: getattr(x, "__dict__", {}).get("cell") for n, x in vars(instance).items()}
+    own = {n for n, x in cells.items() if getattr(x, "origin", None) == ("method", instance, n)}
+    held = {n: x for n, x in vars(instance).items() if n not in own}
+    return (held, state[1]) if isinstance(state, tuple) else held
+
+
+class MethodCell:
+    """A cell that is a method: each object has a cell of its own, which `make` makes, and so has a copy."""
+
+    def __init__(self, function: Callable[..., Any], make: Callable[..., Any]) -> None:
+        self.function, self.make = function, make
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        whole: Any = owner.__getstate__
+        if whole is object.__getstate__:
+            owner.__getstate__ = _without_cells  # type: ignore[assignment, method-assign]
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        name = self.function.__name__
+        if inspect.getattr_static(type(instance), name, None) is not self:  # super() asks for it
+            name = self.function.__qualname__
+        made = instance.__dict__.get(name)
+        if made is None:
+            made = self.make(self.function.__get__(instance), self.function.__name__).call
+            made.__dict__["cell"].origin = ("method", instance, name)
+            instance.__dict__[name] = made  # found before this the next time
+        return made

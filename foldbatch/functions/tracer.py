@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.errors import DecidingError, ExampleError, WalkError
-from foldbatch.functions.cells import Signature, go_fast
+from foldbatch.functions import coded
+from foldbatch.functions.cells import Signature
 from foldbatch.functions.eager import Seen, run
 from foldbatch.functions.learnt import Learnt, Output, owned, remarks
 from foldbatch.functions.noted import (
@@ -60,8 +61,8 @@ from foldbatch.scheduler.record import Together
 from foldbatch.scheduler.trace import Form, Trace, batch_trace
 from foldbatch.static.printer import unlike
 from foldbatch.system.processes import no_garbage
+from foldbatch.trees import tree
 from foldbatch.trees.records import Records
-from foldbatch.trees.tree import hasten
 from foldbatch.types import VOID, TensorType, Type
 
 Index = NDArray[np.int64]
@@ -112,8 +113,8 @@ class FunctionTracer:
         self.learnt = Learnt() if learnt is None else learnt
         self._known = StagedBefore()
         if arithmetic.walks is not None:
-            go_fast(arithmetic.walks)
-            hasten(arithmetic.walks)
+            coded.hasten(arithmetic.walks)
+            tree.hasten(arithmetic.walks)
         self._linked = self._link()
 
     # -- what a tracer is

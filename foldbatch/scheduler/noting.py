@@ -113,7 +113,7 @@ class Noting:
     def columns(
         self,
         check: Callable[..., bool],  # the compiled function
-        read: Callable[..., bool] | None,  # and, if there is one, that which writes numbers of lists to an array
+        read: Callable[..., bool] | None,  # and one that writes numbers of lists to an array, if there is one
         start: int,  # the first number of the run
         ends: Sequence[int],  # after each example, the next number
         seen: Iterable[int],  # the values in results
@@ -122,17 +122,18 @@ class Noting:
     ) -> Integers | None:
         """Return what was noted as columns; None where a wire is new, or a value is not the example's own."""
         examples, cells = len(ends), len(self.kept)
-        sizes, lists, arrays = list[int](), [[*seen]], list[Index]()
+        sizes, arrays = list[int](), list[Index]()
+        lists = [[*seen]]  # of numbers
         head = [examples, start, len(lists[0]), start, *ends]
-        for parts, width in zip(noted, self.widths, strict=True):
-            for own in parts:
-                if isinstance(own, list):
-                    sizes.append(len(own))
-                    lists.append(own)
+        for held, width in zip(noted, self.widths, strict=True):
+            for array in held:
+                if isinstance(array, list):
+                    sizes.append(len(array))
+                    lists.append(array)
                 else:
-                    sizes.append(own.size)
-                    arrays.append(own.ravel())
-            sizes[-len(parts)] //= width
+                    sizes.append(array.size)
+                    arrays.append(array.ravel())
+            sizes[-len(held)] //= width
         total, told = ends[-1] - start, len(head) + len(sizes)
         given = np.empty(told + sum(map(len, lists)), np.int64)
         given[:told] = [*head, *sizes]

@@ -388,7 +388,7 @@ def linked(tree: Tree) -> list[list[TreeNode]]:
     """Return the children of each node, and then the root: to make all nodes at once takes less time."""
     size = len(tree.labels)
     below: list[list[TreeNode]] = [[]] * (size + 1)  # the last has the root, as -1 is above it
-    if Fast.nodes is not None and Fast.nodes(tree, tree.parents, tree.labels, tree.tokens, below) is below:
+    if Fast.nodes is not None and Fast.nodes(tree, tree.parents, tree.labels, tree.tokens, below):
         return below
     columns = range(size), tree.parents.tolist(), tree.labels, tree.tokens
     for index, above, label, token in zip(*columns, strict=True):

@@ -59,4 +59,6 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
 
     drain = partial(arithmetic.drain, weigh=functions["weigh"], run=functions["drain"], form=np.ndarray.copy)
     built, leveled = partial(tables.built, functions), partial(tables.levels, functions)
-    return Arithmetic(join, group, drain, leveled, COSTS, built, functions["noted"], functions.get("traced"), walks)
+    return Arithmetic(
+        join, group, drain, leveled, COSTS, built, functions["noted"], functions.get("traced"), walks
+    )

@@ -2,8 +2,8 @@
 
 CPython calls each with an object of its own and arguments (``METH_FASTCALL``). The object is a tuple whose
 first item is an array: what follows in it is told below. `call` does a call of a cell, see `model.calls`:
-where no signature fits, or anything is unlike what is common, the cell's own code in Python does it. No code of
-the user's is run here. Importing this needs llvmlite.
+where no signature fits, or anything is unlike what is common, the cell's own code in Python does it. No code
+of the user's is run here. Importing this needs llvmlite.
 
 Source: the C API of CPython; objects are read where `PyListObject` and `PyTupleObject` have them.
 """
@@ -48,6 +48,7 @@ from foldbatch.model.calls import (
     SIGNATURES,
     SIZE,
     SIZED,
+    TUPLE,
     VALUES,
     WIDTH,
 )
@@ -76,8 +77,8 @@ def placed(look: Any, arguments: Any) -> int:
     return i8(thing)
 
 
-def is_plain(known: Any, type_: int) -> bool:
-    return type_ == known[INTEGER] or type_ == known[REAL] or type_ == known[TRUTH]  # noqa: PLR1714
+def is_plain(integer: int, real: int, truth: int, type_: int) -> bool:
+    return type_ == integer or type_ == real or type_ == truth  # noqa: PLR1714
 
 
 def fits_all(look: Any, items: int, size: int) -> bool:
@@ -106,7 +107,7 @@ def fits(known: Any, own: Any, arguments: Any) -> bool:
         if kind == SAME:
             if thing != expected:
                 return False
-        elif kind == OF or kind == MAY_BE_EMPTY:  # noqa: PLR1714
+        elif kind == OF or kind == MAY_BE_EMPTY:  # noqa: PLR1714, SIM109 - the language has no `in`
             if at(thing)[TYPE] != known[LISTED]:
                 return False
             size = at(thing)[COUNT]
@@ -115,12 +116,12 @@ def fits(known: Any, own: Any, arguments: Any) -> bool:
             if not fits_all(look, at(thing)[ITEMS], size):
                 return False
             i += look[SIZE]
-        elif kind == EXACT or kind == SIZED:  # noqa: PLR1714
+        elif kind == EXACT or kind == SIZED:  # noqa: PLR1714, SIM109
             if at(thing)[TYPE] != expected:
                 return False
             if kind == SIZED and at(thing)[COUNT] != look[SIZE]:
                 return False
-        elif not is_plain(known, at(thing)[TYPE]):
+        elif not is_plain(known[INTEGER], known[REAL], known[TRUTH], at(thing)[TYPE]):
             return False
         i += 1
     return True
@@ -137,7 +138,7 @@ def appended(known: Any, to: int, thing: int) -> int:
 
 
 def noted(known: Any, own: Any, arguments: Any, first: int, number: int) -> int:
-    """Note a call, whose number is an object and the same as a number; return what is not 0 if that failed."""
+    """Note a call, whose number is an object and the same as a number; return 0, if that did not fail."""
     rows, look, failed = own[ROWS], moved(own, HEAD + GUARD * own[GUARDS]), i8(0)
     failed += appended(known, rows, first)
     for _ in range(own[VALUES]):
@@ -216,7 +217,11 @@ def call(given: int, arguments: int, count: int) -> int:
             look, size = moved(own, own[RESULTS]), own[IN_TUPLE]
             if size < 0:
                 return result(known, look, args, first, number)
-            made = ask(known[NEW_TUPLE], size)
+            made = i8(0)
+            if own[TUPLE] == 0:  # noqa: SIM108 - only one of them is to be made
+                made = ask(known[NEW_TUPLE], size)
+            else:
+                made = ask(known[ALLOCATE], own[TUPLE], size)
             if made == 0:
                 return 0
             for i in range(size):
@@ -239,14 +244,14 @@ def held(known: Any, made: int, place: int, thing: int) -> None:
 def nodes(given: int, arguments: int, count: int) -> int:
     """Make all nodes of a tree, given it, its parents, labels and tokens, and a list for what is below each.
 
-    There, one empty list is for all: see `trees.tree.linked`. Return the list; or None, where parents are not
-    as they are in most trees.
+    There, one empty list is for all: see `trees.tree.linked`. Return whether that was done: not where parents
+    are not as they are in most trees.
     """
     known, args = at(at(at(given)[FIRST])[COUNT]), at(arguments)
     parents, labels, tokens, below = at(args[1]), at(args[2]), at(args[3]), at(at(args[4])[ITEMS])
-    answer, size, empty = known[NOTHING], labels[COUNT], below[0]
+    answer, size, empty = known[FALSE], labels[COUNT], below[0]
     if parents[FLAGS] & WHOLE_ROWS == WHOLE_ROWS and parents[DTYPE] == known[NARROW]:
-        above, answer = at_i4(parents[COUNT]), args[4]
+        above, answer = at_i4(parents[COUNT]), known[TRUE]
         for i in range(size):
             made, index = ask(known[ALLOCATE], known[NODE], i8(0)), ask(known[OF_WHOLE], i)
             if made == 0 or index == 0:

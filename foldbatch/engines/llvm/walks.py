@@ -13,6 +13,7 @@ import numpy as np
 
 from foldbatch.engines.llvm import walk_loops as loops
 from foldbatch.engines.llvm.compiling import compiled_words
+from foldbatch.scheduler.trace import Index
 from foldbatch.system.lines import address_of
 
 FAST = 0x80  # ``METH_FASTCALL``
@@ -69,7 +70,7 @@ def readable() -> bool:
 
 
 def places_of(thing: Any, parts: Sequence[Any]) -> list[int] | None:
-    """Return the words of a struct where its parts are, which are all that it has; None where they are not."""
+    """Return the words of a struct where its parts are, which are all that it has; else None."""
     words = _words(thing, type(thing).__basicsize__ // 8)
     places = [words.index(id(part)) for part in parts if words.count(id(part)) == 1]
     return places if len(places) == len(parts) == len(words) - 2 else None
@@ -97,17 +98,16 @@ def _function(loop: Callable[..., int], told: Sequence[int], *kept: Any) -> Call
 def calls(counters: list[int], value: Any) -> Callable[..., Any] | None:
     """Return what makes functions that do calls of cells; None where none can be made.
 
-    Given are the general function of a cell, and codes of its signatures; see `functions.coded`.
+    Given are the general function of a cell, and the codes of signatures; see `functions.coded`.
     """
     places = places_of(value, [value.n, value.unknown])
     if places is None or not readable():
         return None
     told = _told(id(counters), id(value.unknown), *places)
 
-    def make(general: Callable[..., Any], codes: Sequence[Any]) -> Callable[..., Any]:
-        arrays = [code.numbers for code in codes]
-        own = id(general), len(codes), *map(address_of, arrays)
-        return _function(loops.call, [*told, *own], general, *arrays)
+    def make(general: Callable[..., Any], codes: Sequence[Index]) -> Callable[..., Any]:
+        own = id(general), len(codes), *map(address_of, codes)
+        return _function(loops.call, [*told, *own], general, *codes)
 
     return make
 

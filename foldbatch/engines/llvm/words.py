@@ -42,7 +42,9 @@ def _call(builder: Any, address: Typed, numbers: Typed, statics: Typed) -> None:
 
 def _ask(builder: Any, address: Typed, *given: Typed, kind: str = "i8") -> Typed:
     type_ = ir.FunctionType(TYPES[kind], [I64] * len(given))
-    return Typed(kind, builder.call(builder.inttoptr(address.at, type_.as_pointer()), [one.at for one in given]))
+    return Typed(
+        kind, builder.call(builder.inttoptr(address.at, type_.as_pointer()), [one.at for one in given])
+    )
 
 
 def _load(builder: Any, address: Typed) -> Typed:
