@@ -6,6 +6,7 @@ of values. Calls of signatures that hold anything else are done by the cell's ow
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -91,6 +92,11 @@ def coded(of: Signature) -> Coded | None:
     return Coded([*head, *guards, *body, *made], [begin + place for place in lists])
 
 
+def found_by_value(static: Any) -> bool:
+    """Whether what equals a static argument, and is of its class, is the same."""
+    return type(static) in COMPARED or (type(static) is float and static != 0 and not math.isnan(static))
+
+
 def _guards(
     signature: Signature, places: dict[Path, list[int]], held: dict[Path, tuple[list[int], list[Path]]]
 ) -> Iterator[int]:
@@ -109,7 +115,7 @@ def _guards(
                 yield from (calls.EXACT, id(found), 0, *place)
             case StaticSpec(None):
                 yield from (calls.SAME, id(None), 0, *place)
-            case StaticSpec(value) if path in static and type(value) in COMPARED:  # found by what it equals
+            case StaticSpec(value) if path in static and found_by_value(value):
                 yield from (calls.EXACT, id(type(value)), 0, *place)
             case NestSpec(kind, _, items) if issubclass(kind, tuple):
                 yield from (calls.SIZED, id(kind), len(items), *place)

@@ -58,15 +58,16 @@ def _words(thing: Any, count: int) -> list[int]:
 @cache
 def readable() -> bool:
     """Whether lists and tuples of Python lie in memory as compiled code reads and writes them."""
-    if hasattr(sys, "_is_gil_enabled") and not sys._is_gil_enabled():
+    if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return False
     listed, pair = [2.5, None], (2.5, None)
-    two = [id(pair[0]), id(None)]
-    items = _words(listed, loops.ROOM + 1)
-    held = [c_int64.from_address(items[loops.ITEMS] + 8 * i).value for i in range(2)]
-    as_list = [items[loops.TYPE], items[loops.COUNT], *held] == [id(list), 2, *two]
-    rooms = [sys.getsizeof(listed) - sys.getsizeof([]), 8 * items[loops.ROOM]]
-    return as_list and rooms[0] == rooms[1] and _words(pair, loops.FIRST + 2)[1:] == [id(tuple), 2, *two]
+    room = (sys.getsizeof(listed) - sys.getsizeof([])) // 8
+    head = _words(listed, loops.ROOM + 1)
+    if head[loops.TYPE :: loops.ROOM - loops.TYPE] != [id(list), room] or head[loops.COUNT] != 2:
+        return False  # before another word is taken for an address
+    held = [c_int64.from_address(head[loops.ITEMS] + 8 * i).value for i in range(2)]
+    two = [*map(id, pair)]
+    return held == two and _words(pair, loops.FIRST + 2)[loops.TYPE :] == [id(tuple), 2, *two]
 
 
 def places_of(thing: Any, parts: Sequence[Any]) -> list[int] | None:

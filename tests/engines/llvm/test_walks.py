@@ -1,0 +1,213 @@
+"""Compiled functions of CPython: they do what the code in Python does that they stand for, and keep no object."""
+
+import sys
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import ExampleError, FoldbatchError
+from foldbatch.functions import notes
+from foldbatch.functions.cells import COUNTERS, all_cells
+from foldbatch.functions.values import value_class
+from foldbatch.trees import Tree, tree
+from foldbatch.types import TensorType
+
+pytest.importorskip("llvmlite")
+from foldbatch.engines.llvm import walks
+
+State = NamedTuple("State", [("h", Any), ("c", Any)])  # noqa: UP014 - of no module, as a class of the user's
+linear = fb.Linear(3)
+
+
+class Small(int):
+    """A number that is not a plain one."""
+
+
+@fb.cell
+def pair(x: "float32") -> Any:
+    return x * np.ones(3, np.float32), x + np.zeros(3, np.float32)
+
+
+@fb.cell
+def step(left: Any, right: Any, label: Any = None) -> Any:
+    fb.loss(fb.ops.mean(left[0]) if label is None else fb.ops.mean(left[0]) * fb.ops.cast(label, "float32"))
+    return State(linear(left[0]) + right[1], left[1])
+
+
+@fb.cell
+def deeper(nested: Any) -> Any:
+    (a, (b, c)), d = nested
+    return a * b + c * d
+
+
+@fb.cell
+def added(several: Any) -> Any:
+    return fb.ops.segment_sum(several[0] * several[1])
+
+
+@fb.cell
+def hinted(several: "list['float32[3]']", *, scale: float = 1.0, name: str = "a") -> Any:
+    return fb.ops.segment_sum(several) * (scale if name == "a" else 2.0), None
+
+
+def walk(example: Sequence[Any]) -> Any:
+    pairs = [pair(x) for x in example]
+    state: Any = pairs[0]
+    for number, other in enumerate(pairs):
+        state = step(tuple(state), other, *([number] if number % 2 else []))
+    whole, _ = hinted([h for h, _ in pairs], scale=2.0)
+    none, _ = hinted([], name="b")
+    return deeper(((state.h, (whole, none)), added(pairs))), step(state, pairs[-1], 2).h
+
+
+EXAMPLES = [[1, 2.5, True], [Small(3)], [np.float32(0.5), 1], [4, 5, 6, 7]]
+PROGRAM = fb.compile(walk, "llvm")
+
+
+def noted(given: Callable[[Any], Any], *, careful: bool) -> tuple[Any, ...]:
+    """Return all that a run leaves; where `careful`, Python's code does the calls."""
+    start = COUNTERS[0]
+    with notes.noting(held := notes.Notes(start), [], careful=careful):
+        notes.begin(0, 1000)
+        result = given(EXAMPLES[0]) if given is not walk else [walk(example) for example in EXAMPLES]
+    found = {
+        (signature.name, number): items
+        for signature, lists in held.lists.items()
+        for number, items in enumerate(lists.all)
+    }
+    lengths = {signature.name: len(signature.operands) for signature in held.lists}
+
+    def relative(x: Any) -> Any:
+        return x - start if type(x) is int and x >= start else (type(x), x)
+
+    return (
+        {key: [*map(relative, items)] for key, items in found.items()},
+        COUNTERS[0] - start,
+        lengths,
+        values(result, start),
+    )
+
+
+def values(result: Any, start: int) -> Any:
+    if isinstance(result, list | tuple):
+        return type(result), [values(item, start) for item in result]
+    return type(result), getattr(result, "n", start) - start
+
+
+def test_a_compiled_call_notes_and_yields_what_the_cells_code_does() -> None:
+    """Of every structure that can be told, and of some that cannot."""
+    PROGRAM.run(EXAMPLES)
+    assert [cell.name for cell in all_cells() if any(one.coded for one in cell.signatures)]
+    assert noted(walk, careful=False) == noted(walk, careful=True)
+
+
+@pytest.mark.parametrize("name", ["pair", "step", "deeper", "added", "hinted"])
+def test_common_structures_are_compiled(name: str) -> None:
+    PROGRAM.run(EXAMPLES)
+    (cell,) = [cell for cell in all_cells() if cell.name == name and cell.function.__module__ == __name__]
+    assert all(
+        signature.coded is not None for signature in cell.signatures if "Small" not in str(signature.specs)
+    )
+
+
+ODD = {
+    "another class among the elements": lambda a, b: added([a, (a[0], 2.0)]),
+    "one element too short": lambda a, b: added([a, a[:1]]),
+    "of another type": lambda a, b: added([a, (b, b)]),
+    "a list for a tuple": lambda a, b: step([*a], a),
+    "another tuple": lambda a, b: step(namedtuple("Other", "h c")(*a), a),  # noqa: PYI024
+    "a longer tuple": lambda a, b: step((*a, b), a),
+    "an empty list": lambda a, b: added([]),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_what_a_compiled_call_does_not_know_is_left_to_the_cells_code(what: str) -> None:
+    """With its result, or its error; nothing is noted before."""
+
+    def run(example: Any) -> Any:
+        a, b = pair(1.0), fb.tensor(2.0)
+        added([a, a]), step(a, a)
+        before = COUNTERS[0]
+        try:
+            return repr(values(ODD[what](a, b), before))
+        except (FoldbatchError, IndexError) as error:
+            assert COUNTERS[0] == before
+            return str(error)
+
+    assert noted(run, careful=False)[-1] == noted(run, careful=True)[-1]
+
+
+def test_an_example_takes_no_more_numbers_than_it_may() -> None:
+    program = fb.compile(lambda n: [pair(1.0) for _ in range(n)][-1], "llvm", options={"max_calls": 100})
+    program.run([40])
+    with pytest.raises(ExampleError, match="max_calls"):
+        program.run([60])
+
+
+def test_nothing_is_kept() -> None:
+    """References to what calls meet are given back, and lists end with the run."""
+
+    def run() -> list[int]:
+        with notes.noting(notes.Notes(COUNTERS[0]), []):
+            notes.begin(0, 1 << 60)
+            for _ in range(50):
+                walk(EXAMPLES[-1])
+        return [sys.getrefcount(x) for x in (None, float, int, bool, tuple, State, *known)]
+
+    known = [type(x) for x in (fb.compile(lambda x: x, "llvm"), walks)]
+    run()
+    before, after = run(), run()
+    assert max(abs(one - other) for one, other in zip(before, after, strict=True)) < 40
+
+
+TREES = [
+    Tree.from_nested(("S", ("NP", ("D", "the"), ("N", "film")), ("VP", ("V", "slept")))),
+    Tree.from_nested((1, "word")),
+    Tree(np.array([5, 5, 5, 5, 5, -1], np.int64)[::1]),
+    Tree([*range(1, 300), -1]),
+]
+
+
+@pytest.mark.parametrize("number", range(len(TREES)))
+def test_nodes_are_those_that_python_makes(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = TREES[number]
+    assert tree.Fast.nodes is not None, "a program of a function was made"
+
+    def made() -> tuple[Any, Any]:
+        below = tree.linked(given)
+        parts = [[tuple(getattr(n, f) for f in type(n).__struct_fields__) for n in own] for own in below]
+        counts = [sys.getrefcount(own) for own in below], [sys.getrefcount(n) for own in below for n in own]
+        return [[(part[0] is given, *part[1:-1], len(part[-1])) for part in own] for own in parts], counts
+
+    fast = made()
+    assert tree.Fast.nodes(given, given.parents.astype(np.int64), given.labels, given.tokens, []) is False
+    monkeypatch.setattr(tree.Fast, "nodes", None)
+    assert fast == made()
+
+
+def test_numbers_are_those_of_the_lists() -> None:
+    read = walks.numbers()
+    assert read is not None
+    lists = [[1, -5, 2**62], [], [0]]
+    to = np.zeros(4, np.int64)
+    assert read(to, *lists) is True
+    assert to.tolist() == [1, -5, 2**62, 0]
+    assert read(to, [1], [2, 2.5]) is False, "floats are no whole numbers"
+    assert read(to, [1], [True]) is False, "nor are truths"
+
+
+def test_objects_that_lie_otherwise_are_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walks, "_words", lambda thing, count: [0] * count)
+    walks.readable.cache_clear()
+    walks.numbers.cache_clear()
+    try:
+        assert walks.calls(COUNTERS, value_class(TensorType((), "float32"))(5)) is None
+        assert walks.numbers() is None
+    finally:
+        walks.readable.cache_clear()
+        walks.numbers.cache_clear()
