@@ -64,7 +64,8 @@ NODE, NARROW, TREE_AT, INDEX_AT, LABEL_AT, TOKEN_AT, LEAF_AT, BELOW_AT = range(O
 # words of an object: its type, how many items a list or a tuple has, where those of a list are; the first of
 # a tuple
 TYPE, COUNT = objects.TYPE // 8, objects.DATA // 8
-ITEMS = FIRST = COUNT + 1
+ITEMS = COUNT + 1
+FIRST = tuple.__basicsize__ // 8
 ROOM = ITEMS + 1
 FLAGS, DTYPE, WHOLE_ROWS = objects.FLAGS // 8, objects.DTYPE // 8, objects.PLAIN  # of an array
 

@@ -66,8 +66,9 @@ def readable() -> bool:
     if head[loops.TYPE :: loops.ROOM - loops.TYPE] != [id(list), room] or head[loops.COUNT] != 2:
         return False  # before another word is taken for an address
     held = [c_int64.from_address(head[loops.ITEMS] + 8 * i).value for i in range(2)]
-    two = [*map(id, pair)]
-    return held == two and _words(pair, loops.FIRST + 2)[loops.TYPE :] == [id(tuple), 2, *two]
+    two, whole = [*map(id, pair)], _words(pair, loops.FIRST + 2)
+    sized = [whole[loops.TYPE], whole[loops.COUNT]] == [id(tuple), 2]
+    return sized and held == two == whole[loops.FIRST :]
 
 
 def places_of(thing: Any, parts: Sequence[Any]) -> list[int] | None:
