@@ -89,7 +89,6 @@ from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import SOURCES, Node, is_view, reachable
 from foldbatch.system.processes import no_garbage
 from foldbatch.system.remembering import code_of
-from foldbatch.trees.records import Records
 from foldbatch.types import OBJECT, VOID, Type
 
 # The globals of a run, and the lists that it appends to.
@@ -166,8 +165,6 @@ class Lowered:
         decide: Decide | None = None,
     ) -> list[Trace]:
         """The one place that chooses how examples are traced: trees at once, all else by the program."""
-        if type(examples) is Records:
-            examples = examples.objects()
         traced = self.arithmetic.traced
         if traced is not None and isinstance(self.trees, TreeProgram) and all(map(suits, examples)):
             with no_garbage():  # many traces are many objects

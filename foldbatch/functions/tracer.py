@@ -62,7 +62,6 @@ from foldbatch.scheduler.trace import Form, Trace, batch_trace
 from foldbatch.static.printer import unlike
 from foldbatch.system.processes import no_garbage
 from foldbatch.trees import tree
-from foldbatch.trees.records import Records
 from foldbatch.types import VOID, TensorType, Type
 
 Index = NDArray[np.int64]
@@ -192,8 +191,6 @@ class FunctionTracer:
         look: Look | None = None,
         decide: Decide | None = None,
     ) -> list[Trace]:
-        if isinstance(examples, Records):
-            examples = examples.objects()
         with LOCK:
             try:
                 return self._traced(examples, numbers, look, decide)

@@ -95,7 +95,7 @@ class Tracer(Protocol):
 
     def trace_all(
         self,
-        examples: Sequence[Any],  # the examples; they may be `foldbatch.trees.records.Records`
+        examples: Sequence[Any],
         numbers: Sequence[int],  # their numbers in the batch, for errors
         look: Look | None = None,  # sees the data that were read; it may be called several times
         decide: Decide | None = None,  # computes for examples that ask for numbers; None refuses them

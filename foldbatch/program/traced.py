@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,7 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.system.processes import start_in_each_process
 from foldbatch.system.showing import Bar
 from foldbatch.trees import Tree, TreeNode
-from foldbatch.trees.given import is_arrow, records_of
-from foldbatch.trees.records import Records, chosen
+from foldbatch.trees.given import Rows, rows_of
 from foldbatch.types import OBJECT, describe_value, types_in
 
 TRACED = 512  # examples that are traced between two looks at a bar
@@ -112,8 +110,7 @@ class Traces:
         examples = listed(examples)
         traces: list[Any] = [None] * len(examples)
         new, fresh = [], {} if fresh is None else fresh
-        are_records = type(examples) is Records  # no trees, and none is prepared
-        for number, example in enumerate(repeat(None, len(examples)) if are_records else examples):
+        for number, example in enumerate(examples):
             entry = self._known.get(id(example))  # a tree, from the second epoch on
             if entry is not None and entry() is example:
                 traces[number] = entry.trace
@@ -124,13 +121,12 @@ class Traces:
             else:
                 new.append(number)
         if new:
-            made = (trace_all or self._tracer.trace_all)(chosen(examples, new), new)
+            made = (trace_all or self._tracer.trace_all)([examples[number] for number in new], new)
             fresh.clear()
             fresh.update(zip(new, made, strict=True))
-            stay = not are_records and not self._tracer.decides
             for number, trace in fresh.items():
                 traces[number] = trace
-                if stay and isinstance(example := examples[number], Tree):
+                if not self._tracer.decides and isinstance(example := examples[number], Tree):
                     self._remember(example, trace)
         return traces
 
@@ -179,16 +175,13 @@ def _trace_of(example: Prepared, number: int, owner: object) -> Trace:
     return example.trace
 
 
-def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...] | Records:
-    """Return the examples of a batch as a list or tuple, those of Arrow data as records."""
+def listed(examples: Iterable[Any]) -> list[Any] | tuple[Any, ...]:
+    """Return the examples of a batch as a list or tuple."""
     if isinstance(examples, list | tuple):
         return examples
-    if (records := records_of(examples)) is not None:
-        return records
-    if is_arrow(examples):
-        fix = "for a single example, pass array.slice(i, 1); rename columns of one name"
-        expected = "an Arrow array, or a table whose columns have different names"
-        raise ExampleTypeError("examples", expected, describe_value(examples), fix)
+    examples = rows_of(examples)
+    if isinstance(examples, Rows):
+        return list(examples[:])
     one = isinstance(examples, Tree | TreeNode | str | bytes | dict) or getattr(examples, "ndim", 1) == 0
     if one or not isinstance(examples, Iterable):
         fix = "for a single example, pass a list of one"
@@ -200,8 +193,8 @@ def several_of(examples: Any) -> Any:
     """Return examples as they are if they are a list, tuple, plan or Arrow data; else as a list of one."""
     if isinstance(examples, list | tuple | Planned):
         return examples
-    records = records_of(examples)
-    return [examples] if records is None else records
+    examples = rows_of(examples)
+    return examples if isinstance(examples, Rows) else [examples]
 
 
 def _own(planned: Planned, owner: object) -> Planned:

@@ -31,7 +31,6 @@ from foldbatch.params.parameters import Array, Gradient, Parameter, SparseRows
 from foldbatch.program.traced import Prepared, Traces, digests, listed
 from foldbatch.scheduler.trace import Trace
 from foldbatch.system.processes import start_in_each_process
-from foldbatch.trees.records import Records
 from foldbatch.types import describe_value
 
 Tangents = Mapping[str, ArrayLike | SparseRows]
@@ -292,8 +291,7 @@ class Variants:
         """Return the variant that runs examples."""
         if isinstance(examples, Planned):
             return self.full
-        kinds = set() if type(examples) is Records else {*map(type, examples)}
-        if any(issubclass(kind, Prepared) for kind in kinds):
+        if any(issubclass(kind, Prepared) for kind in {*map(type, examples)}):
             return self.full
         asides &= self.full.tracer.asides
         with self._lock:

@@ -18,7 +18,7 @@ from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ModelError, shortened
 from foldbatch.schema import kinds, reading
 from foldbatch.schema.kinds import Thresholds, place_of
-from foldbatch.trees.given import records_of
+from foldbatch.trees.given import rows_of
 from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
@@ -252,8 +252,7 @@ def infer(samples: Iterable[Any], *, categories: int = 100, fields: int = 32) ->
       tags: list (1 value, 1 missing): 4 items
         each: category (4 values): 'x' 3, 'y' 1
     """
-    records = records_of(samples)
-    given: object = samples if records is None else records
+    given = rows_of(samples)
     if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
         raise ExampleTypeError("infer", "a list of samples", describe_value(samples), "write [sample]")
     held = list(given)

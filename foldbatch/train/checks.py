@@ -9,7 +9,7 @@ from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
 from foldbatch.train.metrics import Metric
 from foldbatch.trees import Tree
-from foldbatch.trees.given import records_of
+from foldbatch.trees.given import rows_of
 from foldbatch.types import describe_value
 
 T = TypeVar("T")
@@ -75,8 +75,7 @@ def sequence_of(where: str, examples: Iterable[Any]) -> Sequence[Any]:
 
 def several(examples: Iterable[Any]) -> Iterable[Any]:
     """Return examples, refusing a single one."""
-    if (records := records_of(examples)) is not None:
-        return records
+    examples = rows_of(examples)
     many = isinstance(examples, Iterator) or hasattr(examples, "__getitem__")
     if many and not isinstance(examples, Tree | Mapping | str | bytes):
         return examples

@@ -43,7 +43,7 @@ from foldbatch.train.resuming import (
     traced,
 )
 from foldbatch.trees import Tree, TreeNode
-from foldbatch.trees.records import Records, chosen
+from foldbatch.trees.given import Rows
 from foldbatch.types import describe_value
 
 ALIKE = "give all processes the same data, model, seed and settings, and let callbacks change them alike"
@@ -292,7 +292,7 @@ class DataParallel:
             if places is None:
                 return program.value_and_grad(examples)
             step = program.steps_drawn
-            own, gradients = program.value_and_grad(chosen(examples, places), step=step, numbers=places)
+            own, gradients = program.value_and_grad([examples[i] for i in places], step=step, numbers=places)
         header = (float(own), signal, counts_of(gradients), self._names(gradients))
         losses, signals, counts, names = zip(*share(self.communicator, header), strict=True)
         if any(other != names[0] for other in names):
@@ -459,7 +459,7 @@ def evaluate(
 def in_parts(examples: Iterable[Any]) -> Iterator[Sequence[Any]]:
     """Yield the examples, as many at once as are run at once."""
     given = several(examples)
-    if isinstance(given, Records):
+    if isinstance(given, Rows):
         yield from (given[first : first + EVALUATED] for first in range(0, len(given), EVALUATED))
         return
     left = iter(items_of(given))

@@ -47,7 +47,7 @@ from foldbatch.scheduler.trace import pack
 from foldbatch.system import files
 from foldbatch.train.checks import NUMBERED, noting
 from foldbatch.trees import Tree, TreeNode
-from foldbatch.trees.records import Records
+from foldbatch.trees.given import Rows
 from foldbatch.types import describe_value
 
 DEFAULTS: Final = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -121,7 +121,7 @@ PLAIN: Final = frozenset((type(None), bool, int, float, complex, str, bytes, ran
 WRITTEN: Final = (dt.date, dt.time, dt.timedelta, decimal.Decimal, PurePath)
 WITHIN: Final = b"^"  # stands for an object within itself
 MANY: Final = 1 << 20  # objects whose digests are known at a time
-ROWS: Final = 4096  # examples in columns that are made objects, or that are traced, at a time
+ROWS: Final = 4096  # examples that are traced at a time
 AGAIN: Final = 64  # examples that are traced twice, to see whether the same comes
 
 
@@ -135,20 +135,14 @@ def digests(examples: Sequence[Any]) -> Digests:
     >>> bool(one == other), bool(one == last)
     (True, False)
     """
-    if isinstance(examples, Records):
-        starts = range(0, len(examples), ROWS)
-        parts: Iterable[Sequence[Any]] = (examples[start : start + ROWS].objects() for start in starts)
-    elif isinstance(examples, list | tuple | np.ndarray):
-        parts = (examples,)
-    else:
-        parts = ([type(examples)] * len(examples),)
+    if not isinstance(examples, list | tuple | np.ndarray | Rows):
+        examples = [type(examples)] * len(examples)
+    known: Known = {}
     made = []
-    for part in parts:
-        known: Known = {}
-        for example in part:
-            made.append(digest(example, known))
-            if len(known) > MANY:
-                known.clear()
+    for example in examples:
+        made.append(digest(example, known))
+        if len(known) > MANY:
+            known.clear()
     return np.frombuffer(b"".join(made), "<u8").astype(np.uint64)
 
 
@@ -438,7 +432,7 @@ def traced(program: Program, examples: Sequence[Any]) -> Digests:
     will tell, of walks that read computed numbers, and where functions draw random numbers.
     """
     none = digests(())
-    given = isinstance(examples, list | tuple | Records) and len(examples) > 0
+    given = isinstance(examples, list | tuple | Rows) and len(examples) > 0
     if not given or isinstance(examples[0], Prepared):
         return none  # of prepared ones the digests of examples say it
     try:

@@ -43,7 +43,7 @@ from foldbatch.train.resuming import (
     traced,
 )
 from foldbatch.train.samplers import Sampler, shuffled
-from foldbatch.trees.records import Records, chosen
+from foldbatch.trees.given import chosen
 
 BATCH = 32  # examples of a batch, where nobody says how many
 AVERAGED = "validation_averaged_"  # begins the names of figures of averaged parameters
@@ -446,8 +446,7 @@ class Trainer:
         >>> trainer.step([1, 2]), trainer.program.params["w"]
         (9.0, array(1.5, dtype=float32))
         """
-        given = checks.several(examples)
-        given = given if isinstance(given, Records) else list(given)
+        given = list(checks.several(examples))
         batch = Batch(list(range(len(given))), given)
         with together(self.parallel.communicator):
             self._step(batch, resuming.Position(), None)

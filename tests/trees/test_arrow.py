@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 import foldbatch as fb
 from foldbatch.blocks.purity import pure
 from foldbatch.errors import ExampleError
-from foldbatch.trees.given import records_of
-from foldbatch.trees.records import chosen
+from foldbatch.trees.given import chosen, rows_of
 from tests.blocks.laws import lowered
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[arrow]'")
@@ -74,13 +73,14 @@ def fields(draw, depth=2):
 def check(block, array):
     """Check that an array is traced as its objects are."""
     objects = array.to_pylist()
-    records = records_of(array)
-    assert len(records) == len(objects)
-    np.testing.assert_equal(list(records), objects)
+    rows = rows_of(array)
+    assert len(rows) == len(objects)
+    np.testing.assert_equal(rows[:], objects)
+    np.testing.assert_equal(list(rows), objects)
     if not objects:
         return
     expected = lowered(block).trace_all(objects, range(len(objects)))
-    for trace, other in zip(lowered(block).trace_all(records, range(len(objects))), expected, strict=True):
+    for trace, other in zip(lowered(block).trace_all(rows[:], range(len(objects))), expected, strict=True):
         np.testing.assert_array_equal(trace.packed, other.packed)
         np.testing.assert_equal(trace.feeds, other.feeds)
 
@@ -97,7 +97,7 @@ def test_whatever_the_schema(data):
     check(block, pa.chunked_array([array.slice(first), array.slice(0, first), array]))
 
 
-def loss():
+def loss_of():
     """Return a model of records, with parameters of its own."""
     reads = fb.GetItem("id") >> fb.Scalar("int32") >> fb.Embedding(9, 2)
     tag = fb.GetItem("tag") >> fb.Optional(word())
@@ -107,7 +107,7 @@ def loss():
     return record >> fb.AllOf(fb.Identity(), fb.Function(fb.ops.sum) >> fb.Loss()) >> fb.GetItem(0)
 
 
-LOSS = loss()
+LOSS = loss_of()
 
 
 def table(count, wrong=None):
@@ -134,6 +134,12 @@ def test_batches_of_every_kind_give_the_same_gradients():
     assert program.value_and_grad(prepared)[0] == expected[0]
     assert program.value_and_grad(program.plan(whole))[0] == expected[0]
     assert program.run(whole, losses=True).loss == program.run(whole.to_pylist(), losses=True).loss
+    ends = []
+    for data in (whole, whole.to_pylist()):
+        trainer = fb.train.Trainer(fb.compile(loss_of(), "numpy", seed=1), fb.SGD(0.1), batch_size=64)
+        trainer.fit(data, epochs=2, validation=data)
+        ends.append([[epoch["loss"], epoch["validation_loss"]] for epoch in trainer.history])
+    assert ends[0] == ends[1]
 
 
 WRONG = {
@@ -194,8 +200,8 @@ def test_rows_are_the_objects_of_arrow():
     ]
     for array in kinds:
         for some in (array, array.slice(1), array.slice(0, 0)):
-            assert list(records_of(some)) == some.to_pylist()
-        assert chosen(records_of(array), [1, 0]).objects() == [array.to_pylist()[1], array.to_pylist()[0]]
+            assert list(rows_of(some)) == some.to_pylist()
+        assert chosen(rows_of(array), [1, 0]) == [array.to_pylist()[1], array.to_pylist()[0]]
 
 
 def test_null_numbers_are_told_from_zero():
@@ -216,5 +222,5 @@ def test_tables_of_two_equal_names_are_refused():
 
 def test_rows_of_types_that_arrow_cannot_take_are_read_in_any_order():
     views = pa.array(["a", None, "b"], pa.string_view())
-    assert list(chosen(records_of(views), [2, 0])) == ["b", "a"]
+    assert chosen(rows_of(views), [2, 0]) == ["b", "a"]
     assert fb.compile(fb.Scalar()).run(pa.array([], pa.string_view())) == []
