@@ -71,18 +71,7 @@ class Plain(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def to_plain(block: AnyBlock, names: Mapping[str, Parameter]) -> Written:
-    """Return a block as plain data; numbers of the parameters in `names` are stored elsewhere.
-
-    >>> from foldbatch.blocks import Vector, Linear
-    >>> written = to_plain(Vector(3) >> Linear(2, "tanh"), {})
-    >>> for thing in written.plain.things:
-    ...     print(thing.kind, thing.settings)
-    Vector {'size': 3}
-    Linear {'size': 2, 'activation': 'tanh'}
-    Pipe {'blocks': {'tuple': [{'object': 0}, {'object': 1}]}}
-    >>> from_plain(written.plain, {})[0]
-    Vector(3, 'float32') >> Linear(2, activation='tanh')
-    """
+    """Return a block as plain data; numbers of the parameters in `names` are stored elsewhere."""
     writer = _Writer({parameter: name for name, parameter in names.items()})
     number = writer.number(block)
     definitions = []

@@ -55,11 +55,6 @@ def numbered(type_: Type, held: Iterator[Any], cotangent: Any, where: str) -> It
         ExampleError: when a cotangent has another shape or length than its part of the result, or is not
             finite.
         ExampleTypeError: when it is of another kind, or its part of the result has no derivative.
-
-    >>> from foldbatch.types import SequenceType
-    >>> pairs = numbered(SequenceType(TensorType((2,))), iter([[4, 7]]), [None, [1, 2]], "cotangents[0]")
-    >>> [(number, g.tolist()) for number, g in pairs]
-    [(7, [1.0, 2.0])]
     """
     match type_:
         case VoidType():

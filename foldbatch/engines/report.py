@@ -301,15 +301,7 @@ SENTENCES = 4  # at most; the first ones matter most
 
 
 def advice(report: Report) -> tuple[str, ...]:
-    """Return a sentence for each thing that costs a batch much time; none if nothing does.
-
-    >>> from dataclasses import replace
-    >>> import foldbatch as fb
-    >>> add = fb.Function(lambda a, b: a + b)
-    >>> program = fb.compile(fb.Map(fb.Scalar()) >> fb.Fold(add, fb.Zeros([])))
-    >>> advice(replace(program.describe([[0.0, 1.0], [2.0]]), shared=None, phases={"forward": 1.0}))
-    ('model.combine: 2 of its 2 steps run fewer than 16 calls; batches of more examples make them larger',)
-    """
+    """Return a sentence for each thing that costs a batch much time; none if nothing does."""
     kinds = _quicker, _planning, _tracing, _alike, _narrow
     return tuple(sentence for kind in kinds for sentence in kind(report))[:SENTENCES]
 

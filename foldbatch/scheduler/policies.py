@@ -136,14 +136,6 @@ def by_component(trace: Trace, cells: Sequence[CellSignature], arithmetic: Arith
     """Plan one component of the cell graph after the other; where cells call each other, as calls get ready.
 
     Two cells that take turns, the first one being given value 0:
-
-    >>> import numpy as np
-    >>> a, b = (CellSignature(name, 0, True, (), (0,), 1) for name in "ab")
-    >>> rows = tuple(np.array(calls, np.int32) for calls in ([[1, 0], [3, 2]], [[2, 1]]))
-    >>> levels = np.array([0, 2], np.int32), np.array([1], np.int32)
-    >>> trace = Trace(rows, ((), ()), levels, ((), ()), ((), ()), 4)
-    >>> by_component(trace, (a, b)).phases
-    (Episode(cells=(0, 1), turns=[(0, 0), (1, 0), (0, 1)]),)
     """
 
     def as_ready(members: tuple[int, ...]) -> tuple[list[Ints], Turns, str]:

@@ -144,14 +144,6 @@ def stand_ins(trace: Trace, cells: Sequence[CellSignature]) -> Index:
 
     Values are the same if they are the same output of calls of one `repeatable` cell whose data are
     identical and whose arguments are the same.
-
-    >>> leaf = CellSignature("leaf", 0, False, (), (0,), 0, repeatable=True)
-    >>> node = CellSignature("node", 1, True, (), (0,), 2, repeatable=True)
-    >>> calls = np.array([[0], [1], [2]], np.int32), np.array([[3, 0, 1], [4, 0, 2]], np.int32)
-    >>> levels = np.zeros(3, np.int32), np.zeros(2, np.int32)
-    >>> feeds = (np.array([7, 5, 5]),), ()
-    >>> stand_ins(Trace(calls, ((), ()), levels, feeds, ((), ()), 5), (leaf, node))
-    array([0, 1, 1, 3, 3])
     """
     same = np.arange(trace.values)
     every = {k: _candidates(trace, cells, k) for k, cell in enumerate(cells) if cell.repeatable}

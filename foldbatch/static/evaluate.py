@@ -41,12 +41,6 @@ def evaluate(
 
     Raises:
         IdError: when an id is out of range.
-
-    >>> from foldbatch.static.graph import input_node
-    >>> from foldbatch.types import TensorType
-    >>> x = input_node(TensorType((2,)))
-    >>> evaluate(Graph((x,), (x * x,)), [[1.0, 3.0]])[0].tolist()
-    [1.0, 9.0]
     """
     value_of: dict[Node, Value] = {}
     lengths: dict[Axis, int] = {}

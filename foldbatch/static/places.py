@@ -118,13 +118,6 @@ def access(node: Node) -> Access:
     """Return where a value's elements lie; its root is the node itself unless it is a view.
 
     A view that NumPy would have to copy (a reshape of a transpose) is a root too.
-
-    >>> from foldbatch.static.graph import input_node
-    >>> from foldbatch.types import TensorType
-    >>> x = input_node(TensorType((2, 5)))
-    >>> part = access(x[1, 2:])
-    >>> part.root is x, part.row, part.offset, part.strides
-    (True, 10, 7, (1,))
     """
     chain = [node]
     while is_view(chain[-1]):

@@ -23,17 +23,6 @@ def print_graph(graph: Graph, names: Mapping[Node, str] | None = None) -> str:
 
     With `names` there are lines for ops only, in the order in which kernels compute them, as the names of
     parameters and constants speak for themselves.
-
-    >>> from foldbatch.static import ops
-    >>> from foldbatch.static.graph import input_node
-    >>> from foldbatch.types import TensorType
-    >>> x = input_node(TensorType((3,)))
-    >>> print(print_graph(Graph((x,), (ops.tanh(x) * 2,))))
-    (%0: N float32[3])
-    %1: N float32[3] = tanh(%0)
-    %2: 1 float32 = constant 2.0
-    %3: N float32[3] = multiply(%1, %2)
-    return (%3)
     """
     if names is None:
         nodes = _in_order_of_reading(graph)
@@ -127,22 +116,7 @@ _RESULTS = {"value": "output {}", "cotangent": "cotangent of x{}", "feed": "grad
 
 
 def print_routine(routine: Routine) -> str:
-    """Return a routine as text: its name and slots, then the lines of `print_statements`.
-
-    >>> from foldbatch.static import ops
-    >>> from foldbatch.static.cell import stage_cell
-    >>> from foldbatch.static.cellgraph import CellGraph, Ends
-    >>> from foldbatch.static.graph import input_node
-    >>> from foldbatch.static.routines import Target, routine_of
-    >>> from foldbatch.types import TensorType
-    >>> x = input_node(TensorType((6,)))
-    >>> cell = stage_cell(CellGraph("c", (x,), (), (ops.tanh(x[2:]) * 2,)), Ends())
-    >>> print(print_routine(routine_of(cell.training.forward["before"], Target())))
-    forward_before(x0: N float32[6], s0: N float32[4], s1: N float32[4])
-    s0 = tanh(x0[2:6])
-    s1 = multiply(s0, 2.0)
-    return (output 0: s1)
-    """
+    """Return a routine as text: its name and slots, then the lines of `print_statements`."""
     named = zip(slot_names(routine), routine.slots, strict=True)
     slots = [f"{name}: {slot.axis} {slot.type}" for name, slot in named if slot.binding.kind != "constant"]
     return "\n".join([f"{routine.name}({', '.join(slots)})", *print_statements(routine)])

@@ -107,11 +107,6 @@ def nest(shape: Sequence[int], places: Sequence[Element], *, by_rows: bool) -> N
     """Return the fewest loops that visit all elements of a shape, in every row if `by_rows`.
 
     The rows and the first axis are one where all places lie along both without gaps.
-
-    >>> nest((2, 3), [Element(0, 6, 0, (3, 1)), Element(1, 6, 0, (3, 1))], by_rows=True)
-    Nest(turns=(6,), strides=((1,), (1,)), by_rows=True)
-    >>> nest((2, 3), [Element(0, 6, 0, (3, 1)), Element(1, 0, 0, (0, 1))], by_rows=False)
-    Nest(turns=(2, 3), strides=((3, 1), (0, 1)), by_rows=False)
     """
     axes = merged(shape, [place.strides for place in places])
     rows = tuple(place.row for place in places)

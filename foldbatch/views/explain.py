@@ -53,17 +53,7 @@ StageParts = tuple[StagePart, ...]
 
 
 def parts_of(phase: Phase, target: Target) -> StageParts:
-    """Return the stages of training or of inference, in the order in which they run.
-
-    >>> from foldbatch.static.cell import stage_cell
-    >>> from foldbatch.static.cellgraph import CellGraph, Ends
-    >>> from foldbatch.static.graph import input_node
-    >>> from foldbatch.types import TensorType
-    >>> x = input_node(TensorType((3,)))
-    >>> cell = stage_cell(CellGraph("c", (x,), (), (x * x,)), Ends())
-    >>> [(part.direction, part.when, part.name) for part in parts_of(cell.training, Target())]
-    [('forward', 'before', 'forward_before')]
-    """
+    """Return the stages of training or of inference, in the order in which they run."""
     return tuple(
         StagePart(direction, when, stage, planned.routine, planned.graph, planned.buffers)
         for direction, stages in ((FORWARD, phase.forward), (BACKWARD, phase.backward))
@@ -207,21 +197,7 @@ class CellExplanation:
 
 
 def explain_cell(cell: Cell, target: Target, names: Mapping[Parameter, str] | None = None) -> CellExplanation:
-    """Return the explanation of a cell.
-
-    >>> from foldbatch.engines.numpy import TARGET
-    >>> from foldbatch.static.cell import stage_cell
-    >>> from foldbatch.static.cellgraph import CellGraph, Ends
-    >>> from foldbatch.static.graph import input_node
-    >>> from foldbatch.types import TensorType
-    >>> a, b = input_node(TensorType((3,))), input_node(TensorType((3,)))
-    >>> cell = stage_cell(CellGraph("d", (a, b), (), (a * b + 1,)), Ends())
-    >>> explanation = explain_cell(cell, TARGET)
-    >>> [*_memory(explanation)][1:3]
-    ['    s0 scratch of forward_before: N float32[3], 12 bytes: %0, %1', '      %1 overwrites %0 in place']
-    >>> explanation.planned, explanation.unplanned
-    ({'N': 12}, {'N': 24})
-    """
+    """Return the explanation of a cell."""
     steps = tuple(_trail(cell))
     node_names = name_nodes(cell, [step.graph for step in steps], names or {})
     return CellExplanation(

@@ -104,25 +104,6 @@ def kernel_text(rule: Rule, kind: str) -> str:
     It finds in memory the addresses of the parameter, the gradient, each moment and the rows (0 for all);
     how many numbers the gradient has, and a row; the address of a word that must be 0; the bits of the
     gradient's factor and of each number.
-
-    >>> print(kernel_text(Rule(("m = keep * m + g", "p = p - sqrt(m)"), ("m",), ("keep",)), "f4"))
-    KERNEL step(i8 told_) {
-      const i8* list_ = (const i8*)told_;
-      const i8 p_ = list_[0], g_ = list_[1], m_ = list_[2], rows_ = list_[3], n_ = list_[4],
-        width_ = list_[5], word_ = list_[6], factor_ = list_[7], keep_ = list_[8];
-      if (*(const i8*)word_) return;
-      f4 keep = (f4)as_f8(keep_);
-      const i8 n = n_;
-      for (i8 i = BLOCK * LANES_X + LANE_X; i < n; i += BLOCKS * LANES_X) {
-        const i8 at_ = rows_ ? ((const i8*)rows_)[i / width_] * width_ + i % width_ : i;
-        f4 g = rounded_f4(((const f4*)g_)[i], (f4)as_f8(factor_));
-        f4 p = ((f4*)p_)[at_], m = ((f4*)m_)[at_];
-        m = keep * m + g;
-        p = p - sqrtf(m);
-        ((f4*)p_)[at_] = p; ((f4*)m_)[at_] = m;
-      }
-    }
-    <BLANKLINE>
     """
     tables = ("p", *rule.moments)
     names = ["p", "g", *rule.moments, "rows", "n", "width", "word", "factor", *rule.numbers]

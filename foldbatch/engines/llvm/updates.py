@@ -158,20 +158,7 @@ def loop(n, rows, answer, s):
 
 @cache
 def step_text(rule: Rule, kind: str, *, rows: bool) -> str:
-    """Return the text of a rule's step: on numbers of a kind side by side, or on `rows` of tables.
-
-    >>> print(step_text(Rule(("m = keep * m + g", "p = p - m"), ("m",), ("keep",)), "f4", rows=False))
-    # f4 f4 f4 f4
-    def loop(n_, p_, g_, m_, c_, s_):
-        factor_, keep = c_[0], c_[1]
-        for i_ in range(n_):
-            g = g_[i_] * factor_
-            p, m = p_[i_], m_[i_]
-            m = keep * m + g
-            p = p - m
-            p_[i_], m_[i_] = p, m
-    <BLANKLINE>
-    """
+    """Return the text of a rule's step: on numbers of a kind side by side, or on `rows` of tables."""
     tables, arrays = ("p", *rule.moments), ("p", "g", *rule.moments)
     place, indent = ("start_ + j_", 12) if rows else ("i_", 8)
     targets, sources = ", ".join(tables), ", ".join(f"{name}_[{place}]" for name in tables)

@@ -48,19 +48,7 @@ def view(array: Array, shape: tuple[int, ...], strides: tuple[int, ...], offset:
 
 
 def expression(place: Place, slot: Slot, name: str, rows: str) -> str:
-    """Return the expression of a place in the array `name` of its slot: ``[rows, *shape]``, or ``[*shape]``.
-
-    >>> from foldbatch.static.op import CALL
-    >>> from foldbatch.static.statements import Binding
-    >>> from foldbatch.types import TensorType
-    >>> slot = Slot(Binding("scratch", 0), TensorType((2, 6)), CALL)
-    >>> expression(Place(0, CALL, 12, 2, (2, 3), (6, 1)), slot, "s0", "n")
-    's0[:, :, 2:5]'
-    >>> expression(Place(0, CALL, 12, 0, (4, 3), (3, 1)), slot, "s0", "n")
-    's0.reshape((n, 4, 3))'
-    >>> expression(Place(0, CALL, 12, 6, (3,), (2,)), slot, "s0", "n")
-    'view(s0, (n, 3), (12, 2), 6)'
-    """
+    """Return as expression a place in the array `name` of its slot, ``[rows, *shape]`` or ``[*shape]``."""
     shape = slot.type.shape
     if place.axis is slot.axis and (place.row == math.prod(shape) or not place.axis.rank):
         batch = [rows] if place.axis.rank else []

@@ -25,18 +25,6 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
     Raises:
         AssertionError: a rule changes a type or an axis.
-
-    >>> from foldbatch.static import ops
-    >>> from foldbatch.static.printer import print_graph
-    >>> from foldbatch.types import TensorType
-    >>> x = input_node(TensorType((3,)))
-    >>> graph = Graph((x,), (ops.tanh(-x),))
-    >>> def without_negative(node):
-    ...     return node.inputs[0] if node.op.name == "negative" else node
-    >>> print(print_graph(rewrite(graph, without_negative)))
-    (%0: N float32[3])
-    %1: N float32[3] = tanh(%0)
-    return (%1)
     """
 
     def renewed(node: Node, operands: list[Node]) -> Node:
@@ -91,19 +79,7 @@ LIMIT = 65_536  # elements: a larger constant costs more memory than it saves ti
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Return the graph with its constant expressions evaluated.
-
-    >>> from foldbatch.static import ops
-    >>> from foldbatch.static.graph import input_node
-    >>> from foldbatch.static.printer import print_graph
-    >>> from foldbatch.types import TensorType
-    >>> x = input_node(TensorType((3,)))
-    >>> print(print_graph(fold_constants(Graph((x,), (x * ops.exp(constant(0.0)),)))))
-    (%0: N float32[3])
-    %1: 1 float32 = constant 1.0
-    %2: N float32[3] = multiply(%0, %1)
-    return (%2)
-    """
+    """Return the graph with its constant expressions evaluated."""
     return rewrite(graph, fold)
 
 

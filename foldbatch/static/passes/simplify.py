@@ -339,15 +339,6 @@ def simplify(graph: Graph) -> Graph:
 
     Values are equal up to the order of floating-point sums. An operand of a rule that becomes
     constant on the way is folded.
-
-    >>> from foldbatch.static import ops
-    >>> from foldbatch.static.graph import input_node
-    >>> from foldbatch.static.printer import print_graph
-    >>> from foldbatch.types import TensorType
-    >>> x = input_node(TensorType((4,)))
-    >>> print(print_graph(simplify(Graph((x,), (ops.concat([x[:2] * 1, x[2:] + 0]),)))))
-    (%0: N float32[4])
-    return (%0)
     """
     return sealed(graph, _simplified)
 
@@ -388,15 +379,6 @@ def in_phase(graph: Graph, *, training: bool) -> Graph:
     """Return the graph with every ``when_training(a, b)`` replaced by a, or by b in inference.
 
     A graph without any is returned itself.
-
-    >>> from foldbatch.static import ops
-    >>> from foldbatch.static.graph import input_node
-    >>> from foldbatch.static.printer import print_graph
-    >>> from foldbatch.types import TensorType
-    >>> x = input_node(TensorType((3,)))
-    >>> print(print_graph(in_phase(Graph((x,), (ops.when_training(ops.tanh(x), x),)), training=False)))
-    (%0: N float32[3])
-    return (%0)
     """
 
     def settled(node: Node) -> Node:
