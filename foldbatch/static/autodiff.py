@@ -1,6 +1,6 @@
 """Differentiation as a transformation of graphs: reverse mode (vjp) and forward mode (jvp).
 
-Both are one walk over the ops' rule table and only build nodes. Broadcasting is undone here,
+Both come of one walk over the ops' rule table, which only builds nodes. Broadcasting is undone here,
 once, so that no rule repeats it; a gradient with several sources is one n-ary sum.
 
 Source: the walk follows Baydin et al. 2018 (Automatic differentiation in machine learning),
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foldbatch.static.graph import PARAMETER, Node, apply, reachable
+from foldbatch.static.graph import PARAMETER, Node, apply, input_node, reachable
 from foldbatch.static.op import UNBATCHED
 
 
@@ -92,14 +92,11 @@ def _spread(g: Node, x: Node) -> Node:
 
 
 def jvp(outputs: Sequence[Node], wrt: Sequence[Node], tangents: Sequence[Node]) -> list[Node | None]:
-    """Return, for each output, its tangent when `wrt` moves along `tangents`; None where it is zero."""
-    tangent_of: dict[Node, Node] = {x: _along(tangent, x) for x, tangent in zip(wrt, tangents, strict=True)}
-    active = depends_on(outputs, wrt)
-    for node in reachable(outputs):
-        if node not in active or node in tangent_of:
-            continue
-        moved = tuple(tangent_of.get(x) for x in node.inputs)
-        if any(t is not None for t in moved):
-            assert node.op.jvp is not None, f"op {node.op.name} is active but has no derivative"
-            tangent_of[node] = _along(node.op.jvp(moved, node, *node.inputs), node)
-    return [tangent_of.get(output) for output in outputs]
+    """Return, for each output, its tangent when `wrt` moves along `tangents`; None where it is zero.
+
+    What reverse mode makes of cotangents is linear in them; forward mode is the transpose of that.
+    """
+    seeds = [input_node(y.type, y.axis) for y in outputs]
+    found = vjp(outputs, seeds, wrt)
+    pairs = [(g, tangent) for g, tangent in zip(found, tangents, strict=True) if g is not None]
+    return vjp([g for g, _ in pairs], [tangent for _, tangent in pairs], seeds)

@@ -45,7 +45,6 @@ def ragged(name: str = "M") -> Axis:
 
 
 Attrs = dict[str, Any]  # an op's static arguments: ints, tuples, dtypes, never tensors
-Tangents = tuple[Any, ...]  # nodes, or None where an operand stands still
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +62,19 @@ class Op:
     """A primitive.
 
     `infer(types, attrs)` gives the result's type or raises GraphError; `evaluate(attrs, *arrays)`
-    computes one instance in the obvious way; `vjp(g, y, *xs)` gives a cotangent per operand;
-    `jvp(tangents, y, *xs)` the result's tangent. `axis(axes)` gives the result's batch axis.
-    `bound(types, attrs)` names an operand of indices and the number they must stay below. Where
-    `whole` is set, `evaluate` takes all elements of a sequence at once, ``[m, *]``. Of an op that
-    only moves elements, ``copies(attrs, write, *reads)`` yields parts of its result, in order, each
-    with the part of an operand that is copied there, or None for zeros. `body` says of an
-    elementwise op, or one along a line, what it makes of elements; its language is that of `bodies`.
+    computes one instance in the obvious way; `vjp(g, y, *xs)` gives a cotangent per operand, linear in
+    g; `axis(axes)` gives the result's batch axis. `bound(types, attrs)` names an operand of indices and
+    the number they must stay below. Where `whole` is set, `evaluate` takes all elements of a sequence at
+    once, ``[m, *]``. Of an op that only moves elements, ``copies(attrs, write, *reads)`` yields parts of
+    its result, in order, each with the part of an operand that is copied there, or None for zeros.
+    `body` says of an elementwise op, or one along a line, what it makes of elements; its language is that
+    of `bodies`.
     """
 
     name: str
     infer: Callable[[tuple[TensorType, ...], Attrs], TensorType]
     evaluate: Callable[..., Any]
     vjp: Callable[..., tuple[Any, ...]] | None = None  # nodes, or None where nothing flows
-    jvp: Callable[..., Any] | None = None
     samples: tuple[Sample, ...] = ()
     axis: Callable[[tuple[Axis, ...], Attrs], Axis] | None = None
     elementwise: bool = False

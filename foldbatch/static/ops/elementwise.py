@@ -1,4 +1,4 @@
-"""Elementwise ops. Their Jacobians are diagonal, so forward and reverse mode share one formula.
+"""Elementwise ops.
 
 A rule ``vjp(g, y, *xs)`` yields one cotangent per operand in the *result's* shape; `autodiff`
 sums it down to the operand's shape, so that no rule repeats that.
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.static.graph import Node, apply, constant
-from foldbatch.static.op import Attrs, Sample, Tangents, define, fail
+from foldbatch.static.op import Attrs, Sample, define, fail
 from foldbatch.types import TensorType
 
 
@@ -58,20 +58,6 @@ def _zero(g: Node) -> Node:
     return constant(0, g.dtype)
 
 
-def diagonal_jvp(vjp: Callable[..., tuple[Node | None, ...]]) -> Callable[..., Node]:
-    """Return the forward rule of an op whose Jacobian is diagonal: the same formula, summed."""
-
-    def jvp(tangents: Tangents, y: Node, *xs: Node) -> Node:
-        terms = []
-        for i, t in enumerate(tangents):
-            if t is not None and (term := vjp(t, y, *xs)[i]) is not None:
-                terms.append(term)
-        total = terms[0] if len(terms) == 1 else apply("add", *terms)
-        return total if total.shape == y.shape else apply("broadcast_to", total, shape=y.shape)
-
-    return jvp
-
-
 _V = TensorType((3,))
 _M = TensorType((2, 3))
 _S = TensorType(())
@@ -92,12 +78,11 @@ def _define(
         samples = (Sample((_V,) * arity, {}, positive=positive),)
         if arity > 1:
             samples += (Sample((_M, _V), {}, positive=positive), Sample((_S, _M), {}, positive=positive))
-    jvp = diagonal_jvp(vjp) if vjp else None
 
     def evaluated(attrs: Attrs, *xs: Any) -> Any:
         return evaluate(*xs, **attrs)
 
-    define(name, partial(infer, name), evaluated, vjp, jvp, samples, elementwise=True, body=body)
+    define(name, partial(infer, name), evaluated, vjp, samples, elementwise=True, body=body)
 
 
 def _sum(*xs: Any) -> Any:
@@ -241,7 +226,6 @@ define(
     _infer_where,
     lambda attrs, c, a, b: np.where(c, a, b),
     _vjp_where,
-    diagonal_jvp(_vjp_where),
     (Sample((_B, _V, _V), {}), Sample((_B, _M, _S), {})),
     elementwise=True,
     body="b if a else c",
@@ -272,7 +256,6 @@ define(
     lambda types, attrs: TensorType(types[0].shape, attrs["dtype"]),
     _evaluate_cast,
     lambda g, y, x: (apply("cast", g, dtype=x.dtype) if x.type.is_float and y.type.is_float else None,),
-    lambda tangents, y, x: apply("cast", tangents[0], dtype=y.dtype),
     (Sample((_V,), {"dtype": "float64"}), Sample((TensorType((3,), "int32"),), {"dtype": "float32"})),
     elementwise=True,
     body="t(a)",
@@ -286,17 +269,11 @@ def _infer_when_training(types: tuple[TensorType, ...], attrs: Attrs) -> TensorT
     return a
 
 
-def _jvp(tangents: Tangents, y: Node, a: Node, b: Node) -> Node:
-    t = tangents[0]
-    return apply("broadcast_to", constant(0, y.dtype), shape=y.shape) if t is None else t
-
-
 define(
     "when_training",  # a while training, b in inference
     _infer_when_training,
     lambda attrs, a, b: a,
     lambda g, y, a, b: (g, None),
-    _jvp,
     (Sample((_V, _V), {}), Sample((TensorType((2, 3), "float64"),) * 2, {})),
     copies=lambda attrs, write, a, b: iter([(write, a)]),
 )

@@ -6,7 +6,7 @@ each is the others' derivative.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -14,19 +14,8 @@ import numpy as np
 
 from foldbatch.operators import numpys
 from foldbatch.static.graph import Node, TensorLike, apply, lift, matmul
-from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, Tangents, define, fail
+from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail
 from foldbatch.types import TensorType
-
-
-def bilinear_jvp(name: str) -> Callable[..., Node]:
-    """Return the product rule: ``op(da, b) + op(a, db)``; operands after these two have no tangent."""
-
-    def jvp(tangents: Tangents, y: Node, a: Node, b: Node, *ids: Node) -> Node:
-        da, db = tangents[:2]
-        terms = [apply(name, *pair, *ids, **y.attrs) for pair in ((da, b), (a, db)) if None not in pair]
-        return terms[0] if len(terms) == 1 else apply("add", *terms)
-
-    return jvp
 
 
 def _check(name: str, types: tuple[TensorType, ...], fits: bool) -> str:  # noqa: FBT001 - a type rule's verdict
@@ -57,7 +46,6 @@ define(
     _infer_linear,
     lambda attrs, x, w: x @ w,
     lambda g, y, x, w: (apply("linear", g, w.T), apply("sum_outer", x, g)),
-    bilinear_jvp("linear"),
     (
         Sample((_X, _W), {}, (CALL, UNBATCHED)),
         Sample((TensorType((4, 3)), _W), {}, (CALL, UNBATCHED)),
@@ -83,7 +71,6 @@ define(
     _infer_sum_outer,
     _evaluate_sum_outer,
     lambda d, y, x, g: (apply("linear", g, d.T), apply("linear", x, d)),
-    bilinear_jvp("sum_outer"),
     (Sample((_X, _G), {}), Sample((TensorType((4, 3)), TensorType((4, 2))), {})),
     axis=lambda axes, attrs: UNBATCHED,
 )
@@ -100,7 +87,6 @@ define(
     _infer_matmul,
     lambda attrs, a, b: a @ b,
     lambda g, y, a, b: (apply("matmul", g, b.T), apply("matmul", a.T, g)),
-    bilinear_jvp("matmul"),
     (
         Sample((TensorType((2, 3)), TensorType((3, 4))), {}),
         Sample((TensorType((2, 3)), TensorType((3, 4))), {}, (UNBATCHED, CALL)),
@@ -148,7 +134,6 @@ define(
         apply("sum_outer_by", x, g, ids, size=table.shape[0]),
         None,
     ),
-    bilinear_jvp("linear_by"),
     (
         Sample((_X, _TABLE, _ID), {}, (CALL, UNBATCHED, CALL)),
         Sample((TensorType((2, 3)), _TABLE, _ID), {}, (CALL, UNBATCHED, CALL)),
@@ -181,7 +166,6 @@ define(
     _infer_sum_outer_by,
     _evaluate_sum_outer_by,
     lambda d, y, x, g, ids: (apply("linear_by", g, _transposed(d), ids), apply("linear_by", x, d, ids), None),
-    bilinear_jvp("sum_outer_by"),
     (Sample((_X, _G, _ID), {"size": 4}), Sample((TensorType((2, 3)), TensorType((2, 2)), _ID), {"size": 4})),
     axis=_axis_sum_outer_by,
     bound=lambda types, attrs: (2, attrs["size"]),

@@ -12,7 +12,7 @@ import numpy as np
 
 from foldbatch.static.graph import Node, apply, constant
 from foldbatch.static.op import CALL, Attrs, Sample, define, fail, ragged
-from foldbatch.static.ops.shape import along, linear_jvp
+from foldbatch.static.ops.shape import along
 from foldbatch.types import TensorType
 
 _V, _M = TensorType((3,)), TensorType((2, 3))
@@ -72,7 +72,6 @@ define(
     lambda types, attrs: _reduced("sum", _numbers_of("sum", types), attrs["axes"]),
     lambda attrs, x: np.sum(x, attrs["axes"], np.asarray(x).dtype),  # NumPy would widen integers
     lambda g, y, x: (apply("broadcast_to", expand(g, x, y.attrs["axes"]), shape=x.shape),),
-    linear_jvp,
     (Sample((_M,), {"axes": (1,)}), Sample((_M,), {"axes": (0, 1)})),
     body=TOTAL,
 )
@@ -92,7 +91,6 @@ define(
     lambda types, attrs: _picked("max", types[0], attrs["axis"]),
     lambda attrs, x: np.max(x, attrs["axis"]),
     lambda g, y, x: (_argmax_mask(y, x) * expand(g, x, (y.attrs["axis"],)),),
-    lambda tangents, y, x: apply("sum", _argmax_mask(y, x) * tangents[0], axes=(y.attrs["axis"],)),
     (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
     body=GREATEST,
 )
@@ -186,7 +184,6 @@ define(
     _infer_float_axis("softmax", reduce=False),
     _evaluate_softmax,
     lambda g, y, x: (_softmax_product(g, y, x),),
-    lambda tangents, y, x: _softmax_product(tangents[0], y, x),
     (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
     body=SOFTMAX,
 )
@@ -207,7 +204,6 @@ define(
     _infer_float_axis("log_softmax", reduce=False),
     _evaluate_log_softmax,
     lambda g, y, x: (_less_share(g, y, x),),
-    lambda tangents, y, x: tangents[0] - expand(_weighted(tangents[0], y, x), x, (y.attrs["axis"],)),
     (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 1})),
     body=LOG_SOFTMAX,
 )
@@ -218,7 +214,6 @@ define(
     _infer_float_axis("logsumexp", reduce=True),
     _evaluate_logsumexp,
     lambda g, y, x: (apply("softmax", x, axis=y.attrs["axis"]) * expand(g, x, (y.attrs["axis"],)),),
-    lambda tangents, y, x: _weighted(tangents[0], y, x),
     (Sample((_V,), {"axis": 0}), Sample((_M,), {"axis": 0})),
     body=_REST + "y = t(f8(top) + rest)",
 )
@@ -251,7 +246,6 @@ define(
     _infer_cross_entropy,
     _evaluate_cross_entropy,
     lambda g, y, logits, label: (_error(logits, label) * expand(g, logits, (logits.ndim - 1,)), None),
-    lambda tangents, y, logits, label: _dot_along(_error(logits, label), tangents[0], logits.ndim - 1),
     (Sample((_V, _LABEL), {}), Sample((_M, TensorType((2,), "int32")), {})),
     bound=lambda types, attrs: (1, types[0].shape[-1]),
     body=_REST + "y = t(f8(top) - f8(x[label]) + rest)",
@@ -291,7 +285,6 @@ define(
     lambda types, attrs: TensorType(types[1].shape, types[0].dtype),
     lambda attrs, x, label: np.squeeze(np.take_along_axis(x, np.expand_dims(label, -1), -1), -1),
     lambda g, y, x, label: (_only_at(label, x, g), None),
-    lambda tangents, y, x, label: apply("pick", tangents[0], label),
     (Sample((_V, _LABEL), {}), Sample((_M, TensorType((2,), "int32")), {})),
     bound=lambda types, attrs: (1, types[0].shape[-1]),
     body="y = x[label]",
@@ -312,7 +305,6 @@ define(
     lambda types, attrs: _numbers_of("segment_max", types),
     lambda attrs, x: np.max(x, 0) if len(x) else np.zeros(x.shape[1:], x.dtype),
     lambda g, y, x: (_only_first(x, g),),
-    lambda tangents, y, x: apply("segment_sum", _only_first(x, tangents[0])),
     _SAMPLES,
     axis=along("segment_max", "use ops.max for instance axes", CALL),
     whole=True,
@@ -371,7 +363,6 @@ define(
     _infer_segment_softmax,
     _evaluate_segment_softmax,
     lambda g, y, x: (_segment_softmax_product(g, y),),
-    lambda tangents, y, x: _segment_softmax_product(tangents[0], y),
     _SAMPLES,
     axis=along("segment_softmax", "use ops.softmax for instance axes"),
     whole=True,

@@ -16,7 +16,7 @@ from foldbatch.operators import public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, slice_of
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail, ragged
 from foldbatch.static.ops.reduce import TOTAL
-from foldbatch.static.ops.shape import along, linear_jvp
+from foldbatch.static.ops.shape import along
 from foldbatch.types import TensorType
 
 _V, _T, _ID = TensorType((3,)), TensorType((4, 3)), TensorType((), "int32")
@@ -56,7 +56,6 @@ define(
     _same_type,
     _same_value,
     lambda g, y, x: (apply("sum_batch", g),),
-    linear_jvp,
     (Sample((_V,), {"axis": CALL}, (UNBATCHED,)),),
     axis=_axis_batch,
 )
@@ -65,7 +64,6 @@ define(
     _same_type,
     _same_value,
     lambda g, y, x: (apply("batch", g, axis=x.axis),),
-    linear_jvp,
     (Sample((_V,), {}),),
     axis=_axis_sum_batch,
 )
@@ -74,7 +72,6 @@ define(
     _same_type,
     _same_value,
     lambda g, y, x: (apply("segment_sum", g),),
-    linear_jvp,
     (Sample((_V,), {"axis": _ELEMENTS}),),
     axis=_axis_repeat,
     body=REPEATED,
@@ -86,7 +83,6 @@ define(
     _same_type,
     _same_value,
     lambda g, y, x: (apply("repeat", g, axis=x.axis),),
-    linear_jvp,
     (Sample((_V,), {}, (_ELEMENTS,)),),
     axis=along("segment_sum", "use ops.sum for instance axes", CALL),
     body=TOTAL,
@@ -114,7 +110,6 @@ define(
     _infer_gather,
     lambda attrs, table, ids: np.asarray(table)[ids],
     lambda g, y, table, ids: (apply("sum_rows", g, ids, size=table.shape[0]), None),
-    lambda tangents, y, table, ids: apply("gather", tangents[0], ids),
     (
         Sample((_T, _ID), {}, (UNBATCHED, CALL)),
         Sample((_T, TensorType((2,), "int64")), {}, (UNBATCHED, CALL)),
@@ -143,7 +138,6 @@ define(
     _infer_sum_rows,
     lambda attrs, g, ids: _sum_rows(attrs["size"], np.asarray(g), np.asarray(ids)),
     lambda d, y, g, ids: (apply("gather", d, ids), None),
-    lambda tangents, y, g, ids: apply("sum_rows", tangents[0], ids, **y.attrs),
     (Sample((_V, _ID), {"size": 4}), Sample((TensorType((2, 3)), TensorType((2,), "int32")), {"size": 4})),
     axis=lambda axes, attrs: UNBATCHED,
     bound=lambda types, attrs: (1, attrs["size"]),

@@ -1,4 +1,4 @@
-"""Ops that move elements without computing: all linear, so forward mode applies the op itself."""
+"""Ops that move elements without computing."""
 
 from __future__ import annotations
 
@@ -9,22 +9,14 @@ from typing import Any
 import numpy as np
 
 from foldbatch.operators import FUNCTIONS, numpys, public
-from foldbatch.static.graph import Node, TensorLike, apply, constant, lift
-from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, Tangents, define, fail
+from foldbatch.static.graph import Node, TensorLike, apply, lift
+from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail
 from foldbatch.static.places import Place, backward, section, without
 from foldbatch.types import TensorType
 
 Copies = Iterator[tuple[Place, Place | None]]
 _ALIKE = "make them alike with ops.reshape, or ops.cast"
 _V, _M = TensorType((3,)), TensorType((2, 3))
-
-
-def linear_jvp(tangents: Tangents, y: Node, *xs: Node) -> Node:
-    """Return the op applied to the tangents; a missing tangent is zero."""
-    filled = [
-        constant(np.zeros(x.shape, x.dtype)) if t is None else t for t, x in zip(tangents, xs, strict=True)
-    ]
-    return apply(y.op.name, *filled, **y.attrs)
 
 
 def along(name: str, fix: str, result: Axis | None = None) -> Callable[[tuple[Axis, ...], Attrs], Axis]:
@@ -46,7 +38,7 @@ def _define(
     *samples: Sample,
     copies: Callable[..., Copies] | None = None,
 ) -> None:
-    define(name, infer, evaluate, vjp, linear_jvp, samples, copies=copies)
+    define(name, infer, evaluate, vjp, samples, copies=copies)
 
 
 def _infer_reshape(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:

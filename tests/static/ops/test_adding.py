@@ -13,8 +13,6 @@ from foldbatch.engines.engine import ENGINES
 from foldbatch.engines.numpy.spelling import SPELLINGS
 from foldbatch.static.graph import Node, apply
 from foldbatch.static.op import OPS, Op
-from foldbatch.static.ops.elementwise import diagonal_jvp
-from foldbatch.static.ops.shape import linear_jvp
 from foldbatch.static.places import section
 from foldbatch.types import TensorType
 from tests.engines.cuda.emulated import needs_compiler
@@ -30,7 +28,6 @@ HINGE = Op(  # elementwise: how far a is below b, squared
     lambda types, attrs: types[0],
     lambda attrs, a, b: np.square(np.maximum(b - a, 0)),
     _hinge_vjp,
-    diagonal_jvp(_hinge_vjp),
     elementwise=True,
     body="gap = b - a\n0 if a >= b else gap * gap",
 )
@@ -45,7 +42,6 @@ TWICE = Op(  # copies: a vector, and once more
     lambda types, attrs: TensorType((2 * types[0].shape[0],), types[0].dtype),
     lambda attrs, x: np.concatenate([x, x]),
     lambda g, y, x: (apply("add", g[: x.shape[0]], g[x.shape[0] :]),),
-    linear_jvp,
     copies=lambda attrs, write, x: ((section(write, 0, i * x.shape[0], x.shape[0]), x) for i in range(2)),
 )
 BY_NUMPY = {
