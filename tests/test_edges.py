@@ -230,9 +230,7 @@ PRODUCT = "a product, whose sums no engine orders as another does"
 MOVES = "it moves what it is given"
 ELSEWHERE = {
     **dict.fromkeys(("linear", "sum_outer", "matmul", "linear_by", "sum_outer_by"), PRODUCT),
-    **dict.fromkeys(
-        ("reshape", "transpose", "slice", "flip", "pad", "concat", "stack", "broadcast_to"), MOVES
-    ),
+    **dict.fromkeys(("reshape", "transpose", "slice", "flip", "pad", "concat", "broadcast_to"), MOVES),
     **dict.fromkeys(("batch", "repeat", "gather", "pick", "when_training"), MOVES),
     **dict.fromkeys(("sum_batch", "sum_rows"), "only gradients have it, and it adds"),
     "order": "NumPy's argsort is compared in tests/static/ops/test_numpys.py, ties and NaN too",

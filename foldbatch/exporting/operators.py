@@ -271,14 +271,6 @@ def _concat(at: OnnxScope, node: Node, *xs: str) -> str:
 
 
 @translation
-def _stack(at: OnnxScope, node: Node, *xs: str) -> str:
-    axis = first_axis(node) + node.attrs["axis"]
-    place = at.constant([axis], "int64")
-    parts = [at.along(x, source, node.axis) for x, source in zip(xs, node.inputs, strict=True)]
-    return at.add("Concat", *(at.add("Unsqueeze", part, place) for part in parts), axis=axis)
-
-
-@translation
 def _broadcast_to(at: OnnxScope, node: Node, x: str) -> str:
     source = node.inputs[0]
     aligned = at.reshape(x, (1,) * (node.ndim - source.ndim) + source.shape, source.axis)
@@ -428,7 +420,6 @@ def _segment_softmax(at: OnnxScope, node: Node, x: str) -> str:
 # what is said in a line
 TRANSLATIONS |= {
     "square": lambda at, node, x: at.add("Mul", x, x),
-    "log_sigmoid": lambda at, node, x: at.add("Neg", _softplus(at, node, at.add("Neg", x))),
     "power": lambda at, node, x: at.add("Pow", x, at.constant(node.attrs["exponent"], node.dtype)),
     "reshape": lambda at, node, x: at.reshape(x, node.shape, node.axis),
     "flip": lambda at, node, x: _section(at, x, first_axis(node) + node.attrs["axis"], -1, LAST, -1),

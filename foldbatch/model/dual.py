@@ -94,7 +94,7 @@ def dual_graph(
 def _paired(y: Node, dy: Node | None) -> Node:
     if dy is None:
         dy = apply("broadcast_to", constant(0, y.dtype), shape=y.shape)
-    return apply("stack", y, dy, axis=0)
+    return apply("concat", *(apply("reshape", x, shape=(1, *y.shape)) for x in (y, dy)), axis=0)
 
 
 # -- gradients of inputs, and from results: cells staged once more, for the same traces

@@ -129,11 +129,11 @@ def pack(
     replaced: dict[Node, Node] = {}
     packed: dict[int, Held] = {}
     for node in reachable(results, operands):
-        members = node.inputs
+        members = tuple(x.inputs[0] if x.op.name == "reshape" else x for x in node.inputs)
         alike = len({(x.type, x.axis, x in late) for x in members}) == 1
         free = all(x in numbers and x not in replaced for x in members)
         # whether the node's memory is that of its operands one after the other
-        joins = node.op.name in ("stack", "concat") and node.attrs["axis"] == 0
+        joins = node.op.name == "concat" and node.attrs["axis"] == 0
         if not joins or len(set(members)) != len(members) or len(members) < 2 or not alike or not free:
             continue
         first = members[0]

@@ -116,10 +116,6 @@ with np.errstate(over='ignore'):
     np.exp({out}, out={out})
 np.add({out}, one_{dtype}, out={out})
 np.reciprocal({out}, out={out})""",
-    "log_sigmoid": """\
-np.negative({0}, out={out})
-np.logaddexp({out}, 0, out={out})
-np.negative({out}, out={out})""",
     "relu": "np.maximum({0}, 0, out={out})",
     "softplus": "np.logaddexp({0}, 0, out={out})",
     "power": "np.power({0}, {exponent}, out={out})",
@@ -177,7 +173,7 @@ def rounded(array: Array) -> Array:
 # writes it; of several passes, only those operands that no later pass reads.
 OVERWRITES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys((*_UFUNCS, "add"), (0, 1)),
-    **dict.fromkeys(("sigmoid", "relu", "softplus", "log_sigmoid", "round", "power", "stop_gradient"), (0,)),
+    **dict.fromkeys(("sigmoid", "relu", "softplus", "round", "power", "stop_gradient"), (0,)),
     "where": (2,),
     "softmax": (),
 }

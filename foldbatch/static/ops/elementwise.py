@@ -164,14 +164,6 @@ _define(
     "(a if a > 0 else 0) + log1p(exp(-abs(a)))",
     lambda g, y, x: (g * apply("sigmoid", x),),
 )
-_define(
-    "log_sigmoid",  # the logarithm of a sigmoid would be -inf where that is 0
-    1,
-    _floating,
-    lambda x: np.negative(np.logaddexp(np.negative(x), 0)),
-    "-((0 if a > 0 else -a) + log1p(exp(-abs(a))))",
-    lambda g, y, x: (g * apply("sigmoid", -x),),
-)
 
 
 def _vjp_power(g: Node, y: Node, x: Node) -> tuple[Node | None, ...]:

@@ -158,7 +158,7 @@ def log_sigmoid(x: TensorLike) -> Node:
     With x the logit of class 1, a classifier's loss is ``-log_sigmoid(x)`` for that class, else
     ``-log_sigmoid(-x)``.
     """
-    return apply("log_sigmoid", x)
+    return -softplus(-as_node(x, "log_sigmoid"))
 
 
 @public

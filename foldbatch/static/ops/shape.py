@@ -11,7 +11,7 @@ import numpy as np
 from foldbatch.operators import FUNCTIONS, numpys, public
 from foldbatch.static.graph import Node, TensorLike, apply, lift
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail
-from foldbatch.static.places import Place, backward, section, without
+from foldbatch.static.places import Place, backward, section
 from foldbatch.types import TensorType
 
 Copies = Iterator[tuple[Place, Place | None]]
@@ -185,30 +185,6 @@ _define(
 )
 
 
-def _infer_stack(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
-    axis, first = attrs["axis"], types[0]
-    if len(set(types)) > 1 or not 0 <= axis <= len(first.shape):
-        fail("stack", "tensors of one type", " and ".join(map(str, types)), _ALIKE)
-    return TensorType((*first.shape[:axis], len(types), *first.shape[axis:]), first.dtype)
-
-
-def _vjp_stack(g: Node, y: Node, *xs: Node) -> tuple[Node, ...]:
-    axis = y.attrs["axis"]
-    parts = (apply("slice", g, axis=axis, start=i, stop=i + 1) for i in range(len(xs)))
-    return tuple(apply("reshape", part, shape=x.shape) for part, x in zip(parts, xs, strict=True))
-
-
-_define(
-    "stack",
-    _infer_stack,
-    lambda attrs, *xs: np.stack(xs, attrs["axis"]),
-    _vjp_stack,
-    Sample((_V, _V), {"axis": 0}),
-    Sample((_V, _V, _V), {"axis": 1}),
-    copies=lambda attrs, write, *xs: ((without(write, attrs["axis"], i), x) for i, x in enumerate(xs)),
-)
-
-
 def _infer_broadcast_to(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
     (x,) = types
     try:
@@ -331,7 +307,10 @@ def stack(xs: Sequence[TensorLike], axis: int = 0) -> Node:
     nodes = [as_node(x, "stack") for x in xs]
     if not nodes:
         fail("stack", "at least one tensor", "none")
-    return apply("stack", *nodes, axis=axis_of(nodes[0], axis, "stack", extra=1))
+    if len({x.type for x in nodes}) > 1:
+        fail("stack", "tensors of one type", " and ".join(str(x.type) for x in nodes), _ALIKE)
+    place = axis_of(nodes[0], axis, "stack", extra=1)
+    return concat([expand_dims(x, place) for x in nodes], place)
 
 
 @numpys
