@@ -17,8 +17,7 @@ from foldbatch.static.graph import SOURCES, Graph, Node
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis
 from foldbatch.static.routines import Stage, Target, routine_of
 from foldbatch.static.statements import Binding, Routine
-from tests.engines.interpret import FUSED, interpreted
-from tests.engines.numpy.launching import At, Batch, kernel_of, poisoned
+from tests.engines.numpy.launching import At, Batch, poisoned
 
 TARGET = Target(overwrites=OVERWRITES)
 
@@ -91,8 +90,6 @@ def run_graph(
     rows: Rows,
     kept: Collection[Node] = (),
     levels: Sequence[tuple[int, int]] = (),
-    *,
-    fused: bool = False,
 ) -> list[Array]:
     """Return the outputs as a kernel of the graph computes them, then the buffers of `kept` nodes.
 
@@ -101,9 +98,8 @@ def run_graph(
         rows: the batch.
         kept: nodes that have buffers for the whole batch.
         levels: the first call of each level and the one after the last; of none, all calls are one.
-        fused: whether the kernel has fused loops and is interpreted, or is NumPy's.
     """
-    routine = routine_of_graph(graph, kept, FUSED if fused else TARGET)
+    routine = routine_of_graph(graph, kept)
     offsets = [np.cumsum([0, *rows.lengths[axis]]).tolist() for axis in axes_of(graph)]
     slots = {}
     for i, (x, array) in enumerate(zip(graph.inputs, rows.values, strict=True), len(kept)):
@@ -115,9 +111,7 @@ def run_graph(
         binding: At(array, 0, stores=True)
         for (binding, _), array in zip(routine.results, outputs, strict=True)
     }
-    Batch(slots, results, offsets, interpreted if fused else kernel_of).run(
-        routine, levels or [(0, rows.calls)]
-    )
+    Batch(slots, results, offsets).run(routine, levels or [(0, rows.calls)])
     nodes = (*graph.outputs, *kept)
     return [
         array if node.axis.rank else array[0] for node, array in zip(nodes, (*outputs, *buffers), strict=True)

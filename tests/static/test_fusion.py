@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from foldbatch.engines.llvm.loop_texts import TARGET as FUSED
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.fusion import LIMIT, Group, Unit, groups
@@ -12,11 +13,21 @@ from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_
 from foldbatch.static.memory import sections_of
 from foldbatch.static.routines import PlannedStage, plan_stage
 from foldbatch.types import TensorType
-from tests.engines.interpret import FUSED
+from tests.engines.llvm.walking import run_table
+from tests.engines.numpy import launching
+from tests.static import run_kernel
 from tests.static.run_kernel import TARGET, interpret, random_rows, run_graph, stage_of_graph
 from tests.strategies import Problem, problems
 
 V = TensorType((3,), "float64")
+
+
+@pytest.fixture
+def fused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let kernels have fused loops, of compiled code."""
+    pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+    monkeypatch.setattr(launching, "run_table", run_table)
+    monkeypatch.setattr(run_kernel, "TARGET", FUSED)
 
 
 def _units(*results: Node, inputs: tuple[Node, ...]) -> list[Unit]:
@@ -122,8 +133,8 @@ def test_units_run_after_what_they_read(problem: Problem) -> None:
 
 
 @given(problems(smooth=False, gradients=True), st.randoms(use_true_random=False))
-@settings(max_examples=40)
-def test_fused_kernels_compute_their_graphs(problem: Problem, random: object) -> None:
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_fused_kernels_compute_their_graphs(fused: None, problem: Problem, random: object) -> None:
     """In buffers full of NaN, whatever other kernels read of them."""
     graph = problem.graph
     rows = random_rows(np.random.default_rng(problem.seed), graph, 3)
@@ -131,7 +142,7 @@ def test_fused_kernels_compute_their_graphs(problem: Problem, random: object) ->
     kept = tuple(node for node in graph.nodes if node in nodes and random.random() < 0.2)  # type: ignore[attr-defined]
     with np.errstate(all="ignore"):
         expected = interpret(Graph(graph.inputs, (*graph.outputs, *kept)), rows)
-        found = run_graph(graph, rows, kept, fused=True)
+        found = run_graph(graph, rows, kept)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
@@ -149,7 +160,7 @@ def test_the_textbook_case_is_one_loop_without_scratch() -> None:
 
 
 @pytest.mark.parametrize("read_later", [False, True])
-def test_a_loop_writes_over_operands_that_are_dead(read_later: bool) -> None:
+def test_a_loop_writes_over_operands_that_are_dead(fused: None, read_later: bool) -> None:
     """Never over one that is read in another order by a later sweep."""
     x = input_node(TensorType((2, 2), "float64"))
     y = x @ constant(np.eye(2) * 2.0)
@@ -159,5 +170,5 @@ def test_a_loop_writes_over_operands_that_are_dead(read_later: bool) -> None:
     rows = random_rows(np.random.default_rng(0), graph, 3)
     fused, _ = _planned(graph)
     assert fused.buffers.in_place == (not read_later)
-    for found, expected in zip(run_graph(graph, rows, fused=True), interpret(graph, rows), strict=True):
+    for found, expected in zip(run_graph(graph, rows), interpret(graph, rows), strict=True):
         np.testing.assert_allclose(found, expected)

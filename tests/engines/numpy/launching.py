@@ -1,6 +1,6 @@
 """Launches of a routine, put together by hand: where its slots and results are in the buffers of a batch."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from foldbatch.engines.launch import LaunchTable
 from foldbatch.engines.numpy import run
-from foldbatch.engines.numpy.kernel import Function, load
+from foldbatch.engines.numpy.kernel import load
 from foldbatch.params.parameters import Array
 from foldbatch.static.op import Axis
 from foldbatch.static.statements import Routine, Slot
@@ -17,13 +17,9 @@ from foldbatch.types import TensorType
 Key = tuple[str, Any]
 
 
-def kernel_of(routine: Routine) -> Function:
-    return load(routine, "test").function
-
-
 def run_table(table: LaunchTable, routine: Routine, buffers: Sequence[Array]) -> None:
     """Run a table of launches of one routine; tests of another engine put their own function here."""
-    run(table, [kernel_of(routine)], buffers)
+    run(table, [load(routine, "test").function], buffers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +42,11 @@ class Batch:
         slots: where the rows of slots are, by binding; parameters, constants, scratch and segments aside.
         results: where results go, by binding.
         offsets: by number of the ragged axis, where the elements of each call begin and the last ones end.
-        make: makes the kernel of a routine.
     """
 
     slots: Mapping[Key, At] = field(default_factory=dict)
     results: Mapping[Key, At] = field(default_factory=dict)
     offsets: Sequence[Sequence[int]] = ()
-    make: Callable[[Routine], Function] = kernel_of
     buffers: list[Array] = field(default_factory=list)
     index: list[int] = field(default_factory=list)
 
@@ -69,10 +63,7 @@ class Batch:
         heights = [len(buffer) for buffer in self.buffers]
         parts = (np.array(rows), np.array(bounds).reshape(-1, 2), np.array(self.index), np.array(heights))
         table = LaunchTable(*(part.astype(np.int64) for part in parts))
-        if self.make is kernel_of:
-            run_table(table, routine, self.buffers)
-        else:
-            run(table, [self.make(routine)], self.buffers)
+        run_table(table, routine, self.buffers)
 
     def _slot(self, slot: Slot, levels: Sequence[tuple[int, int]], routine: Routine) -> list[int]:
         kind, key = slot.binding
