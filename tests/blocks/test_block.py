@@ -1,17 +1,24 @@
-"""Blocks combine, print as the expressions that build them, and run."""
+"""Blocks alone: how they are printed and chosen, and what runs forward."""
 
 import copy
 import pickle
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
 from foldbatch import ops
+from foldbatch.blocks import printing
 from foldbatch.blocks.block import keyed
 from foldbatch.blocks.function import FromTensor
 from foldbatch.blocks.writer import shown
-from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError
+from foldbatch.errors import BlockTypeError, BlockValueError, ExampleError, ExampleKeyError
+from foldbatch.types import TensorType
+from tests.blocks.results import slopes, yields
+from tests.blocks.test_tracer import parts_of
+from tests.programs import CHOICES, drawn
 
 
 def test_the_cause_of_an_error_in_a_users_function_is_attached():
@@ -190,3 +197,195 @@ def test_blocks_can_be_pickled_and_copied(copied):
     layer = fb.Linear(2)
     program = fb.compile(copied(fb.Vector(2) >> layer >> layer), "numpy")
     assert [name.partition(".")[2] for name in program.params] == ["weight", "bias"]
+
+
+ONE = fb.Scalar()
+TWICE = fb.Function(lambda x: x * 2)
+
+
+@pytest.mark.parametrize(
+    ("key", "right"), [(0, 3.0), (1, 6.0), (2, 9.0), (-1, 9.0), (-2, 6.0), (-3, 3.0), (True, 6.0)]
+)
+def test_cases_in_a_list_are_numbered_from_either_end(key, right):
+    cases = (ONE, ONE >> TWICE, ONE >> fb.Function(lambda x: x * 3))
+    for listed in (cases, list(cases)):
+        assert float(fb.OneOf(lambda x: x[0], listed, pre_block=fb.GetItem(1)).eval([key, 3])) == right
+
+
+def test_classes_and_attributes_may_be_keys():
+    assert fb.OneOf(type, {int: fb.FromTensor(1), str: fb.FromTensor(2)}).eval("text") == 2
+
+
+def test_a_parameter_may_stand_for_what_is_missing():
+    weight = fb.Parameter(TensorType(()), 2.0, "w")
+    lossy = fb.Optional(ONE, weight >> TWICE) >> fb.Loss()
+    assert slopes(lossy, [None, 3, None]) == {"w": 4.0}
+
+
+def test_a_loss_may_be_taken_where_there_is_a_label():
+    scale = fb.Parameter(TensorType(()), 2.0, "scale")
+    guess = fb.GetItem("x") >> ONE >> fb.Function(lambda x: x * scale)
+    loss = (fb.Identity(), ONE) >> fb.Function(lambda guess, label: guess * label) >> fb.Loss()
+    labelled = fb.AllOf(guess, fb.GetItem("label", default=None))
+    block = labelled >> fb.AllOf(fb.GetItem(0), fb.Optional(loss)) >> fb.GetItem(0)
+    examples = [{"x": 1}, {"x": 2, "label": 10}, {"x": 3, "label": None}, {"x": 4, "label": 0.5}]
+    yields(block, *((example, 2.0 * example["x"]) for example in examples))
+    assert slopes(block, examples) == {"scale": 2 * 10 + 4 * 0.5}
+    assert fb.compile(block).run(examples[:1], losses=True).loss == 0.0
+
+
+def test_optional_of_a_tuple_asks_that_every_object_in_it_be_there():
+    both = fb.Optional((ONE, ONE) >> fb.Function(lambda a, b: a + b), np.float32(9))
+    yields(fb.AllOf(fb.GetItem(0), fb.GetItem(1)) >> both, ([1, 2], 3.0), ([None, 2], 9.0), ([1, None], 9.0))
+    with pytest.raises(BlockTypeError, match=r"expected an object in the tuple, found \(float32, float32\)"):
+        fb.AllOf(ONE, ONE) >> fb.Optional(fb.Sum())
+    with pytest.raises(BlockTypeError, match="expected a Python object, found float32"):
+        ONE >> fb.Optional(ONE)
+
+
+def test_a_choice_of_2_000_cases_is_built_and_made_in_a_dozen_comparisons():
+    block = fb.OneOf(lambda x: x, {i: fb.InputTransform(lambda _, i=i: -i) for i in range(2_000)})
+    program = fb.compile(block, "reference")
+    keys = [0, 1, 3, 4, 5, 999, 1_000, 1_001, 1_998, 1_999]
+    assert [*program.run(keys)] == [-key for key in keys]
+    for unknown in (-1, 2_000, "a"):
+        with pytest.raises(ExampleKeyError, match=r"expected a key of 0, 1, 2, .*, \.\.\., found"):
+            program.run([unknown])
+    lines = program.lowered.source.splitlines()
+    indents = [len(line) - len(line.lstrip()) for line in lines if "==" in line]
+    assert max(indents) <= 4 * 11
+
+
+def test_choices_stand_inside_each_other_deeper_than_python_indents():
+    block, optional = ONE, ONE
+    for _ in range(120):
+        block = fb.OneOf(lambda x: isinstance(x, tuple), {False: ONE, True: fb.GetItem(0) >> block})
+    for _ in range(60):
+        optional = fb.Optional(fb.GetItem(0) >> optional)
+    program = fb.compile(block, "reference")
+    data = 3
+    for depth in range(121):
+        if depth in (0, 1, 60, 119, 120):
+            assert float(program.run([data])[0]) == 3.0
+        data = (data,)
+    with pytest.raises(ExampleError, match=r"at example 0 (\[0\])+\.\.\.(\[0\])+: expected float32, found"):
+        program.run([data])
+    optional = fb.compile(optional, "reference")
+    for depth, right in ((60, 5.0), (10, 0.0)):
+        data = 5 if right else None
+        for _ in range(depth):
+            data = [data]
+        assert float(optional.run([data])[0]) == right
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_random_programs_are_traced_alike_however_deep_the_stack_is(number):
+    drawn_program = drawn(number, CHOICES, dropout=number % 2 == 0)
+    examples = drawn_program.examples
+    found = []
+    for depth, variables in ((1, 100), (2, 100), (500, 100), (500, 0)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("foldbatch.blocks.lower.depth_left", lambda depth=depth: depth)
+            patch.setattr(printing, "MANY_VARIABLES", variables)
+            tracer = fb.compile(drawn_program.block, "reference").lowered
+            found.append([parts_of(trace) for trace in tracer.trace_all(examples, range(len(examples)))])
+    assert all(each == found[0] for each in found)
+
+
+def test_an_iterator_is_read_once():
+    program = fb.compile(fb.Map(fb.GetItem(0) >> fb.Scalar("int32")) >> fb.Sum(), "reference")
+    (one, other) = program.run([iter([[1], [2]]), [[1], [2]]])
+    assert one.tolist() == other.tolist()
+
+
+def test_cases_that_exclude_each_other_share_variables():
+    """Python makes room for all variables of a function at each call, so many cases would make it slow."""
+    cases = {
+        kind: fb.GetItem(1) >> fb.Vector(1) >> fb.Linear(1, init="ones", name=f"layer {kind}")
+        for kind in range(60)
+    }
+    program = fb.compile(fb.OneOf(itemgetter(0), cases), "reference")
+    variables = [getattr(each, "co_nlocals", 0) for each in program.lowered.code.co_consts]
+    assert max(variables) < 20
+    assert [float(x[0]) for x in program.run([(59, [1]), (0, [2]), (7, [3])])] == [1, 2, 3]
+    with pytest.raises(fb.errors.ExampleError, match=r"at example 1 .*\[1\]"):
+        program.run([(59, [1]), (0, "two")])
+
+
+ADD = fb.Function(lambda a, b: a + b)
+
+
+def is_list(x: Any) -> bool:
+    return isinstance(x, list)
+
+
+def test_a_declaration_may_be_called_before_and_after_it_is_resolved():
+    total = fb.ForwardDeclaration(output_type="float32", name="total")
+    early = total()
+    total.resolve_to(fb.OneOf(is_list, {False: ONE, True: (early, total()) >> ADD}))
+    late = total()
+    for block in (early, late):
+        assert float(block.eval([[1, 2], [3, [4, 5]]])) == 15.0
+    assert float(((early, late) >> ADD).eval([1, [2, 3]])) == 6.0
+
+
+@pytest.mark.parametrize("name", ["two words", "2nd", "größe", "def", "row0", "feed0", "x0", "{x}"])
+def test_any_string_will_do_as_name(name):
+    total = fb.ForwardDeclaration(output_type="float32", name=name)
+    total.resolve_to(fb.OneOf(is_list, {False: ONE, True: (total(), total()) >> ADD}))
+    assert float(total().eval([1, [2, 3]])) == 6.0
+
+
+def test_a_declaration_without_end_is_found_when_compiling():
+    """Only what a choice or a list guards may recur: anything else would never end."""
+    for make in (
+        lambda loop: loop(),
+        lambda loop: fb.GetItem(0) >> loop(),
+        lambda loop: fb.AllOf(loop(), ONE) >> ADD,
+    ):
+        loop = fb.ForwardDeclaration(output_type="float32", name="loop")
+        loop.resolve_to(make(loop))
+        with pytest.raises(BlockTypeError, match="loop: expected a definition that ends"):
+            fb.compile(loop())
+    guarded = fb.ForwardDeclaration(output_type="float32", name="guarded")
+    guarded.resolve_to(fb.Map(guarded()) >> fb.Function(ops.segment_sum))
+    assert float(guarded().eval([[], [[], []]])) == 0.0
+
+
+def test_none_declares_that_nothing_is_yielded():
+    nothing = fb.ForwardDeclaration(output_type=None, name="nothing")
+    assert nothing().output_type == fb.types.VOID
+    assert repr(nothing) == "ForwardDeclaration(output_type=None, name='nothing')"
+    assert repr(fb.ForwardDeclaration(name="loop")) == "ForwardDeclaration(name='loop')"
+    nothing.resolve_to(ONE)
+    with pytest.raises(BlockTypeError, match="nothing: expected the declared void, found float32"):
+        fb.compile(nothing())
+    undeclared = fb.ForwardDeclaration(name="loop")
+    undeclared.resolve_to(ONE)
+    with pytest.raises(BlockTypeError, match=r"found none; pass output_type=.*, or None for void"):
+        fb.compile(undeclared())
+
+
+def test_a_declaration_and_its_uses_print_without_end():
+    loop = fb.ForwardDeclaration(output_type="float32", name="loop")
+    loop.resolve_to(fb.OneOf(is_list, {False: ONE, True: (loop(), loop()) >> ADD}))
+    assert repr(loop()) == "loop()"
+    assert repr(loop) == "ForwardDeclaration(output_type='float32', name='loop')"
+    assert repr(loop.block) == (
+        "OneOf(is_list, {False: Scalar('float32'), True: Record((loop(), loop())) >> Function(<lambda>)})"
+    )
+
+
+def test_a_declaration_inside_many_sequences_counts_its_own():
+    """Python compiles 20 loops inside each other; the rest of 26 stands in a declaration."""
+    block: fb.Block = ONE
+    for level in range(26):
+        block = fb.Map(block) >> fb.Sum()
+        if level == 12:
+            inner = fb.ForwardDeclaration(output_type="float32", name="inner")
+            inner.resolve_to(block)
+            block = inner()
+    data: Any = 2
+    for _ in range(26):
+        data = [data]
+    assert float(block.eval([data[0], data[0]])) == 4.0

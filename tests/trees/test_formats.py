@@ -1,13 +1,20 @@
-"""The table of formats: with labels and without, and known to no other module."""
+"""The table of formats, and trees of Python and JSON."""
 
 import ast
+import json
+import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from foldbatch.errors import ReadError
+import foldbatch as fb
+from foldbatch.errors import ExampleError, ReadError
+from foldbatch.trees import Tree, python_tree, read_json_trees, write_json
 from foldbatch.trees.formats import FORMATS, TRAINABLE, structures_of
 from foldbatch.trees.pyast import random_expressions
 
@@ -133,3 +140,140 @@ def test_a_reader_of_its_own_is_known_to_every_command(tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert "train.lines: 2 trees" in run.stdout and '"label"' in run.stdout
+
+
+DEPTH = 20_000
+
+
+def test_a_function_becomes_a_tree_without_contexts():
+    tree = python_tree("def get(self, key=None):\n    return self.rows[key]\n")
+    assert tree == Tree.build(
+        ["Module", None, ["FunctionDef", "get",
+            ["arguments", None, ["arg", "self"], ["arg", "key"], ["Constant:NoneType", "None"]],
+            ["Return", None, ["Subscript", None, ["Attribute", "rows", ["Name", "self"]], ["Name", "key"]]]]],
+        children=lambda part: part[2:], label=lambda part: part[0], token=lambda part: part[1],
+    )  # fmt: skip
+
+
+def test_statements_name_what_they_bind():
+    source = """
+global x, y
+import os.path as p
+from a.b import c
+class K(B, metaclass=M): pass
+async def f(*args): await g
+try: pass
+except E as e: pass
+match v:
+    case {"k": 1, **rest}: pass
+    case [*star]: pass
+    case None as whole: pass
+"""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = python_tree(source)
+    tokens = {(node.label, node.token) for node in tree.nodes() if node.token is not None}
+    assert tokens >= {
+        ("Global", "x,y"), ("alias", "os.path"), ("ImportFrom", "a.b"), ("alias", "c"), ("ClassDef", "K"),
+        ("keyword", "metaclass"), ("AsyncFunctionDef", "f"), ("arg", "args"), ("ExceptHandler", "e"),
+        ("MatchMapping", "rest"), ("MatchStar", "star"), ("MatchAs", "whole"),
+        ("MatchSingleton:NoneType", "None"),
+    }  # fmt: skip
+
+
+def test_a_chain_deeper_than_the_recursion_limit_is_flattened():
+    node = ast.Name("x", ast.Load())
+    for _ in range(DEPTH):
+        node = ast.UnaryOp(ast.Not(), node)
+    assert sys.getrecursionlimit() < DEPTH
+    assert python_tree(node).height == DEPTH
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = (\n", "a.py:1:5: expected Python source, found '(' was never closed"),
+        ("def f():\n  return 1 +\n", "a.py:2:13: expected Python source, found invalid syntax"),
+        ("a\0b", "a.py:1:1: expected Python source, found source code string cannot contain null bytes"),
+        ("'\ud800'", "a.py:1:1: expected Python source, found 'utf-8' codec can't encode"),
+        (b"\xff = 1", "a.py:1:1: expected Python source"),
+        ("a + " * 10 * DEPTH + "a", "a.py:1:1: expected nesting that Python can parse, found deeper nesting"),
+        ("-" * DEPTH + "1", "a.py:1:1: expected nesting that Python can parse, found deeper nesting"),
+        ("(" * 1000 + ")" * 1000, "too many nested parentheses"),
+    ],
+)
+def test_source_that_python_cannot_parse_is_a_read_error(source, message):
+    with pytest.raises(ReadError) as caught:
+        python_tree(source, "a.py")
+    assert message in str(caught.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abé"), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(st.lists(JSON, max_size=3))
+@settings(max_examples=15)
+def test_lines_are_read_as_they_were_written(values):
+    assert list(fb.trees.read_jsonlines([json.dumps(value) for value in values])) == values
+
+
+MALFORMED = [
+    ('{"a": x}', "1:7", "expected a JSON value, found 'x' (invalid character); repair it"),
+    ('{"é": 1,\n "b" 2}', "2:6", "found '2' (expected ':')"),
+    ('["é", x]', "1:7", "(invalid character)"),
+    ("[1,\n 2 \n", "2:3", "found its end too early"),
+    (" \n", "1:1", "found nothing"),
+    ('{"a": 1} {"a": 2}', "1:10", "found '{' (trailing characters)"),
+    ("[NaN]", "1:2", "(invalid character)"),
+    ("1e999", "1:1", "found Number out of range"),
+    ("1" * 10_000, "1:1", "expected a JSON value, found Integer value out of range"),
+    ("[" * 100_000, "1:1", "found deeper nesting than the parser can follow"),
+    ("[1, \0]", "1:5", "found a NUL byte"),
+]
+
+
+def test_what_is_no_json_is_refused_with_its_place(tmp_path):
+    for content, place, message in MALFORMED:
+        path = tmp_path / "x.json"
+        path.write_text(content, encoding="utf-8", newline="")
+        with pytest.raises(ReadError) as caught:
+            fb.trees.read_json(path)
+        assert caught.value.where == f"{path}:{place}"
+        assert message in str(caught.value)
+
+
+@given(st.from_type(Tree))
+@settings(max_examples=20)
+def test_trees_are_read_back_alike(tree):
+    try:
+        line = write_json(tree)
+    except ExampleError:
+        assert any("\ud800" <= c <= "\udfff" for part in (*tree.labels, *tree.tokens) for c in str(part))
+        return
+    assert "\n" not in line
+    if "\0" not in line:
+        assert next(read_json_trees([line])) == tree
+
+
+def test_a_tree_of_great_depth_is_one_flat_line():
+    count = 100_000
+    deep = Tree([*range(1, count), -1], ["a"] * count)
+    assert next(read_json_trees([write_json(deep)])) == deep
+
+
+@given(st.binary(max_size=30), st.integers(0, 60))
+@settings(max_examples=30)
+def test_damaged_lines_are_read_or_refused(tmp_path_factory, damage, at):
+    good = write_json(Tree.from_nested(("S", ("NP", "I"), ("VP", "é")))).encode()
+    path = tmp_path_factory.mktemp("damaged") / "x"
+    path.write_bytes(good[:at] + damage + good[at + len(damage) :])
+    for reader in (read_json_trees, fb.trees.read_jsonlines, lambda path: [fb.trees.read_json(path)]):
+        try:
+            list(reader(path))
+        except ReadError as error:
+            assert re.search(r":\d+:\d+", error.where)

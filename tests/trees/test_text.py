@@ -1,11 +1,19 @@
-"""Whole lines that know their line and column, whatever the size of the blocks."""
+"""Sentences as text, vocabularies, and records in columns."""
 
 import gzip
+import pickle
+from collections import Counter
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import foldbatch as fb
 from foldbatch.errors import ReadError
-from foldbatch.trees import text
+from foldbatch.trees import Vocabulary, text
+from foldbatch.trees.given import records_of
+from foldbatch.trees.records import Records, chosen
 from foldbatch.trees.text import read_pieces, text_pieces
 
 SAMPLE = "one two\r\n\u00a0drei ß\n\n€𝄞 end"
@@ -107,3 +115,61 @@ def test_a_text_in_place_of_a_path_is_refused(tmp_path):
     path = tmp_path / "a\nb"
     path.write_text("read", encoding="utf-8")
     assert [piece.text for piece in read_pieces(str(path))] == ["read"]
+
+
+@given(st.lists(st.text(max_size=3)), st.integers(1, 3))
+def test_counted_words_are_numbered_from_one_and_others_are_zero(words, minimum):
+    vocabulary = Vocabulary.count(words, minimum)
+    counts = Counter(words)
+    kept = [word for word in counts if counts[word] >= minimum]
+    assert len(vocabulary) == len(kept) + 1
+    assert [vocabulary[word] for word in vocabulary] == list(range(len(vocabulary)))
+    for word in counts:
+        assert (word in vocabulary) == (word in kept)
+        assert (vocabulary[word] > 0) == (word in kept)
+    assert [counts[word] for word in list(vocabulary)[1:]] == sorted(
+        (counts[word] for word in kept), reverse=True
+    )
+
+
+def test_the_unknown_word_is_number_zero_wherever_it_stands():
+    vocabulary = Vocabulary(["a", "*", "b"], unknown="*")
+    assert list(vocabulary) == ["*", "a", "b"]
+    assert (vocabulary["*"], vocabulary["b"], vocabulary["?"]) == (0, 2, 0)
+    assert Vocabulary(vocabulary, unknown="*") == vocabulary
+
+
+def test_vocabularies_compare_hash_and_pickle_by_their_words():
+    vocabulary = Vocabulary(["a", "b"])
+    again = pickle.loads(pickle.dumps(vocabulary))
+    assert again == vocabulary
+    assert hash(again) == hash(vocabulary)
+    assert again["b"] == 2
+    assert vocabulary != Vocabulary(["b", "a"])
+    assert vocabulary != ("<unk>", "a", "b")
+    assert repr(vocabulary) == "Vocabulary(3 words, unknown='<unk>')"
+
+
+NUMBERS = np.array([3.0, 1.0, 2.0], np.float32)
+
+
+def records():
+    return Records(lambda rows: [{"x": x} for x in NUMBERS[rows].tolist()], np.arange(3))
+
+
+def test_they_are_a_sequence():
+    assert len(records()) == 3
+    assert records()[1] == {"x": 1.0}
+    assert list(records()[1:]) == [{"x": 1.0}, {"x": 2.0}]
+    assert chosen(records(), [2, 0]).objects() == [{"x": 2.0}, {"x": 3.0}]
+    assert repr(records()) == "Records(3 examples)"
+
+
+def test_other_data_are_none():
+    assert records_of([1]) is None
+    assert records_of(records()) is not None
+
+
+def test_programs_read_them():
+    program = fb.compile(fb.GetItem("x") >> fb.Scalar(), "numpy")
+    assert program.run(records()) == [3.0, 1.0, 2.0]

@@ -22,7 +22,7 @@ from foldbatch.scheduler.tables import build
 from tests.engines.llvm.test_integer_loops import LOOPS, PLAIN
 from tests.programs import programs
 from tests.scheduler.random_traces import Setting, settings_of
-from tests.scheduler.test_merge import assert_same
+from tests.scheduler.test_tables import assert_same
 
 needs_llvm = [
     pytest.mark.llvm,

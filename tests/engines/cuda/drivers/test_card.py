@@ -1,6 +1,7 @@
-"""What is missing is told in one sentence, with what to do; stand-ins play what may be missing."""
+"""Whether there is a card, and a driver for it."""
 
 import ctypes
+import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,10 @@ import pytest
 
 from foldbatch.engines.cuda import cupy_driver
 from foldbatch.engines.cuda.cupy_driver import CupyDriver, load_driver
+from foldbatch.engines.cuda.driver import Driver, MatrixProduct
 from foldbatch.errors import BackendError
+from tests.engines.cuda.emulator import Emulator
+from tests.engines.cuda.late import Late
 from tests.engines.cuda.stand_in import CUDARuntimeError, StandIn
 
 ANEW = "pip install -e '.[cuda13]' in the checkout, or the extra cuda12 where the driver is older than 580"
@@ -165,3 +169,22 @@ def test_no_compiler_and_no_products_are_told_when_a_driver_is_made() -> None:
         with pytest.raises(BackendError):
             CupyDriver(cupy, "fp32")
         cublas.assert_called_once_with(12)
+
+
+ASKED = [
+    name for name, value in vars(Driver).items() if inspect.isfunction(value) and not name.startswith("_")
+]
+
+
+@pytest.mark.parametrize("kind", [CupyDriver, Emulator, Late])
+def test_every_driver_answers_what_the_engine_asks(kind):
+    assert len(ASKED) > 10
+    for name in ASKED:
+        wanted, found = (inspect.signature(getattr(one, name)).parameters for one in (Driver, kind))
+        assert list(found) == list(wanted), name
+
+
+def test_a_product_is_plain_data():
+    product = MatrixProduct("float32", 2, 3, 4, 256, 512, 768, 4, 3, 3)
+    assert (product.a_across, product.b_across, product.adds, product.count) == (False, False, False, 1)
+    assert product == MatrixProduct("float32", 2, 3, 4, 256, 512, 768, 4, 3, 3)

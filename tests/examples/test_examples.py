@@ -1,0 +1,257 @@
+"""Examples learn, and read what they should."""
+
+import asyncio
+import importlib.util
+import json
+import random
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+
+ROOT = Path(__file__).parents[2]
+
+
+def load(name: str) -> ModuleType:
+    """Import an example program, which is no part of a package."""
+    spec = importlib.util.spec_from_file_location(
+        f"example_{name}", ROOT / "examples" / "trees" / f"{name}.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def corpus() -> fb.trees.Corpus:
+    """A few dozen functions of one package of the standard library, which is read faster than the whole."""
+    whole = fb.trees.standard_library_functions(Path(asyncio.__file__).parent)
+    return fb.trees.Corpus(whole.train[:60], whole.dev[:10], whole.test[:20], whole.verbs)
+
+
+def test_it_trains_and_prints_both_baselines(
+    corpus: fb.trees.Corpus,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two epochs on a few functions: the loss falls, and the figures are written."""
+    monkeypatch.setattr(fb.trees, "standard_library_functions", lambda **_: corpus)
+    file = tmp_path / "figures.json"
+    assert load("function_names").main(["--epochs", "3", "--hidden", "8", "--json", str(file)]) == 0
+    figures = json.loads(file.read_text())
+    losses = [epoch["loss"] for epoch in figures["epochs"]]
+    assert losses[-1] < losses[0]
+    printed = capsys.readouterr().out
+    assert "bag " in printed and "majority" in printed
+
+
+def test_the_bag_of_node_types_cannot_see_more() -> None:
+    """It learns what they tell."""
+    example = load("function_names")
+
+    def examples(labels: tuple[str, str]) -> tuple[fb.trees.Example, ...]:
+        tree = fb.trees.Tree
+        return tuple(
+            fb.trees.Example(tree([1, -1], [labels[i % 2], "F"]), i % 2, "m", "f") for i in range(20)
+        )
+
+    told = fb.trees.Corpus(*[examples(("If", "For"))] * 3, ("a", "b"))
+    untold = fb.trees.Corpus(*[examples(("If", "If"))] * 3, ("a", "b"))
+    assert example.bag_baseline(told) == 1.0
+    assert example.bag_baseline(untold) == example.majority_baseline(untold) == 0.5
+
+
+TREES = "(4 (3 good) (2 film))\n(0 (1 bad) (2 film))\n(2 (2 a) (2 (2 film) (2 .)))\n(3 good)\n"
+VECTORS = "good 1.0 0.5\nbad -1.0 0.5\nfilm 0.1 0.2\n"
+
+
+def sentiment() -> ModuleType:
+    """Import the example program, which is no part of a package."""
+    spec = importlib.util.spec_from_file_location(
+        "example_sentiment", ROOT / "examples" / "trees" / "sentiment.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def treebank(tmp_path: Path) -> Path:
+    """A directory with four trees in each file, one of them a single word."""
+    for part in ("train", "dev", "test"):
+        (tmp_path / f"{part}.txt").write_text(TREES, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam", "sgd"])
+def test_it_learns_four_trees_by_heart(treebank: Path, optimizer: str) -> None:
+    """And writes every figure for programs."""
+    file = treebank / "figures.json"
+    options = ["--data", str(treebank), *"--hidden 12 --epochs 25 --batch 2 --json".split(), str(file)]
+    assert (
+        sentiment().main(
+            [*options, "--optimizer", optimizer, "--lr", "0.1" if optimizer != "adam" else "0.02"]
+        )
+        == 0
+    )
+    figures = json.loads(file.read_text())
+    assert len(figures["epochs"]) == 25
+    assert figures["epochs"][-1]["loss"] < 0.7 * figures["epochs"][0]["loss"]
+    assert {"loss", "dev_fine", "dev_binary", "seconds"} <= figures["epochs"][0].keys()
+    assert figures["options"]["optimizer"] == optimizer
+    assert {"test_fine", "test_binary", "test_majority"} <= figures.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("train.txt", None, "train.txt"),
+        ("train.txt", "", "train.txt"),
+        ("dev.txt", "(4 (3 good) (2 film)\n", "dev.txt:"),
+        ("test.txt", "(7 good)\n", "test.txt:1:2"),
+        ("vectors.txt", "good 1.0 nan\n", "vectors.txt:1:"),
+    ],
+)
+def test_bad_files_are_one_line(
+    treebank: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, expected: str
+) -> None:
+    """File, line and what was expected; status 2; no traceback."""
+    (treebank / "vectors.txt").write_text(VECTORS, encoding="utf-8")
+    if text is None:
+        (treebank / name).unlink()
+    else:
+        (treebank / name).write_text(text, encoding="utf-8")
+    options = [
+        "--data",
+        str(treebank),
+        "--vectors",
+        str(treebank / "vectors.txt"),
+        *"--hidden 5 --epochs 1".split(),
+    ]
+    assert sentiment().main(options) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: ")
+    assert expected in printed
+    assert "expected" in printed
+
+
+@pytest.fixture(scope="module")
+def calculator(load):
+    return load("trees/calculator")
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [(7, 7), (("+", 3, ("*", 2, 4)), 11), (("//", 7, 0), 0), (("//", ("-", 1, 2), 2), -1)],
+)
+def test_expressions_come_to_what_python_makes_of_them(calculator, expression, result):
+    assert calculator.result(expression) == result
+    assert calculator.SIGNS[calculator.sign(expression)] == ("zero", "positive", "negative")[np.sign(result)]
+
+
+def test_it_learns_more_than_always_guessing_the_same(calculator):
+    found = calculator.data(2300)
+    training, test = found[:2000], found[2000:]
+    program = fb.compile(calculator.model(16))
+    calculator.train(program, training, epochs=4)
+    guessed = max(np.mean([wanted == sign for _, wanted in test]) for sign in range(3))
+    assert calculator.report(program, test) > guessed + 0.15
+
+
+LAMP = {"kind": "lamp", "weight": 1.5}
+
+
+@pytest.fixture(scope="module")
+def records(load):
+    return load("records/json_records")
+
+
+def order(**changes):
+    customer = {"address": {"country": "DE", "floor": None}, "ratings": []}
+    return {"customer": customer, "items": [], "tags": [], **changes}
+
+
+def test_orders_are_written_as_lines_with_their_costs(records, tmp_path):
+    records.write(tmp_path / "orders", 20)
+    parts = [
+        (tmp_path / "orders" / f"{part}.jsonl").read_text().splitlines() for part in ("train", "dev", "test")
+    ]
+    assert [len(lines) for lines in parts] == [20, 2, 2]
+    lines = [json.loads(line) for part in parts for line in part]
+    pairs = [(json.loads(text), paid) for text, paid in records.data(24)]
+    assert lines == [{**order, "cost": paid} for order, paid in pairs]
+
+
+def test_a_kind_that_is_unknown_is_named_with_its_place(records):
+    text = json.dumps(order(items=[LAMP, {"kind": "sofa"}]))
+    with pytest.raises(fb.errors.ExampleError, match=r"(?s)\['items'\]\[1\].*'book', 'lamp', 'rug'.*'sofa'"):
+        fb.compile(records.model(4)).run([(text, 0.0)])
+
+
+def test_it_learns_what_flat_rows_do_not_tell(records):
+    found = records.data(2200)
+    program = fb.compile(records.model(32))
+    records.train(program, found[:2000], epochs=4)
+    paid = [euros for _, euros in found[2000:]]
+    assert records.explained(list(program.run(found[2000:])), paid) > 0.85
+
+
+@pytest.fixture(scope="module")
+def language_id(load):
+    return load("sequences/language_id")
+
+
+def test_counting_letters_finds_the_language_that_has_them(language_id):
+    score = language_id.counting([["aab", "ba"], ["xyz"]], list)
+    assert np.argmax(score("abba")) == 0
+    assert np.argmax(score("zyx xx")) == 1
+
+
+def test_it_learns_more_than_guessing(language_id):
+    _, training, held = language_id.read_words()
+    letters = fb.trees.Vocabulary.count(letter for each in training for word in each for letter in word)
+    program = fb.compile(language_id.model(letters, 6, 24))
+    language_id.train(program, training, count=300, epochs=4, batch=30)
+    test = language_id.sentences(held, 100, random.Random(2))
+    assert language_id.accuracy(program.run(test), test) > 0.35
+
+
+@pytest.fixture(scope="module")
+def ngrams(load):
+    return load("sequences/ngrams")
+
+
+def test_anagrams_have_the_same_letters_and_are_no_words(ngrams):
+    words = ngrams.dictionary()
+    found = ngrams.with_anagrams(words[:300], set(words), random.Random(0))
+    assert len(words) > 1500
+    for (word, yes), (anagram, no) in zip(found[::2], found[1::2], strict=True):
+        assert (yes, no) == (1, 0)
+        assert sorted(word) == sorted(anagram)
+        assert anagram not in words
+
+
+def test_a_bag_of_letters_cannot_tell_words_from_anagrams(ngrams):
+    program = fb.compile(ngrams.model([1], 8))
+    scores = program.run([("listen", 1), ("silent", 1), ("listne", 0)])
+    np.testing.assert_allclose(list(scores), [scores[0]] * 3, rtol=1e-5)
+    pairs = fb.compile(ngrams.model([2], 8)).run([("listen", 1), ("silent", 1)])
+    assert not np.allclose(*pairs)
+
+
+def test_pairs_of_letters_learn_to_tell_words_from_anagrams(ngrams):
+    words = ngrams.dictionary()
+    program = fb.compile(ngrams.model([2], 32))
+    ngrams.train(program, words[200:1400], set(words), epochs=3)
+    assert ngrams.accuracy(program, ngrams.with_anagrams(words[:200], set(words), random.Random(0))) > 0.65
