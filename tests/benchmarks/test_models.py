@@ -19,12 +19,8 @@ from foldbatch.engines import threads
 from foldbatch.errors import FoldbatchError
 from foldbatch.trees import Vocabulary
 from tests.backends import TESTED
-from tests.benchmarks.flat_trees import batch_loss, node_logits
+from tests.benchmarks.flat_trees import batch_loss, node_logits, sigmoid
 from tests.benchmarks.wrong_peer import wrong_peer
-
-
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
 
 
 def test_loss_equals_a_recursion_in_float64() -> None:
@@ -41,13 +37,13 @@ def test_loss_equals_a_recursion_in_float64() -> None:
             i, o, u = np.split(
                 w["embedding.weight"][vocabulary[node.token]] @ w["leaf.weight"] + w["leaf.bias"], 3
             )
-            c = _sigmoid(i) * np.tanh(u)
+            c = sigmoid(i) * np.tanh(u)
         else:
             (hl, cl), (hr, cr) = (state(child) for child in node.children)
             gates = np.concatenate([hl, hr]) @ w["node.weight"] + w["node.bias"]
             i, fl, fr, o, u = np.split(gates, 5)
-            c = _sigmoid(i) * np.tanh(u) + _sigmoid(fl) * cl + _sigmoid(fr) * cr
-        h = _sigmoid(o) * np.tanh(c)
+            c = sigmoid(i) * np.tanh(u) + sigmoid(fl) * cl + sigmoid(fr) * cr
+        h = sigmoid(o) * np.tanh(c)
         logits = h @ w["out.weight"] + w["out.bias"]
         total += np.log(np.exp(logits).sum()) - logits[node.label]
         return h, c
@@ -118,10 +114,6 @@ def test_a_node_computes_what_the_paper_s_does():
 
 SENTENCES = [(["good", "film"], 4), (["not", "good", "at", "all"], 1), (["film"], 2)]
 WORDS = Vocabulary.count(word for words, _ in SENTENCES for word in words)
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
 
 
 def last(kind, p, words):

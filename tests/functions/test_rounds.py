@@ -258,11 +258,12 @@ def test_values_of_other_examples_are_refused(engine: str) -> None:
                 program.run([1.0, 2.0])
 
 
-def test_greenlets_go_on_to_the_next_walk_and_hold_nothing_of_the_one_before() -> None:
-    class Example:
-        def __init__(self, number: float) -> None:
-            self.number = number
+class Example:
+    def __init__(self, number: float) -> None:
+        self.number = number
 
+
+def test_greenlets_go_on_to_the_next_walk_and_hold_nothing_of_the_one_before() -> None:
     def walk(example: Example) -> float:
         return 1 / float(fb.tensor(example.number))
 
@@ -285,10 +286,6 @@ def test_greenlets_go_on_to_the_next_walk_and_hold_nothing_of_the_one_before() -
 def test_nothing_waits_for_a_batch_that_has_failed() -> None:
     """Also parts of forks, walks that hold on at their end, and those that have not begun."""
     ended: list[float] = []
-
-    class Example:
-        def __init__(self, number: float) -> None:
-            self.number = number
 
     def read(number: float) -> float:
         try:

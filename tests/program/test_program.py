@@ -19,6 +19,7 @@ from foldbatch.engines.pending import pending
 from foldbatch.params.parameters import Gradient
 from foldbatch.trees import Tree
 from tests.knobs import knobs
+from tests.program.test_traced import as_tree
 
 N = 3
 
@@ -52,13 +53,6 @@ def _tree_model(
     both = fb.AllOf(state, fb.Identity())
     tree.resolve_to(both >> fb.AllOf(fb.GetItem(0), fb.GetItem(0) >> loss, metric) >> fb.GetItem(0))
     return tree()
-
-
-def _as_tree(nested: Any) -> Tree:
-    def built(x: Any) -> Any:
-        return ("P", *map(built, x)) if isinstance(x, tuple) else ("L", str(x))
-
-    return Tree.from_nested(built(nested))
 
 
 ALL = {"losses": True, "metrics": True}  # then the program that trains is the one that runs
@@ -236,7 +230,7 @@ def test_describe_takes_one_example_or_many() -> None:
     """Calls and steps are of the batch; parameters stay as they are."""
     program = fb.compile(_tree_model())
     before = {name: value.tobytes() for name, value in program.params.items()}
-    one, many = program.describe(_as_tree(EXAMPLES[2])), program.describe(EXAMPLES)
+    one, many = program.describe(as_tree(EXAMPLES[2])), program.describe(EXAMPLES)
     assert (one.examples, many.examples) == (1, 5)
     assert one.calls < many.calls
     assert one.steps <= many.steps
