@@ -27,7 +27,8 @@ class Communicator(Protocol):
     embeddings, figures. `all_to_all` is one half of a sum of large gradients, of which each rank adds one
     slice; `all_gather` is the other half. `abort` is for an error after which the others would wait in vain.
 
-    All ranks must call `all_gather` and `all_to_all` in the same order, from one thread at a time.
+    All ranks must call `all_gather` and `all_to_all` in the same order, from one thread at a time. Both raise
+    `ProcessError` when another process has ended; so does what is built on them.
     """
 
     rank: int  # the number of this process, from 0
@@ -39,9 +40,6 @@ class Communicator(Protocol):
         Args:
             data: ``[n] uint8``, of this rank.
             sizes: how many bytes each rank gives, where all ranks know them; else they are asked first.
-
-        Raises:
-            ProcessError: when another process has ended.
         """
 
     def all_to_all(self, data: Bytes, sizes: Sequence[int]) -> list[Bytes]:
@@ -50,9 +48,6 @@ class Communicator(Protocol):
         Args:
             data: ``[sum(sizes)] uint8``: the parts, in the order of ranks.
             sizes: of the part for each rank; the same on all ranks.
-
-        Raises:
-            ProcessError: when another process has ended.
         """
 
     def abort(self, reason: str) -> NoReturn:
@@ -96,9 +91,6 @@ def share(communicator: Communicator, value: T) -> list[T]:
     """Return the values of all ranks, in the order of ranks.
 
     Values are pickled; all ranks run the same program, so they may trust each other.
-
-    Raises:
-        ProcessError: when another rank has failed (see `together`) or ended.
 
     >>> share(Alone(), "a")
     ['a']

@@ -582,7 +582,6 @@ class Exporter:
         """Return the arrays that the graph takes for a batch of examples.
 
         Raises:
-            ExampleError: when an example does not fit the program.
             ModelError: when a walk has learnt more since the exporter was made, of these examples or others.
         """
         batch = listed(examples)

@@ -61,6 +61,9 @@ class Program(Printed):
     Several threads may use a program at once: batches run one after the other, but examples are traced side
     by side, which the block's Python functions must bear. After a fork the program works in the child, too.
 
+    Examples are given in any iterable, or as what `prepare` and `plan` made of them. One that does not fit the
+    model, or was made ready by another program, raises `ExampleError`, and nothing has changed then.
+
     Attributes:
         lowered: what the user's model became: the `foldbatch.model.tracer.Tracer`.
         steps_drawn: the number of the next step that random numbers are drawn for.
@@ -176,11 +179,8 @@ class Program(Printed):
         A `foldbatch.trees.Tree` cannot change, so its trace is kept anyway; others are traced once by this.
 
         Args:
-            examples: as for `run`.
+            examples: new ones.
             progress: whether a terminal shows a bar when this takes more than a second.
-
-        Raises:
-            ExampleError: when an example does not fit the block.
         """
         trace_all = partial(trace_in_parts, self.lowered, progress)
         ready, traces = self._variants.full.all(examples, trace_all)
@@ -192,10 +192,6 @@ class Program(Printed):
         It does not depend on parameters, so a batch that is run again and again need be planned only
         once, and the next batch may be planned in another thread while one runs
         (`foldbatch.train.prefetched`).
-
-        Raises:
-            ExampleError: when an example does not fit the block, or was prepared or planned by another
-                program.
 
         >>> import foldbatch as fb
         >>> program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum())
@@ -235,10 +231,6 @@ class Program(Printed):
         Returns:
             What was learned of capacities, as `describe` shows it; None on a CPU, which has none.
 
-        Raises:
-            ExampleError: when an example does not fit the model.
-            BlockValueError: when a number is not 1 or more.
-
         >>> import foldbatch as fb
         >>> program = fb.compile(lambda words: fb.tensor(len(words)), "numpy")
         >>> program.warm([["a", "b"]]) is None, len(program.model.cells)
@@ -257,10 +249,6 @@ class Program(Printed):
 
         Returns:
             A `foldbatch.functions.Seen`, with `result`, `loss`, `losses` and `metrics`.
-
-        Raises:
-            BlockTypeError: when a block was compiled.
-            ExampleError: when the example does not fit.
 
         >>> import foldbatch as fb
         >>> def walk(numbers):
@@ -299,7 +287,6 @@ class Program(Printed):
             step: the step that random numbers are drawn for, where a model draws some to infer.
 
         Raises:
-            ExampleError: when an example does not fit the block; nothing has changed then.
             BlockTypeError: when an option is not a bool, or `return_exceptions` cannot be.
 
         Warns once a program: `NotFiniteWarning`, when losses are asked for and are NaN or infinite.
@@ -339,7 +326,6 @@ class Program(Printed):
         the same again. They depend on examples' numbers in the batch; `numbers` gives others, ``[N]``.
 
         Raises:
-            ExampleError: when an example does not fit the block; nothing has changed then.
             BlockValueError: when `numbers` has not one whole number for each example.
 
         Warns once a program: `NotFiniteWarning`, when the loss or a gradient is NaN or infinite (see
@@ -415,7 +401,7 @@ class Program(Printed):
             step: as for `value_and_grad`.
 
         Raises:
-            ExampleError: when an example does not fit the block, or a cotangent does not fit its result.
+            ExampleError: also when a cotangent does not fit its result.
 
         >>> import foldbatch as fb
         >>> w = fb.Parameter([], init=3.0, name="w")
@@ -447,7 +433,6 @@ class Program(Printed):
             step: as for `value_and_grad`.
 
         Raises:
-            ExampleError: when an example does not fit the block.
             UnknownNameError: when there is no parameter of a name.
             ParameterError: when a tangent has another shape than its parameter, is not finite, or is
                 one of a frozen parameter.
@@ -493,9 +478,6 @@ class Program(Printed):
             examples: the batch.
             step: the step that random numbers are drawn for; by default that of the last call.
 
-        Raises:
-            ExampleError: when an example does not fit the block.
-
         >>> import foldbatch as fb
         >>> ratio = fb.Record({"a": fb.Scalar(), "b": fb.Scalar()}) >> fb.Function(lambda a, b: a / b)
         >>> program = fb.compile(ratio >> fb.Loss())
@@ -529,9 +511,6 @@ class Program(Printed):
             compare: whether the batch is traced and run some times more, in turn with more calls shared where
                 that may be quicker; medians count, and trees are traced once only. False times the first run,
                 with all that it has to make.
-
-        Raises:
-            ExampleError: when an example does not fit the block.
         """
         given = several_of(examples)
         again = compare and not (isinstance(given, list | tuple) and any(map(iterator_in, given)))
@@ -586,11 +565,6 @@ class Program(Printed):
             steps: how often it runs.
             training: whether it runs forward and backward, else forward alone as `run` does.
 
-        Raises:
-            ExampleError: when an example does not fit the block; nothing has run then.
-            BlockValueError: when `steps` is no whole number of 1 or more.
-            BlockTypeError: when `training` is not a bool.
-
         >>> import foldbatch as fb
         >>> program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum() >> fb.Loss(), "numpy")
         >>> timeline = program.profile([[1, 2], [3]], steps=2)
@@ -614,7 +588,6 @@ class Program(Printed):
         Raises:
             ModelError: when the notes name another number of classes than there are scores, or a result is no
                 data.
-            ExampleError: when a structure does not fit the model.
 
         >>> import foldbatch as fb
         >>> program = fb.compile(fb.Vector(2), "numpy")

@@ -350,9 +350,6 @@ class Module(ParameterModule):
         Args:
             examples: such as reach all of the model.
 
-        Raises:
-            ExampleError: when an example does not fit the model.
-
         >>> import foldbatch as fb
         >>> out = fb.Linear(2, name="out")
         >>> module = fb.torch.Module(lambda x: out(fb.tensor(x)))

@@ -1,4 +1,7 @@
-"""Callbacks that steer a training: rates, its end, averages, limits, a guard against what is not finite."""
+"""Callbacks that steer a training: rates, its end, averages, limits, a guard against what is not finite.
+
+Settings that do not fit raise `TrainingError`; figures and moments that are not there, `UnknownNameError`.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +31,6 @@ class LambdaCallback(Callback):
 
     Args:
         moments: functions by the names of `Callback`'s methods, such as ``on_epoch_end``.
-
-    Raises:
-        UnknownNameError: when there is no such moment.
-        TrainingError: when something is no function.
 
     >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
@@ -81,10 +80,8 @@ class EarlyStopping(Monitored):
     """Stops training where a figure got no better for `patience` epochs.
 
     Args:
-        monitor: the figure, such as ``"validation_accuracy"``.
-        mode: ``"min"`` where lower is better, ``"max"`` where higher is; by default what the name says.
+        monitor, mode, min_delta: see `ReduceLROnPlateau`.
         patience: how many epochs without a better figure end the training.
-        min_delta: by how much a figure has to be better to count.
 
     Where patience was over once, a later `fit` does not train. The best parameters are those that
     ``Checkpoints(monitor=)`` keeps, see `Trainer.restore_best`.
@@ -92,10 +89,6 @@ class EarlyStopping(Monitored):
     Attributes:
         best: the best figure, or None.
         best_epoch: the number of its epoch, counted from 1, or None.
-
-    Raises:
-        TrainingError: when a setting is out of range.
-        UnknownNameError: at an epoch's end, when there is no such figure.
 
     >>> patient = EarlyStopping("validation_accuracy", "max", patience=3)
     >>> patient.best is None
@@ -140,10 +133,6 @@ class ReduceLROnPlateau(Monitored):
 
     The figure ``lr`` is the rate of the last step.
 
-    Raises:
-        TrainingError: when a setting is out of range.
-        UnknownNameError: at an epoch's end, when there is no such figure.
-
     >>> halved = ReduceLROnPlateau("validation_loss", "min", factor=0.5, patience=2)
     """
 
@@ -179,9 +168,6 @@ class Schedule(Callback):
         every: ``"step"`` counts steps, ``"epoch"`` counts epochs; both are counted over all epochs.
         lr: the base rate; by default the optimizer's rate before the first step. With 1.0 the factors are the
             rates themselves.
-
-    Raises:
-        TrainingError: when `every` is neither, or `lr` is not above 0.
 
     >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
@@ -257,9 +243,6 @@ class AverageWeights(Callback):
 
     On a device each step of an exponential average waits for the parameters; the mean of epochs does not.
 
-    Raises:
-        TrainingError: when `decay` is not between 0 and 1, or `start` is below 0.
-
     >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
     >>> error = fb.Scalar() >> fb.Function(lambda x: (w - x) ** 2)
@@ -332,9 +315,6 @@ class ClipGradients(Callback):
 
     Args:
         max_norm: the greatest joint Euclidean norm; greater gradients are scaled by one factor.
-
-    Raises:
-        TrainingError: when it is not above 0.
 
     >>> ClipGradients(5.0).max_norm
     5.0

@@ -1,4 +1,7 @@
-"""Optimizers: formulas for one step of the parameters, given their gradients."""
+"""Optimizers: formulas for one step of the parameters, given their gradients.
+
+All have the settings of `Optimizer`, too, which says what they raise.
+"""
 
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -17,14 +20,8 @@ class SGD(Optimizer):
     ``v = momentum v + g``, then ``p -= lr v``; with `nesterov`, ``p -= lr (g + momentum v)``.
 
     Args:
-        lr: learning rate, above 0.
         momentum: from 0 to below 1.
         nesterov: whether to look ahead; needs momentum.
-        weight_decay: 0 or more.
-        lr_factors, decay_factors: see `Optimizer`.
-
-    Raises:
-        TrainingError: when a setting is out of range.
 
     >>> import numpy as np
     >>> params = {"w": np.array([1.0, 2.0])}
@@ -64,14 +61,8 @@ class AdaGrad(Optimizer):
     """Steps that shrink where gradients have been large: ``a += g g``, then ``p -= lr g / (sqrt(a) + eps)``.
 
     Args:
-        lr: learning rate, above 0.
         eps: above 0.
         initial_accumulator: what ``a`` starts from, 0 or more.
-        weight_decay: 0 or more.
-        lr_factors, decay_factors: see `Optimizer`.
-
-    Raises:
-        TrainingError: when a setting is out of range.
 
     >>> import numpy as np
     >>> params = {"w": np.array([1.0, 2.0])}
@@ -108,15 +99,9 @@ class RMSprop(Optimizer):
     the means of all rows fade.
 
     Args:
-        lr: learning rate, above 0.
         alpha: how much of the running means is kept, from 0 to below 1.
         eps: above 0.
         momentum: from 0 to below 1.
-        weight_decay: 0 or more.
-        lr_factors, decay_factors: see `Optimizer`.
-
-    Raises:
-        TrainingError: when a setting is out of range.
 
     >>> import numpy as np
     >>> params = {"w": np.array([1.0, 2.0])}
@@ -164,14 +149,9 @@ class Adam(Optimizer):
     mean fades; see `LazyAdam`.
 
     Args:
-        lr: learning rate, above 0.
         betas: how much of ``m`` and ``v`` is kept, each from 0 to below 1.
         eps: above 0.
         weight_decay: 0 or more, added to the gradient (not AdamW's).
-        lr_factors, decay_factors: see `Optimizer`.
-
-    Raises:
-        TrainingError: when a setting is out of range.
 
     >>> import numpy as np
     >>> params = {"w": np.array([1.0, 2.0])}
@@ -240,15 +220,9 @@ class AdamW(Adam):
     and shrinks every row.
 
     Args:
-        lr: learning rate, above 0.
         betas: how much of ``m`` and ``v`` is kept, each from 0 to below 1.
         eps: above 0.
-        weight_decay: 0 or more.
-        lr_factors: see `Optimizer`; they scale the decay, too, as ``lr`` does.
-        decay_factors: see `Optimizer`.
-
-    Raises:
-        TrainingError: when a setting is out of range.
+        lr_factors: they scale the decay, too, as ``lr`` does.
 
     >>> import numpy as np
     >>> params = {"w": np.array([4.0, 2.0])}

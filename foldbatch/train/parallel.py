@@ -195,7 +195,7 @@ class DataParallel:
     Every process, a *rank*, compiles the same model with the same seed, and is given the same examples. Of
     each batch it runs a share. Losses and gradients are added in the order of ranks, so all ranks have the
     same numbers, to the bit, in every run; they are those of one process to rounding. `Dropout` drops what it
-    drops in one process.
+    drops in one process. Where a rank has failed or ended, the others raise `ProcessError`, and no step counts.
 
     Args:
         program: that of this process.
@@ -252,11 +252,7 @@ class DataParallel:
     def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, dict[str, Gradient]]:
         """Return loss and gradients of a batch, as `Program.value_and_grad` does.
 
-        All ranks give the whole batch.
-
-        Raises:
-            ExampleError: when an example of this rank's share does not fit the block.
-            ProcessError: when another rank has failed or ended. No step is counted then.
+        All ranks give the whole batch; an `ExampleError` is of this rank's share.
         """
         examples = listed(examples)
         if self.is_alone:
@@ -279,7 +275,6 @@ class DataParallel:
         Raises:
             ExampleError: when an example of the share does not fit the block; other ranks must be told, see
                 `foldbatch.communicators.together`.
-            ProcessError: when another rank has failed or ended.
         """
         program, places = self.program, None if self.is_alone else self.places(examples)
         naming: AbstractContextManager[None] = nullcontext()
@@ -318,11 +313,7 @@ class DataParallel:
         return digest(sorted(gradients)).hex() if self.program.lowered.grows else ""
 
     def agree(self, value: T, signal: int = 0) -> list[T]:
-        """Return the values of all ranks; `signal` is as for `sum_of`.
-
-        Raises:
-            ProcessError: when another rank has failed or ended.
-        """
+        """Return the values of all ranks; `signal` is as for `sum_of`."""
         values, signals = zip(*share(self.communicator, (value, signal)), strict=True)
         self.signal = max(signals)
         return list(values)
@@ -335,8 +326,6 @@ class DataParallel:
 
         Raises:
             TrainingError: when ranks have other examples.
-            ExampleError: when an example does not fit the block.
-            ProcessError: when another rank has failed or ended.
         """
         examples, program = listed(examples), self.program
         if self.is_alone:
@@ -356,7 +345,6 @@ class DataParallel:
 
         Raises:
             TrainingError: at every rank, when something differs; it says what, and at which ranks.
-            ProcessError: when another rank has failed or ended.
         """
         if not self.is_alone:
             own = {"steps drawn": str(self.program.steps_drawn), **(record or {})}

@@ -1,4 +1,8 @@
-"""Samplers: which examples make up which batch, as lists of indices, epoch after epoch."""
+"""Samplers: which examples make up which batch, as lists of indices, epoch after epoch.
+
+A number that is out of range, or none, raises `TrainingError`; examples that cannot be measured, which are
+neither trees nor prepared, raise `ExampleTypeError`.
+"""
 
 import zlib
 from collections.abc import Callable, Sequence, Sized
@@ -28,10 +32,6 @@ class Sampler(Described):
             and so are batches. By default all examples are alike.
         seed: from which every epoch is shuffled.
 
-    Raises:
-        TrainingError: when the costs are no whole numbers of 0 or more, the limit is no whole number
-            of 1 or more, there is not a key for each cost, or the seed is no whole number.
-
     >>> sampler = Sampler(costs=[3, 1, 1, 5, 2], limit=4, seed=1)
     >>> sampler.epoch(0), sampler.epoch(1)
     ([[3], [2, 0], [4, 1]], [[2, 1], [3], [0], [4]])
@@ -47,11 +47,7 @@ class Sampler(Described):
         self.seed = whole("Sampler seed", seed)
 
     def epoch(self, number: int) -> list[list[int]]:
-        """Return all batches of an epoch, counted from 0; the same ones whenever they are asked for.
-
-        Raises:
-            TrainingError: when the number is no whole number of 0 or more.
-        """
+        """Return all batches of an epoch, counted from 0; the same ones whenever they are asked for."""
         number = whole("Sampler epoch", number, 0)
         order = self._shuffled(number, len(self.costs), 0)
         alike = len(np.unique(self.keys)) <= 1
@@ -80,9 +76,6 @@ class Sampler(Described):
 def sizes(examples: Sequence[Any]) -> Index:
     """Return the size of each example, ``[n] int64``: a tree's nodes, or the calls of a prepared one.
 
-    Raises:
-        ExampleTypeError: when an example is neither a `foldbatch.trees.Tree` nor prepared.
-
     >>> sizes([Tree.leaf(), Tree.from_nested(("S", ("NP", "I"), ("VP", "slept")))])
     array([1, 3])
     """
@@ -93,9 +86,6 @@ def heights(examples: Sequence[Any]) -> Index:
     """Return the height of each example, ``[n] int64``: how often its calls wait for each other, about.
 
     That is a tree's height, or the highest level of the calls of a prepared example.
-
-    Raises:
-        ExampleTypeError: when an example is neither a `foldbatch.trees.Tree` nor prepared.
 
     >>> heights([Tree.leaf(), Tree.from_nested(("S", ("NP", "I"), ("VP", "slept")))])
     array([0, 1])
@@ -113,10 +103,6 @@ MEASURES: dict[str, Callable[[Sequence[Any]], Index]] = {"height": heights, "siz
 
 def shuffled(examples: Sequence[Any], batch_size: int, seed: int = 0) -> Sampler:
     """Return a sampler of batches of `batch_size` examples, whatever they are; the last one may be smaller.
-
-    Raises:
-        TrainingError: when `batch_size` is no whole number of 1 or more.
-        ExampleTypeError: when the examples have no length.
 
     >>> shuffled("abcde", batch_size=2, seed=3).epoch(0)
     [[3, 0], [1, 4], [2]]
@@ -136,11 +122,6 @@ def bucketed(examples: Sequence[Any], batch_size: int, seed: int = 0, by: Measur
         seed: from which epochs are shuffled: examples of one height, and all batches.
         by: ``height``, or ``size`` so that batches of one epoch are of most different sizes.
 
-    Raises:
-        TrainingError: when `batch_size` is no whole number of 1 or more.
-        ExampleTypeError: when an example is neither a `foldbatch.trees.Tree` nor prepared.
-        UnknownNameError: when `by` is neither.
-
     >>> tall, low = Tree.from_nested(("S", ("VP", "go"))), Tree.leaf("S", "no")
     >>> sorted(map(sorted, bucketed([low, tall, low, tall], batch_size=2).epoch(0)))
     [[0, 2], [1, 3]]
@@ -159,11 +140,6 @@ def within_budget(examples: Sequence[Any], nodes: int, seed: int = 0, by: Measur
         nodes: the most that a batch may hold.
         seed: from which epochs are shuffled.
         by: ``height`` or ``size`` puts those alike together, as `bucketed` does.
-
-    Raises:
-        TrainingError: when `nodes` is no whole number of 1 or more.
-        ExampleTypeError: when an example is neither a `foldbatch.trees.Tree` nor prepared.
-        UnknownNameError: when `by` is neither.
 
     >>> trees = [Tree.from_nested(("S", *[("NP", "I")] * n)) for n in (1, 2, 3, 4, 5)]
     >>> [sum(trees[i].size for i in batch) for batch in within_budget(trees, nodes=6).epoch(0)]

@@ -1,4 +1,7 @@
-"""Schedules: what the learning rate is multiplied by, as a function of steps or epochs done."""
+"""Schedules: what the learning rate is multiplied by, as a function of steps or epochs done.
+
+A setting that is out of range raises `TrainingError`.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,9 +18,6 @@ COUNTS, FACTOR = "it counts steps or epochs", "it multiplies the learning rate"
 def stepwise(every: int, factor: float = 0.1) -> Factor:
     """Return the schedule that is multiplied by a factor after so many counts, again and again.
 
-    Raises:
-        TrainingError: when `every` is below 1 or the factor below 0.
-
     >>> [stepwise(2, 0.5)(count) for count in range(5)]
     [1.0, 1.0, 0.5, 0.5, 0.25]
     """
@@ -29,9 +29,6 @@ def stepwise(every: int, factor: float = 0.1) -> Factor:
 def exponential(factor: float) -> Factor:
     """Return the schedule that is multiplied by a factor at every count.
 
-    Raises:
-        TrainingError: when the factor is below 0.
-
     >>> [exponential(0.5)(count) for count in range(3)]
     [1.0, 0.5, 0.25]
     """
@@ -41,9 +38,6 @@ def exponential(factor: float) -> Factor:
 
 def warm_up(length: int, start: float = 0.1) -> Factor:
     """Return the schedule that rises in a line from `start` to 1 within `length` counts, and stays there.
-
-    Raises:
-        TrainingError: when the length is below 1 or `start` below 0.
 
     >>> [warm_up(2, 0.5)(count) for count in range(4)]
     [0.5, 0.75, 1.0, 1.0]
@@ -55,9 +49,6 @@ def warm_up(length: int, start: float = 0.1) -> Factor:
 
 def cosine(length: int, end: float = 0.0) -> Factor:
     """Return the schedule that falls from 1 to `end` along half a wave within `length` counts, and stays.
-
-    Raises:
-        TrainingError: when the length is below 1 or `end` below 0.
 
     >>> [round(cosine(4)(count), 3) for count in range(6)]
     [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
@@ -77,9 +68,6 @@ def one_cycle(length: int, rise: float = 0.3, start: float = 0.04, end: float = 
         rise: the share of the steps in which it rises.
         start: the first factor.
         end: the last factor.
-
-    Raises:
-        TrainingError: when the length is below 2, `rise` is not between 0 and 1, or a factor is below 0.
 
     >>> [round(one_cycle(6, rise=0.5)(count), 3) for count in range(6)]
     [0.04, 0.52, 1.0, 0.75, 0.25, 0.0]
@@ -106,9 +94,6 @@ def chained(schedules: Sequence[Factor], lengths: Sequence[int]) -> Factor:
     Args:
         schedules: one or more.
         lengths: how many counts each but the last one rules.
-
-    Raises:
-        TrainingError: when there is not one length less than schedules, or a length is below 1.
 
     >>> [round(chained([warm_up(2, 0.5), cosine(2)], [2])(count), 3) for count in range(5)]
     [0.5, 0.75, 1.0, 0.5, 0.0]

@@ -141,12 +141,6 @@ class Checkpoints(Callback):
         best_figure: the best figure, or None.
         best_epoch: the number of its epoch, counted from 1, or None.
 
-    Raises:
-        TrainingError: when a setting is out of range, or the name of the figure does not say the mode; in
-            `fit`, when the folder is a file, or another training writes to it.
-        UnknownNameError: in `fit`, at the end of an epoch, when there is no such figure.
-        OSError: in `fit`, when a file cannot be written.
-
     >>> Checkpoints("runs/sst", every=100, monitor="validation_accuracy").last.name
     'last.safetensors'
     """
@@ -180,11 +174,7 @@ class Checkpoints(Callback):
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """Make the folder and keep it from other trainings, within a ``with`` statement.
-
-        Raises:
-            TrainingError: when another training writes to it, or it is a file.
-        """
+        """Make the folder and keep it from other trainings, within a ``with`` statement."""
         if self.folder.exists() and not self.folder.is_dir():
             raise TrainingError("Checkpoints folder", "a folder", f"the file {self.folder}", "name another")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -220,12 +210,7 @@ class Checkpoints(Callback):
         self._write(trainer, self.last)
 
     def restore_best(self, trainer: Trainer) -> None:
-        """Give the parameters the values of the best epoch; of several processes rank 0 reads them.
-
-        Raises:
-            TrainingError: when no epoch was the best yet, or the file is of another model.
-            ReadError: when the file is damaged.
-        """
+        """Give the parameters the values of the best epoch; of several processes rank 0 reads them."""
         best = self._read_best(trainer) if trainer.parallel.is_first else None
         resuming.assign(trainer.program.params, from_first(trainer.parallel.communicator, best))
 
@@ -291,8 +276,9 @@ class Trainer:
         fitting: whether a `fit` is under way.
 
     Raises:
-        TrainingError: when an argument is of the wrong type or out of range, or two metrics have one name.
+        TrainingError: when an argument does not fit, two metrics have one name, or there are no examples.
         UnknownNameError: when the model has no `Metric` block of the name that a metric asks for.
+        ExampleError: when an example does not fit the model, which needs labels for its losses.
 
     >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
@@ -378,12 +364,11 @@ class Trainer:
                 there is none. A path goes on from that checkpoint.
 
         Raises:
-            TrainingError: when there are no examples, or a sampler was made for another number of them; or
-                when the checkpoint is one of other examples, another model, optimizer, sampler or vocabulary;
-                when another training writes to the folder of `Checkpoints`; when parameters, settings,
-                examples or their order are not the same in all processes that train together, which is
-                looked at before the first epoch, after each, and at the end.
-            ExampleError: when an example does not fit the model, which needs labels for its losses.
+            TrainingError: when a sampler was made for another number of examples; when the checkpoint is one
+                of other examples, another model, optimizer, sampler or vocabulary; when another training
+                writes to the folder of `Checkpoints`; when parameters, settings, examples or their order are
+                not the same in all processes that train together, which is looked at before the first epoch,
+                after each, and at the end.
             ReadError: when the checkpoint is damaged.
             ProcessError: when a process that trains with this one has failed or ended; `Checkpoints` has then
                 written where to go on from.
@@ -436,9 +421,6 @@ class Trainer:
     def step(self, examples: Sequence[Any]) -> float:
         """Train on one batch; return the sum of its losses. Callbacks are called as in `fit`.
 
-        Raises:
-            ExampleError: when an example does not fit the model; nothing has changed then.
-
         >>> import foldbatch as fb
         >>> w = fb.Parameter([], init=3.0, name="w")
         >>> product = fb.Scalar() >> fb.Function(lambda x: w * x)
@@ -453,21 +435,12 @@ class Trainer:
         return batch.loss
 
     def evaluate(self, examples: Iterable[Any]) -> dict[str, Any]:
-        """Return the ``loss`` per example and each metric by its name.
-
-        Raises:
-            TrainingError: when there are no examples.
-            ExampleError: when an example does not fit the model, which needs labels for its losses.
-        """
+        """Return the ``loss`` per example and each metric by its name."""
         with together(self.parallel.communicator):
             return self._evaluate(examples, lambda: None)
 
     def predict(self, examples: Iterable[Any]) -> list[Any]:
-        """Return the program's result for each example; labels are not needed.
-
-        Raises:
-            ExampleError: when an example does not fit the model.
-        """
+        """Return the program's result for each example; labels are not needed."""
         return [result for part in in_parts(examples) for result in self.program.run(part)]
 
     def stop(self, reason: str) -> None:
