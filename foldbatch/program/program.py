@@ -61,8 +61,8 @@ class Program(Printed):
     Several threads may use a program at once: batches run one after the other, but examples are traced side
     by side, which the block's Python functions must bear. After a fork the program works in the child, too.
 
-    Examples are given in any iterable, or as what `prepare` and `plan` made of them. One that does not fit the
-    model, or was made ready by another program, raises `ExampleError`, and nothing has changed then.
+    Examples are given in any iterable, or as what `prepare` and `plan` made of them. One that does not fit
+    the model, or was made ready by another program, raises `ExampleError`; nothing has changed then.
 
     Attributes:
         lowered: what the user's model became: the `foldbatch.model.tracer.Tracer`.

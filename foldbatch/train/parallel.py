@@ -195,7 +195,7 @@ class DataParallel:
     Every process, a *rank*, compiles the same model with the same seed, and is given the same examples. Of
     each batch it runs a share. Losses and gradients are added in the order of ranks, so all ranks have the
     same numbers, to the bit, in every run; they are those of one process to rounding. `Dropout` drops what it
-    drops in one process. Where a rank has failed or ended, the others raise `ProcessError`, and no step counts.
+    drops in one process. Where a rank has failed, the others raise `ProcessError`, and no step is counted.
 
     Args:
         program: that of this process.
