@@ -21,6 +21,9 @@ def tree_lstm(words: Words, task: Task, *, hidden: int = 150) -> AnyBlock:
         task: what is to be told.
         hidden: extent of h and c.
 
+    Raises:
+        ExampleError: when it is run on a node with one child, or with three or more.
+
     Source: Tai, Socher and Manning 2015, Improved Semantic Representations From Tree-Structured Long Short-
     Term Memory Networks, section 3.2 and 4.1: equations 9 to 14.
 
@@ -50,6 +53,9 @@ def rntn(words: Words, task: Task, *, hidden: int | None = None) -> AnyBlock:
         words: how the leaves' words become vectors; the paper has 25 to 35 numbers a word.
         task: what is to be told.
         hidden: extent of a node's vector; by default that of the words'.
+
+    Raises:
+        ExampleError: when it is run on a node with one child, or with three or more.
 
     Source: Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank,
     section 4.3.
