@@ -37,94 +37,83 @@ else:
     FormatName = Literal[TRAINABLE]
 
 
-def _option(description: str, **bounds: float) -> Meta:
-    """Return what an option is, and the bounds of its number: ge, gt, le, lt."""
-    make: Any = Meta
-    meta: Meta = make(description=description, **bounds)
-    return meta
-
-
 Share: TypeAlias = Annotated[float, Meta(ge=0, lt=1)]
+Within: TypeAlias = Annotated[float, Meta(gt=0, lt=1)]
+AtLeast0: TypeAlias = Annotated[float, Meta(ge=0)]
+Natural: TypeAlias = Annotated[int, Meta(ge=0)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
 class Section(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Options of one part of a run."""
+    """Options of one part of a run; each is annotated with what it is."""
 
 
 class Data(Section, frozen=True):
     """Where the examples are from."""
 
     format: Annotated[
-        FormatName,
-        _option("functions are those of Python's standard library; these and expressions need no file"),
+        FormatName, "functions are those of Python's standard library; these and expressions need no file"
     ] = "functions"
-    folder: Annotated[
-        str, _option("holds train.txt, dev.txt and test.txt; .jsonl, .conllu; of python folders")
-    ] = ""
-    train: Annotated[str, _option("file, or for python a folder with a folder for each class")] = ""
-    dev: Annotated[str, _option("the same, to choose the best epoch by")] = ""
-    test: Annotated[str, _option("the same, to test the best epoch on")] = ""
-    label: Annotated[str, _option("of jsonlines: the key of the label")] = "label"
-    leave_out: Annotated[list[str], _option("of jsonlines: keys that are not read, such as an id")] = field(
-        default_factory=list
-    )
+    folder: Annotated[str, "holds train.txt, dev.txt and test.txt; .jsonl, .conllu; of python folders"] = ""
+    train: Annotated[str, "file, or for python a folder with a folder for each class"] = ""
+    dev: Annotated[str, "the same, to choose the best epoch by"] = ""
+    test: Annotated[str, "the same, to test the best epoch on"] = ""
+    label: Annotated[str, "of jsonlines: the key of the label"] = "label"
+    leave_out: Annotated[list[str], "of jsonlines: keys that are not read, such as an id"] = []
     training_verbs: Annotated[
-        Count, _option("of functions: how many verbs there are to train on; 16 are asked for")
+        Count, "of functions: how many verbs there are to train on; 16 are asked for"
     ] = 16
 
 
 class WordOptions(Section, frozen=True):
     """How words become vectors."""
 
-    size: Annotated[Count, _option("extent of a vector; that of the file where vectors are given")] = 100
-    vectors: Annotated[str, _option("file of vectors that were trained elsewhere")] = ""
-    trainable: Annotated[bool, _option("whether training changes the vectors")] = True
-    minimum: Annotated[Count, _option("how often a word must occur in the training part")] = 1
-    dropout: Annotated[Share, _option("of the vectors' elements")] = 0.0
-    split: Annotated[
-        Literal["whole", "subwords"], _option("subwords: readLine is the sum of read and line")
-    ] = "whole"
-    spread: Annotated[float, _option("deviation of random vectors; 0: the usual one", ge=0)] = 0.0
+    size: Annotated[Count, "extent of a vector; that of the file where vectors are given"] = 100
+    vectors: Annotated[str, "file of vectors that were trained elsewhere"] = ""
+    trainable: Annotated[bool, "whether training changes the vectors"] = True
+    minimum: Annotated[Count, "how often a word must occur in the training part"] = 1
+    dropout: Annotated[Share, "of the vectors' elements"] = 0.0
+    split: Annotated[Literal["whole", "subwords"], "subwords: readLine is the sum of read and line"] = "whole"
+    spread: Annotated[AtLeast0, "deviation of random vectors; 0: the usual one"] = 0.0
 
 
 class TreeLSTMModel(Section, frozen=True, tag_field="name", tag="tree_lstm"):
     """See `foldbatch.zoo.models`."""
 
-    hidden: Annotated[Count, _option("extent of a node's state")] = 150
+    hidden: Annotated[Count, "extent of a node's state"] = 150
 
 
 class ChildSumModel(Section, frozen=True, tag_field="name", tag="child_sum"):
     """See `foldbatch.zoo.child_sum`."""
 
-    hidden: Annotated[Count, _option("extent of a node's state")] = 150
-    counts: Annotated[bool, _option("whether the classifier sees counts of features, too")] = False
-    dropout: Annotated[Share, _option("of what stands in a node: its kind and words together")] = 0.0
+    hidden: Annotated[Count, "extent of a node's state"] = 150
+    counts: Annotated[bool, "whether the classifier sees counts of features, too"] = False
+    dropout: Annotated[Share, "of what stands in a node: its kind and words together"] = 0.0
     features: Annotated[
-        int, _option("kinds and words of so many examples or more vote beside the tree; 0: none", ge=0)
+        Natural, "kinds and words of so many examples or more vote beside the tree; 0: none"
     ] = 0
 
 
 class RNTNModel(Section, frozen=True, tag_field="name", tag="rntn"):
     """See `foldbatch.zoo.models`."""
 
-    hidden: Annotated[int, _option("extent of a node's vector; 0: that of the words", ge=0)] = 0
+    hidden: Annotated[Natural, "extent of a node's vector; 0: that of the words"] = 0
 
 
 class BiLSTMModel(Section, frozen=True, tag_field="name", tag="bilstm"):
     """See `foldbatch.zoo.models`."""
 
-    hidden: Annotated[Count, _option("extent of the state of each direction")] = 150
-    pooling: Annotated[Literal["last", "mean"], _option("which outputs are classified")] = "last"
+    hidden: Annotated[Count, "extent of the state of each direction"] = 150
+    pooling: Annotated[Literal["last", "mean"], "which outputs are classified"] = "last"
 
 
 class JsonModel(Section, frozen=True, tag_field="name", tag="json"):
     """See `foldbatch.zoo.json`."""
 
-    hidden: Annotated[Count, _option("extent of the layer before the scores")] = 64
-    size: Annotated[Count, _option("extent of the vectors of a record's parts")] = 32
+    hidden: Annotated[Count, "extent of the layer before the scores"] = 64
+    size: Annotated[Count, "extent of the vectors of a record's parts"] = 32
     list_pooling: Annotated[
-        list[Literal["mean", "max", "sum", "min"]], _option("what is taken of the items of a list")
+        list[Literal["mean", "max", "sum", "min"]], "what is taken of the items of a list"
     ] = field(default_factory=lambda: ["mean", "max"])
 
 
@@ -135,28 +124,23 @@ class TaskOptions(Section, frozen=True):
     """What the model is to tell."""
 
     kind: Annotated[
-        Literal["auto", "nodes", "root", "class", "number"],
-        _option("auto: nodes where they are labelled, else class"),
+        Literal["auto", "nodes", "root", "class", "number"], "auto: nodes where they are labelled, else class"
     ] = "auto"
-    dropout: Annotated[Share, _option("of a state before it is classified")] = 0.0
-    weights: Annotated[list[float], _option("of the losses of the classes, in their order; [1, 5]")] = field(
-        default_factory=list
-    )
+    dropout: Annotated[Share, "of a state before it is classified"] = 0.0
+    weights: Annotated[list[float], "of the losses of the classes, in their order; [1, 5]"] = []
 
 
 class OptimizerOptions(Section, frozen=True):
     """What changes the parameters."""
 
-    name: Annotated[
-        Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw"], _option("the rule")
-    ] = "adagrad"
-    lr: Annotated[float, _option("learning rate; 0: the rule's own default", ge=0)] = 0.0
-    momentum: Annotated[Share, _option("of sgd and rmsprop")] = 0.0
-    weight_decay: Annotated[float, _option("what shrinks the parameters", ge=0)] = 0.0
-    lr_factors: Annotated[dict[str, float], _option("of single parameters' rates; {words = 0.1}")] = field(
-        default_factory=dict
+    name: Annotated[Literal["sgd", "adagrad", "rmsprop", "adam", "lazy_adam", "adamw"], "the rule"] = (
+        "adagrad"
     )
-    clip: Annotated[float, _option("the greatest norm of all gradients together; 0: any", ge=0)] = 0.0
+    lr: Annotated[AtLeast0, "learning rate; 0: the rule's own default"] = 0.0
+    momentum: Annotated[Share, "of sgd and rmsprop"] = 0.0
+    weight_decay: Annotated[AtLeast0, "what shrinks the parameters"] = 0.0
+    lr_factors: Annotated[dict[str, float], "of single parameters' rates; {words = 0.1}"] = {}
+    clip: Annotated[AtLeast0, "the greatest norm of all gradients together; 0: any"] = 0.0
 
 
 class ScheduleOptions(Section, frozen=True):
@@ -164,51 +148,50 @@ class ScheduleOptions(Section, frozen=True):
 
     name: Annotated[
         Literal["constant", "step", "exponential", "cosine", "one-cycle", "plateau"],
-        _option("what becomes of the rate"),
+        "what becomes of the rate",
     ] = "constant"
-    warm_up: Annotated[float, _option("epochs in which the rate rises", ge=0)] = 0.0
-    factor: Annotated[float, _option("of step, exponential (each epoch) and plateau", gt=0, lt=1)] = 0.5
-    every: Annotated[Count, _option("epochs of a step; of plateau, epochs without a better one")] = 3
-    end: Annotated[float, _option("of cosine: the last factor", ge=0)] = 0.0
+    warm_up: Annotated[AtLeast0, "epochs in which the rate rises"] = 0.0
+    factor: Annotated[Within, "of step, exponential (each epoch) and plateau"] = 0.5
+    every: Annotated[Count, "epochs of a step; of plateau, epochs without a better one"] = 3
+    end: Annotated[AtLeast0, "of cosine: the last factor"] = 0.0
 
 
 class AverageOptions(Section, frozen=True):
     """The mean of the parameters along the way, which is then what is evaluated and saved."""
 
-    name: Annotated[Literal["none", "moving"], _option("moving: by decay, after each step")] = "none"
-    decay: Annotated[float, _option("of moving: the share of the former mean", gt=0, lt=1)] = 0.999
+    name: Annotated[Literal["none", "moving"], "moving: by decay, after each step"] = "none"
+    decay: Annotated[Within, "of moving: the share of the former mean"] = 0.999
 
 
 class Train(Section, frozen=True):
     """How long, on what, and from which random numbers."""
 
-    epochs: Annotated[Count, _option("passes over the training part")] = 10
-    batch_size: Annotated[Count, _option("examples of one update")] = 25
-    seed: Annotated[int, _option("of parameters, order and dropout", ge=0)] = 0
-    backend: Annotated[BackendName, _option("what computes")] = "auto"
+    epochs: Annotated[Count, "passes over the training part"] = 10
+    batch_size: Annotated[Count, "examples of one update"] = 25
+    seed: Annotated[Natural, "of parameters, order and dropout"] = 0
+    backend: Annotated[BackendName, "what computes"] = "auto"
     metrics: Annotated[
         list[Literal["accuracy", "f1", "confusion", "top3", "perplexity", "mse", "mae"]],
-        _option("figures besides the accuracy of classes or the mse of numbers"),
-    ] = field(default_factory=list)
+        "figures besides the accuracy of classes or the mse of numbers",
+    ] = []
     best: Annotated[
-        str,
-        _option("figure of dev that chooses the epoch to keep, such as loss; auto; last: no epoch is chosen"),
+        str, "figure of dev that chooses the epoch to keep, such as loss; auto; last: no epoch is chosen"
     ] = "auto"
-    patience: Annotated[int, _option("stop after so many epochs without a better one; 0: never", ge=0)] = 0
-    checkpoint: Annotated[int, _option("steps between two checkpoints; 0: after epochs only", ge=0)] = 0
+    patience: Annotated[Natural, "stop after so many epochs without a better one; 0: never"] = 0
+    checkpoint: Annotated[Natural, "steps between two checkpoints; 0: after epochs only"] = 0
 
 
 class Configuration(Section, frozen=True):
     """All options of a run. The file that a run writes has all of them."""
 
-    data: Data = field(default_factory=Data)
-    words: WordOptions = field(default_factory=WordOptions)
-    model: Model = field(default_factory=ChildSumModel)
-    task: TaskOptions = field(default_factory=TaskOptions)
-    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
-    schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
-    average: AverageOptions = field(default_factory=AverageOptions)
-    train: Train = field(default_factory=Train)
+    data: Data = Data()
+    words: WordOptions = WordOptions()
+    model: Model = ChildSumModel()
+    task: TaskOptions = TaskOptions()
+    optimizer: OptimizerOptions = OptimizerOptions()
+    schedule: ScheduleOptions = ScheduleOptions()
+    average: AverageOptions = AverageOptions()
+    train: Train = Train()
 
 
 BINARY_TREES = ("tree_lstm", "child_sum", "rntn", "bilstm")
@@ -359,12 +342,14 @@ def to_toml(configuration: Configuration, *, changed: bool = False) -> str:
     return "\n".join(sections)
 
 
-def types_of(section: str) -> dict[str, Any]:
-    """Return the options of a section, of all its kinds, with their types; none of an unknown section."""
+def types_of(section: str, name: object = None) -> dict[str, Any]:
+    """Return the options of a section, of all its kinds or of one, with types; none of an unknown one."""
     found: dict[str, Any] = {}
     for kind in _kinds(section):
         if kind.__struct_config__.tag is not None:
             found["name"] = str
+            if name not in (None, kind.__struct_config__.tag):
+                continue
         found |= {f.encode_name: f.type for f in msgspec.structs.fields(kind)}
     return found
 
@@ -382,8 +367,7 @@ def describe_options() -> Iterator[tuple[str, str, str]]:
                 )
             defaults = msgspec.to_builtins(kind())
             for f in msgspec.structs.fields(kind):
-                notes = [m for m in _notes(f.type) if m.description]
-                what = notes[-1].description if notes else ""
+                what = next(part for part in get_args(f.type) if isinstance(part, str))
                 choices = _choices(f.type)
                 also = f" ({', '.join(choices)})" if choices else ""
                 yield f"{section}.{f.encode_name}", _written(defaults[f.encode_name]), f"{what}{also}"
@@ -413,65 +397,45 @@ def split_overrides(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]
 
 
 def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuration:
-    """Return settings converted option by option, so that each error knows its own."""
-
     def source(path: str) -> str:
         return f"--{path}" if path in overrides or not where else f"{where}: {path}"
 
-    def unknown(path: str, name: str, names: Sequence[str]) -> UnknownNameError:
-        fix = f"there are {', '.join(names)}"
-        return UnknownNameError(source(path), "an option", with_nearest(name, names), fix)
-
-    made: dict[str, Any] = {}
-    for section, given in raw.items():
-        kinds = {kind.__struct_config__.tag: kind for kind in _kinds(section)}
-        if not kinds:
-            raise unknown(section, section, _sections())
-        if not isinstance(given, dict):
-            raise ReadError(source(section), "object", describe_value(given), LISTED)
-        name = None if None in kinds else given.get("name")
-        if name not in kinds:
-            expected = f"one of {', '.join(map(str, kinds))}"
-            raise ReadError(source(f"{section}.name"), expected, with_nearest(name, map(str, kinds)), LISTED)
-        options = {key: value for key, value in given.items() if key != "name" or name is None}
-        types = {f.encode_name: f.type for f in msgspec.structs.fields(kinds[name])}
-        for key, value in options.items():
-            path = f"{section}.{key}"
-            if key not in types:
-                raise unknown(path, key, ["name"] * (name is not None) + [*types])
-            options[key] = _converted(value, types[key], source(path))
-        made[section] = kinds[name](**options)
-    return Configuration(**made)
-
-
-def _converted(value: Any, type_: Any, where: str) -> Any:
     try:
-        if (
-            odd := next((x for x in _leaves(value) if isinstance(x, float) and not math.isfinite(x)), 0)
-        ) != 0:
-            raise ReadError(where, "finite numbers", describe_value(odd), LISTED)  # which TOML can write
-        return msgspec.convert(value, type_)
+        for path, number in _numbers(raw, ()):
+            if not math.isfinite(number):  # which TOML can write
+                raise ReadError(source(".".join(path[:2])), "finite numbers", describe_value(number), LISTED)
+        return msgspec.convert(raw, Configuration)
     except RecursionError:
-        raise ReadError(where, "options", DEEP, LISTED) from None
+        raise ReadError(where or "options", "options", DEEP, LISTED) from None
     except msgspec.ValidationError as error:
-        said, _, place = str(error).partition(" - at `$")
-    place, choices = place.rstrip("`"), _choices(type_)
-    found = value[int(place.strip("[]"))] if isinstance(value, list) and place else value
-    expected, shown = (
-        said.replace("`", "").split(", got ")[0].removeprefix("Expected "),
-        describe_value(found),
-    )
+        said, _, place = str(error).replace("`", "").partition(" - at $.")
+    if said.startswith("Object contains unknown field "):
+        name, section = said.split()[-1], place
+        names = list(types_of(section, raw[section].get("name"))) if section else _sections()
+        path = f"{section}.{name}".lstrip(".")
+        raise UnknownNameError(
+            source(path), "an option", with_nearest(name, names), f"there are {', '.join(names)}"
+        )
+    path, _, item = place.partition("[")
+    section, _, key = path.partition(".")
+    given = raw[section][key] if key else raw[section]
+    found = given[int(item[:-1])] if item and isinstance(given, list) else given
+    expected, shown = said.split(", got ")[0].removeprefix("Expected "), describe_value(found)
+    choices = _choices(types_of(section).get(key))
+    if key == "name" and len(_kinds(section)) > 1:
+        choices = [str(kind.__struct_config__.tag) for kind in _kinds(section)]
     if choices:
         expected, shown = f"one of {', '.join(choices)}", with_nearest(found, choices)
-    raise ReadError(f"{where}{place}", expected, shown, LISTED)
+    raise ReadError(f"{source(path)}{place[len(path) :]}", expected, shown, LISTED)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _numbers(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Yield the floats of plain data, each with the keys that lead to it."""
     if isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(item)
-    else:
-        yield value
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _numbers(item, (*path, str(key)))
+    elif isinstance(value, float):
+        yield path, value
 
 
 def _sections() -> list[str]:
@@ -488,10 +452,6 @@ def _kinds(section: str) -> list[type[msgspec.Struct]]:
 
 def _bare(type_: Any) -> Any:
     return get_args(type_)[0] if get_origin(type_) is Annotated else type_
-
-
-def _notes(type_: Any) -> list[msgspec.Meta]:
-    return [m for m in get_args(type_)[1:] if isinstance(m, msgspec.Meta)] if _bare(type_) != type_ else []
 
 
 def _choices(type_: Any) -> list[str]:
