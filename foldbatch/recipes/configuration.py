@@ -401,21 +401,19 @@ def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuratio
         return f"--{path}" if path in overrides or not where else f"{where}: {path}"
 
     try:
-        for path, number in _numbers(raw, ()):
+        for keys, number in _numbers(raw, ()):
             if not math.isfinite(number):  # which TOML can write
-                raise ReadError(source(".".join(path[:2])), "finite numbers", describe_value(number), LISTED)
+                raise ReadError(source(".".join(keys[:2])), "finite numbers", describe_value(number), LISTED)
         return msgspec.convert(raw, Configuration)
     except RecursionError:
         raise ReadError(where or "options", "options", DEEP, LISTED) from None
     except msgspec.ValidationError as error:
         said, _, place = str(error).replace("`", "").partition(" - at $.")
     if said.startswith("Object contains unknown field "):
-        name, section = said.split()[-1], place
-        names = list(types_of(section, raw[section].get("name"))) if section else _sections()
-        path = f"{section}.{name}".lstrip(".")
-        raise UnknownNameError(
-            source(path), "an option", with_nearest(name, names), f"there are {', '.join(names)}"
-        )
+        name = said.split()[-1]
+        names = list(types_of(place, raw[place].get("name"))) if place else _sections()
+        option, fix = f"{place}.{name}".lstrip("."), f"there are {', '.join(names)}"
+        raise UnknownNameError(source(option), "an option", with_nearest(name, names), fix)
     path, _, item = place.partition("[")
     section, _, key = path.partition(".")
     given = raw[section][key] if key else raw[section]
