@@ -417,6 +417,16 @@ def _segment_softmax(at: OnnxScope, node: Node, x: str) -> str:
     return at.add("Div", above, _of_call(at, source, _scattered(at, source, above, 0, "add")))
 
 
+@translation
+def _segment_dot(at: OnnxScope, node: Node, x: str, y: str) -> str:
+    products = at.add("Mul", _of_call(at, node.inputs[1], x), y)
+    return at.add("ReduceSum", products, at.constant([-1], "int64"), keepdims=0)
+
+
+def _times(at: OnnxScope, node: Node, a: str, x: str) -> str:
+    return at.add("Mul", at.reshape(a, (*node.shape[:-1], 1), node.inputs[0].axis), x)
+
+
 # what is said in a line
 TRANSLATIONS |= {
     "square": lambda at, node, x: at.add("Mul", x, x),
@@ -434,6 +444,8 @@ TRANSLATIONS |= {
     "batch": lambda at, node, x: at.spread(x, node.shape, node.axis),
     "repeat": lambda at, node, x: at.add("Gather", x, at.owners[node.axis], axis=0),
     "segment_sum": lambda at, node, x: _scattered(at, node.inputs[0], x, 0, "add"),
+    "segment_spread": lambda at, node, a, x: _times(at, node, a, _of_call(at, node.inputs[0], x)),
+    "segment_mix": lambda at, node, a, x: _scattered(at, node.inputs[1], _times(at, node, a, x), 0, "add"),
 }
 
 

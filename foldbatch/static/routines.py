@@ -31,8 +31,9 @@ What = tuple[str, object]  # of a result: ("value", 0), ("cotangent", 1), ("grad
 SEGMENTS = TensorType((), "int64")
 
 # Ops on the elements of sequences: they read the `segments` slot, where each call's elements begin.
+PRODUCTS = ("segment_dot", "segment_mix", "segment_spread")
 ON_SEQUENCES = frozenset(
-    {"repeat", "segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax"}
+    {"repeat", "segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax", *PRODUCTS}
 )
 
 

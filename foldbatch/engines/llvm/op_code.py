@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from foldbatch.engines.llvm import grouped_products, line_texts, move_texts, products, row_texts, sum_texts
+from foldbatch.engines.llvm import grouped_products, line_texts, list_products, move_texts, products, row_texts, sum_texts
 from foldbatch.engines.llvm.coder import (
     BY_RANK,
     COPIES_OF,
@@ -34,7 +34,7 @@ from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op
 from foldbatch.static.ops.random import GAMMA, WORD
 from foldbatch.static.ops.rows import REPEATED
 from foldbatch.static.places import Place, aligned, contiguous, merged
-from foldbatch.static.routines import ON_SEQUENCES
+from foldbatch.static.routines import ON_SEQUENCES, PRODUCTS
 from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement, axis_of
 
 # What visits each element of some places of one shape: ops, copies, zeros. Its loops are rows and three axes.
@@ -383,6 +383,7 @@ ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
     "linear_by": _linear_by,
     "sum_outer_by": _sum_outer_by,
     "matmul": _matmul,
+    **dict.fromkeys(PRODUCTS, list_products.append),
 }
 
 
@@ -403,8 +404,9 @@ def encode(
     """
     coder = Coder(routine)
     first(coder)
+    left = list_products.read_by_index(routine)
     for i, slot in enumerate(routine.slots):
-        if slot.binding.kind in ("operand", "cotangent"):
+        if slot.binding.kind in ("operand", "cotangent") and i not in left:
             _take(coder, i, slot)
     for statement in routine.statements:
         encode_statement(coder, statement)

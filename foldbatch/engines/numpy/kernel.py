@@ -108,9 +108,12 @@ _BY_ORDER = {"parameter": "p", "constant": "c", "scratch": "s"}
 
 # What an op on sequences takes in place of the offsets.
 _ON_SEQUENCES = {
-    "repeat": ("owner",),
+    **dict.fromkeys(("repeat", "segment_dot", "segment_spread"), ("owner",)),
     **dict.fromkeys(
-        ("segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax"),
+        (
+            *("segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax"),
+            "segment_mix",
+        ),
         ("starts", "counts"),
     ),
 }
@@ -391,6 +394,13 @@ def segment_softmax(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int6
     np.divide(out, np.repeat(np.add.reduceat(out, starts, axis=0), counts, axis=0), out=out)
 
 
+def segment_mix(
+    a: Array, x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array
+) -> None:
+    """Sum runs of rows, each times its number. Shapes: as for `segment_sum`; ``a`` lacks the last axis."""
+    reduce_segments(np.add, a[..., None] * x, starts, counts, out)
+
+
 SMALL = 8192  # numbers of matrices copied to rows that cost as much as one product more
 
 
@@ -528,7 +538,7 @@ Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(add_rows, cast_into, check_range, linear_by, located, put_rows, random_bits, rounded, spread),
-    *(segment_is_max, segment_max, segment_position, segment_softmax, sums.segment_sum, sums.sum_axes),
+    *(segment_is_max, segment_max, segment_mix, segment_position, segment_softmax, sums.segment_sum, sums.sum_axes),
     *(ordered, sum_copies, sums.sum_first, sum_outer, sum_outer_by, sum_rows, top_and_rest, view),
 )
 GLOBALS: dict[str, Any] = {"inf": np.inf, "nan": np.nan, "np": np, **NUMBERS}

@@ -102,7 +102,9 @@ _UFUNCS = (
     *("subtract", "multiply", "divide", "negative", "square", "exp", "log", "sqrt", "abs", "sign", "mod"),
     *("floor_divide", "floor", "tanh", "sin", "cos", "maximum", "minimum", "less", "less_equal", "equal"),
 )
-_FUNCTIONS = "linear_by sum_outer_by segment_sum segment_max segment_is_max segment_position segment_softmax"
+_FUNCTIONS = (
+    "linear_by sum_outer_by segment_sum segment_max segment_is_max segment_position segment_softmax segment_mix"
+)
 
 _TEXTS = {
     **dict.fromkeys((*_UFUNCS, "matmul"), "np.{op}({xs}, out={out})"),
@@ -139,6 +141,8 @@ np.subtract({out}, rest, out={out})""",
     "order": "{out}[...] = ordered({0}, {count}, descending={descending})",
     "one_hot": "{out}[...] = 0\nnp.put_along_axis({out}, {0}[..., None], 1, -1)",
     **dict.fromkeys(("gather", "repeat"), "{0}.take({1}, axis=0, out={out}, mode='clip')"),
+    "segment_dot": "np.einsum('...k,...k->...', {0}.take({2}, axis=0), {1}, out={out})",
+    "segment_spread": "np.multiply({0}[..., None], {1}.take({2}, axis=0), out={out})",
     "sum_rows": "{out}[...] = sum_rows({0}, {1}, {size}).dense()",
     "sum_batch": "sum_first({0}, {out})",
 }

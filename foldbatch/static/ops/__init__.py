@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from foldbatch.operators import FUNCTIONS, nearest, numpys
 from foldbatch.static import graph
-from foldbatch.static.ops import elementwise, linalg, reduce, rows, shape  # noqa: F401 - they fill the table
+from foldbatch.static.ops import elementwise, linalg, lists, reduce, rows, shape  # noqa: F401 - they fill the table
 from foldbatch.static.ops.functions import *  # noqa: F403
 from foldbatch.static.ops.linalg import *  # noqa: F403
 from foldbatch.static.ops.rows import *  # noqa: F403

@@ -8,9 +8,13 @@ graph consists of what its outputs read.
 from __future__ import annotations
 
 from foldbatch.static.graph import Graph, verify
-from foldbatch.static.passes import rewrite, simplify, stages
+from foldbatch.static.passes import attention, rewrite, simplify, stages
 
-PIPELINE = (("fold_constants", rewrite.fold_constants), ("simplify", simplify.simplify))
+PIPELINE = (
+    ("fold_constants", rewrite.fold_constants),
+    ("simplify", simplify.simplify),
+    ("attend", attention.attend),
+)
 
 # These also take a function from node to stage, and change what a cell computes per level.
 STAGED = (

@@ -1,0 +1,143 @@
+"""Attention: sums of products of a call's row with elements, or of elements with a number each, as one op.
+
+``sum(repeat(q) * x)`` is ``segment_dot(q, x)``, and ``segment_sum(a * x)`` is ``segment_mix(a, x)``. A weight
+that makes x of elements moves to the side of the call: ``q . (x W + b)`` is ``(q W') . x + q . b``, and the
+sum of ``a (x W + b)`` is ``(sum of a x) W + (sum of a) b``. So keys and values are never computed, for each
+of the calls to which a list is given anew; a call has one row, and its list has many.
+
+Source: products of matrices are associative; "absorbed" projections: DeepSeek-AI 2024, DeepSeek-V2, 2.1.3.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from foldbatch.static.graph import Graph, Node, apply
+from foldbatch.static.op import CALL, UNBATCHED
+from foldbatch.static.passes.rewrite import rebuilt, rewrite_knowing, sealed
+
+
+def attend(graph: Graph) -> Graph:
+    """Return the graph with such sums as one op each; the same graph where there are none.
+
+    >>> from foldbatch.static import ops
+    >>> from foldbatch.static.graph import input_node
+    >>> from foldbatch.static.op import ragged
+    >>> from foldbatch.static.printer import print_graph
+    >>> from foldbatch.types import TensorType
+    >>> q, xs = input_node(TensorType((3,))), input_node(TensorType((3,)), ragged("xs"))
+    >>> print(print_graph(attend(Graph((q, xs), (ops.sum(q * xs),)))))
+    (%0: N float32[3], %1: xs float32[3])
+    %2: xs float32 = segment_dot(%0, %1)
+    return (%2)
+    """
+    return sealed(graph, _attended)
+
+
+@dataclass(frozen=True, slots=True)
+class _SumOfProducts:
+    product: Node  # what is summed
+    number: int  # which of its operands are the elements
+
+
+def _attended(graph: Graph) -> Graph:
+    readers: dict[Node, list[Node | None]] = defaultdict(list)
+    for node in graph.nodes:
+        for x in node.inputs:
+            readers[x].append(node)
+    for node in graph.outputs:
+        readers[node].append(None)
+    found = {
+        node: each for node in graph.nodes if (each := _sum_of_products(node)) is not None
+        if readers[each.product] == [node]
+    }  # fmt: skip
+    if not found:
+        return graph
+    products = {each.product for each in found.values()}
+
+    def alone(x: Node) -> bool:
+        return all(reader in products for reader in readers[x])
+
+    def attended(node: Node, operands: list[Node]) -> Node:
+        each = found.get(node)
+        if each is None:
+            return rebuilt(node, operands)
+        (product,) = operands
+        x, other = product.inputs[each.number], product.inputs[1 - each.number]
+        old = each.product.inputs[each.number]
+        moves = alone(old) and all(readers[part] == [old] for part in old.inputs if part.op.name == "linear")
+        if node.op.name == "sum":
+            return _dot(other.inputs[0], x, moves=moves)
+        a = apply("reshape", other, shape=x.shape[:-1]) if other.shape != x.shape[:-1] else other
+        return _mix(a, x, moves=moves)
+
+    return rewrite_knowing(graph, attended)
+
+
+def _sum_of_products(node: Node) -> _SumOfProducts | None:
+    """Return what a node sums up, where that is a product for each element of a sequence."""
+    if node.op.name not in ("sum", "segment_sum") or not node.type.is_float:
+        return None
+    (product,) = node.inputs
+    if product.op.name != "multiply" or product.axis.rank < 2 or not product.shape:
+        return None
+    for number in (1, 0):
+        x, other = product.inputs[number], product.inputs[1 - number]
+        if x.type != product.type or x.axis is not product.axis:
+            continue
+        if node.op.name == "sum":
+            if node.attrs["axes"] == (product.ndim - 1,) and other.op.name == "repeat" and other.type == x.type:
+                return _SumOfProducts(product, number)
+        elif other.axis is x.axis and other.shape == (*x.shape[:-1], 1):
+            return _SumOfProducts(product, number)
+    return None
+
+
+def _terms(x: Node) -> Iterator[Node]:
+    yield from x.inputs if x.op.name == "add" else (x,)
+
+
+def _affine(x: Node) -> tuple[list[Node], list[Node]] | None:
+    """Return the products with weights that elements are the sum of, and what is the same for all of them."""
+    products, same = list[Node](), list[Node]()
+    for term in _terms(x):
+        if term.op.name == "linear" and term.type == x.type and term.ndim == 1:
+            products.append(term)
+        elif term.axis is UNBATCHED:
+            same.append(term)
+        else:
+            return None
+    return (products, same) if products else None
+
+
+def _dot(q: Node, x: Node, *, moves: bool) -> Node:
+    affine = _affine(x) if moves else None
+    if affine is None:
+        return apply("segment_dot", q, x)
+    products, same = affine
+    terms = [
+        apply("segment_dot", apply("linear", q, apply("transpose", term.inputs[1], axes=(1, 0))), term.inputs[0])
+        for term in products
+    ]  # fmt: skip
+    if same:
+        row = apply("sum", q * _sum(same), axes=(x.ndim - 1,))
+        terms.append(apply("repeat", row, axis=x.axis))
+    return _sum(terms)
+
+
+def _mix(a: Node, x: Node, *, moves: bool) -> Node:
+    affine = _affine(x) if moves else None
+    if affine is None:
+        return apply("segment_mix", a, x)
+    products, same = affine
+    terms = [apply("linear", apply("segment_mix", a, term.inputs[0]), term.inputs[1]) for term in products]
+    if same:
+        whole = apply("segment_sum", a)
+        terms.append(apply("reshape", whole, shape=(*whole.shape, 1)) * _sum(same))
+    return _sum(terms)
+
+
+def _sum(terms: Sequence[Node]) -> Node:
+    return apply("add", *terms) if len(terms) > 1 else terms[0]
