@@ -418,8 +418,14 @@ def _segment_softmax(at: OnnxScope, node: Node, x: str) -> str:
 
 
 @translation
-def _segment_dot(at: OnnxScope, node: Node, x: str, y: str) -> str:
-    products = at.add("Mul", _of_call(at, node.inputs[1], x), y)
+def _segment_spread(at: OnnxScope, node: Node, *operands: str) -> str:
+    pairs = zip(operands[::2], operands[1::2], strict=True)
+    return at.add("Sum", *[_times(at, node, a, _of_call(at, node.inputs[0], x)) for a, x in pairs])
+
+
+@translation
+def _segment_dot(at: OnnxScope, node: Node, x: str, q: str) -> str:
+    products = at.add("Mul", x, _of_call(at, node.inputs[0], q))
     return at.add("ReduceSum", products, at.constant([-1], "int64"), keepdims=0)
 
 
@@ -444,7 +450,6 @@ TRANSLATIONS |= {
     "batch": lambda at, node, x: at.spread(x, node.shape, node.axis),
     "repeat": lambda at, node, x: at.add("Gather", x, at.owners[node.axis], axis=0),
     "segment_sum": lambda at, node, x: _scattered(at, node.inputs[0], x, 0, "add"),
-    "segment_spread": lambda at, node, a, x: _times(at, node, a, _of_call(at, node.inputs[0], x)),
     "segment_mix": lambda at, node, a, x: _scattered(at, node.inputs[1], _times(at, node, a, x), 0, "add"),
 }
 

@@ -11,6 +11,7 @@ from foldbatch.static.fusion import Group, Unit, groups
 from foldbatch.static.graph import CONSTANT, INPUT, PARAMETER, SOURCES, Graph, Node, is_view, reachable
 from foldbatch.static.memory import Buffers, plan, sections_of
 from foldbatch.static.op import CALL, Axis
+from foldbatch.static.ops.lists import OF_LISTS
 from foldbatch.static.places import Place, access, broadcast
 from foldbatch.static.statements import (
     Binding,
@@ -31,9 +32,11 @@ What = tuple[str, object]  # of a result: ("value", 0), ("cotangent", 1), ("grad
 SEGMENTS = TensorType((), "int64")
 
 # Ops on the elements of sequences: they read the `segments` slot, where each call's elements begin.
-PRODUCTS = ("segment_dot", "segment_mix", "segment_spread")
 ON_SEQUENCES = frozenset(
-    {"repeat", "segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax", *PRODUCTS}
+    {
+        *("repeat", "segment_sum", "segment_max", "segment_is_max", "segment_position", "segment_softmax"),
+        *OF_LISTS,
+    }
 )
 
 

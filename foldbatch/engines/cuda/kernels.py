@@ -22,12 +22,14 @@ from foldbatch.engines.cuda.line_texts import (
     line_lines,
     long_phases,
     op_lines,
+    product_lines,
     sweep_lines,
     zero_lines,
 )
 from foldbatch.engines.cuda.matrices import Multiplied, multiplied
 from foldbatch.model.model import Model
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis
+from foldbatch.static.ops.lists import OF_LISTS
 from foldbatch.static.places import Place, contiguous
 from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Routine, Statement, axis_of
@@ -133,6 +135,8 @@ class RoutineCut:
             yield self._part(statement, copy_lines, prod(statement.result.shape))
         elif name in WHOLE:
             yield self._whole(statement)
+        elif name in OF_LISTS:
+            yield self._part(statement, product_lines, prod(statement.reads[1].shape), CALL)
         elif name in ALONE or OPS[name].elementwise:
             yield self._part(statement, ALONE.get(name, op_lines), prod(statement.result.shape))
         else:

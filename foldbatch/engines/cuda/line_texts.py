@@ -87,7 +87,7 @@ def visit(
     return each(prod(extent for extent, _ in axes), lines)
 
 
-def each(count: int, lines: Sequence[str]) -> list[str]:
+def each(count: int | str, lines: Sequence[str]) -> list[str]:
     """Return a loop over so many elements, of which each thread takes its own."""
     if not lines:
         return []
@@ -388,6 +388,51 @@ def bounds(text: KernelText, segments: Place) -> list[str]:
     axis = text.routine.slots[segments.slot].axis
     g = f"g{text.ragged(axis)}"
     return [f"const i8 lower = {g}[r] - {g}[0], upper = {g}[r + 1] - {g}[0];"]
+
+
+def product_lines(text: KernelText, statement: Statement) -> list[str]:
+    """Return the lines of a product of call ``r``'s row with the elements of its sequence; see `ops.lists`.
+
+    A thread makes dots of every so many elements; of mixtures and what is spread, every so many columns.
+    """
+    *reads, segments = statement.reads
+    write, wide = statement.result, reads[1]
+    shape, kind, places = wide.shape, text.kind(write.slot), [*reads, write]
+    lines, dot = bounds(text, segments), statement.op == "segment_dot"
+    told = [
+        (place.offset, place.strides if len(place.shape) == len(shape) else (*place.strides, 0))
+        for place in places
+    ]
+    lead = prod(shape[:-1])
+    if not prod(write.shape):
+        return []
+    if dot:
+        at, indices = element_lines("l", shape[:-1], [(first, along[:-1]) for first, along in told])
+        x, q = (
+            f"{text.row(place.slot, '(k)') if place.axis.rank == 2 else text.here(place.slot)}"
+            f"[{one} + i * {along[-1]}]"
+            for place, one, (_, along) in zip(reads, at[:2], told[:2], strict=True)
+        )
+        inside = [
+            f"const i8 l = e % {lead}, k = lower + e / {lead};",
+            *indices,
+            "f8 total = 0;",
+            f"for (i8 i = 0; i < {shape[-1]}; i++) total += (f8)({x} * {q});",
+            f"{text.row(write.slot, '(k)')}[{at[2]}] = ({kind})total;",
+        ]
+        return [*lines, *each(f"(upper - lower) * {lead}", inside)]
+    at, indices = element_lines("e", shape, told)
+    elements = [
+        f"{text.row(place.slot, '(k)') if place.axis.rank == 2 else text.here(place.slot)}[{one}]"
+        for place, one in zip(places, at, strict=True)
+    ]
+    terms = [f"{a} * {b}" for a, b in zip(elements[:-1:2], elements[1:-1:2], strict=True)]
+    loop = "for (i8 k = lower; k < upper; k++)"
+    if statement.op == "segment_mix":
+        inside = ["f8 total = 0;", f"{loop} total += (f8)({terms[0]});", f"{elements[-1]} = ({kind})total;"]
+    else:
+        inside = [f"{loop} {elements[-1]} = {' + '.join(terms)};"]
+    return [*lines, *each(prod(shape), [*indices, *inside])]
 
 
 Phase = Callable[..., list[str]]  # of a text and the `statement`, writes the lines of one phase

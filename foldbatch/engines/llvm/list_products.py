@@ -7,17 +7,18 @@ elements, which are added in float64.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import cache
+from collections.abc import Collection, Sequence
+from functools import partial
+from textwrap import indent
 
 import numpy as np
 
 from foldbatch.engines.launch import FIRST
+from foldbatch.engines.llvm import products
 from foldbatch.engines.llvm.coder import ENTRIES, FIELDS_OF, TARGET, Coder
-from foldbatch.engines.llvm.compiling import native
 from foldbatch.engines.llvm.loop_texts import MEMORY
 from foldbatch.engines.llvm.sum_texts import COLUMNS
-from foldbatch.engines.llvm.vector_functions import LANES
+from foldbatch.engines.llvm.tiles import Blocks
 from foldbatch.engines.nests import parts
 from foldbatch.static.op import CALL
 from foldbatch.static.places import merged
@@ -25,96 +26,89 @@ from foldbatch.static.statements import Routine, Statement
 
 FEW = 32  # elements whose sum is of their own dtype
 
-# s: the last axis, its strides in the three places; the extent of one axis before; strides of the places
-# along rows and that axis.
+# s: the last axis; the extent of one axis before it; for each place, strides along rows and that axis.
 _HEAD = """\
-# i8 {k} {k} {k}{more}
-def loop(n, segments, xs, ys, zs{told}, s):
-    length, px, py, pz{apart} = u8(s[0]), u8(s[1]), u8(s[2]), u8(s[3]){looked}
-    for i in range(n):
-        lower, upper = u8(segments[i] - segments[0]), u8(segments[i + u8(1)] - segments[0])
-        for j in range(u8(s[4])):
+# i8 {kinds}
+def loop(n, segments, {names}, s):
+    length{looked} = u8(s[0]){found}
+    for o in range(n):
+        lower, upper = u8(segments[o] - segments[0]), u8(segments[o + u8(1)] - segments[0])
+        for j in range(u8(s[1])):
 """
-_AT = "moved({name}, {row} * u8(s[{at}]) + j * u8(s[{along}]))"
 _DOT = """\
-t = lanes_{k}()
 for r in range(lower, upper):
-    a, b, k = {x}, {y}, u8(0)
-    for l in range(u8({lanes})):
-        t[l] = {k}(0)
-    while k + u8({lanes}) <= length:
-        for l in range(u8({lanes})):
-            t[l] += a[(k + l) * px] * b[(k + l) * py]
-        k += u8({lanes})
-    for l in range(length - k):
-        t[l] += a[(k + l) * px] * b[(k + l) * py]
-    {halves}
-    c = {z}
-    c[u8(0)] = t[u8(0)] + t[u8(1)]
+    a, b, total = {x0}, {x1}, f8(0)
+    for k in range(length):
+        total += f8(a[k * {step0}] * b[k * {step1}])
+    y[{y_at}] = {kind}(total)
 """
-_HALF = """\
-for l in range(u8({half})):
-        t[l] += t[l + u8({half})]
-    """
+# the same in tiles, where the last axis has no gaps
+_TILED = """\
+b, e, first, a_at, c_at = {x1}, lower, u8(0), starts(), starts()
+while e < upper:
+    last = min(upper - e, u8({starts}))
+    for r in range(last):
+        a_at[r], c_at[r] = {x0_at}, {y_at}
+{calls}
+    e += last
+"""
+_DOTS = "dots_{}_1(x0, starts_a, b, length, y, starts_c, length, u8(0))"
 _MIX = """\
-z, sums, left = {z}, accumulators(), u8(0)
+z, sums, left = {y}, accumulators(), u8(0)
 while left < length:
     columns, first = min(u8({columns}), length - left), lower
-    w = moved(z, left * pz)
+    w = moved(z, left * {step2})
     for k in range(columns):
-        w[k * pz], sums[k] = {k}(0), f8(0)
+        w[k * {step2}], sums[k] = {kind}(0), f8(0)
     while first < upper:
         last = min(upper, first + u8({few}))
         for r in range(first, last):
-            a, b = {x}, moved({y}, left * py)
-            c = a[u8(0)]
+            b, c = moved({x1}, left * {step1}), x0[{x0_at}]
             for k in range(columns):
-                w[k * pz] += c * b[k * py]
+                w[k * {step2}] += c * b[k * {step1}]
         if upper - lower > u8({few}):
             for k in range(columns):
-                sums[k] += f8(w[k * pz])
-                w[k * pz] = {k}(sums[k]) if last == upper else {k}(0)
+                sums[k] += f8(w[k * {step2}])
+                w[k * {step2}] = {kind}(sums[k]) if last == upper else {kind}(0)
         first = last
     left += columns
 """
 _SPREAD = """\
-b = {y}
 for r in range(lower, upper):
-    a, c = {x}, {z}
-    d = a[u8(0)]
+    c = {y}
+{loads}
     for k in range(length):
-        c[k * pz] = d * b[k * py]
+        c[k * {step}] = {total}
 """
-_BODIES = {"segment_dot": _DOT, "segment_mix": _MIX, "segment_spread": _SPREAD}
-OF_CALLS = {"segment_dot": 0, "segment_mix": 2, "segment_spread": 1}  # which place has rows of calls
+BY_INDEX = {"segment_dot": 0, "segment_mix": 1}  # which operand may be read by index
 
 
-@cache
-def text(op: str, kind: str, *, side_by_side: bool, by_index: bool) -> str:
-    """Return the text of an op; places `side_by_side` have the last axis without gaps.
+def text(kind: str, cut: Blocks | None, *, op: str, steps: Sequence[int], by_index: bool) -> str:
+    """Return the text of an op, given how far elements of the last axis lie apart in each place.
 
-    Elements that are the second operand are rows that the launch tells where it is `by_index`.
+    Dots are in tiles where there is a `cut`, and the last axis has no gaps. Where it is `by_index`, the
+    launch tells which rows elements are.
     """
-    row = ["r", "r", "r"]
-    row[OF_CALLS[op]] = "i"
+    count, tiled = len(steps) - 1, op == "segment_dot" and {*steps} <= {0, 1} and cut is not None
+    names, rows = [*(f"x{i}" for i in range(count)), "y"], ["(e + r)" if tiled else "r"] * (count + 1)
+    for i in {"segment_dot": [1], "segment_mix": [2]}.get(op, range(1, count, 2)):
+        rows[i] = "o"
     if by_index:
-        row[1] = "(u8(entries[r]) if apart else r)"
-    places = {
-        letter: _AT.format(name=f"{letter}s", row=row[i], at=5 + 2 * i, along=6 + 2 * i)
-        for i, letter in enumerate("xyz")
-    }
-    halves = "".join(_HALF.format(half=LANES >> i) for i in range(1, LANES.bit_length() - 1))
-    body = _BODIES[op].format(
-        k=kind, lanes=LANES, few=FEW, columns=COLUMNS, halves=halves.rstrip(), **places
-    )
-    if side_by_side:
-        for step in ("px", "py", "pz"):
-            body = body.replace(f" * {step}", "")
-    told = {"more": " i8 i8", "told": ", entries, fields", "apart": ", apart"} if by_index else {}
-    words = {"more": "", "told": "", "apart": "", "looked": "", **told}
-    words["looked"] = f", fields[{FIRST}] < 0" if by_index else ""
-    lines = [f"            {line}" if line else line for line in body.splitlines()]
-    return "\n".join([_HEAD.format(k=kind, **words) + lines[0], *lines[1:], ""])
+        rows[BY_INDEX[op]] = f"(u8(entries[{rows[BY_INDEX[op]]}]) if apart else {rows[BY_INDEX[op]]})"
+    at = [f"{row} * u8(s[{2 + 2 * i}]) + j * u8(s[{3 + 2 * i}])" for i, row in enumerate(rows)]
+    words: dict[str, object] = {f"{name}_at": one for name, one in zip(names, at, strict=True)}
+    words |= {name: f"moved({name}, {one})" for name, one in zip(names, at, strict=True)}
+    words |= {f"step{i}": f"u8({step})" for i, step in enumerate(steps)} | {"step": f"u8({steps[-1]})"}
+    words |= {"kind": kind, "few": FEW, "columns": COLUMNS, "starts": products.STARTS}
+    words["calls"] = products.rows_lines(cut.dot_rows, _DOTS, 4) if cut else ""
+    pairs = range(0, count - 1, 2)
+    words["loads"] = "\n".join(f"    d{i}, b{i} = x{i}[{at[i]}], {words[f'x{i + 1}']}" for i in pairs)
+    words["total"] = " + ".join(f"d{i} * b{i}[k * u8({steps[i + 1]})]" for i in pairs)
+    body = {"segment_dot": _TILED if tiled else _DOT, "segment_mix": _MIX, "segment_spread": _SPREAD}[op]
+    told = {"kinds": " ".join([kind] * (count + 1) + ["i8", "i8"] * by_index)}
+    told |= {"names": ", ".join(names + ["entries", "fields"] * by_index)}
+    told |= {"looked": ", apart" * by_index, "found": f", fields[{FIRST}] < 0" * by_index}
+    return _HEAD.format(**told) + indent(body.format(**words), " " * 12)
 
 
 def read_by_index(routine: Routine) -> Collection[int]:
@@ -123,27 +117,29 @@ def read_by_index(routine: Routine) -> Collection[int]:
     found = {n for n, slot in enumerate(slots) if slot.binding.kind == "operand" and slot.axis.rank == 2}
     for statement in routine.statements:
         read = [place.slot for place in statement.reads]
-        if statement.op in ("segment_dot", "segment_mix"):
-            del read[1]
+        if statement.op in BY_INDEX:
+            del read[BY_INDEX[statement.op]]
         found.difference_update(read, statement.slots)
     return found - {result.place.slot for result in routine.results}
 
 
 def append(coder: Coder, statement: Statement) -> None:
     """Append a product with the elements of sequences."""
-    x, y, segments = statement.reads
-    places, dtype = [x, y, statement.result], coder.dtype(y)
-    vectors = [len(place.shape) == len(y.shape) for place in places]
-    steps = [place.strides[-1] if one else 0 for place, one in zip(places, vectors, strict=True)]
-    leads = [place.strides[: len(y.shape) - 1] for place in places]
-    by_index, side_by_side = y.slot in read_by_index(coder.routine), max(steps) == min(filter(None, steps)) == 1
-    function = native(text(statement.op, MEMORY[dtype], side_by_side=side_by_side, by_index=by_index))
-    for part in parts(merged(y.shape[:-1], leads), 1, 3):
-        statics = [y.shape[-1], *steps, *part.extents]
-        statics += [s for place, (along,) in zip(places, part.strides, strict=True) for s in (place.row, along)]
+    *reads, segments = statement.reads
+    places, shape, kind = [*reads, statement.result], reads[1].shape, MEMORY[coder.dtype(reads[1])]
+    steps = tuple([place.strides[-1] if len(place.shape) == len(shape) else 0 for place in places])
+    number = BY_INDEX.get(statement.op, -1)
+    slot = places[number].slot
+    by_index = number >= 0 and slot in read_by_index(coder.routine)
+    written = partial(text, op=statement.op, steps=steps, by_index=by_index)
+    function = products.compiled(written, kind, products.cut_of(kind, "fp32"))
+    leads = merged(shape[:-1], [place.strides[: len(shape) - 1] for place in places])
+    for part in parts(leads, 1, len(places)):
+        apart = [s for place, (along,) in zip(places, part.strides, strict=True) for s in (place.row, along)]
         pointers = [coder.at(place, offset) for place, offset in zip(places, part.offsets, strict=True)]
         if by_index:
-            size = coder.routine.slots[y.slot].type.size * np.dtype(dtype).itemsize
-            pointers[1] = coder.cell(y.slot, TARGET, y.axis, size), pointers[1][1]
-            pointers += [(coder.cell(y.slot, ENTRIES, y.axis), 0), (coder.cell(y.slot, FIELDS_OF), 0)]
-        coder.add(function, CALL, [coder.at(segments), *pointers], statics)
+            type_, axis = coder.routine.slots[slot].type, reads[number].axis
+            cell = coder.cell(slot, TARGET, axis, type_.size * np.dtype(type_.dtype).itemsize)
+            pointers[number] = cell, pointers[number][1]
+            pointers += [(coder.cell(slot, ENTRIES, axis), 0), (coder.cell(slot, FIELDS_OF), 0)]
+        coder.add(function, CALL, [coder.at(segments), *pointers], [shape[-1], *part.extents, *apart])

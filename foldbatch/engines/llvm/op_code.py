@@ -12,7 +12,15 @@ from math import prod
 
 import numpy as np
 
-from foldbatch.engines.llvm import grouped_products, line_texts, list_products, move_texts, products, row_texts, sum_texts
+from foldbatch.engines.llvm import (
+    grouped_products,
+    line_texts,
+    list_products,
+    move_texts,
+    products,
+    row_texts,
+    sum_texts,
+)
 from foldbatch.engines.llvm.coder import (
     BY_RANK,
     COPIES_OF,
@@ -31,10 +39,11 @@ from foldbatch.engines.llvm.loop_texts import KINDS, MEMORY, computed, spell
 from foldbatch.engines.nests import Stretch, by_rows, leading, parts
 from foldbatch.static.bodies import line_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op
+from foldbatch.static.ops.lists import OF_LISTS
 from foldbatch.static.ops.random import GAMMA, WORD
 from foldbatch.static.ops.rows import REPEATED
 from foldbatch.static.places import Place, aligned, contiguous, merged
-from foldbatch.static.routines import ON_SEQUENCES, PRODUCTS
+from foldbatch.static.routines import ON_SEQUENCES
 from foldbatch.static.statements import Binding, Result, Routine, Slot, Statement, axis_of
 
 # What visits each element of some places of one shape: ops, copies, zeros. Its loops are rows and three axes.
@@ -383,7 +392,7 @@ ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
     "linear_by": _linear_by,
     "sum_outer_by": _sum_outer_by,
     "matmul": _matmul,
-    **dict.fromkeys(PRODUCTS, list_products.append),
+    **dict.fromkeys(OF_LISTS, list_products.append),
 }
 
 

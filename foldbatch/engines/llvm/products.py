@@ -387,7 +387,7 @@ def _rows_of_dots(cut: Blocks, columns: int) -> str:
     rows = "moved(a0, start)" if cut.each == 1 else "left"
     factors = f"{rows}, starts_a, moved(b0, j * b_column + start), b_column"
     call = f"dots_{{}}_{columns}({factors}, moved(c0, j), starts_c, depth, start + more)"
-    return _rows(cut.dot_rows, call, 20)
+    return rows_lines(cut.dot_rows, call, 20)
 
 
 def _tiles(cut: Blocks, lanes: int, factors: str, indent: int, name: str = "tile") -> str:
@@ -399,7 +399,7 @@ def _tiles(cut: Blocks, lanes: int, factors: str, indent: int, name: str = "tile
         call = (
             f"{name}_{{}}_{vectors}({factors}, moved(c0, j), starts_c, depth, columns - {done}, start + more)"
         )
-        lines.append(_rows(cut.rows, call, indent + 4))
+        lines.append(rows_lines(cut.rows, call, indent + 4))
     return "\n".join(lines)
 
 
@@ -419,7 +419,7 @@ def _few_rows(cut: Blocks, lanes: int, factors: str, name: str = "tile") -> str:
     return "\n".join(" " * 16 + line for line in lines)
 
 
-def _rows(rows: int, call: str, indent: int) -> str:
+def rows_lines(rows: int, call: str, indent: int) -> str:
     """Return the lines that make `call` for as many rows at once as there are, up to `rows`."""
     lines = ["i = first", f"while i + u8({rows}) <= last:", *_call(rows, call), f"    i += u8({rows})"]
     for count in range(1, rows):

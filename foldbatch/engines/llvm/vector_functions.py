@@ -196,7 +196,6 @@ def mixed(z: Any) -> Any:
 
 
 ACCUMULATORS = 1024  # sums of columns that are under way at once
-LANES = 16  # sums of products that are
 
 
 def stack(kind: str, size: int) -> Instruction:
@@ -244,6 +243,5 @@ SCOPE: dict[str, Any] = {
     "tanh": {"f4": tanh_f4, "f8": tanh_f8},
     "sigmoid": {"f4": sigmoid_f4, "f8": sigmoid_f8},
     "accumulators": stack("f8", ACCUMULATORS),
-    **{f"lanes_{kind}": stack(kind, LANES) for kind in ("f4", "f8")},
     "mixed": mixed,
 }

@@ -394,9 +394,7 @@ def segment_softmax(x: Array, starts: NDArray[np.int64], counts: NDArray[np.int6
     np.divide(out, np.repeat(np.add.reduceat(out, starts, axis=0), counts, axis=0), out=out)
 
 
-def segment_mix(
-    a: Array, x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array
-) -> None:
+def segment_mix(a: Array, x: Array, starts: NDArray[np.int64], counts: NDArray[np.int64], out: Array) -> None:
     """Sum runs of rows, each times its number. Shapes: as for `segment_sum`; ``a`` lacks the last axis."""
     reduce_segments(np.add, a[..., None] * x, starts, counts, out)
 
@@ -538,8 +536,17 @@ Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(add_rows, cast_into, check_range, linear_by, located, put_rows, random_bits, rounded, spread),
-    *(segment_is_max, segment_max, segment_mix, segment_position, segment_softmax, sums.segment_sum, sums.sum_axes),
+    *(
+        segment_is_max,
+        segment_max,
+        segment_mix,
+        segment_position,
+        segment_softmax,
+        sums.segment_sum,
+        sums.sum_axes,
+    ),
     *(ordered, sum_copies, sums.sum_first, sum_outer, sum_outer_by, sum_rows, top_and_rest, view),
+    sums.segment_sum,
 )
 GLOBALS: dict[str, Any] = {"inf": np.inf, "nan": np.nan, "np": np, **NUMBERS}
 GLOBALS |= {function.__name__: function for function in _FUNCTIONS}

@@ -64,6 +64,12 @@ def _linear(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> li
     return [f"np.matmul({x}, {w}, out={out})"]
 
 
+def _segment_spread(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
+    terms = [f"{a}[..., None], {g}.take({xs[-1]}, axis=0)" for a, g in zip(xs[:-1:2], xs[1::2], strict=True)]
+    more = [f"np.add({out}, np.multiply({term}), out={out})" for term in terms[1:]]
+    return [f"np.multiply({terms[0]}, out={out})", *more]
+
+
 def _sum_outer(statement: Statement, xs: Sequence[str], out: str, dtype: str) -> list[str]:
     if 0 in statement.result.shape:  # -1 would stand for any number of rows of nothing
         return [f"{out}[...] = 0"]
@@ -103,12 +109,13 @@ _UFUNCS = (
     *("floor_divide", "floor", "tanh", "sin", "cos", "maximum", "minimum", "less", "less_equal", "equal"),
 )
 _FUNCTIONS = (
-    "linear_by sum_outer_by segment_sum segment_max segment_is_max segment_position segment_softmax segment_mix"
+    *("linear_by", "sum_outer_by", "segment_sum", "segment_max", "segment_is_max", "segment_position"),
+    *("segment_softmax", "segment_mix"),
 )
 
 _TEXTS = {
     **dict.fromkeys((*_UFUNCS, "matmul"), "np.{op}({xs}, out={out})"),
-    **dict.fromkeys(_FUNCTIONS.split(), "{op}({xs}, {out})"),
+    **dict.fromkeys(_FUNCTIONS, "{op}({xs}, {out})"),
     "copy": "np.copyto({out}, {0})",
     "zero": "{out}[...] = 0",
     # where exp(-x) is too large, 1 / inf is 0
@@ -141,8 +148,7 @@ np.subtract({out}, rest, out={out})""",
     "order": "{out}[...] = ordered({0}, {count}, descending={descending})",
     "one_hot": "{out}[...] = 0\nnp.put_along_axis({out}, {0}[..., None], 1, -1)",
     **dict.fromkeys(("gather", "repeat"), "{0}.take({1}, axis=0, out={out}, mode='clip')"),
-    "segment_dot": "np.einsum('...k,...k->...', {0}.take({2}, axis=0), {1}, out={out})",
-    "segment_spread": "np.multiply({0}[..., None], {1}.take({2}, axis=0), out={out})",
+    "segment_dot": "np.einsum('...k,...k->...', {0}, {1}.take({2}, axis=0), out={out})",
     "sum_rows": "{out}[...] = sum_rows({0}, {1}, {size}).dense()",
     "sum_batch": "sum_first({0}, {out})",
 }
@@ -150,6 +156,7 @@ SPELLINGS: dict[str, Spelling] = {name: _spelt(text) for name, text in _TEXTS.it
     "add": _add,
     "linear": _linear,
     "sum_outer": _sum_outer,
+    "segment_spread": _segment_spread,
     "sum": _sum,
     "cross_entropy": _by_label(
         "top, rest = top_and_rest({0}, -1)\n{out}[...] = (top - picked + rest)[..., 0]"

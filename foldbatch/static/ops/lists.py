@@ -9,64 +9,83 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldbatch.static.graph import apply
-from foldbatch.static.op import CALL, Attrs, Axis, Sample, define, fail, ragged
+from foldbatch.static.graph import Node, apply
+from foldbatch.static.op import CALL, Attrs, Axis, Sample, Tangents, define, fail, ragged
 from foldbatch.static.ops.linalg import bilinear_jvp
 from foldbatch.types import TensorType
 
 _V, _M, _ONE, _TWO = TensorType((3,)), TensorType((2, 3)), TensorType(()), TensorType((2,))
 _ELEMENTS = ragged()
+OF_LISTS = ("segment_dot", "segment_mix", "segment_spread")
 
 
-def _along(name: str, axes: tuple[Axis, ...], call: int, result: Axis | None = None) -> Axis:
-    """Return the axis of a result, where one operand has a row per call, the other one a row per element."""
-    if axes[call] is not CALL or axes[1 - call].rank < 2:
-        fail(name, "rows of calls, and elements of their sequences", f"{axes[0]} and {axes[1]}")
-    return result or axes[1 - call]
+def _along(name: str, axes: tuple[Axis, ...], calls: Axis = CALL) -> Axis:
+    """Return the axis of the elements; every second operand has a row per element, others one per call."""
+    if axes[0].rank < 2 or {*axes[::2]} != {axes[0]} or {*axes[1::2]} != {calls}:
+        found = " and ".join(map(str, axes))
+        fail(name, "elements of one sequence, and rows of calls", found)
+    return axes[0]
 
 
 def _infer_dot(types: tuple[TensorType, ...], attrs: Attrs) -> TensorType:
-    q, x = types
+    x, q = types
     if q != x or not q.shape or not q.is_float:
-        fail("segment_dot", "vectors of floats of one type", f"{q} and {x}")
+        fail("segment_dot", "vectors of floats of one type", f"{x} and {q}")
     return TensorType(x.shape[:-1], x.dtype)
 
 
 def _infer_scaled(name: str, types: tuple[TensorType, ...]) -> TensorType:
-    a, x = types
-    if a.dtype != x.dtype or not a.is_float or a.shape != x.shape[:-1] or not x.shape:
-        fail(name, "floats for vectors of floats", f"{a} and {x}")
-    return x
+    for a, x in zip(types[::2], types[1::2], strict=True):
+        if a.dtype != x.dtype or not a.is_float or a.shape != x.shape[:-1] or not x.shape or x != types[1]:
+            fail(name, "floats for vectors of floats", " and ".join(map(str, types)))
+    return types[1]
 
 
-def _scaled(attrs: Attrs, a: Any, x: Any) -> Any:
-    return a[..., None] * x
+def _scaled(attrs: Attrs, *operands: Any) -> Any:
+    return sum(a[..., None] * x for a, x in zip(operands[::2], operands[1::2], strict=True))
+
+
+def _spread_vjp(d: Node, y: Node, *operands: Node) -> tuple[Node, ...]:
+    pairs = zip(operands[::2], operands[1::2], strict=True)
+    return tuple(g for a, x in pairs for g in (apply("segment_dot", d, x), apply("segment_mix", a, d)))
+
+
+def _spread_jvp(tangents: Tangents, y: Node, *operands: Node) -> Node:
+    terms = list[Node]()
+    for i, tangent in enumerate(tangents):
+        if tangent is not None:
+            terms += [tangent, operands[i + 1]] if i % 2 == 0 else [operands[i - 1], tangent]
+    return apply("segment_spread", *terms)
 
 
 define(
-    "segment_dot",  # q: [N, *, k], x: [M, *, k] -> [M, *]: the product of each element with its call's row
+    "segment_dot",  # x: [M, *, k], q: [N, *, k] -> [M, *]: the product of each element with its call's row
     _infer_dot,
-    lambda attrs, q, x: (q * x).sum(-1),
-    lambda g, y, q, x: (apply("segment_mix", g, x), apply("segment_spread", g, q)),
+    lambda attrs, x, q: (x * q).sum(-1),
+    lambda g, y, x, q: (apply("segment_spread", g, q), apply("segment_mix", g, x)),
     bilinear_jvp("segment_dot"),
-    (Sample((_V, _V), {}, (CALL, _ELEMENTS)), Sample((_M, _M), {}, (CALL, _ELEMENTS))),
-    axis=lambda axes, attrs: _along("segment_dot", axes, 0),
+    (Sample((_V, _V), {}, (_ELEMENTS, CALL)), Sample((_M, _M), {}, (_ELEMENTS, CALL))),
+    axis=lambda axes, attrs: _along("segment_dot", axes),
 )
 define(
     "segment_mix",  # a: [M, *], x: [M, *, k] -> [N, *, k]: the sum of the elements, each times its number
     lambda types, attrs: _infer_scaled("segment_mix", types),
     _scaled,
-    lambda g, y, a, x: (apply("segment_dot", g, x), apply("segment_spread", a, g)),
+    lambda g, y, a, x: (apply("segment_dot", x, g), apply("segment_spread", a, g)),
     bilinear_jvp("segment_mix"),
     (Sample((_ONE, _V), {}, (_ELEMENTS,) * 2), Sample((_TWO, _M), {}, (_ELEMENTS,) * 2)),
-    axis=lambda axes, attrs: _along("segment_mix", (axes[0], CALL), 1, CALL),
+    axis=lambda axes, attrs: (_along("segment_mix", axes, axes[0]), CALL)[1],
 )
 define(
-    "segment_spread",  # a: [M, *], g: [N, *, k] -> [M, *, k]: its call's row for each element, times a number
+    # a: [M, *], g: [N, *, k], more such pairs -> [M, *, k]: its call's row for each element, times a number
+    "segment_spread",
     lambda types, attrs: _infer_scaled("segment_spread", types),
     _scaled,
-    lambda d, y, a, g: (apply("segment_dot", g, d), apply("segment_mix", a, d)),
-    bilinear_jvp("segment_spread"),
-    (Sample((_ONE, _V), {}, (_ELEMENTS, CALL)), Sample((_TWO, _M), {}, (_ELEMENTS, CALL))),
-    axis=lambda axes, attrs: _along("segment_spread", axes, 1),
+    _spread_vjp,
+    _spread_jvp,
+    (
+        Sample((_ONE, _V), {}, (_ELEMENTS, CALL)),
+        Sample((_TWO, _M) * 2, {}, (_ELEMENTS, CALL) * 2),
+    ),
+    axis=lambda axes, attrs: _along("segment_spread", axes),
 )

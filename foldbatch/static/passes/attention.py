@@ -1,6 +1,6 @@
 """Attention: sums of products of a call's row with elements, or of elements with a number each, as one op.
 
-``sum(repeat(q) * x)`` is ``segment_dot(q, x)``, and ``segment_sum(a * x)`` is ``segment_mix(a, x)``. A weight
+``sum(repeat(q) * x)`` is ``segment_dot(x, q)``, and ``segment_sum(a * x)`` is ``segment_mix(a, x)``. A weight
 that makes x of elements moves to the side of the call: ``q . (x W + b)`` is ``(q W') . x + q . b``, and the
 sum of ``a (x W + b)`` is ``(sum of a x) W + (sum of a) b``. So keys and values are never computed, for each
 of the calls to which a list is given anew; a call has one row, and its list has many.
@@ -11,11 +11,11 @@ Source: products of matrices are associative; "absorbed" projections: DeepSeek-A
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from foldbatch.static.graph import Graph, Node, apply
-from foldbatch.static.op import CALL, UNBATCHED
+from foldbatch.static.op import UNBATCHED
 from foldbatch.static.passes.rewrite import rebuilt, rewrite_knowing, sealed
 
 
@@ -30,7 +30,7 @@ def attend(graph: Graph) -> Graph:
     >>> q, xs = input_node(TensorType((3,))), input_node(TensorType((3,)), ragged("xs"))
     >>> print(print_graph(attend(Graph((q, xs), (ops.sum(q * xs),)))))
     (%0: N float32[3], %1: xs float32[3])
-    %2: xs float32 = segment_dot(%0, %1)
+    %2: xs float32 = segment_dot(%1, %0)
     return (%2)
     """
     return sealed(graph, _attended)
@@ -49,12 +49,10 @@ def _attended(graph: Graph) -> Graph:
             readers[x].append(node)
     for node in graph.outputs:
         readers[node].append(None)
-    found = {
-        node: each for node in graph.nodes if (each := _sum_of_products(node)) is not None
-        if readers[each.product] == [node]
-    }  # fmt: skip
-    if not found:
-        return graph
+    found = dict[Node, _SumOfProducts]()
+    for node in graph.nodes:
+        if (each := _sum_of_products(node)) is not None and readers[each.product] == [node]:
+            found[node] = each
     products = {each.product for each in found.values()}
 
     def alone(x: Node) -> bool:
@@ -63,7 +61,7 @@ def _attended(graph: Graph) -> Graph:
     def attended(node: Node, operands: list[Node]) -> Node:
         each = found.get(node)
         if each is None:
-            return rebuilt(node, operands)
+            return _spread(node, operands, readers) if node.op.name == "add" else rebuilt(node, operands)
         (product,) = operands
         x, other = product.inputs[each.number], product.inputs[1 - each.number]
         old = each.product.inputs[each.number]
@@ -88,7 +86,11 @@ def _sum_of_products(node: Node) -> _SumOfProducts | None:
         if x.type != product.type or x.axis is not product.axis:
             continue
         if node.op.name == "sum":
-            if node.attrs["axes"] == (product.ndim - 1,) and other.op.name == "repeat" and other.type == x.type:
+            if (
+                node.attrs["axes"] == (product.ndim - 1,)
+                and other.op.name == "repeat"
+                and other.type == x.type
+            ):
                 return _SumOfProducts(product, number)
         elif other.axis is x.axis and other.shape == (*x.shape[:-1], 1):
             return _SumOfProducts(product, number)
@@ -115,12 +117,12 @@ def _affine(x: Node) -> tuple[list[Node], list[Node]] | None:
 def _dot(q: Node, x: Node, *, moves: bool) -> Node:
     affine = _affine(x) if moves else None
     if affine is None:
-        return apply("segment_dot", q, x)
+        return apply("segment_dot", x, q)
     products, same = affine
     terms = [
-        apply("segment_dot", apply("linear", q, apply("transpose", term.inputs[1], axes=(1, 0))), term.inputs[0])
-        for term in products
-    ]  # fmt: skip
+        apply("segment_dot", x, apply("linear", q, apply("transpose", weight, axes=(1, 0))))
+        for x, weight in (term.inputs for term in products)
+    ]
     if same:
         row = apply("sum", q * _sum(same), axes=(x.ndim - 1,))
         terms.append(apply("repeat", row, axis=x.axis))
@@ -137,6 +139,19 @@ def _mix(a: Node, x: Node, *, moves: bool) -> Node:
         whole = apply("segment_sum", a)
         terms.append(apply("reshape", whole, shape=(*whole.shape, 1)) * _sum(same))
     return _sum(terms)
+
+
+def _spread(node: Node, operands: list[Node], readers: Mapping[Node, Sequence[Node | None]]) -> Node:
+    """Return a sum, with terms that are rows of calls times numbers of elements, and read here, as one."""
+    alone = [
+        x
+        for x, old in zip(operands, node.inputs, strict=True)
+        if x.op.name == "segment_spread" and x.type == node.type and readers[old] == [node]
+    ]
+    if len(alone) < 2:
+        return rebuilt(node, operands)
+    spread = apply("segment_spread", *(y for x in alone for y in x.inputs))
+    return _sum([spread, *(x for x in operands if x not in alone)])
 
 
 def _sum(terms: Sequence[Node]) -> Node:
