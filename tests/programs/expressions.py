@@ -87,6 +87,13 @@ def _with_weights(a: Node, w: Parameter) -> Node:
     return ops.sum(w * ops.mean(a) + ops.mean(w))
 
 
+def _attended(a: Node, b: Node, e: Expression) -> Node:
+    """Return a mixture of a sequence's elements, by their products with what a call has, or they have."""
+    q, x = (ops.tanh(y) @ e.weight((y.shape[-1] if y.shape else 0, 2)) for y in (a, b))
+    x = x + e.weight((2,))
+    return ops.segment_sum(ops.segment_softmax(ops.sum(q * x)) * x)
+
+
 STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
     lambda a, b, e: a + b,
     lambda a, b, e: ops.tanh(a) * b,
@@ -115,6 +122,7 @@ STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
     lambda a, b, e: ops.einsum("i,j->ij", ops.tanh(a), b),
     lambda a, b, e: ops.pad(a, 1, 1),
     lambda a, b, e: ops.sqrt(1 + ops.square(a)),
+    lambda a, b, e: _attended(a, b, e),
 )
 
 

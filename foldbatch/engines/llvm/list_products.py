@@ -89,7 +89,7 @@ def text(kind: str, cut: Blocks | None, *, op: str, steps: Sequence[int], by_ind
     Dots are in tiles where there is a `cut`, and the last axis has no gaps. Where it is `by_index`, the
     launch tells which rows elements are.
     """
-    count, tiled = len(steps) - 1, op == "segment_dot" and {*steps} <= {0, 1} and cut is not None
+    count, tiled = len(steps) - 1, op == "segment_dot" and {*steps[:2]} == {1} and cut is not None
     names, rows = [*(f"x{i}" for i in range(count)), "y"], ["(e + r)" if tiled else "r"] * (count + 1)
     for i in {"segment_dot": [1], "segment_mix": [2]}.get(op, range(1, count, 2)):
         rows[i] = "o"
