@@ -25,12 +25,12 @@ from foldbatch.trees.given import Rows, rows_of
 from foldbatch.types import OBJECT, describe_value, types_in
 
 TRACED = 512  # examples that are traced between two looks at a bar
-PLANNED_BYTES = 64_000_000  # for plans of single trees
+PLANNED_BYTES = 64_000_000  # for plans of single examples
 PLAN_BYTES, CALL_BYTES = 20_000, 300  # about the size of a plan, and of each of its calls
 ATOMS = (str, bytes, int, float, np.generic, type(None))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, weakref_slot=True)
 class Prepared:
     """An example traced ahead by `Program.prepare`; give it to the same program in its stead.
 
@@ -47,8 +47,8 @@ class Prepared:
         return Prepared, (self.trace, fingerprint(self.owner))
 
 
-class _TracedTree(weakref.ref[Tree]):
-    """A tree traced before: its id and trace, and perhaps the plan of a batch of this tree alone."""
+class _Known(weakref.ref["Tree | Prepared"]):
+    """An example traced before: its id and trace, and perhaps the plan of a batch of this example alone."""
 
     __slots__ = ("key", "parts", "trace")
     key: int
@@ -69,7 +69,7 @@ class Traces:
         self._tracer, self._model = tracer, model
         self._plan = plan
         self._may_hold = OBJECT in types_in(model.result) or any(model.labels)
-        self._known: dict[int, _TracedTree] = {}
+        self._known: dict[int, _Known] = {}
         self._left = PLANNED_BYTES
         self._freed = partial(_freed, weakref.ref(self))
         start_in_each_process(self, Traces._start)
@@ -93,6 +93,8 @@ class Traces:
         if len(traces) == 1 and isinstance(examples, list | tuple):
             key = id(examples[0])
             entry = self._known.get(key)
+            if entry is None and isinstance(examples[0], Prepared):
+                entry = self._enter(examples[0], traces[0])
             if entry is not None and entry.trace is traces[0]:
                 return self._planned(key, entry) or traces
         return traces
@@ -111,7 +113,7 @@ class Traces:
         traces: list[Any] = [None] * len(examples)
         new, fresh = [], {} if fresh is None else fresh
         for number, example in enumerate(examples):
-            entry = self._known.get(id(example))  # a tree, from the second epoch on
+            entry = self._known.get(id(example))  # a tree seen before, or one prepared and run alone before
             if entry is not None and entry() is example:
                 traces[number] = entry.trace
             elif isinstance(example, Prepared):
@@ -137,20 +139,24 @@ class Traces:
             key = id(example)
             if key in self._known:  # two threads have traced a tree at once
                 self._forget(key)  # the plan of the first is given back
-            entry = _TracedTree(example, self._freed)
-            entry.key, entry.trace, entry.parts = key, trace, None
-            self._known[key] = entry
+            self._enter(example, trace)
 
-    def _planned(self, key: int, entry: _TracedTree) -> tuple[SubBatch, ...] | None:
-        """Return the plan of a batch of one tree; None where there is none, and no room for it."""
+    def _enter(self, example: Tree | Prepared, trace: Trace) -> _Known:
+        entry = _Known(example, self._freed)
+        entry.key, entry.trace, entry.parts = id(example), trace, None
+        self._known[entry.key] = entry
+        return entry
+
+    def _planned(self, key: int, entry: _Known) -> tuple[SubBatch, ...] | None:
+        """Return the plan of a batch of one example; None where there is none, and no room for it."""
         if entry.parts is None and entry.nbytes <= self._left:
             parts = self._plan([entry.trace])
             self._keep(key, entry, parts)
             return parts
         return entry.parts
 
-    def _keep(self, key: int, entry: _TracedTree, parts: tuple[SubBatch, ...]) -> None:
-        with self._lock:  # another thread may have planned the same tree, or traced it anew
+    def _keep(self, key: int, entry: _Known, parts: tuple[SubBatch, ...]) -> None:
+        with self._lock:  # another thread may have planned the same one, or traced it anew
             if entry.parts is None and self._known.get(key) is entry:
                 entry.parts = parts
                 self._left -= entry.nbytes
@@ -162,7 +168,7 @@ class Traces:
                 self._left += entry.nbytes
 
 
-def _freed(traces: weakref.ref[Traces], tree: _TracedTree) -> None:
+def _freed(traces: weakref.ref[Traces], tree: _Known) -> None:
     this = traces()
     if this is not None:
         this._forget(tree.key)

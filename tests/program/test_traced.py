@@ -157,8 +157,11 @@ def test_an_id_used_again_is_no_mistake():
     assert program.run([tree], losses=True) == [1.5]
 
 
-def test_the_plan_of_a_tree_that_comes_alone_is_made_once():
+@pytest.mark.parametrize("prepared", [False, True])
+def test_the_plan_of_a_known_example_that_comes_alone_is_made_once(prepared):
     program, tree = compiled(), as_tree(EXAMPLES[2])
+    if prepared:
+        (tree,) = program.prepare([EXAMPLES[2]])
     first = outcome(program, [tree])
     with mock.patch("foldbatch.engines.runner.schedule_batch", side_effect=AssertionError):
         assert outcome(program, [tree]) == outcome(program, (tree,)) == first
@@ -167,9 +170,9 @@ def test_the_plan_of_a_tree_that_comes_alone_is_made_once():
     assert first[:2] == ([VALUES[2]], program.run([EXAMPLES[2]], losses=True).loss)
 
 
-def test_examples_that_are_no_trees_or_do_not_come_alone_are_planned_each_time():
+def test_examples_that_are_not_known_or_do_not_come_alone_are_planned_each_time():
     program, tree = compiled(), as_tree(EXAMPLES[2])
-    program.run(program.prepare([tree]), losses=True)
+    program.run(program.prepare([tree]), losses=True)  # it is gone, and so is its plan
     program.run([tree, tree], losses=True)
     program.run([EXAMPLES[2]], losses=True)
     (known,) = program._ready.traces._known.values()
