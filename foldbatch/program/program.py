@@ -297,12 +297,13 @@ class Program(Printed):
         >>> program.run([(1, 3), (2, 2)], losses=True).loss, program.run([(5, "unknown")])
         (4.0, [array(5., dtype=float32)])
         """
-        asked = {"losses": losses, "metrics": metrics}
-        for name, value in (*asked.items(), ("return_exceptions", return_exceptions)):
-            if value is not False:
+        asides: frozenset[str] = frozenset()
+        if not losses is metrics is return_exceptions is False:
+            asked = {"losses": losses, "metrics": metrics}
+            for name, value in (*asked.items(), ("return_exceptions", return_exceptions)):
                 _refuse_no_bool(f"run {name}", value)
+            asides = frozenset([name for name, value in asked.items() if value])
         refuse_no_count("run step", step, 0)
-        asides = frozenset([name for name, value in asked.items() if value])
         batch = examples if isinstance(examples, Planned) else listed(examples)
         decided = self._deciding.results(self.lowered, batch, asides, step, keep_going=return_exceptions)
         if decided is not None:

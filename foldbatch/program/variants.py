@@ -256,7 +256,9 @@ class Variant:
                 ready = self.ready
                 traced = trace(ready, fresh)
                 if self.tracer.model is ready.model:
-                    self._count(len(batch), before and len(ready.model.parameters) - before, grown=tries > 0)
+                    if tries or self.growing:
+                        brought = before and len(ready.model.parameters) - before
+                        self._count(len(batch), brought, grown=tries > 0)
                     return ready, traced
         found = f"new ones each of the {TRIES} times that it ran on a batch"
         raise WalkError("walk", "calls of the same cells for the same examples", found, ONCE)
@@ -291,9 +293,10 @@ class Variants:
         """Return the variant that runs examples."""
         if isinstance(examples, Planned):
             return self.full
-        if any(issubclass(kind, Prepared) for kind in {*map(type, examples)}):
+        if Prepared in {*map(type, examples)}:
             return self.full
-        asides &= self.full.tracer.asides
+        if asides:
+            asides &= self.full.tracer.asides
         with self._lock:
             if asides not in self._built:
                 self._built[asides] = Variant(self.full.tracer.variant(asides), self._make)

@@ -237,7 +237,7 @@ class Products(NamedTuple):
     def adapt(self, tables: Directions) -> Directions:
         """Return a batch's launches, with those of known products where that pays."""
         numbers, index = tables.numbers, tables.forward.index
-        many = [plan for plan in self.plans if numbers[plan.told[CALLS]] >= FEWEST]
+        many = [plan for plan in self.plans if numbers.item(plan.told.item(CALLS)) >= FEWEST]
         if not many:
             return tables
         fields, heights = self.fields.copy(), tables.forward.heights.copy()

@@ -28,7 +28,7 @@ class Small(int):
 
 
 @fb.cell
-def pair(x: "float32") -> Any:
+def pair(x: "float32") -> Any:  # noqa: F821 - a dtype
     return x * np.ones(3, np.float32), x + np.zeros(3, np.float32)
 
 
@@ -50,7 +50,7 @@ def added(several: Any) -> Any:
 
 
 @fb.cell
-def hinted(several: "list['float32[3]']", *, scale: float = 1.0, name: str = "a") -> Any:
+def hinted(several: "list['float32[3]']", *, scale: float = 1.0, name: str = "a") -> Any:  # noqa: F821
     return fb.ops.segment_sum(several) * (scale if name == "a" else 2.0), None
 
 
