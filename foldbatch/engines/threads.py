@@ -127,7 +127,7 @@ def split(
     Returns each run with the number of its first trace. `weights` are, per cell, how many weights a call is
     multiplied by; where all are 0, calls alone decide. `scale` times the usual calls are worth a part.
     """
-    if parts == 1:
+    if parts == 1 or len(traces) == 1:
         return [(0, list(traces))]
     sizes = [trace.size for trace in traces]
     parts = max(1, min(parts, len(traces), sum(sizes) // (CALLS_PER_PART * scale)))

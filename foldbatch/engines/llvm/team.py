@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 from functools import cache
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,7 @@ class Team:
         self._words = np.zeros(WORDS + LINE, np.int64)
         self._words[YIELD] = _yields()
         self._until, self._rest, self._woken = 0.0, REST, 0.0
+        self._counted, self._alone = -inf, False
 
     @property
     def jobs(self) -> int:
@@ -151,9 +153,12 @@ class Team:
 
         Every other answer than 0 must be followed by `leave`.
         """
-        if available_cores() == 1 or not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             return 0
-        if time.monotonic() < self._until:
+        now = time.monotonic()
+        if now >= self._counted + REST:  # cores may come and go; to count them takes 4 us
+            self._counted, self._alone = now, available_cores() == 1
+        if self._alone or now < self._until:
             self._lock.release()
             return 0
         words: int = self._words.ctypes.data
