@@ -190,8 +190,8 @@ class UnderWay:
     def go(self) -> bool:
         """Let all examples run until each waits, and compute a round; return whether some go on."""
         while self._ready:
+            self._order = fibers = [fiber for fiber, _ in self._ready]
             ready, self._ready = self._ready, []
-            fibers = [fiber for fiber, _ in ready]
             places = [fiber.walked.place for fiber in fibers]
             self._go(fibers, [fiber.switch for fiber in fibers], places, [sent for _, sent in ready])
         asked, fibers, switches, places = self._asked, self._fibers, self._switches, self._whose[:]
@@ -233,7 +233,7 @@ class UnderWay:
         fiber = self._fiber
         walked = fiber.walked
         State.example = walked.number
-        if self._failures and (walked.error is not None or (fiber.join is not None and fiber.join.failed)):
+        if self._failures and fiber.over() is not None:
             fiber.end()
         else:
             try:
@@ -277,7 +277,7 @@ class UnderWay:
     def _failed(self, fiber: Fiber, error: Exception) -> None:
         self._failures, self._waits = True, NEVER
         if fiber.join is not None:
-            fiber.join.failed = True
+            fiber.join.error = error
             self._ready.append((fiber.join.fiber, _Thrown(error)))
             return
         name_example(error, fiber.walked.number)
@@ -287,6 +287,7 @@ class UnderWay:
         self.over.append(fiber.walked)
 
     def _fork(self, fiber: Fiber, fork: Fork) -> None:
+        fiber.result = fork
         join = Join(fiber, [None] * len(fork.parts), len(fork.parts))
         if not fork.parts:
             self._ready.append((fiber, []))
@@ -325,8 +326,9 @@ class UnderWay:
 
     def _switched(self, thing: Value | Fork, what: str) -> Any:
         """Stop the walk that runs until what it asks for is there."""
-        if (over := self._broken or self._fiber.walked.error) is not None:
-            raise over  # it asks at its end
+        for over in (self._broken, self._fiber.over()):
+            if over is not None:
+                raise over  # it asks at its end
         if self._fiber.stops:
             return self._hub.switch(thing)
         if self._hub is not None:

@@ -48,12 +48,12 @@ class Fork:
 
 @dataclass(eq=False, slots=True)
 class Join:
-    """Where the parts of a fork meet: who waits, results, how many are under way, whether one has failed."""
+    """Where the parts of a fork meet: who waits, results, how many are under way, what one has raised."""
 
     fiber: Fiber
     results: list[Any]
     left: int
-    failed: bool = False
+    error: Exception | None = None
 
 
 class Fiber:
@@ -70,7 +70,7 @@ class Fiber:
         switch: goes on with what was asked for, until it asks for something again: a `Value` or a `Fork`;
             None at the end.
         throw: goes on with an error.
-        result: what it has returned.
+        result: what it has returned, or the fork that it waits for.
         stops: whether it can stop without await.
     """
 
@@ -96,15 +96,20 @@ class Fiber:
 
     def end(self) -> None:
         """Let it go on no more: greenlets that wait would be kept, coroutines not begun be warned of."""
-        if isinstance(self.part, CoroutineType):
-            if getcoroutinestate(self.part) == CORO_CREATED:
-                self.part.close()
-            return
+        for part in (self.part, *(self.result.parts if isinstance(self.result, Fork) else [self.result])):
+            if isinstance(part, CoroutineType) and getcoroutinestate(part) == CORO_CREATED:
+                part.close()
         own: Any = getattr(self.switch, "__self__", None)
         if self.stops and own.fiber is self:  # else it has ended, and another one may use its greenlet
             own.fiber = None
             with suppress(Exception):  # of what the walk does at its end
                 own.throw()
+
+    def over(self) -> Exception | None:
+        """Return what has ended its example, or another part of its fork, if anything has."""
+        if self.walked.error is not None or self.join is None:
+            return self.walked.error
+        return self.join.error
 
     def run(self, _: Any) -> None:
         """Run the function from its beginning."""

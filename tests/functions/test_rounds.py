@@ -488,6 +488,30 @@ def test_coroutines_that_an_error_leaves_are_none_that_nobody_awaited() -> None:
     assert len(program.run([1, 2_000, 1])) == 3  # it begins anew
 
 
+def test_coroutines_that_an_interrupt_leaves_are_none_that_nobody_awaited() -> None:
+    async def walk(number: float) -> Any:
+        return await fb.together(shrunk(fb.tensor(number), 0.5), lambda: shrunk(fb.tensor(number), 0.25))
+
+    program = fb.compile(walk, "numpy")
+    program.run([3.0, 4.0])
+    begin, begun = deciding.UnderWay._begin, []
+    for last in range(12):
+
+        def interrupted(batch: Any, fiber: Any, last: int = last) -> None:
+            begun.append(fiber)
+            if len(begun) > last:
+                raise KeyboardInterrupt
+            begin(batch, fiber)
+
+        with (
+            mock.patch.object(deciding.UnderWay, "_begin", interrupted),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            program.run([3.0, 4.0])
+        begun.clear()
+        gc.collect()
+
+
 def test_an_error_in_a_part_is_raised_where_the_parts_meet() -> None:
     def walk(number: float) -> Any:
         try:
@@ -496,6 +520,32 @@ def test_an_error_in_a_part_is_raised_where_the_parts_meet() -> None:
             return (0.0, 0.0)
 
     assert fb.compile(walk, "numpy").run([2.0, 0.0]) == [(1.0, 0.5), (0.0, 0.0)]
+
+
+def test_a_part_that_asks_for_a_number_at_its_end_does_not_wait_where_another_has_failed() -> None:
+    ended = []
+
+    def endless(x: Any) -> None:
+        try:
+            while True:
+                float(x * 2.0)
+        finally:
+            try:
+                float(x * 3.0)
+            finally:
+                ended.append(x)
+
+    def walk(number: float) -> Any:
+        x = fb.tensor(number)
+        try:
+            fb.together(lambda: endless(x), lambda: 1 / float(x))
+        except ZeroDivisionError:
+            return float(x * 5.0)
+
+    program = fb.compile(walk, "numpy")
+    for times in (1, 2):
+        assert program.run([0.0, 0.0]) == [0.0, 0.0]
+        assert len(ended) >= 2 * times
 
 
 def test_parts_side_by_side_take_rounds_of_the_depth() -> None:
