@@ -17,6 +17,7 @@ from foldbatch.functions.cells import CellFunction, Slow, body
 from foldbatch.functions.notes import running
 from foldbatch.functions.specs import read_as, typed
 from foldbatch.functions.values import GivenObject, Held, Value
+from foldbatch.model.columns import kept
 from foldbatch.operators import Hooks
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
@@ -251,7 +252,7 @@ def metric(name: str, value: Any, label: Any = None) -> None:
     Args:
         name: under which `results.metrics` has the values, in the order of calls.
         value: a tensor. None collects nothing.
-        label: any object that tells whose the value is.
+        label: any object that tells whose the value is; arrays, lists and dicts as they are now.
 
     Raises:
         WalkError: when the value is no tensor, or neither a walk nor a cell's function runs.
@@ -288,7 +289,7 @@ def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
         raise WalkError(f"fb.{kind}", "a call in a cell or in a walk", "one elsewhere", notes.OUTSIDE)
     if not isinstance(value, Value):
         value = tensor(value)
-    aside_cell(kind, name, float(weight) + 0.0).call(value, Held(label) if label is not None else None)
+    aside_cell(kind, name, float(weight) + 0.0).call(value, None if label is None else Held(kept(label)))
 
 
 def aside_cell(kind: str, name: str, weight: float) -> CellFunction:

@@ -31,7 +31,7 @@ from foldbatch.functions import notes
 from foldbatch.functions.cells import COUNTERS, GLOBALS, Signature, Slow, numbers
 from foldbatch.functions.specs import NestSpec, ValueSpec
 from foldbatch.functions.values import Value, value_class
-from foldbatch.model.columns import of_now
+from foldbatch.model.columns import kept, of_now
 from foldbatch.model.drafts import Draft
 from foldbatch.types import (
     OBJECT,
@@ -272,7 +272,7 @@ class BlockInWalk:
             for i, (_, node, _) in enumerate(signature.feeds):
                 found[f"feed{k}_{i}"] = of_now(append("F", n, i), len(node.type.shape))
             for i in range(len(signature.labels)):
-                found[f"label{k}_{i}"] = append("L", n, i)
+                found[f"label{k}_{i}"] = labelling(append("L", n, i))
         return found
 
     def run(self, slots: Slots, lists: dict[str, Any], given: Iterator[Any]) -> tuple[Any, ...]:
@@ -378,6 +378,11 @@ def flattening(extend: Callable[[Any], None], width: int) -> Callable[[Any], Non
     if width == 1:
         return extend
     return lambda elements: extend(itertools.chain.from_iterable(elements))
+
+
+def labelling(append: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Return what notes labels as they are now."""
+    return lambda label: append(kept(label))
 
 
 def _signature(draft: Draft, cell: BlockCell) -> Signature:

@@ -59,7 +59,8 @@ class Node(Operators["Node"]):
 
     def __getitem__(self, key: Any) -> Node:
         first = key[0] if isinstance(key, tuple) and key else key
-        if self.op is INPUT and isinstance(first, int | np.integer | slice):
+        # slices of what is computed are parts of each element, as of gates side by side
+        if isinstance(first, int | np.integer) or (self.op is INPUT and isinstance(first, slice)):
             ways = "x[..., 0] is of every element, ops.gather(x, 0) one element"
             self._is_no_list("getitem", ways)
         return super().__getitem__(key)

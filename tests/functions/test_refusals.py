@@ -107,6 +107,13 @@ def test_numbers_are_not_there_where_nothing_is_computed() -> None:
         float(kept[0])
 
 
+def test_an_index_of_a_list_is_of_no_single_element() -> None:
+    for computed in (fb.ops.tanh, fb.Linear(2), lambda xs: xs[..., :2], lambda xs: xs):
+        walk = fb.cell(lambda xs, *, computed=computed: fb.ops.segment_sum(computed(xs)[0]))
+        with pytest.raises(FoldbatchError, match=r"x\[..., 0\] is of every element, ops.gather\(x, 0\) one"):
+            fb.compile(lambda x, walk=walk: walk([fb.tensor(x)]), "numpy").run([[1.0, 2.0, 3.0]])
+
+
 def test_calls_elsewhere_and_runs_in_a_walk_are_refused() -> None:
     program = sentence()
     cell = fb.cell(lambda x: x * 2.0)
@@ -283,6 +290,21 @@ def test_metrics_of_a_name_have_one_shape() -> None:
     expected = r"fb.metric 'm': expected shape \(1,\), as elsewhere under this name, found shape \(2,\); use"
     with pytest.raises(WalkError, match=expected):
         program.run([[1.0], [1.0, 2.0]], metrics=True)
+
+
+def test_a_label_is_noted_as_it_is() -> None:
+    in_block = fb.Record((fb.Scalar(), fb.InputTransform(lambda x: x))) >> fb.Metric("block")
+
+    def walk(x: float) -> None:
+        labels: list[Any] = [np.array([x]), [x], {0: [x]}]
+        for label in labels:
+            fb.metric("walk", fb.tensor(x), label)
+            in_block((x, label))
+        labels[0][:] = labels[1][0] = labels[2][0][0] = -1.0
+
+    found = fb.compile(walk, "numpy").run([1.0, 2.0], metrics=True).metrics
+    for name in ("walk", "block"):
+        assert found[name].labels == [label for x in (1.0, 2.0) for label in ([x], [x], {0: [x]})]
 
 
 def test_swapped_arguments_of_an_update_are_refused() -> None:
