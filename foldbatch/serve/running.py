@@ -11,11 +11,12 @@ byte of it comes, and for ever for a client that does not read its answer. Here
 """
 
 import asyncio
+import errno
 import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -219,6 +220,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
 
 
 BACKLOG = 2048  # connections that the system holds until they are taken
+ROOM = 16  # files and sockets that a server opens without asking: its loop's, a client's, the model's anew
 INTERRUPTED = 130  # the exit status after Ctrl-C
 
 
@@ -242,11 +244,19 @@ def listen(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
+        with ExitStack() as room:
+            for _ in range(ROOM):
+                room.enter_context(socket.socket(family))
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        fix = "give another --host or --port; --port 0 is any that is free"
         found = error.strerror or str(error)
-        raise ReadError(f"{host}:{port}", "an address that is free", found, fix) from None
+        expected, fix = (
+            "an address that is free",
+            "give another --host or --port; --port 0 is any that is free",
+        )
+        if error.errno == errno.EMFILE:
+            expected, fix = f"{ROOM} more files and sockets at once", "allow them, as by ulimit -n 1024"
+        raise ReadError(f"{host}:{port}", expected, found, fix) from None
 
 
 def server_of(app: Any, limits: Limits, grace: float) -> Server:

@@ -371,7 +371,7 @@ def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iter
         ahead: how many batches may lie ready besides the one last yielded: memory for speed.
 
     Raises:
-        TrainingError: when `ahead` is no whole number of 1 or more.
+        TrainingError: when `ahead` is no whole number of 1 or more, or no thread can start.
         ExampleError: when an example does not fit the block.
 
     >>> import foldbatch as fb
@@ -392,7 +392,14 @@ def _prefetch(program: Program, batches: Iterator[Any], ahead: int) -> Iterator[
 
     process, pool = os.getpid(), ThreadPoolExecutor(1, "foldbatch-prefetch")
     try:
-        waiting = deque(pool.submit(planned) for _ in range(ahead))
+        try:
+            waiting = deque(pool.submit(planned) for _ in range(ahead))
+        except RuntimeError as error:
+            room, fix = (
+                "a thread of its own",
+                "allow more, as by ulimit -u, or train on the batches",
+            )
+            raise TrainingError("prefetched", room, f"none: {error}", fix) from None
         while (made := waiting.popleft().result()) is not END:
             waiting.append(pool.submit(planned))
             yield made

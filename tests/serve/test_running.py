@@ -114,6 +114,15 @@ def test_an_address_in_use_is_told():
             running.listen("127.0.0.1", port)
 
 
+def test_too_few_files_that_may_be_open_are_told():
+    code = (
+        "import resource as r\nfrom foldbatch.serve.running import listen\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (14, r.getrlimit(r.RLIMIT_NOFILE)[1]))\nlisten('127.0.0.1', 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert "expected 16 more files and sockets at once, found Too many open files; allow" in done.stderr
+
+
 def test_each_of_64_clients_gets_its_own_answers(tmp_path):
     """Whatever bad requests share its batches, and whoever leaves."""
     path = tmp_path / "model.safetensors"

@@ -98,6 +98,15 @@ def test_an_error_of_the_consumer_ends_the_thread(program):
             raise ZeroDivisionError
 
 
+def test_where_no_thread_can_start_it_is_told(program, monkeypatch):
+    def refused(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(TrainingError, match="prefetched: expected a thread of its own, found none: can't"):
+        next(prefetched(program, [[[1]]]))
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_is_told_that_the_thread_is_not_there(program):
