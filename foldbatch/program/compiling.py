@@ -238,8 +238,9 @@ def load(
     arrays, header = read(path)
     where = os.fspath(path)
     if header.block is None and header.walk is None:
-        fix = f"{with_paths(header.lost)}; {IN_A_SCRIPT}"
-        raise ReadError(where, "a model that a file can hold whole", shortened(header.lost), fix)
+        lost = header.lost or ["a file without a model"]
+        fix = f"{with_paths(lost)}; {IN_A_SCRIPT}"
+        raise ReadError(where, "a model that a file can hold whole", shortened(lost), fix)
     block: Any
     learnt = None
     try:

@@ -158,6 +158,7 @@ VERSION = 1
 KEY = "foldbatch"  # of the one text that the format's own header holds for us
 LENGTH = struct.Struct("<Q")  # of the format's own header, which comes first
 MOST = 100_000_000  # bytes of it that the format allows
+DAMAGED = LookupError, TypeError, ValueError, AttributeError  # of what has another form than ours
 
 
 class Cover(msgspec.Struct):
@@ -218,12 +219,12 @@ def read(path: str | os.PathLike[str], kind: str, fix: str) -> tuple[dict[str, A
     if cover.kind != kind:
         raise ReadError(where, expected, f"a {cover.kind}", f"give a file of a {kind}")
     try:
-        arrays = load(data)
-    except (safetensors.SafetensorError, LookupError, TypeError, ValueError) as error:
+        arrays, header = load(data), msgspec.json.decode(cover.header, type=dict[str, Any])
+    except (safetensors.SafetensorError, msgspec.MsgspecError, RecursionError, *DAMAGED) as error:
         raise ReadError(where, expected, "a file that is damaged", fix) from error
     if cover.digest != _digest(kind, bytes(cover.header), arrays):
         raise ReadError(where, expected, "a file that was changed since it was written", fix)
-    return dict(sorted(arrays.items())), msgspec.json.decode(cover.header)  # the format keeps no order
+    return dict(sorted(arrays.items())), header  # the format keeps no order
 
 
 def _cover(file: IO[bytes], size: int) -> Cover | None:
@@ -245,7 +246,7 @@ def _cover(file: IO[bytes], size: int) -> Cover | None:
             return None
         file.seek(0)
         return msgspec.json.decode(text, type=Cover)
-    except (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
+    except (msgspec.MsgspecError, RecursionError, *DAMAGED):
         return None
 
 

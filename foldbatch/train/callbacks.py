@@ -268,6 +268,11 @@ class AverageWeights(Callback):
         self._count = 0
         self._in_epoch = False
 
+    def on_fit_start(self, trainer: Trainer) -> None:
+        held = trainer.program.params.parameters
+        for name in held.keys() & self.averages.keys():  # of a file, perhaps
+            self.averages[name] = np.array(held[name].fitting(self.averages[name], name))
+
     def on_step_start(self, trainer: Trainer) -> None:
         self._in_epoch = True
 

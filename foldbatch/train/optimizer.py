@@ -476,9 +476,11 @@ class Optimizer(Checked):
             found = f"{odd!r} {'missing' if odd in wanted else 'besides'}"
             raise TrainingError(f"{kind}.load_state", expected, found, f"give what {kind}.state() returned")
         lr = number(f"{kind}.load_state lr", np.asarray(state["lr"]).item(), 0, above=True)
+        counts = {name: np.asarray(state[f"steps/{name}"]).item() for name in names}
+        steps = {name: int(number(f"{kind}.load_state steps", n, 0)) for name, n in counts.items()}
         moments = {name: [np.array(state[f"{moment}/{name}"]) for moment in self.moments] for name in names}
         self.lr, self._moments, self._device = lr, moments, None
-        self._steps = {name: int(state[f"steps/{name}"]) for name in names}
+        self._steps = steps
 
     def _touches_rows_only(self, decay: float) -> bool:
         return False

@@ -32,13 +32,14 @@ from hashlib import blake2b
 from itertools import chain
 from pathlib import Path, PurePath
 from types import FrameType, FunctionType, MethodType, ModuleType
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.pending import Pending
-from foldbatch.errors import ReadError, TrainingError, counted
+from foldbatch.errors import FoldbatchError, ReadError, TrainingError, counted
 from foldbatch.model import model
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
@@ -312,6 +313,45 @@ def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise ReadError(os.fspath(path), expected, "a header that does not fit its arrays", ANEW) from error
 
 
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class KeptPosition(msgspec.Struct):
+    """What a checkpoint has of a `Position`."""
+
+    batches: Count
+    examples: Count
+    loss: float
+    seconds: float
+
+
+class Kept(msgspec.Struct):
+    """The form of what the checkpoints of a trainer have besides what it began with."""
+
+    parameters: dict[str, Any]
+    optimizer: dict[str, Any]
+    steps_drawn: Count
+    epoch: Count
+    steps: Count
+    position: KeptPosition
+    history: list[dict[str, Any]]
+    stopped: str | None
+    callbacks: dict[str, dict[str, Any]]
+
+
+@contextmanager
+def taking_over(state: Mapping[str, Any], where: str) -> Iterator[None]:
+    """Refuse a state of another form than a trainer's; what cannot be taken over is the file's error, too."""
+    try:
+        msgspec.convert(state, Kept)
+        yield
+    except FoldbatchError:
+        raise
+    except (msgspec.ValidationError, LookupError, TypeError, ValueError, AttributeError) as error:
+        found = f"data that do not fit: {type(error).__name__}: {error}"
+        raise ReadError(where, "a checkpoint that foldbatch wrote", found, ANEW) from error
+
+
 def _as_json(value: Any, where: str, arrays: dict[str, Array]) -> Any:
     if isinstance(value, np.ndarray):
         while where in arrays:  # where names have slashes
@@ -409,7 +449,7 @@ def differences(records: Sequence[Mapping[str, str | Digests]], places: Sequence
 
 def _difference(name: str, values: Sequence[str | Digests], places: Sequence[str]) -> str:
     rows = [value for value in values if isinstance(value, np.ndarray)]
-    if len(rows) == len(values) and len({len(row) for row in rows}) == 1:
+    if len(rows) == len(values) and len({row.shape for row in rows}) == 1:
         pairs = zip(places, (np.flatnonzero(row != rows[0]) for row in rows), strict=True)
         starts = [f"{place} from number {others[0]} on" for place, others in pairs if len(others)]
         return f"other {name} {', '.join(starts)}" if starts else ""

@@ -67,7 +67,7 @@ class Callback(Checked):
     Attributes:
         first_only: whether rank 0 alone calls it, because it prints or writes files.
         steers: whether its settings and its state must be the same on all ranks, which is then checked.
-        in_state: the names of attributes that its state has.
+        in_state: the names of attributes that its state has, numbers or None.
     """
 
     first_only = False
@@ -115,7 +115,10 @@ class Callback(Checked):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` returned."""
         for name in self.in_state:
-            setattr(self, name, state[name.strip("_")])
+            kept = state[name.strip("_")]
+            if not isinstance(kept, int | float | None):
+                raise TypeError(f"{name} is a {type(kept).__name__}")
+            setattr(self, name, kept)
 
 
 class Checkpoints(Callback):
@@ -219,10 +222,12 @@ class Checkpoints(Callback):
             expected, fix = "a file of the best parameters", "fit with Checkpoints(monitor=)"
             raise TrainingError("restore_best", expected, f"no {self.best}", fix)
         arrays, header = files.read(self.best, KIND, "fit anew")
-        if header.get("notes", {}).get(MODEL) != trainer.model_digest:
+        notes = header.get("notes")
+        params, own = trainer.program.params, isinstance(notes, dict) and notes.get(MODEL)
+        if own != trainer.model_digest or not params.keys() <= arrays.keys():
             expected, fix = "the best parameters of this model", "give another folder"
             raise TrainingError(str(self.best), expected, "those of another", fix)
-        return {name: arrays[name] for name in trainer.program.params}
+        return {name: arrays[name] for name in params}
 
     def _write_best(self, trainer: Trainer) -> None:
         """Save the program; with averages of parameters, if the best figure is one of averages."""
@@ -390,7 +395,8 @@ class Trainer:
                 if kept_by or resume is not False or not self.parallel.is_alone:  # else nobody asks
                     self.record = self._beginning(training, () if validation is None else validation)
                 if kept is not None:
-                    self._take_over(*kept)
+                    with resuming.taking_over(*kept):
+                        self._take_over(*kept)
                 alike = {"number of epochs": str(self.epochs)}
                 alike["metrics"] = text_of([metric.name for metric in self.metrics])
                 self._compare(self.record | alike)

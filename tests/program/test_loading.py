@@ -242,6 +242,15 @@ def test_a_header_that_does_not_fit_is_one_error(tmp_path, change, found):
     assert found in str(caught.value)
 
 
+def test_a_file_without_a_model_or_a_header_is_one_error(tmp_path):
+    path = saved(fb.Scalar(), tmp_path)
+    arrays, header = files.read(path, KIND, "")
+    for wrong, found in ((header | {"block": None}, "file without a model"), ([1], "file that is damaged")):
+        files.write(path, KIND, arrays, wrong)
+        with pytest.raises(ReadError, match=f"found a {found}"):
+            fb.load(path)
+
+
 def test_no_parameter_is_larger_than_its_array(tmp_path):
     """A layer of any size costs nothing before it is known that the file has its parameters."""
     path = saved(fb.Vector(2) >> fb.Linear(3), tmp_path)

@@ -132,6 +132,28 @@ def test_a_checkpoint_that_does_not_say_what_it_was_trained_on_is_refused(tmp_pa
         trainer(tmp_path).fit(EXAMPLES, DEV, epochs=2, resume=True)
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        *(("epoch", -1), ("steps_drawn", [1]), ("position/loss", "x"), ("history", [1]), ("record", 5)),
+        *(("optimizer/lr", {}), ("optimizer/steps\0out.bias", -1), ("parameters", []), ("callbacks/Own", 1)),
+        *(("callbacks/Checkpoints/best_figure", "x"), ("callbacks/EarlyStopping/waited", [])),
+        ("callbacks/AverageWeights/averages/out.bias", np.ones(5)),
+    ],
+)
+def test_a_checkpoint_that_was_edited_is_one_error(tmp_path, place, value):
+    average = fb.train.AverageWeights(0.9)
+    trainer(tmp_path, callbacks=[average]).fit(EXAMPLES, DEV, epochs=1)
+    state = part = read_state(tmp_path / "last.safetensors")
+    *outer, last = place.split("/")
+    for name in outer:
+        part = part[name]
+    part[last.replace("\0", "/")] = value
+    write_state(tmp_path / "last.safetensors", state)
+    with pytest.raises(fb.errors.FoldbatchError):
+        trainer(tmp_path, callbacks=[average]).fit(EXAMPLES, DEV, epochs=2, resume=True)
+
+
 def test_a_state_comes_back(tmp_path):
     state = {
         "numbers": [0, -1, 2**63, 0.1, -0.0, 5e-324, math.inf, -math.inf, True, None],
