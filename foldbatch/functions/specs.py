@@ -362,7 +362,7 @@ def _list_of(items: list[Any], where: str, hint: Any) -> ListSpec:
         spec = spec_of(item, f"{where}[{number}]", hint)
         for path, leaf in leaves(spec):
             if not isinstance(leaf, ValueSpec):
-                fix = "make values of them: [embed(word) for word in words], [fb.tensor(x) for x in numbers]"
+                fix = "make values of them: [embed(x) for x in words]; fb.tensor(numbers) for one vector"
                 found = described(leaf) if path else describe_value(item)
                 raise WalkError(f"{where}[{number}]{path}", "a value, or a tuple of values", found, fix)
         if spec != first:

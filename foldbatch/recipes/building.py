@@ -81,6 +81,11 @@ def build_optimizer(options: OptimizerOptions) -> training.Optimizer:
 
 
 def _task(options: TaskOptions, dataset: Dataset) -> Task:
+    if dataset.kind == "number":
+        numbers = np.array([label for _, label in dataset.train if label is not None], "float64")
+        with np.errstate(over="ignore"):  # which the task refuses
+            center, scale = float(numbers.mean()), float(numbers.std()) or 1.0
+        return Task("number", 0, options.dropout, center=center, scale=scale)
     return Task(
         dataset.kind,
         len(dataset.classes) + len(dataset.aside),

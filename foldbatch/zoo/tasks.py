@@ -8,7 +8,7 @@ a number. An example or a node without a label (None; for classes -1, too) adds 
 | ``nodes`` | a tree whose labels are classes | at every labelled node |
 | ``root`` | the same | at the root |
 | ``class`` | a pair ``(structure, class)`` | one |
-| ``number`` | a pair ``(structure, number)`` | one, the squared error |
+| ``number`` | a pair ``(structure, number)`` | one, the squared error, in squares of ``scale`` |
 
 `foldbatch.Metric` blocks are called ``root``, with the scores of each example, and ``node``, with those of
 each node: children before parents, in the order of a tree's arrays. Their labels are those of the examples,
@@ -41,8 +41,8 @@ class Task:
     """What a model is to tell.
 
     Raises:
-        BlockValueError: when there is no such kind, a number of classes, weights or answers does not fit, or
-            a weight is negative.
+        BlockValueError: when there is no such kind, a number of classes, weights or answers does not fit, a
+            weight is negative, a center or a scale not finite, or a scale not above 0.
     """
 
     kind: Kind = "class"  # ``nodes``, ``root``, ``class`` or ``number``; see the module
@@ -52,6 +52,9 @@ class Task:
     # how many of the classes, the first ones, can be answers; 0 means all. The others are only there to learn
     # from: they have losses, but neither scores among the results nor metrics.
     answers: int = 0
+    # what a number is learnt in: scales above a center, as the deviation and the mean of the labels are
+    center: float = 0.0
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -67,6 +70,9 @@ class Task:
             expected = "weights of 0 or more, and one above 0"
             raise BlockValueError("Task", expected, str(list(self.weights)), "give 1 to what counts once")
 
+        if not (math.isfinite(self.center) and 0 < self.scale < math.inf):
+            found = f"{self.center} and {self.scale}"
+            raise BlockValueError("Task", "a finite center, and a scale above 0", found, "divide the numbers")
         if not 0 <= self.answers <= (0 if self.kind == "number" else self.classes):
             expected = f"0 to {self.classes} answers"
             raise BlockValueError("Task", expected, str(self.answers), "leave answers out")
@@ -96,9 +102,9 @@ def class_or_minus_one(label: Any) -> Any:
 
 
 @pure
-def number_or_nan(label: Any) -> Any:
-    """Return a number, or NaN for what is not labelled."""
-    return NAN if label is None else label
+def number_or_nan(label: Any, center: float = 0.0, scale: float = 1.0) -> Any:
+    """Return how many scales a number is above the center, or NaN for what is not labelled."""
+    return NAN if label is None else (label - center) / scale
 
 
 def class_loss(scores: Node, label: Node, *, weights: tuple[float, ...] = ()) -> Node:
@@ -122,6 +128,11 @@ def squared_error(number: Node, label: Node) -> Node:
 def only_element(vector: Node) -> Node:
     """Return the element of a vector of one: ``[N, 1]`` to ``[N]``."""
     return vector[0]
+
+
+def of_scales(number: Node, *, center: float, scale: float) -> Node:
+    """Return the number that is so many scales above the center: ``[N]`` to ``[N]``."""
+    return number * scale + center
 
 
 def first_scores(scores: Node, *, answers: int) -> Node:
@@ -162,9 +173,10 @@ def of_node(state: AnyBlock, hidden: AnyBlock, scores: AnyBlock, task: Task) -> 
 def _asides(task: Task, name: str, *, lossless: bool = False) -> list[AnyBlock]:
     """Return blocks of a pair of scores and label: a metric, and a loss unless there is to be none."""
     if task.kind == "number":
-        number = fb.InputTransform(number_or_nan) >> fb.Scalar()
+        scaled = partial(number_or_nan, center=task.center, scale=task.scale)
+        number = fb.InputTransform(scaled) >> fb.Scalar()
         loss = fb.Record((fb.Identity(), number)) >> fb.Function(squared_error) >> fb.Loss(name)
-        return [fb.Metric(name), loss]
+        return [fb.Record((_answers(task), fb.Identity())) >> fb.Metric(name), loss]
     label = fb.InputTransform(partial(class_or_none, answers=task.answers))
     metric = fb.Record((_answers(task), label)) >> fb.Metric(name)
     if lossless:
@@ -175,4 +187,6 @@ def _asides(task: Task, name: str, *, lossless: bool = False) -> list[AnyBlock]:
 
 
 def _answers(task: Task) -> AnyBlock:
+    if (task.center, task.scale) != (0, 1):
+        return fb.Function(partial(of_scales, center=task.center, scale=task.scale))
     return fb.Function(partial(first_scores, answers=task.answers)) if task.answers else fb.Identity()

@@ -127,6 +127,17 @@ def test_every_model_is_loaded_as_it_was_saved(tmp_path, write, options):
     assert told == again and len(told) == 1
 
 
+def test_large_numbers_are_learnt(tmp_path):
+    """Such as prices: the rule's steps, 0.01 or so, would else not come near 250,000 in any run."""
+    records = [{"rooms": i % 5, "label": 250_000 + 30_000 * (i % 5 - 2)} for i in range(20)]
+    (tmp_path / "train").write_text("\n".join(map(json.dumps, records)))
+    options = {"data__format": "jsonlines", "model__name": "json", "task__kind": "number"}
+    configuration = configured(data__train=tmp_path / "train", train__epochs=20, **options)
+    fitted = fit(configuration, read_dataset(configuration), tmp_path / "run")
+    told = fitted.program.run([(record, None) for record in records[:5]])
+    assert told == pytest.approx([record["label"] for record in records[:5]], abs=10_000)
+
+
 def test_two_runs_in_one_folder_are_refused(treebank, tmp_path):
     """Also one that was begun when there was no run yet, and comes when the other has ended."""
     folder = tmp_path / "run"

@@ -63,6 +63,19 @@ def test_a_number_has_the_squared_error():
     assert results.metrics["root"].labels == [-1, 4.5, None]
 
 
+def test_a_number_is_learnt_in_scales_above_a_center_and_told_as_it_is():
+    task = Task("number", center=1000.0, scale=50.0)
+    examples = [([1, 2], 900), ([3, 4], 1.1e3), ([5, 6], None)]
+    plain, scaled = fb.compile(model(Task("number"))), fb.compile(model(task))
+    scaled.params = dict(plain.params)
+    told, results = plain.run(examples), scaled.run(examples, losses=True, metrics=True)
+    assert list(results) == pytest.approx([x * 50 + 1000 for x in told])
+    assert results.loss == pytest.approx((told[0] + 2) ** 2 + (told[1] - 2) ** 2, rel=1e-5)
+    assert results.metrics["root"].values == pytest.approx(np.array(list(results)))
+    with pytest.raises(fb.errors.BlockValueError, match="a scale above 0, found 1.0 and 0.0"):
+        Task("number", center=1.0, scale=0.0)
+
+
 def test_a_wrong_class_is_an_error():
     program = fb.compile(model(Task(classes=2)))
     with pytest.raises(fb.errors.ExampleError, match="from 0 to 1"):
