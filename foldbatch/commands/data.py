@@ -147,11 +147,10 @@ def _write(path: Path, trees: Iterable[Any], writer: Callable[[Any], str]) -> No
 def _parser(prog: str) -> ArgumentParser:
     parser = ArgumentParser(prog=prog, description="Count, check, convert and split files of examples.")
     tasks = parser.add_subparsers(dest="task", required=True, metavar="stats|check|convert|split|schema")
-    formats = f"{', '.join(READERS)}; by default what the ending of the file says"
 
     def task(name: str, what: str, more: Sequence[str] = ()) -> ArgumentParser:
         made: ArgumentParser = tasks.add_parser(name, help=what, description=what)
-        made.add_argument("--format", choices=[*READERS, *more], help=formats)
+        made.add_argument("--format", choices=[*READERS, *more], help="by default what the ending says")
         return made
 
     stats = task("stats", "sizes, heights, arities, labels and words of all files together")

@@ -146,13 +146,19 @@ class GivenObject:
         return f"<the object {self.where}>"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") and name not in LOOKS:
             raise AttributeError(name)
         fix = (
-            "give the cell numbers or arrays; what is the same in all calls can be a keyword-only argument,"
-            " and a method's own object must be called self"
+            "give the cell numbers or arrays; what chooses or is the same in all calls can be a keyword-only"
+            " argument, whose values have a cell each; a method's own object must be called self"
         )
         raise WalkError(self.where, "a tensor", f"an object whose {name!r} is read", fix)
+
+
+LOOKS: Final = ("__bool__", "__eq__", "__format__", "__getitem__", "__hash__", "__iter__", "__len__")
+for _name in LOOKS:  # a comparison would else be false, whatever the objects are
+    setattr(GivenObject, _name, lambda given, *_, name=_name: given.__getattr__(name))
+GivenObject.__name__ = "object of an example"  # as errors say
 
 
 class Held:

@@ -56,6 +56,26 @@ def test_what_is_no_operand_of_an_op_is_refused() -> None:
         program.run([deque([1.0, 2.0])])
 
 
+@pytest.mark.parametrize(
+    "asks",
+    [
+        lambda text: text == "+",
+        lambda text: text in ("+", "-"),
+        bool,
+        {"+": 1}.get,
+        lambda text: text[0],
+        len,
+        list,
+        lambda text: text.lower(),
+    ],
+)
+def test_a_cell_does_not_choose_by_a_text_that_it_is_given(asks) -> None:
+    """A comparison would be false in all calls, as the cell's function runs once."""
+    chosen = fb.cell(lambda h, text: h if asks(text) else -h)
+    with pytest.raises(WalkError, match=r"\(text\): expected a tensor, .* can be a keyword-only argument"):
+        fb.compile(lambda x: chosen(fb.tensor(x), "+"), "numpy").run([1.0])
+
+
 def test_values_of_other_examples_and_runs_are_refused() -> None:
     kept: list[Any] = []
 
