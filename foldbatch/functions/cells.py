@@ -577,7 +577,11 @@ def _run(self: CellFunction, specs: dict[str, Spec], given: dict[str, Any], foun
 
 
 def _called(specs: dict[str, Spec]) -> str:
-    return ", ".join(f"{name}: {described(spec)}" for name, spec in specs.items()) or "nothing"
+    called = ", ".join(f"{name}: {described(spec)}" for name, spec in specs.items()) or "nothing"
+    whole = [
+        name for name, spec in specs.items() if isinstance(spec, DataSpec) and spec.type.dtype == "int32"
+    ]
+    return f"{called}; the annotation {whole[0]}: 'float32' takes ints as floats" if whole else called
 
 
 def _signature(

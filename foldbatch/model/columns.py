@@ -63,7 +63,10 @@ def items_once(data: Any) -> Any:
     Raises:
         BadDataError: when it has been read.
     """
-    return _ending(data) if hasattr(type(data), "__next__") else items_of(data)
+    kind = type(data)
+    if kind is list or kind is tuple:  # as most are
+        return data
+    return _ending(data) if hasattr(kind, "__next__") else items_of(data)
 
 
 def _ending(data: Iterator[Any]) -> Iterator[Any]:
