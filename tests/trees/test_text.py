@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from foldbatch.trees.records import Records, chosen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ import foldbatch as fb
 from foldbatch.errors import ReadError
 from foldbatch.trees import Vocabulary, text
 from foldbatch.trees.given import records_of
-from foldbatch.trees.records import Records, chosen
 from foldbatch.trees.text import read_pieces, text_pieces
 
 SAMPLE = "one two\r\n\u00a0drei ß\n\n€𝄞 end"
