@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldbatch.static.graph import Node, apply
-from foldbatch.static.op import CALL, Attrs, Axis, Sample, Tangents, define, fail, ragged
-from foldbatch.static.ops.linalg import bilinear_jvp
+from foldbatch.static.op import CALL, Attrs, Axis, Sample, define, fail, ragged
 from foldbatch.types import TensorType
 
 _V, _M, _ONE, _TWO = TensorType((3,)), TensorType((2, 3)), TensorType(()), TensorType((2,))
@@ -50,20 +49,11 @@ def _spread_vjp(d: Node, y: Node, *operands: Node) -> tuple[Node, ...]:
     return tuple(g for a, x in pairs for g in (apply("segment_dot", d, x), apply("segment_mix", a, d)))
 
 
-def _spread_jvp(tangents: Tangents, y: Node, *operands: Node) -> Node:
-    terms = list[Node]()
-    for i, tangent in enumerate(tangents):
-        if tangent is not None:
-            terms += [tangent, operands[i + 1]] if i % 2 == 0 else [operands[i - 1], tangent]
-    return apply("segment_spread", *terms)
-
-
 define(
     "segment_dot",  # x: [M, *, k], q: [N, *, k] -> [M, *]: the product of each element with its call's row
     _infer_dot,
     lambda attrs, x, q: (x * q).sum(-1),
     lambda g, y, x, q: (apply("segment_spread", g, q), apply("segment_mix", g, x)),
-    bilinear_jvp("segment_dot"),
     (Sample((_V, _V), {}, (_ELEMENTS, CALL)), Sample((_M, _M), {}, (_ELEMENTS, CALL))),
     axis=lambda axes, attrs: _along("segment_dot", axes),
 )
@@ -72,7 +62,6 @@ define(
     lambda types, attrs: _infer_scaled("segment_mix", types),
     _scaled,
     lambda g, y, a, x: (apply("segment_dot", x, g), apply("segment_spread", a, g)),
-    bilinear_jvp("segment_mix"),
     (Sample((_ONE, _V), {}, (_ELEMENTS,) * 2), Sample((_TWO, _M), {}, (_ELEMENTS,) * 2)),
     axis=lambda axes, attrs: (_along("segment_mix", axes, axes[0]), CALL)[1],
 )
@@ -82,7 +71,6 @@ define(
     lambda types, attrs: _infer_scaled("segment_spread", types),
     _scaled,
     _spread_vjp,
-    _spread_jvp,
     (
         Sample((_ONE, _V), {}, (_ELEMENTS, CALL)),
         Sample((_TWO, _M) * 2, {}, (_ELEMENTS, CALL) * 2),
