@@ -232,6 +232,7 @@ ELSEWHERE = {
     **dict.fromkeys(("linear", "sum_outer", "matmul", "linear_by", "sum_outer_by"), PRODUCT),
     **dict.fromkeys(("reshape", "transpose", "slice", "flip", "pad", "concat", "broadcast_to"), MOVES),
     **dict.fromkeys(("batch", "repeat", "gather", "pick", "when_training"), MOVES),
+    **dict.fromkeys(("segment_dot", "segment_mix", "segment_spread"), PRODUCT),
     **dict.fromkeys(("sum_batch", "sum_rows"), "only gradients have it, and it adds"),
     "order": "NumPy's argsort is compared in tests/static/ops/test_numpys.py, ties and NaN too",
     **dict.fromkeys(("one_hot", "random", "segment_position", "segment_is_max"), "NumPy has none"),

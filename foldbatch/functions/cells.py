@@ -400,7 +400,7 @@ class CellFunction:
     def _called_by(self, code: CodeType, signatures: Sequence[Signature]) -> Callable[..., Any]:
         """Return what does calls of signatures: a compiled function, or one of this code."""
         function = FunctionType(code, GLOBALS, self.name)
-        return function if Fast.make is None else Fast.make(function, signatures)
+        return function if Slow.fast is None else Slow.fast(function, signatures)
 
     def _named(self, code: CodeType) -> CodeType:
         """Return code with the cell's name, and the names of arguments that the user gave."""
@@ -458,12 +458,6 @@ class CellFunction:
         return self._known[key]
 
 
-class Fast:
-    """What makes compiled functions of cells, given their other one and signatures, once `coded` can."""
-
-    make: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., Any]] | None = None
-
-
 class Slow:
     """Whether every call of a cell goes the slow way, and what that is, given cell and arguments."""
 
@@ -471,6 +465,8 @@ class Slow:
     made: Callable[[Signature], None]  # is told of a new signature
     call: Callable[[CellFunction, dict[str, Any]], Any]
     value: Callable[[Parameter], Any]  # of a parameter, in a walk
+    # makes what does calls fast of a cell's function and signatures, once `coded` can
+    fast: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., Any]] | None = None
 
 
 _cells: weakref.WeakSet[CellFunction] = weakref.WeakSet()
@@ -480,9 +476,9 @@ def all_cells() -> list[CellFunction]:
     return list(_cells)
 
 
-def go_fast(make: Callable[[Callable[..., Any], Sequence[Signature]], Callable[..., Any]]) -> None:
-    """Let calls of cells be done by what `Fast` makes from now on."""
-    Fast.make = make
+def go_fast(make: Callable[..., Any]) -> None:
+    """Let calls of cells be done by what is made so from now on."""
+    Slow.fast = make
     for one in all_cells():
         one.renew([*one.signatures])
 
@@ -578,10 +574,9 @@ def _run(self: CellFunction, specs: dict[str, Spec], given: dict[str, Any], foun
 
 def _called(specs: dict[str, Spec]) -> str:
     called = ", ".join(f"{name}: {described(spec)}" for name, spec in specs.items()) or "nothing"
-    whole = [
-        name for name, spec in specs.items() if isinstance(spec, DataSpec) and spec.type.dtype == "int32"
-    ]
-    return f"{called}; the annotation {whole[0]}: 'float32' takes ints as floats" if whole else called
+    kinds = {spec.type.dtype: n for n, spec in specs.items() if isinstance(spec, DataSpec)}
+    taken = f"; the annotation {kinds.get('int32')}: 'float32' takes ints as floats"
+    return called + taken * ("int32" in kinds)
 
 
 def _signature(
