@@ -226,7 +226,6 @@ class StructureRegressor(RegressorMixin, StructureEstimator):
 
 
 def _structures(estimator: StructureEstimator, structures: Sequence[Any], labels: Any) -> list[Any]:
-    """Return structures as a list, as many as labels."""
     if labels is None:
         fix = f"{type(estimator).__name__} requires y to be passed, but the target y is None"
         raise TrainingError("y", "a label for each structure", "None", fix)
@@ -237,7 +236,6 @@ def _structures(estimator: StructureEstimator, structures: Sequence[Any], labels
 
 
 def _words(model: str, structures: Sequence[Any]) -> Iterable[str]:
-    """Return all words that the model meets."""
     if model == "bilstm":
         return (word for structure in structures for word in words_of(structure))
     tokens = (token for node in _nodes(structures) for token in node.tree.tokens[_places(node)])
@@ -245,7 +243,6 @@ def _words(model: str, structures: Sequence[Any]) -> Iterable[str]:
 
 
 def _kinds(model: str, structures: Sequence[Any]) -> Vocabulary | None:
-    """Return the labels of nodes, where the model reads them and there are any."""
     if model != "child_sum":
         return None
     labels = (label for node in _nodes(structures) for label in node.tree.labels[_places(node)])
@@ -254,7 +251,6 @@ def _kinds(model: str, structures: Sequence[Any]) -> Vocabulary | None:
 
 
 def _places(node: TreeNode) -> slice:
-    """Return where a node's nodes are in its tree's arrays."""
     return slice(node.index - node.size + 1, node.index + 1)
 
 

@@ -81,7 +81,6 @@ def _convert(options: Namespace) -> int:
 
 
 def _schema(options: Namespace) -> int:
-    """Print what the records of a file hold, as `foldbatch train` will read them."""
     records = list(read_jsonlines(options.file))
     if not records:
         raise FoldbatchError(str(options.file), "one record or more", "none", "check the path")

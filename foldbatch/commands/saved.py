@@ -135,14 +135,12 @@ def _looked_at(
 
 
 def _remembered(named: Iterable[Named], waiting: deque[Named]) -> Iterator[Any]:
-    """Yield structures; put each with its name into a queue."""
     for pair in named:
         waiting.append(pair)
         yield pair[1]
 
 
 def _structures(name: str, configuration: Configuration) -> Iterator[Named]:
-    """Yield the examples of a file, or of the standard input."""
     read = structures_of(configuration.data.format)
     where = "standard input" if name == STANDARD_INPUT else name
     try:

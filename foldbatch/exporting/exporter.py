@@ -1,21 +1,6 @@
 """Exporter: a program as one ONNX graph for examples of every shape, tables of examples for it, and a check.
 
-The names of tables begin with the cell that reads them, by its number in the model:
-
-=================  ====================  =============================================================
-``cell0.feed0``    ``[n, *shape]``       data of each call
-``cell0.operand0`` ``[n]``, ``[n, k]``   rows that each call reads; ``[m]`` where its elements read them
-``cell0.owner0``   ``[m]``               the call of each element of a sequence
-``cell0.calls``    ``[1]``               n, where no other table has n rows
-``cell0.starts``   ``[levels + 1]``      where the calls of each level start in a recursive cell's tables
-``cell0.begins0``  ``[levels + 1]``      the same of the elements of a sequence
-``order.node``     ``[m]``               where the values of a metric stand, one after the other
-``results.rows``   ``[k]``               rows of the arena that holds results
-=================  ====================  =============================================================
-
-All but feeds are int64. Components of cells run in turn. An arena gets its rows in the order in which they
-are computed: component by component, in a recursive one level by level, then cell by cell, then output by
-output, then call by call.
+docs/onnx.md says which tables there are, and how an arena's rows are numbered.
 """
 
 import json

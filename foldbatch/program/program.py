@@ -361,7 +361,6 @@ class Program(Printed):
         return {name: gradients[p] for name, p in self.params.parameters.items() if p in gradients}
 
     def _upcoming(self, step: int | None) -> int:
-        """Return the step to draw random numbers for: a new one, if none is given."""
         if step is not None:
             refuse_no_count("step", step, 0)
         return self.steps_drawn if step is None else step

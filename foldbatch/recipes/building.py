@@ -23,7 +23,6 @@ from foldbatch.recipes.configuration import (
 )
 from foldbatch.recipes.data import Dataset, Kind
 from foldbatch.schema import Schema, infer
-from foldbatch.train.metrics import Mode
 from foldbatch.trees import embedding_matrix, read_vectors
 from foldbatch.trees.brackets import unescape
 from foldbatch.trees.tree import TreeNode
@@ -150,7 +149,6 @@ def _vectors(vocabulary: Vocabulary, path: str, seed: int) -> NDArray[np.float32
 
 LOG, CHECKPOINTS = "epochs.csv", "checkpoints"
 AUTO, LAST = "auto", "last"  # of train.best
-LOWER = ("loss", "perplexity", "mse", "mae")  # figures of which less is better
 METRICS: dict[str, Callable[[str, str], training.Metric]] = {
     "accuracy": training.Accuracy,
     "f1": training.F1,
@@ -180,8 +178,8 @@ def metrics_of(kind: Kind, names: Sequence[str] = ()) -> list[training.Metric]:
     return [*metrics, training.Accuracy("node", "node_accuracy")] if kind == "nodes" else metrics
 
 
-def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]) -> tuple[str, Mode]:
-    """Return the figure by which the best epoch is chosen, and whether less or more of it is better."""
+def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]) -> str:
+    """Return the figure by which the best epoch is chosen."""
     train, moving = configuration.train, configuration.average.name == "moving"
     metrics = [metric.name for metric in metrics_of(kind, train.metrics)]
     figures = ["loss", *(name for name in metrics if name != "confusion")]
@@ -191,7 +189,7 @@ def deciding_figure(configuration: Configuration, kind: Kind, dev: Sequence[Any]
         fix = "figures are added by train.metrics"
         raise UnknownNameError("train.best", expected, with_nearest(name, figures), fix)
     part = "validation_averaged" if moving and dev else "validation"
-    return f"{part}_{name}", "min" if name in LOWER else "max"
+    return f"{part}_{name}"
 
 
 def build_callbacks(
@@ -200,22 +198,21 @@ def build_callbacks(
     """Return the callbacks of a run, in the order in which they have to be called."""
     train, schedule, average = configuration.train, configuration.schedule, configuration.average
     dev, best = dataset.dev, has_best(configuration, dataset.dev)
-    figure, mode = deciding_figure(configuration, dataset.kind, dev)
+    figure = deciding_figure(configuration, dataset.kind, dev)
     made: list[training.Callback] = [training.NaNGuard()]
     if configuration.optimizer.clip:
         made.append(training.ClipGradients(configuration.optimizer.clip))
     if average.name == "moving":
         made.append(training.AverageWeights(average.decay, validation=dev or None, keep=not best))
     if schedule.name == "plateau" and dev:
-        made.append(training.ReduceLROnPlateau(figure, mode, factor=schedule.factor, patience=schedule.every))
+        made.append(training.ReduceLROnPlateau(figure, factor=schedule.factor, patience=schedule.every))
     elif schedule.name != "constant" or schedule.warm_up:
         made.append(training.Schedule(_rate(schedule, steps, train.epochs * steps)))
     if train.patience and dev:
-        made.append(training.EarlyStopping(figure, mode, patience=train.patience))
+        made.append(training.EarlyStopping(figure, patience=train.patience))
     made += [training.CSVLog(folder / LOG), training.Progress()]
-    every = train.checkpoint or None
-    chosen = (figure, mode) if best else (None, None)
-    return [*made, training.Checkpoints(folder / CHECKPOINTS, every=every, monitor=chosen[0], mode=chosen[1])]
+    every, monitor = train.checkpoint or None, figure if best else None
+    return [*made, training.Checkpoints(folder / CHECKPOINTS, every=every, monitor=monitor)]
 
 
 def has_best(configuration: Configuration, dev: Sequence[Any]) -> bool:

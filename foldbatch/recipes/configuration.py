@@ -441,7 +441,6 @@ def _sections() -> list[str]:
 
 
 def _kinds(section: str) -> list[type[msgspec.Struct]]:
-    """Return the kinds of a section, mostly one."""
     hint = get_type_hints(Configuration).get(section)
     if get_origin(hint) in (Union, types.UnionType):
         return list(get_args(hint))

@@ -167,19 +167,17 @@ class ServerMetrics:
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
 
-        def histogram(name: str, what: str, bounds: tuple[float, ...]) -> Histogram:
-            return Histogram(f"foldbatch_{name}", what, buckets=bounds, registry=registry)
+        def made(kind: Any, name: str, what: str, *labels: str, **bounds: Any) -> Any:
+            return kind(f"foldbatch_{name}", what, labels, registry=registry, **bounds)
 
-        def counter(name: str, what: str, *labels: str) -> Counter:
-            return Counter(f"foldbatch_{name}", what, labels, registry=registry)
-
-        self._seconds = histogram("request_seconds", "Time from a request's arrival to its answer", SECONDS)
-        self._batch_examples = histogram("batch_examples", "Examples of a batch", SIZES)
-        self._batch_nodes = histogram("batch_nodes", "Nodes of a batch", NODES)
-        self._batch_seconds = histogram("batch_seconds", "Time that a batch ran", SECONDS)
-        self._requests = counter("requests", "Requests for predictions, by status", "status")
-        self.refusals = counter("refused_examples", "Examples that were refused, by reason", "reason")
-        self.reloads = counter("reloads", "Models read anew, by outcome", "outcome")
+        answered = "Time from a request's arrival to its answer"
+        self._seconds = made(Histogram, "request_seconds", answered, buckets=SECONDS)
+        self._batch_examples = made(Histogram, "batch_examples", "Examples of a batch", buckets=SIZES)
+        self._batch_nodes = made(Histogram, "batch_nodes", "Nodes of a batch", buckets=NODES)
+        self._batch_seconds = made(Histogram, "batch_seconds", "Time that a batch ran", buckets=SECONDS)
+        self._requests = made(Counter, "requests", "Requests for predictions, by status", "status")
+        self.refusals = made(Counter, "refused_examples", "Examples that were refused, by reason", "reason")
+        self.reloads = made(Counter, "reloads", "Models read anew, by outcome", "outcome")
 
     def watch_queue(self, examples: Callable[[], int], nodes: Callable[[], int]) -> None:
         """Tell what functions return as the present length of the queue."""

@@ -100,7 +100,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
         return waits
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
         self._unset_keepalive_if_required()
         if self._reader is not None:
             self._reader.cancel()
@@ -114,13 +113,11 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
     # from the parser
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
         if not self._idle():
             raise TooMuchError
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Read a part of the address."""
         self._count(len(url))
         super().on_url(url)
 
@@ -131,7 +128,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to answer."""
         self._reading_head = False
         self._unset_keepalive_if_required()
         super().on_headers_complete()
@@ -139,7 +135,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]
             self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
-        """Wait for the next head."""
         super().on_message_complete()
         self._reading_head = True
         self._head = self._raw = 0

@@ -183,7 +183,6 @@ def write(
 
 
 def _check_path(path: object, kind: str) -> None:
-    """Raise a ReadError for what no path can be."""
     if not isinstance(path, str | os.PathLike) or "\0" in str(path):
         found = repr(path) if isinstance(path, str) else f"a {type(path).__name__}"
         raise ReadError("path", f"the path of a {kind}", found, "give a str or a Path")

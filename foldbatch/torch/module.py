@@ -189,7 +189,6 @@ class ParameterModule(torch.nn.Module):
     def _load_from_state_dict(
         self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
     ) -> None:
-        """Copy saved arrays into the parameters."""
         if local_metadata.get("assign_to_params_buffers"):
             expected, fix = "arrays to be copied into the program's memory", "leave assign out"
             raise ParameterError("load_state_dict", expected, "assign=True", fix)

@@ -15,7 +15,7 @@ from foldbatch.types import describe_value
 Mode = Literal["min", "max"]
 MODES: dict[Mode, tuple[str, ...]] = {  # by what is part of a figure's name
     "min": ("loss", "error", "mse", "mae", "perplexity"),
-    "max": ("accuracy", "f1", "top_"),
+    "max": ("accuracy", "f1", "top"),
 }
 
 

@@ -299,7 +299,6 @@ def _factors(where: str, factors: Factors | None) -> dict[str, float]:
 
 
 def _factor(factors: Factors, name: str) -> float:
-    """Return the factor of a parameter: that of its longest prefix, else 1."""
     prefix = name
     while prefix and prefix not in factors:
         prefix = prefix.rpartition(".")[0]

@@ -9,6 +9,7 @@ from foldbatch.errors import UnknownNameError
 from foldbatch.recipes import building
 from foldbatch.recipes.configuration import OptimizerOptions, ScheduleOptions
 from foldbatch.recipes.data import Dataset
+from foldbatch.train.metrics import mode_of
 from tests.recipes.test_data import configured
 
 TREE = fb.trees.parse_brackets("(1 (0 good) (1 (0 good) (0 film)))", labels=int)
@@ -121,7 +122,10 @@ def test_schedules_count_epochs(options, factors):
 def test_what_decides():
     assert [metric.name for metric in building.metrics_of("nodes")] == ["accuracy", "node_accuracy"]
     assert [metric.name for metric in building.metrics_of("number")] == ["mse"]
-    assert building.deciding_figure(configured(), "number", [1]) == ("validation_mse", "min")
+    assert building.deciding_figure(configured(), "number", [1]) == "validation_mse"
+    figures = {*building.METRICS, *building.NUMBER_METRICS, "loss"} - {"confusion"}
+    less = {name for name in figures if mode_of("", f"validation_averaged_{name}") == "min"}
+    assert less == {"loss", "perplexity", "mse", "mae"}
     every = ["accuracy", "f1", "confusion", "top3", "perplexity"]
     assert [metric.name for metric in building.metrics_of("class", every)] == every
     with pytest.raises(
