@@ -59,10 +59,11 @@ def tables(texts: list[str], vocabulary: dict[str, int], described: dict[str, An
         at_nodes = row if "node" in cell["metrics"] else row[starts[1:] - 1]
         phrases = row[np.array([below[i] for i in order[levels[0] :]], np.int64).reshape(-1, 2)]
         made |= dict.fromkeys(cell["operands"], phrases if cell["recursive"] else at_nodes)
-        words = np.array([vocabulary.get(below[i], 0) for i in order[: levels[0]]], np.int32)
-        made |= dict.fromkeys(cell["feeds"], words)
-        if cell["recursive"]:
-            made[f"cell{cell['cell']}.starts"] = levels - levels[0]
+        words = [vocabulary.get(below[i], 0) for i in order[: levels[0]]] if cell["feeds"] else []
+        made |= dict.fromkeys(cell["feeds"], np.array(words, np.int32))
+        made |= {f"order.{metric}": np.arange(len(at_nodes)) for metric in cell["metrics"]}
+        counts = ("starts", levels - levels[0]) if cell["recursive"] else ("calls", [len(words or at_nodes)])
+        made[f"cell{cell['cell']}.{counts[0]}"] = np.array(counts[1])
     return made
 
 

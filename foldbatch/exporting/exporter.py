@@ -41,13 +41,11 @@ class CellInterface:
     feeds: tuple[int, ...]  # the numbers of the feeds that inference reads
     operands: tuple[int, ...]  # the numbers of the operands that inference reads
     sequences: dict[int, int]  # by number of a sequence that counts, an operand that runs along it
-    once: bool  # whether all calls are alike, because the cell reads nothing; then it runs once
-    counted: bool  # whether a table must say how many calls there are
 
     def name(self, what: str, number: int | None = None) -> str:
         """Return the name of a table.
 
-        >>> CellInterface(2, False, (), (), {}, True, False).name("feed", 0)
+        >>> CellInterface(2, False, (), (), {}).name("feed", 0)
         'cell2.feed0'
         """
         return f"cell{self.number}.{what}{'' if number is None else number}"
@@ -61,7 +59,6 @@ class Interface:
     components: tuple[tuple[CellInterface, ...], ...]
     # by name, the cells that collect a metric, with its number there
     metrics: dict[str, tuple[tuple[int, int], ...]]
-    ordered: frozenset[str]  # the metrics whose values are put in order by a table
     results: tuple[int, ...]  # the arenas that hold results
 
     @property
@@ -93,13 +90,7 @@ def interface_of(model: Model) -> Interface:
     for k, names in enumerate(model.metrics):
         for i, name in enumerate(names):
             metrics[name] = (*metrics.get(name, ()), (k, i))
-    ordered = [
-        name
-        for name, places in metrics.items()
-        if len(places) > 1
-        or any(cells[k].recursive or cells[k].once or i in dict(model.marks[k]) for k, i in places)
-    ]
-    return Interface(tuple(components), metrics, frozenset(ordered), tuple(sorted(model.results)))
+    return Interface(tuple(components), metrics, tuple(sorted(model.results)))
 
 
 UNKNOWN = "`exporting.operators` has no translation of it"
@@ -127,10 +118,7 @@ def _cell(model: Model, k: int) -> CellInterface:
     for i, (node, operand) in enumerate(zip(graph.operands, signature.operands, strict=True)):
         if operand.sequence is not None and node.axis in axes:  # its length counts even where it is not read
             sequences.setdefault(operand.sequence, i)
-    rows = [graph.feeds[i] for i in feeds] + [graph.operands[i] for i in operands]
-    once = not rows and not sequences and not signature.recursive
-    counted = not once and not signature.recursive and all(node.axis is not CALL for node in rows)
-    return CellInterface(k, signature.recursive, feeds, operands, sequences, once, counted)
+    return CellInterface(k, signature.recursive, feeds, operands, sequences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +149,15 @@ def tables_of(model: Model, interface: Interface, traces: Sequence[Trace]) -> Ta
                 calls = turns[cell.number][bounds[level] : bounds[level + 1]]
                 bases = trace.calls[cell.number][calls, 0]
                 for output, arena in enumerate(model.signatures[cell.number].outputs):
-                    rows[bases + output] = sizes[arena] + (0 if cell.once else np.arange(len(calls)))
-                    sizes[arena] += 1 if cell.once else len(calls)
+                    rows[bases + output] = sizes[arena] + np.arange(len(calls))
+                    sizes[arena] += len(calls)
         for cell, bounds in zip(component, starts, strict=True):
             inputs |= _inputs(model, cell, trace, turns[cell.number], bounds, rows)
     examples: dict[str, Index] = {}
     labels: dict[str, list[Any] | None] = {}
     for name in interface.metrics:
-        order, examples[name], labels[name] = _order(model, interface, name, merged, turns)
-        if name in interface.ordered:
-            inputs[f"order.{name}"] = order
+        places = interface.metrics[name]
+        inputs[f"order.{name}"], examples[name], labels[name] = _order(model, places, merged, turns)
     numbers = _numbers(model, interface, merged, traces)
     inputs |= {f"{name}.rows": rows[values] for name, values in numbers.items()}
     held = tuple([trace.result for trace in traces])
@@ -228,10 +215,8 @@ def _inputs(
         else:
             values = trace.elements[k][operand.sequence][:, operand.member]
             inputs[cell.name("operand", i)] = rows[values[elements[operand.sequence]]]
-    if cell.counted:
-        inputs[cell.name("calls")] = np.array([len(turns)])
-    if cell.recursive:
-        inputs[cell.name("starts")] = bounds
+    table, counts = ("starts", bounds) if cell.recursive else ("calls", np.array([len(turns)]))
+    inputs[cell.name(table)] = counts
     return inputs
 
 
@@ -244,28 +229,24 @@ def _elements(lengths: NDArray[np.int32], turns: Index) -> Index:
 
 
 def _order(
-    model: Model, interface: Interface, name: str, merged: Merged, turns: Mapping[int, Index]
+    model: Model, places: Sequence[tuple[int, int]], merged: Merged, turns: Mapping[int, Index]
 ) -> tuple[Index, Index, list[Any] | None]:
     """Return where the values of a metric stand, in the order of visits, and example and label of each."""
-    cells = {cell.number: cell for cell in interface.cells}
-    places, visits, examples, labels, before = [], [], [], list[Any](), 0
-    for k, i in interface.metrics[name]:
+    visits, examples, labels = [], [], list[Any]()
+    for k, i in places:
         own = merged.examples(k)[turns[k]]
         mark = dict(model.marks[k]).get(i)
         visit = merged.trace.calls[k][turns[k], 0]
         if mark is not None and len(own):  # a cell without calls has no columns
             visit = merged.trace.feeds[k][mark][turns[k]] + merged.offsets[own]
-        rows = np.zeros(len(own), np.int64) if cells[k].once else np.arange(len(own))
-        places.append(before + rows)
         visits.append(visit.astype(np.int64))
         examples.append(own)
         known = labels_of(model, k, i, merged.trace) if len(own) else None
         labels += [None] * len(own) if known is None else [known[turn] for turn in turns[k].tolist()]
-        before += 1 if cells[k].once else len(own)
     order = np.argsort(np.concatenate(visits), kind="stable")
-    labelled = any(i in model.labels[k] for k, i in interface.metrics[name])
+    labelled = any(i in model.labels[k] for k, i in places)
     told = [labels[place] for place in order.tolist()] if labelled else None
-    return np.concatenate(places)[order], np.concatenate(examples)[order], told
+    return order, np.concatenate(examples)[order], told
 
 
 def _numbers(model: Model, interface: Interface, merged: Merged, traces: Sequence[Trace]) -> dict[str, Index]:
@@ -316,11 +297,10 @@ def described_tables(model: Model, interface: Interface) -> dict[str, Any]:
                 },
                 "outputs": list(signature.outputs),
                 "metrics": list(model.metrics[cell.number]),
-                "once": cell.once,
             }
         )
     results = {interface.results_name(i): arena for i, arena in enumerate(interface.results)}
-    return {"cells": cells, "results": results, "ordered": sorted(interface.ordered)}
+    return {"cells": cells, "results": results}
 
 
 @dataclass(slots=True)
@@ -332,10 +312,7 @@ class _Build:
     state: State = field(default_factory=dict)
 
     def run_all(self, cell: CellInterface) -> None:
-        tables = self.tables(cell)
-        if cell.once:
-            tables["calls"] = self.writer.constant([1], "int64")
-        self.state |= self.run(cell, self.writer, tables, self.state)
+        self.state |= self.run(cell, self.writer, self.tables(cell), self.state)
 
     def loop(self, component: Sequence[CellInterface]) -> None:
         tables = [self.tables(cell) for cell in component]
@@ -407,18 +384,11 @@ class _Build:
         for i in cell.operands:
             arena = self.arena(state, signature.operands[i].arena)
             names[graph.operands[i]] = writer.add("Gather", arena, tables[f"operand{i}"], axis=0)
-        counts: dict[Axis, str] = {}
-        owners: dict[Axis, str] = {}
+        counts, owners = {CALL: tables["calls"]}, dict[Axis, str]()
         for s, i in cell.sequences.items():
             axis = graph.operands[i].axis
             owners[axis] = tables[f"owner{s}"]
             counts[axis] = writer.count(owners[axis])
-        if "calls" in tables:
-            counts[CALL] = tables["calls"]
-        else:
-            rows = [f"feed{i}" for i in cell.feeds]
-            rows += [f"operand{i}" for i in cell.operands if graph.operands[i].axis is CALL]
-            counts[CALL] = writer.count(tables[rows[0]])
         wanted = Graph(graph.inputs, (*graph.outputs, *graph.metrics))
         results = write(OnnxScope(writer, counts, owners), wanted, names)
         grown = dict(added or {})
@@ -447,9 +417,9 @@ class _Build:
                 self.declare(cell.name("operand", i), "int64", (f"elements{k}.{operand.sequence}",))
         for s in cell.sequences:
             self.declare(cell.name("owner", s), "int64", (f"elements{k}.{s}",))
-        if cell.counted:
+        if not cell.recursive:
             self.declare(cell.name("calls"), "int64", (1,))
-        if cell.recursive:
+        else:
             ends = f"ends{signature.component}"
             for name in ("starts", *(f"begins{s}" for s in cell.sequences)):
                 self.declare(cell.name(name), "int64", (ends,))
@@ -477,9 +447,8 @@ class _Build:
         for name, places in self.interface.metrics.items():
             parts = [self.state[f"{k}.{i}"] for k, i in places]
             values = self.writer.add("Concat", *parts, axis=0) if len(parts) > 1 else parts[0]
-            if name in self.interface.ordered:
-                table = self.declare(f"order.{name}", "int64", (f"visits.{name}",))
-                values = self.writer.add("Gather", values, table, axis=0)
+            table = self.declare(f"order.{name}", "int64", (f"visits.{name}",))
+            values = self.writer.add("Gather", values, table, axis=0)
             k, i = places[0]
             declared.append(self.yielded(f"metrics.{name}", values, graph_of(self.model, k).metrics[i].type))
         return declared
@@ -606,8 +575,8 @@ def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: 
 
     >>> import foldbatch as fb
     >>> proto = to_onnx(fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy"))
-    >>> [x.name for x in proto.graph.input], [x.name for x in proto.graph.output]
-    (['cell0.feed0', 'cell1.operand0', 'cell1.owner0', 'cell1.calls', 'results.rows'], ['results'])
+    >>> [x.name for x in proto.graph.input]
+    ['cell0.feed0', 'cell0.calls', 'cell1.operand0', 'cell1.owner0', 'cell1.calls', 'results.rows']
     """
     return Exporter(program).proto(metadata, opset)
 

@@ -38,7 +38,7 @@ def test_the_check_tells_the_largest_difference(run, treebank, tmp_path, capsys,
     out = capsys.readouterr().out
     assert (
         "opset 20" in out
-        and "takes cell0.feed0, cell1.operand0" in out
+        and "takes cell0.feed0, cell0.calls, cell1.operand0" in out
         and "largest difference on 6 examples: " in out
     )
     monkeypatch.setattr(saved, "TOLERANCE", -1.0)
