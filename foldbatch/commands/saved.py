@@ -25,7 +25,6 @@ from foldbatch.recipes.fitting import (
     class_table,
     drawing,
     evaluate,
-    load_any,
     load_model,
     load_models,
 )
@@ -84,7 +83,7 @@ def predict(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument("--strict", action="store_true", help=what)
     add(parser, "--backend", "--trust")
     options = parser.parse_intermixed_args(arguments)
-    programs, notes, configuration = load_any(options.model, options.backend, options.trust)
+    programs, notes, configuration = load_models(options.model, options.backend, options.trust, scripted=True)
     schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
     if options.strict and schema is None:
         fix = "leave it out"

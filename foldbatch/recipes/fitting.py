@@ -234,11 +234,21 @@ def _check_answers(program: Program, notes: ModelNotes, where: str) -> None:
         raise ReadError(where, f"a model that answers {expected}, as its notes say", found, FIX)
 
 
+# of a program that a script saved: its examples are values of JSON
+SCRIPTED = Configuration(data=Data(format=RECORDS[0]), model=JsonModel())
+
+
 def load_models(
-    path: Path, backend: BackendName = "auto", trust: Iterable[str] = ()
+    path: Path, backend: BackendName = "auto", trust: Iterable[str] = (), *, scripted: bool = False
 ) -> tuple[list[Program], dict[str, Any], Configuration]:
-    """Return a trained model, or those of all seeds of a run, and the first's notes and configuration."""
+    """Return a trained model, or those of all seeds of a run, and the first's notes and configuration.
+
+    Where that may be, of a program that a `scripted` training saved, it, its classes, and `SCRIPTED`.
+    """
     files = model_files(path) or [path]
+    if scripted and len(files) == 1 and "configuration" not in (own := read_notes(files[0])):
+        known = {"classes": own["classes"]} if "classes" in own else {}
+        return [load(files[0], backend, trust=trust)], {"task": None, **known}, SCRIPTED
     models = [load_model(file, backend, trust) for file in files]
     _, notes, configuration = models[0]
     for file, (_, other, its) in zip(files, models, strict=True):
@@ -247,21 +257,6 @@ def load_models(
             fix = "give the folder of a run with --seeds, or a single model"
             raise ReadError(str(file), "the format, task and classes of the other seeds", "others", fix)
     return [program for program, _, _ in models], notes, configuration
-
-
-# of a program that a script saved: its examples are values of JSON
-SCRIPTED = Configuration(data=Data(format=RECORDS[0]), model=JsonModel())
-
-
-def load_any(
-    path: Path, backend: BackendName = "auto", trust: Iterable[str] = ()
-) -> tuple[list[Program], dict[str, Any], Configuration]:
-    """Return what `load_models` does; of a program that a script saved, it, its classes, and `SCRIPTED`."""
-    files = model_files(path)
-    if len(files) != 1 or "configuration" in (notes := read_notes(files[0])):
-        return load_models(path, backend, trust)
-    known = {"classes": notes["classes"]} if "classes" in notes else {}
-    return [load(files[0], backend, trust=trust)], {"task": None, **known}, SCRIPTED
 
 
 def drawing(structure: Any, told: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ from foldbatch.program.predicting import plain, predictions
 from foldbatch.program.program import Program
 from foldbatch.recipes.configuration import Configuration
 from foldbatch.recipes.data import unlike
-from foldbatch.recipes.fitting import SCRIPTED, load_any
+from foldbatch.recipes.fitting import SCRIPTED, load_models
 from foldbatch.schema import Schema
 from foldbatch.trees.formats import FORMATS, structures_of
 from foldbatch.types import BackendName
@@ -269,7 +269,7 @@ def load(path: Path, backend: BackendName, trust: Iterable[str] = ()) -> ServedM
         OSError: when there is no such file.
     """
     try:
-        programs, notes, configuration = load_any(path, backend, trust)
+        programs, notes, configuration = load_models(path, backend, trust, scripted=True)
         schema = Schema.from_plain(notes["schema"]) if "schema" in notes else None
         model = ServedModel(programs, notes, configuration, schema)
         every_node = model.notes["task"] == "nodes"
