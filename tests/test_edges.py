@@ -277,11 +277,7 @@ def results(block: fb.Block, engine: str, examples: list[Any]) -> list[Any]:
     if engine != "onnx":
         with mock.patch.dict(ENGINES, unfused=("tests.engines.unfused", "llvmlite")):
             return list(fb.compile(block, engine, threads=1).run(examples))
-    from foldbatch.exporting.exporter import (  # noqa: PLC0415 - it needs onnxruntime
-        Exporter,
-        run,
-        session_of,
-    )
+    from foldbatch.exporting.exporter import Exporter, run, session_of  # noqa: PLC0415 - it needs onnxruntime
 
     exporter = Exporter(fb.compile(block, "numpy"))
     return list(run(exporter, session_of(exporter.proto().SerializeToString(), threads=1), examples))

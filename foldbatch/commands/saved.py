@@ -20,14 +20,7 @@ from foldbatch.program.predicting import predictions
 from foldbatch.recipes.building import build_model, metrics_of
 from foldbatch.recipes.configuration import Configuration, Data, check_arity, read_configuration, to_toml
 from foldbatch.recipes.data import read_dataset, read_labelled, unlike
-from foldbatch.recipes.fitting import (
-    class_figures,
-    class_table,
-    drawing,
-    evaluate,
-    load_model,
-    load_models,
-)
+from foldbatch.recipes.fitting import class_figures, class_table, drawing, evaluate, load_model, load_models
 from foldbatch.schema import Schema
 from foldbatch.system.files import output_file, refuse_endless, write_whole
 from foldbatch.trees.formats import Named, structures_of
@@ -226,11 +219,7 @@ def export(arguments: Sequence[str], prog: str) -> int:
     for library in ("onnx", "onnxruntime") if options.check else ("onnx",):
         if not find_spec(library):
             raise BackendError("export", f"the library {library}", "none", install("onnx"))
-    from foldbatch.exporting.exporter import (  # noqa: PLC0415 - it needs the library
-        OPSET,
-        Exporter,
-        largest_difference,
-    )
+    from foldbatch.exporting.exporter import OPSET, Exporter, largest_difference  # noqa: PLC0415 - it needs the library
 
     program, notes, configuration = load_model(
         options.model, "numpy", options.trust

@@ -1,13 +1,5 @@
 """Communicators: the processes of one training, over MPI, or none but this one."""
 
-from foldbatch.communicators.communicator import (
-    Alone,
-    Communicator,
-    cores,
-    find,
-    from_first,
-    share,
-    together,
-)
+from foldbatch.communicators.communicator import Alone, Communicator, cores, find, from_first, share, together
 
 __all__ = ["Alone", "Communicator", "cores", "find", "from_first", "share", "together"]

@@ -36,15 +36,7 @@ from foldbatch.recipes.configuration import Configuration, Data, JsonModel, chec
 from foldbatch.recipes.data import Dataset
 from foldbatch.system.files import locked, remove_partial, write_whole
 from foldbatch.system.showing import table
-from foldbatch.train import (
-    SGD,
-    Accuracy,
-    Callback,
-    Checkpoints,
-    DataParallel,
-    Metric,
-    Trainer,
-)
+from foldbatch.train import SGD, Accuracy, Callback, Checkpoints, DataParallel, Metric, Trainer
 from foldbatch.trees.formats import RECORDS
 from foldbatch.trees.tree import TreeNode, trusted_tree
 from foldbatch.types import BackendName, TensorType

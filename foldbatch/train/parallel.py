@@ -32,16 +32,7 @@ from foldbatch.program.traced import Prepared, listed
 from foldbatch.train.checks import NUMBERED, noting, several
 from foldbatch.train.metrics import Metric, Tally
 from foldbatch.train.numbers import whole
-from foldbatch.train.resuming import (
-    AGAIN,
-    DIGEST,
-    Record,
-    differences,
-    digest,
-    digests,
-    text_of,
-    traced,
-)
+from foldbatch.train.resuming import AGAIN, DIGEST, Record, differences, digest, digests, text_of, traced
 from foldbatch.trees import Tree, TreeNode
 from foldbatch.trees.given import Rows
 from foldbatch.types import describe_value

@@ -25,23 +25,8 @@ from foldbatch.train import checks, resuming
 from foldbatch.train.metrics import Metric, Mode, figure_of, is_better, mode_of
 from foldbatch.train.numbers import Checked, number, whole
 from foldbatch.train.optimizer import Optimizer
-from foldbatch.train.parallel import (
-    Batch,
-    DataParallel,
-    check_alike,
-    evaluate,
-    in_parts,
-)
-from foldbatch.train.resuming import (
-    DIGEST,
-    Facts,
-    Interrupts,
-    digest,
-    digests,
-    settings,
-    text_of,
-    traced,
-)
+from foldbatch.train.parallel import Batch, DataParallel, check_alike, evaluate, in_parts
+from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests, settings, text_of, traced
 from foldbatch.train.samplers import Sampler, shuffled
 from foldbatch.trees.given import chosen
 

@@ -14,15 +14,7 @@ from foldbatch.program.predicting import predictions
 from foldbatch.recipes.building import metrics_of
 from foldbatch.recipes.configuration import Configuration, describe_options, plain, read_configuration
 from foldbatch.recipes.data import Dataset, read_dataset
-from foldbatch.recipes.fitting import (
-    FREE,
-    Run,
-    evaluate,
-    fit,
-    load_model,
-    load_models,
-    model_files,
-)
+from foldbatch.recipes.fitting import FREE, Run, evaluate, fit, load_model, load_models, model_files
 from foldbatch.system.files import locked
 from foldbatch.train.resuming import differences
 from tests.recipes.test_data import configured

@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.engines.llvm.integers import compiled
-from foldbatch.scheduler.arithmetic import (
-    NUMPY,
-    SHORT,
-    Arithmetic,
-    consecutive,
-    ranks,
-)
+from foldbatch.scheduler.arithmetic import NUMPY, SHORT, Arithmetic, consecutive, ranks
 from foldbatch.scheduler.trace import form, pack
 from tests.engines.llvm.test_integer_loops import PLAIN
 from tests.scheduler.random_traces import Setting, settings_of

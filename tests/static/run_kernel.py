@@ -86,10 +86,7 @@ def routine_of_graph(graph: Graph, kept: Collection[Node] = (), target: Target |
 
 
 def run_graph(
-    graph: Graph,
-    rows: Rows,
-    kept: Collection[Node] = (),
-    levels: Sequence[tuple[int, int]] = (),
+    graph: Graph, rows: Rows, kept: Collection[Node] = (), levels: Sequence[tuple[int, int]] = ()
 ) -> list[Array]:
     """Return the outputs as a kernel of the graph computes them, then the buffers of `kept` nodes.
 

@@ -11,10 +11,7 @@ from foldbatch.engines.pending import Pending
 from foldbatch.errors import ReadError, TrainingError
 from foldbatch.system import files
 from foldbatch.train import Checkpoints, Trainer
-from foldbatch.train.resuming import (
-    read_state,
-    write_state,
-)
+from foldbatch.train.resuming import read_state, write_state
 from foldbatch.trees import Vocabulary
 from tests.kills import kill
 from tests.train.small import DEV, EXAMPLES, trainer

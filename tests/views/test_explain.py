@@ -19,13 +19,7 @@ from foldbatch.static.cellgraph import CellGraph, Ends
 from foldbatch.static.graph import Graph, input_node
 from foldbatch.static.printer import expression, print_graph
 from foldbatch.types import TensorType
-from foldbatch.views.explain import (
-    StageParts,
-    name_nodes,
-    parts_of,
-    planned,
-    unplanned,
-)
+from foldbatch.views.explain import StageParts, name_nodes, parts_of, planned, unplanned
 from tests.programs import BlockProgram, programs
 from tests.views.explained import explained, textbook, tree_node
 

@@ -9,14 +9,7 @@ import foldbatch as fb
 from foldbatch import train
 from foldbatch.errors import TrainingError, UnknownNameError
 from foldbatch.train.schedules import stepwise, warm_up
-from tests.train.callbacks.tiny import (
-    DEV,
-    EXAMPLES,
-    Fake,
-    assert_same,
-    trainer,
-    without_seconds,
-)
+from tests.train.callbacks.tiny import DEV, EXAMPLES, Fake, assert_same, trainer, without_seconds
 
 
 def test_patience_is_counted_from_the_best_epoch():
