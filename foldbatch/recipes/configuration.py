@@ -418,7 +418,8 @@ def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuratio
     section, _, key = path.partition(".")
     given = raw[section][key] if key else raw[section]
     found = given[int(item[:-1])] if item and isinstance(given, list) else given
-    expected, shown = said.split(", got ")[0].removeprefix("Expected "), describe_value(found)
+    expected, shown = said.partition(", got ")[0].removeprefix("Expected "), describe_value(found)
+    expected = expected.replace("Object missing required field", "the option")
     choices = _choices(types_of(section).get(key))
     if key == "name" and len(_kinds(section)) > 1:
         choices = [str(kind.__struct_config__.tag) for kind in _kinds(section)]
