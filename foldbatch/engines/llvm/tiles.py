@@ -18,7 +18,7 @@ blocks by level of cache; Van Zee and van de Geijn 2015 (BLIS), section 5.1, for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -217,11 +217,32 @@ class _VectorWriter:
         left = self.builder.sub(count, done)
         return self.builder.select(self.builder.icmp_unsigned("<", done, count), left, I64(0))
 
-    def sum(self, vector: Any) -> Any:
-        function = self._declare(
-            f"llvm.vector.reduce.fadd.{self.suffix}", self.element, [self.element, self.type]
-        )
-        return self.builder.call(function, [self.element(0.0), vector], fastmath=("reassoc",))
+    def sums(self, vectors: Sequence[Any], columns: int) -> list[Any]:
+        """Return the sums of vectors, so many of them as the first lanes of each result.
+
+        Half of each vector is added to the other half, two vectors at a time; then quarters, and so on.
+        """
+        room, width, parts = 1 << (columns - 1).bit_length(), self.lanes, list[Any]()
+        for first in range(0, len(vectors), columns):
+            parts += [*vectors[first : first + columns], *[self.zero] * (room - columns)]
+        places = range(0, len(parts), room)
+        parts += [self.zero] * (-len(parts) % self.lanes)
+        while width > 1:
+            width //= 2
+            low, high = ([i for i in range(2 * self.lanes) if i // width % 2 == half] for half in (0, 1))
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self.builder.fadd(self.lanes_of(x, y, low), self.lanes_of(x, y, high)) for x, y in pairs]
+        parts = [self.builder.fadd(part, self.zero) for part in parts]  # a sum is never -0
+        found = []
+        for place in places:
+            part, turned = parts[place // self.lanes], [(place + i) % self.lanes for i in range(self.lanes)]
+            found.append(self.lanes_of(part, part, turned))
+        return found
+
+    def lanes_of(self, x: Any, y: Any, lanes: Sequence[int]) -> Any:
+        """Return some lanes of two vectors; those of the second one count on."""
+        places = ir.Constant(ir.VectorType(I32, len(lanes)), [I32(i) for i in lanes])
+        return self.builder.shuffle_vector(x, y, places)
 
 
 @contextmanager
@@ -322,13 +343,13 @@ def dots(kind: str, cut: Blocks, rows: int, columns: int) -> Instruction:
 
         with _loop(builder, turns, [write.zero] * (rows * columns)) as (turn, sums, end):
             end.extend(step(turn, sums))
-        for i, vector in enumerate(step(turns, end, rest)):
-            place = builder.gep(c, [builder.add(c_rows[i // columns], I64(i % columns))])
-            total = write.sum(vector)
-            old = builder.load(place)
-            keeps = builder.icmp_unsigned("!=", adds, I64(0))
+        keeps = builder.icmp_unsigned("!=", adds, I64(0))
+        totals, mask = write.sums(step(turns, end, rest), columns), write.first(I64(columns))
+        for start, total in zip(c_rows, totals, strict=True):
+            place = write.pointer(c, start)
             # not a product of 0 and what was there, which may be NaN
-            builder.store(builder.fadd(total, builder.select(keeps, old, write.element(0.0))), place)
+            old = builder.select(keeps, write.load(place, mask), write.zero)
+            write.store(builder.fadd(total, old), place, mask)
 
     return Instruction(generate)
 

@@ -69,7 +69,8 @@ def check(
     assert np.isnan(wide[:, [0, -1]]).all()
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize("narrow", [False, True])  # registers of half the length, too
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(["f4", "f8"]),
     st.tuples(EXTENTS, EXTENTS, EXTENTS),
@@ -77,9 +78,12 @@ def check(
     st.integers(0, 99),
 )
 def test_a_product_is_numpys(
-    kind: str, extents: tuple[int, int, int], forms: tuple[str, str], seed: int
+    narrow: bool, kind: str, extents: tuple[int, int, int], forms: tuple[str, str], seed: int
 ) -> None:
-    check(native_product(kind), kind, extents, forms, seed)
+    from foldbatch.engines.llvm import tiles  # noqa: PLC0415 - it needs llvmlite
+
+    cut = tiles.NARROW if narrow and tiles.blocks() else None
+    check(native_product(kind, cut), kind, extents, forms, seed)
 
 
 @needs_bf16
