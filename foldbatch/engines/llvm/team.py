@@ -153,13 +153,10 @@ class Team:
 
         Every other answer than 0 must be followed by `leave`.
         """
-        if not self._lock.acquire(blocking=False):
-            return 0
         now = time.monotonic()
         if now >= self._counted + REST:  # cores may come and go; to count them takes 4 us
-            self._counted, self._alone = now, available_cores() == 1
-        if self._alone or now < self._until:
-            self._lock.release()
+            self._alone, self._counted = available_cores() == 1, now
+        if self._alone or now < self._until or not self._lock.acquire(blocking=False):
             return 0
         words: int = self._words.ctypes.data
         self._before = self.jobs, self.helped, self.stalls
