@@ -218,8 +218,8 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                     columns = min(u8({width}), n - j)
                     left, right, right_row = moved(a0, start * a_column), moved(b0, start * b_row + j), b_row
                     if packs:
-                        for s in range(depth):
-                            for i in range(columns):
+                        for i in range(columns):
+                            for s in range(depth):
                                 copied[s * u8({width}) + i] = b0[(start + s) * b_row + (j + i) * b_column]
                         right, right_row = copied, u8({width})
 {_tiles(cut, lanes, "left, starts_a, a_column, right, right_row", 20)}
