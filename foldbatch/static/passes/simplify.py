@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foldbatch.static.graph import CONSTANT, Graph, Node, apply, constant, slice_of
+from foldbatch.static.graph import CONSTANT, Graph, Node, apply, constant
 from foldbatch.static.op import CALL, UNBATCHED
 from foldbatch.static.passes.rewrite import fold, rebuilt, rewrite, sealed
 from foldbatch.types import TensorType
@@ -119,73 +119,6 @@ def same_order(node: Node) -> Node | None:
     """Drop a transpose that keeps the order of the axes."""
     axes = node.attrs["axes"]
     return node.inputs[0] if axes == tuple(range(len(axes))) else None
-
-
-def _range(node: Node) -> tuple[int, int, int]:
-    return node.attrs["axis"], node.attrs["start"], node.attrs["stop"]
-
-
-def slice_of_slice(node: Node) -> Node | None:
-    """``x[2:8][1:3]`` is ``x[3:5]``."""
-    (x,) = node.inputs
-    axis, start, stop = _range(node)
-    if x.op.name != "slice" or x.attrs["axis"] != axis:
-        return None
-    offset = x.attrs["start"]
-    return slice_of(x.inputs[0], axis, offset + start, offset + stop)
-
-
-def slice_of_concat(node: Node) -> Node | None:
-    """Slice the one part of a concatenation within which the slice lies."""
-    (concat,) = node.inputs
-    axis, start, stop = _range(node)
-    if concat.op.name != "concat" or concat.attrs["axis"] != axis:
-        return None
-    offset = 0
-    for part in concat.inputs:
-        extent = part.shape[axis]
-        if offset <= start and stop <= offset + extent:
-            return in_place_of(node, slice_of(part, axis, start - offset, stop - offset))
-        offset += extent
-    return None
-
-
-def slice_of_pad(node: Node) -> Node | None:
-    """Replace a slice of a padded tensor that meets only the tensor, or only the zeros, by that."""
-    (padded,) = node.inputs
-    axis, start, stop = _range(node)
-    if padded.op.name != "pad" or padded.attrs["axis"] != axis:
-        return None
-    (x,) = padded.inputs
-    before = padded.attrs["before"]
-    after = before + x.shape[axis]
-    if before <= start and stop <= after:
-        return slice_of(x, axis, start - before, stop - before)
-    return in_place_of(node, zeros(node.type)) if stop <= before or after <= start else None
-
-
-def adjacent_slices(node: Node) -> Node | None:
-    """``concat(x[0:2], x[2:5], y)`` is ``concat(x[0:5], y)``."""
-    axis = node.attrs["axis"]
-    parts: list[Node] = []
-    for part in node.inputs:
-        last = parts[-1] if parts else part
-        if parts and _continues(last, part, axis):
-            start, stop = last.attrs["start"], part.attrs["stop"]
-            parts[-1] = apply("slice", last.inputs[0], axis=axis, start=start, stop=stop)
-        else:
-            parts.append(part)
-    if len(parts) == len(node.inputs):
-        return None
-    return in_place_of(node, parts[0] if len(parts) == 1 else apply("concat", *parts, axis=axis))
-
-
-def _continues(first: Node, second: Node, axis: int) -> bool:
-    """Whether two slices of one tensor lie side by side along the axis."""
-    if not first.op.name == second.op.name == "slice" or first.inputs != second.inputs:
-        return False
-    same_axis = first.attrs["axis"] == second.attrs["axis"] == axis
-    return same_axis and bool(first.attrs["stop"] == second.attrs["start"])
 
 
 def flatten_sums(graph: Graph) -> Graph:
@@ -324,8 +257,8 @@ RULES: dict[str, tuple[Simplification, ...]] = {
     "reshape": (same_type, again),
     "broadcast_to": (same_type, again),
     "transpose": (same_order,),
-    "slice": (same_type, slice_of_slice, slice_of_concat, slice_of_pad),
-    "concat": (of_one, adjacent_slices),
+    "slice": (same_type,),
+    "concat": (of_one,),
 }
 
 # Every rule makes a graph smaller or an op cheaper, so these bounds are never met; they turn a
