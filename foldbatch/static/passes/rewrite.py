@@ -6,11 +6,11 @@ fresh inputs (`sealed`), so that no rule can look behind them by mistake.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from foldbatch.static.graph import CONSTANT, INPUT, Graph, Node, apply, constant, input_node
+from foldbatch.static.graph import CONSTANT, INPUT, Graph, Node, apply, constant, input_node, substitute
 from foldbatch.static.op import UNBATCHED
 
 Rule = Callable[[Node], Node]
@@ -41,8 +41,8 @@ def sealed(graph: Graph, transform: Callable[[Graph], Graph]) -> Graph:
     mask = {x: input_node(x.type, x.axis, f"given {x.op.name}") for x in interior}
     given = {mask_: x for x, mask_ in mask.items()}
     inputs = tuple(mask.get(x, x) for x in graph.inputs)
-    outputs = transform(Graph(inputs, _replaced(graph, mask))).outputs
-    outputs = _replaced(Graph(inputs, outputs), given)
+    outputs = transform(Graph(inputs, tuple(substitute(graph.outputs, mask)))).outputs
+    outputs = tuple(substitute(outputs, given))
     return graph if outputs == graph.outputs else Graph(graph.inputs, outputs)
 
 
@@ -66,13 +66,6 @@ def rewrite_knowing(graph: Graph, rule: Callable[[Node, list[Node]], Node]) -> G
         new[node] = replacement
     outputs = tuple(new[node] for node in graph.outputs)
     return graph if outputs == graph.outputs else Graph(graph.inputs, outputs)
-
-
-def _replaced(graph: Graph, replacements: Mapping[Node, Node]) -> tuple[Node, ...]:
-    new: dict[Node, Node] = {x: replacements.get(x, x) for x in graph.inputs}
-    for node in graph.nodes:
-        new[node] = rebuilt(node, [new[x] for x in node.inputs])
-    return tuple(new[node] for node in graph.outputs)
 
 
 LIMIT = 65_536  # elements: a larger constant costs more memory than it saves time
