@@ -13,7 +13,7 @@ import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch, arenas_of, by_arena, fetched, kept_rows
 from foldbatch.engines.bindings import Bound, Directions, Fact, bind
-from foldbatch.engines.engine import Cotangents
+from foldbatch.engines.engine import Cotangents, Engine
 from foldbatch.engines.launch import HEAD, Ints, LaunchTable, OutOfRangeError
 from foldbatch.engines.sums import sum_rows, total
 from foldbatch.engines.watching import named
@@ -112,11 +112,10 @@ class ReadyBatch(NamedTuple):
     tables: Directions
 
 
-class ArrayEngine:
+class ArrayEngine(Engine):
     """An engine whose kernels run over whole arenas."""
 
-    one_by_one = False
-    helped = False
+    updates: Updates | None
 
     def __init__(
         self,
@@ -138,9 +137,12 @@ class ArrayEngine:
         self.target = target
         self.arithmetic = arithmetic
         self.updates = updates
-        self.sum_copies = sum_copies
+        self._sum_copies = sum_copies
         self.debug = debug
         self._make = make
+
+    def sum_copies(self, dtype: str, /) -> Callable[..., None] | None:
+        return self._sum_copies(dtype)
 
     @cached_property
     def training(self) -> Kernels:
@@ -183,14 +185,8 @@ class ArrayEngine:
     def launched(self, ready: ReadyBatch) -> tuple[int, int]:
         return launched_of(ready.kernels.bound, ready.tables)
 
-    def wait(self) -> None:
-        """Do nothing: what was run is done."""
-
     def watch(self) -> AbstractContextManager[LevelsWatched]:
         return nullcontext(LevelsWatched())
-
-    def launcher(self, *, training: bool) -> None:
-        """Return nothing: kernels are called one by one."""
 
     def forward(
         self, ready: ReadyBatch, feeds: Sequence[Sequence[Array]], memory: dict[bool, BatchMemory]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.report import Captures
-from foldbatch.engines.watching import Watch
+from foldbatch.engines.watching import NothingWatched, Watch
 from foldbatch.errors import BackendError, UnknownNameError, frames_inside, install
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter, RemoteUpdates, Updates
@@ -76,24 +76,24 @@ class Capturing(Protocol):
 
 
 class Engine(Protocol):
-    """A model's kernels, and what runs them."""
+    """A model's kernels, and what runs them; what has a default here is for engines without kernels."""
 
     name: str  # in `ENGINES`
     target: Target  # what its kernels can do
-    one_by_one: bool  # whether each example is a batch of its own
-    splits: int  # how many times the usual calls are worth a thread of their own; 0 where no batch is cut
-    helped: bool  # whether another core may help with a batch that is not cut; set before it runs
-    arithmetic: Arithmetic  # what the scheduler computes on whole arrays with
-
-    @property
-    def updates(self) -> Updates | RemoteUpdates | None:
-        """Steps of optimizers, compiled or on a device; None where there are none."""
+    one_by_one: bool = False  # whether each example is a batch of its own
+    splits: int = 0  # how many times the usual calls are worth a thread of their own; 0 where no batch is cut
+    helped: bool = False  # whether another core may help with a batch that is not cut; set before it runs
+    arithmetic: Arithmetic = NUMPY  # what the scheduler computes on whole arrays with
+    # steps of optimizers, compiled or on a device; None where there are none
+    updates: Updates | RemoteUpdates | None = None
 
     def sum_copies(self, dtype: str, /) -> Callable[..., None] | None:
         """Return what sums rows of equal id (see `sums.total`); None for NumPy's way."""
+        return None
 
     def memory(self) -> Any:
         """Return memory for batches that run one after the other."""
+        return None
 
     def ready(self, batch: ScheduledBatch, *, training: bool) -> Any:
         """Return what running a batch takes besides parameters, data and memory."""
@@ -110,21 +110,27 @@ class Engine(Protocol):
 
     def wait(self) -> None:
         """Wait until a device has done what was launched; elsewhere it is done."""
+        return
 
     def launched(self, ready: Any) -> tuple[int, int]:
         """Return how many kernels a batch calls forward and backward, each once a level."""
+        return 0, 0
 
     def nbytes(self, ready: Any) -> int:
         """Return the bytes of memory that a batch needs, of which `ready` made this."""
+        return 0
 
     def source(self, cells: Collection[int]) -> str:
         """Return the kernels of some cells as text, for people to read."""
+        return ""
 
     def watch(self) -> AbstractContextManager[Watch]:
         """Return what is entered while batches run, and collects when their kernels ran."""
+        return nullcontext(NothingWatched())
 
     def launcher(self, *, training: bool) -> Capturing | None:
         """Return what captures batches of training or of inference; None where nothing does."""
+        return None
 
 
 class EngineSettings(NamedTuple):

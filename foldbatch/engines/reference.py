@@ -6,7 +6,7 @@ engine must have, and no more: `BACKEND`, and what `foldbatch.engines.engine` sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.batch import ScheduledBatch
-from foldbatch.engines.engine import Backend, Cotangents
+from foldbatch.engines.engine import Backend, Cotangents, Engine
 from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.origins import Reading, directions_of
 from foldbatch.engines.threads import single_threaded_blas
-from foldbatch.engines.watching import NothingWatched
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter
-from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
+from foldbatch.scheduler.arithmetic import NUMPY
 from foldbatch.scheduler.schedule import Index
 from foldbatch.static.cell import Cell
 from foldbatch.static.evaluate import IdError, evaluate
@@ -86,47 +85,19 @@ class Evaluation(Reading):
         return gradients
 
 
-class ReferenceEngine:
+class ReferenceEngine(Engine):
     """The oracle as an engine: each example is a batch of its own."""
 
     name = "reference"
     target = Target()
     one_by_one = True
-    splits = 0
-    helped = False
-    arithmetic: Arithmetic = NUMPY
-    updates = None
 
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def sum_copies(self, dtype: str) -> None:
-        """Return nothing: NumPy sums rows of equal id."""
-
-    def memory(self) -> None:
-        """Return nothing: every value is an array of its own."""
-
-    def launched(self, ready: tuple[ScheduledBatch, bool]) -> tuple[int, int]:
-        return 0, 0
-
-    def nbytes(self, ready: tuple[ScheduledBatch, bool]) -> int:
-        return 0
-
-    def source(self, cells: Collection[int]) -> str:
-        return ""
-
     def ready(self, batch: ScheduledBatch, *, training: bool) -> tuple[ScheduledBatch, bool]:
         """Return the batch, and whether it is trained on."""
         return batch, training
-
-    def wait(self) -> None:
-        """Do nothing: what was run is done."""
-
-    def watch(self) -> AbstractContextManager[NothingWatched]:
-        return nullcontext(NothingWatched())
-
-    def launcher(self, *, training: bool) -> None:
-        """Return nothing: there is no kernel."""
 
     def forward(
         self, ready: tuple[ScheduledBatch, bool], feeds: Sequence[Sequence[Array]], memory: None

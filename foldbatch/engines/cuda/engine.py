@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -22,6 +22,7 @@ from foldbatch.engines.cuda.memory import DeviceMemory, Staging
 from foldbatch.engines.cuda.run import CudaRun, PhaseKernels, Ready
 from foldbatch.engines.cuda.steps import LaunchStep, PackedBatch, StepWalker, pack, steps_of_both
 from foldbatch.engines.cuda.updates import DeviceUpdates
+from foldbatch.engines.engine import Engine
 from foldbatch.engines.launch import Ints
 from foldbatch.engines.watching import named
 from foldbatch.model.model import Model
@@ -177,12 +178,9 @@ class Memory:
     buffers: dict[bool, DeviceMemory] = field(default_factory=dict)
 
 
-class CudaEngine:
-    """An engine that runs batches on a device; see `foldbatch.engines.engine.Engine`."""
+class CudaEngine(Engine):
+    """An engine that runs batches on a device, each whole: it computes them side by side."""
 
-    one_by_one = False
-    splits = 0  # the device computes a whole batch side by side
-    helped = False
     target = TARGET
 
     def __init__(
@@ -203,11 +201,6 @@ class CudaEngine:
         self.launch = launch  # how batches are, one of `foldbatch.engines.engine.LAUNCHES`
         self._captured: dict[bool, Captured] = {}  # for training and inference
         self.debug = debug  # whether memory is filled with NaN before each batch
-
-    @staticmethod
-    def sum_copies(dtype: str) -> Callable[..., None] | None:  # noqa: ARG004 - engines are asked by dtype
-        """Return None: rows are summed on the device."""
-        return None
 
     @cached_property
     def training(self) -> PhaseKernels:
