@@ -16,7 +16,7 @@ from foldbatch.engines.bindings import Bound, Directions, Fact, bind
 from foldbatch.engines.engine import Cotangents, Engine
 from foldbatch.engines.launch import HEAD, Ints, LaunchTable, OutOfRangeError
 from foldbatch.engines.sums import sum_rows, total
-from foldbatch.engines.watching import named
+from foldbatch.engines.watching import Watch, named
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter, Updates
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -369,7 +369,7 @@ def zero(array: Array, rows: Index) -> None:
         array[rows] = 0
 
 
-class LevelsWatched:
+class LevelsWatched(Watch):
     """For engines of arrays: each level of a launch is walked and timed on its own; see `Watch`."""
 
     note = "of the host; levels are called one by one, which takes longer than a step that nobody watches"

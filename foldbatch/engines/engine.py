@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.report import Captures
-from foldbatch.engines.watching import NothingWatched, Watch
+from foldbatch.engines.watching import Watch
 from foldbatch.errors import BackendError, UnknownNameError, frames_inside, install
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array, Gradient, Parameter, RemoteUpdates, Updates
@@ -126,7 +126,7 @@ class Engine(Protocol):
 
     def watch(self) -> AbstractContextManager[Watch]:
         """Return what is entered while batches run, and collects when their kernels ran."""
-        return nullcontext(NothingWatched())
+        return nullcontext(Watch())
 
     def launcher(self, *, training: bool) -> Capturing | None:
         """Return what captures batches of training or of inference; None where nothing does."""

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from foldbatch.timelines import Span
 
 
-class Watch(Protocol):
-    """What collects spans while batches run."""
+class Watch:
+    """What collects spans while batches run; this one is for engines that have no kernels."""
 
-    note: str  # where the times come from
+    note = "of the host"  # where the times come from
 
     def watched(self, ready: Any, part: int) -> Any:
         """Return what an engine made ready of a part of a batch, so that its kernels are timed."""
-
-    def spans(self) -> Sequence[Span]:
-        """Wait until all is done, and return what ran."""
-
-
-class NothingWatched:
-    """For engines that have no kernels; see `Watch`."""
-
-    note = "of the host"
-
-    def watched(self, ready: Any, part: int) -> Any:
         return ready
 
     def spans(self) -> Sequence[Span]:
+        """Wait until all is done, and return what ran."""
         return ()
 
 

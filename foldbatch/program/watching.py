@@ -13,7 +13,7 @@ from foldbatch.engines.nonfinite import look_for_not_finite
 from foldbatch.engines.parts import sum_losses
 from foldbatch.engines.pending import Pending
 from foldbatch.engines.runner import Runner
-from foldbatch.engines.watching import NothingWatched, Watch
+from foldbatch.engines.watching import Watch
 from foldbatch.errors import FoldbatchWarning, NoLossWarning, NotFiniteWarning, frames_inside
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Gradient, ParameterStore
@@ -46,7 +46,7 @@ def profiled(runner: Runner, trace: Callable[[], list[Trace]], steps: int, *, tr
     # makes kernels and memory; then a graph is captured for each of two blocks that take turns to bring
     # batches
     for _ in range(1 if launcher is None else 3):
-        float(_step(runner, trace, host, NothingWatched(), memories, training=training))
+        float(_step(runner, trace, host, Watch(), memories, training=training))
     host.spans.clear()
     with runner.engine.watch() as watch:
         losses = []

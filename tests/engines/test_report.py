@@ -9,7 +9,7 @@ import pytest
 import foldbatch as fb
 from foldbatch.engines.arrays import LevelsWatched
 from foldbatch.engines.report import Captures, CellReport, Report, Shared, advice, may_share
-from foldbatch.engines.watching import NothingWatched
+from foldbatch.engines.watching import Watch
 from foldbatch.timelines import rows_of
 
 
@@ -296,7 +296,7 @@ def test_an_error_names_the_example_as_ever():
 
 def test_what_is_not_watched_stays_as_it_is():
     ready = object()
-    watch = NothingWatched()
+    watch = Watch()
     assert watch.watched(ready, 0) is ready
     assert watch.spans() == ()
 

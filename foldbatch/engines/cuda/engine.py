@@ -24,7 +24,7 @@ from foldbatch.engines.cuda.steps import LaunchStep, PackedBatch, StepWalker, pa
 from foldbatch.engines.cuda.updates import DeviceUpdates
 from foldbatch.engines.engine import Engine
 from foldbatch.engines.launch import Ints
-from foldbatch.engines.watching import named
+from foldbatch.engines.watching import Watch, named
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
@@ -79,7 +79,7 @@ class TimingDriver:
         return result
 
 
-class StreamsWatched:
+class StreamsWatched(Watch):
     """Times what a device's streams do; while it is entered, the device has a `TimingDriver` driver.
 
     Other programs that use the device meanwhile are in the timeline, too.
