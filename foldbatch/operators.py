@@ -99,11 +99,11 @@ def _call(name: str, *operands: Any, **options: Any) -> Made:  # type: ignore[ty
 
 
 def _operator(op: str) -> Callable[[Operators[Result], Any], Result]:
-    return lambda x, other: _call(op, x, other)
+    return lambda x, other: FUNCTIONS[op](x, other)  # noqa: PLW0108 - it is entered later
 
 
 def _reflected(op: str) -> Callable[[Operators[Result], Any], Result]:
-    return lambda x, other: _call(op, other, x)
+    return lambda x, other: FUNCTIONS[op](other, x)
 
 
 def no_attribute(name: str) -> str:
@@ -318,7 +318,7 @@ def deferring(function: F) -> F:
     def called(*operands: Any, **options: Any) -> Any:
         for x in operands:
             if isinstance(x, Deferred) or (
-                isinstance(x, list | tuple) and any(isinstance(y, Deferred) for y in x)
+                isinstance(x, (list, tuple)) and any(isinstance(y, Deferred) for y in x)
             ):
                 return Hooks.function(function, operands, options)
         if Hooks.layer is not None and not _functions.running and not _holds_symbol(operands):

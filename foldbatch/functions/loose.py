@@ -31,17 +31,27 @@ IDS = frozenset({"cross_entropy", "gather"})  # whose plain numbers are ids of t
 TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belongs to the cell
 
 PLAIN = (int, float)
+NUMBERS_OF_PYTHON = (int, float, np.ndarray, np.generic)
 _BOUNDS = frozenset({int, type(None)})  # of slices
+_READ = {float: "float32", int: "int32"}  # what plain numbers are read as
 
 # An operand; whether it is data of the call, else it belongs to the cell; and what data are read as.
 Given: TypeAlias = tuple[Any, bool, TensorType | None]
 
 _of_ops: dict[Any, CellFunction] = {}
+# what does a call, by function, types of operands, and the numbers among them that belong to its cell
+_quick: dict[Any, Callable[..., Any]] = {}
 _known: dict[Any, tuple[CellFunction, list[int]]] = {}  # with the places of what is data, by `_key`
 _of_data: dict[tuple[tuple[int, ...], str], CellFunction] = {}  # by shape and dtype
 
 
 def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    kinds = () if options or not running() else (function, *map(type, operands))
+    if (quick := _quick.get(kinds)) is not None:
+        return quick(*operands)
+    fixed = _fixed(operands[1]) if len(kinds) == 3 else None
+    if fixed is not None and (quick := _quick.get((kinds, fixed))) is not None:
+        return quick(operands[0])
     name = function.__name__
     if not running():
         if not any(isinstance(x, Value) for x in _flat(operands)):  # another thread's walk runs
@@ -72,14 +82,27 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     # a key of `NUMBERS` has no values of numbers, which belong to the cell beside bools
     whole = name not in NUMBERS or all(dynamic for x, dynamic, _ in given if type(x) in PLAIN)
     if key is not None and whole:
-        _known[function, key] = cell, [i for i, (_, dynamic, _) in enumerate(given) if dynamic]
+        places = [i for i, (_, dynamic, _) in enumerate(given) if dynamic]
+        _known[function, key] = cell, places
+        several = any(isinstance(x, tuple) for x in operands)
+        if not (options or several) and len(places) == len(operands):
+            _quick[kinds] = cell.call
+        elif not options and len(kinds) == 3 and places == [0] and _fixed(operands[1]) is not None:
+            _quick[kinds, _fixed(operands[1])] = cell.call
     return cell.call(*[x for x, dynamic, _ in given if dynamic])
+
+
+def _fixed(x: Any) -> Any:
+    """Return a key of an index that belongs to a cell: a whole number or a slice; None of anything else."""
+    kind = type(x)
+    return x if kind is int else (x.start, x.stop, x.step) if kind is slice else None
 
 
 def _is_row(x: Any, key: Any) -> bool:
     """Whether an index is the id of a row of a table, and one cell is for all of them."""
-    id_ = isinstance(key, int | np.integer) and not isinstance(key, bool)
-    return id_ and key >= 0 and isinstance(x, Parameter) and len(x.type.shape) == 2
+    if not isinstance(x, Parameter) or len(x.type.shape) != 2 or isinstance(key, bool):
+        return False
+    return isinstance(key, int | np.integer) and int(key) >= 0
 
 
 def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[Any, ...] | None:
@@ -230,7 +253,7 @@ def loss(value: Any, name: str = "loss", *, weight: float = 1.0) -> None:
         return
     if not math.isfinite(weight):
         raise WalkError("fb.loss", "a finite weight", str(weight), "1 counts the loss as it is")
-    if isinstance(value, float | int | np.ndarray | np.generic) and np.any(value):
+    if isinstance(value, NUMBERS_OF_PYTHON) and np.any(value):
         fix = "compute it with fb.ops, as in fb.ops.mean(fb.ops.stack(values)); a number learns nothing"
         raise WalkError("fb.loss", "a value", describe_value(value), fix)
     if not isinstance(value, Node):
@@ -331,7 +354,7 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
         return values if dtype is None or dtype == values.dtype else ops.cast(operand, dtype)
     if isinstance(values, Parameter):
         return tensor(_value_of(values), dtype)
-    if dtype is None and (one := {float: "float32", int: "int32"}.get(type(values))) is not None:
+    if dtype is None and (one := _READ.get(type(values))) is not None:
         return (_of_data.get(((), one)) or data_cell(TensorType((), one))).call(values)
     array = values
     if not (isinstance(values, np.ndarray) or (hasattr(values, "shape") and hasattr(values, "dtype"))):

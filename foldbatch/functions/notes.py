@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import get_ident
 from types import CoroutineType, FrameType
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -97,7 +98,7 @@ class State:
 
 
 def running() -> bool:
-    return State.notes is not None and State.thread == threading.get_ident()
+    return State.notes is not None and State.thread == get_ident()
 
 
 def lists_of(signature: Signature) -> Lists:
@@ -115,7 +116,7 @@ def bind(signature: Signature) -> Lists:
         WalkError: when no walk runs.
     """
     notes = State.notes
-    if notes is None or State.thread != threading.get_ident():
+    if notes is None or State.thread != get_ident():
         raise WalkError(signature.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
     made = signature.spare or lists_of(signature)
     if signature.coded is not None:
@@ -437,7 +438,7 @@ def noting(
     outer, unknown = Hooks.layer, Reading.read
     try:
         _unbind_all()
-        State.thread, State.careful, State.fork, State.bound = threading.get_ident(), careful, fork, notes
+        State.thread, State.careful, State.fork, State.bound = get_ident(), careful, fork, notes
         State.drawn, State.whose, State.may_take = 0, whose, may_take
         State.notes, Hooks.layer, Reading.read = notes, _layer, read or _forced  # type: ignore[assignment,method-assign]
         for signature in known:
