@@ -87,11 +87,15 @@ def _with_weights(a: Node, w: Parameter) -> Node:
     return ops.sum(w * ops.mean(a) + ops.mean(w))
 
 
-def _attended(a: Node, b: Node, e: Expression) -> Node:
+def _attended(a: Node, b: Node, e: Expression, heads: int = 1) -> Node:
     """Return a mixture of a sequence's elements, by their products with what a call has, or they have."""
-    q, x = (ops.tanh(y) @ e.weight((y.shape[-1] if y.shape else 0, 2)) for y in (a, b))
-    x = x + e.weight((2,))
-    return ops.segment_sum(ops.segment_softmax(ops.sum(q * x)) * x)
+    size = 2 if heads == 1 else 8 * heads
+    q, x = (ops.tanh(y) @ e.weight((y.shape[-1] if y.shape else 0, size)) for y in (a, b))
+    x = x + e.weight((size,))
+    if heads > 1:
+        q, x = ops.reshape(q, (heads, 8)), ops.reshape(x, (heads, 8))
+    shares = ops.segment_softmax(ops.sum(q * x, axis=-1))
+    return ops.segment_sum(ops.reshape(shares, (*shares.shape, 1)) * x)
 
 
 STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
@@ -123,6 +127,7 @@ STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
     lambda a, b, e: ops.pad(a, 1, 1),
     lambda a, b, e: ops.sqrt(1 + ops.square(a)),
     lambda a, b, e: _attended(a, b, e),
+    lambda a, b, e: _attended(a, b, e, 2),
 )
 
 

@@ -135,8 +135,6 @@ class RoutineCut:
             yield self._part(statement, copy_lines, prod(statement.result.shape))
         elif name in WHOLE:
             yield self._whole(statement)
-        elif name in OF_LISTS:
-            yield self._part(statement, product_lines, prod(statement.reads[1].shape), CALL)
         elif name in ALONE or OPS[name].elementwise:
             yield self._part(statement, ALONE.get(name, op_lines), prod(statement.result.shape))
         else:
@@ -259,10 +257,15 @@ def _product(statement: Statement, product: Multiplied) -> RoutinePart:
     )
 
 
+def _of_list(cut: RoutineCut, statement: Statement) -> Iterator[RoutinePart]:
+    yield cut._part(statement, product_lines, prod(statement.reads[1].shape), CALL)
+
+
 PIECES: dict[str, Callable[[RoutineCut, Statement], Iterator[RoutinePart]]] = {
     "check_range": _check,
     **dict.fromkeys(("linear", "linear_by", "matmul"), _linear),
     **dict.fromkeys(("sum_outer", "sum_outer_by"), _sum_outer),
+    **dict.fromkeys(OF_LISTS, _of_list),
 }
 # Of a text and a `statement`: what a thread computes of one row for each element, and what looks at all rows.
 ALONE: dict[str, Callable[..., list[str]]] = {

@@ -11,12 +11,15 @@ Source: products of matrices are associative; "absorbed" projections: DeepSeek-A
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from foldbatch.static.graph import Graph, Node, apply
+from foldbatch.static.graph import Graph, Node, apply, slice_of
 from foldbatch.static.op import UNBATCHED
 from foldbatch.static.passes.rewrite import rebuilt, rewrite_knowing, sealed
+
+VIEWS = ("reshape", "slice")
+WIDE = 8  # columns from which a product is dearer than that of all columns of what it is made of
 
 
 def attend(graph: Graph) -> Graph:
@@ -56,7 +59,13 @@ def _attended(graph: Graph) -> Graph:
     products = {each.product for each in found.values()}
 
     def alone(x: Node) -> bool:
-        return all(reader in products for reader in readers[x])
+        return all(y in products or (y is not None and y.op.name in VIEWS and alone(y)) for y in readers[x])
+
+    def moves(x: Node) -> bool:
+        while x.op.name in VIEWS:
+            (x,) = x.inputs
+        parts = [y for y in x.inputs if y.op.name == "linear"] if x.op.name == "add" else []
+        return alone(x) and all(len(readers[y]) == 1 for y in parts)
 
     def attended(node: Node, operands: list[Node]) -> Node:
         each = found.get(node)
@@ -64,12 +73,11 @@ def _attended(graph: Graph) -> Graph:
             return _spread(node, operands, readers) if node.op.name == "add" else rebuilt(node, operands)
         (product,) = operands
         x, other = product.inputs[each.number], product.inputs[1 - each.number]
-        old = each.product.inputs[each.number]
-        moves = alone(old) and all(readers[part] == [old] for part in old.inputs if part.op.name == "linear")
+        absorbs = moves(each.product.inputs[each.number])
         if node.op.name == "sum":
-            return _dot(other.inputs[0], x, moves=moves)
+            return _dot(other.inputs[0], x, absorbs=absorbs)
         a = apply("reshape", other, shape=x.shape[:-1]) if other.shape != x.shape[:-1] else other
-        return _mix(a, x, moves=moves)
+        return _mix(a, x, absorbs=absorbs)
 
     return rewrite_knowing(graph, attended)
 
@@ -97,31 +105,53 @@ def _sum_of_products(node: Node) -> _SumOfProducts | None:
     return None
 
 
-def _terms(x: Node) -> Iterator[Node]:
-    yield from x.inputs if x.op.name == "add" else (x,)
-
-
-def _affine(x: Node) -> tuple[list[Node], list[Node]] | None:
-    """Return the products with weights that elements are the sum of, and what is the same for all of them."""
-    products, same = list[Node](), list[Node]()
-    for term in _terms(x):
+def _affine(x: Node) -> tuple[list[tuple[Node, Node]], list[Node]] | None:
+    """Return elements and weights whose products are terms of a vector, and terms that are alike for all."""
+    if x.op.name == "slice":
+        found = _affine(x.inputs[0])
+        if found is None:
+            return None
+        start, stop = x.attrs["start"], x.attrs["stop"]
+        products, same = found
+        cut = [(y, apply("slice", weight, axis=1, start=start, stop=stop)) for y, weight in products]
+        return cut, [apply("slice", term, axis=0, start=start, stop=stop) for term in same]
+    products, same = [], list[Node]()
+    for term in x.inputs if x.op.name == "add" else (x,):
         if term.op.name == "linear" and term.type == x.type and term.ndim == 1:
-            products.append(term)
-        elif term.axis is UNBATCHED:
+            products.append((term.inputs[0], term.inputs[1]))
+        elif term.axis is UNBATCHED and term.type == x.type:
             same.append(term)
         else:
             return None
     return (products, same) if products else None
 
 
-def _dot(q: Node, x: Node, *, moves: bool) -> Node:
-    affine = _affine(x) if moves else None
+def _heads(x: Node) -> list[Node]:
+    """Return the vectors of which elements are made that have several, if they are worth it."""
+    (vector,) = x.inputs if x.op.name == "reshape" else (x,)
+    if x.ndim != 2 or vector.ndim != 1 or x.shape[1] < WIDE or _affine(vector) is None:
+        return []
+    return [slice_of(vector, 0, i, i + x.shape[1]) for i in range(0, vector.shape[0], x.shape[1])]
+
+
+def _row(x: Node, number: int) -> Node:
+    return apply("reshape", slice_of(x, 0, number, number + 1), shape=x.shape[1:])
+
+
+def _joined(parts: Sequence[Node]) -> Node:
+    return apply("concat", *(apply("reshape", x, shape=(1, *x.shape)) for x in parts), axis=0)
+
+
+def _dot(q: Node, x: Node, *, absorbs: bool) -> Node:
+    if absorbs and (heads := _heads(x)):
+        return _joined([_dot(_row(q, i), head, absorbs=True) for i, head in enumerate(heads)])
+    affine = _affine(x) if absorbs else None
     if affine is None:
         return apply("segment_dot", x, q)
     products, same = affine
     terms = [
-        apply("segment_dot", x, apply("linear", q, apply("transpose", weight, axes=(1, 0))))
-        for x, weight in (term.inputs for term in products)
+        apply("segment_dot", y, apply("linear", q, apply("transpose", weight, axes=(1, 0))))
+        for y, weight in products
     ]
     if same:
         row = apply("sum", q * _sum(same), axes=(x.ndim - 1,))
@@ -129,12 +159,14 @@ def _dot(q: Node, x: Node, *, moves: bool) -> Node:
     return _sum(terms)
 
 
-def _mix(a: Node, x: Node, *, moves: bool) -> Node:
-    affine = _affine(x) if moves else None
+def _mix(a: Node, x: Node, *, absorbs: bool) -> Node:
+    if absorbs and (heads := _heads(x)):
+        return _joined([_mix(_row(a, i), head, absorbs=True) for i, head in enumerate(heads)])
+    affine = _affine(x) if absorbs else None
     if affine is None:
         return apply("segment_mix", a, x)
     products, same = affine
-    terms = [apply("linear", apply("segment_mix", a, term.inputs[0]), term.inputs[1]) for term in products]
+    terms = [apply("linear", apply("segment_mix", a, y), weight) for y, weight in products]
     if same:
         whole = apply("segment_sum", a)
         terms.append(apply("reshape", whole, shape=(*whole.shape, 1)) * _sum(same))

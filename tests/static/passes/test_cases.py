@@ -2,12 +2,14 @@
 
 import pytest
 
+from foldbatch.static.passes.attention import attend
 from foldbatch.static.passes.simplify import simplify
 from foldbatch.static.passes.stages import sum_early, widen
 from tests.static.passes.checks import cases, check_case
 from tests.static.passes.staged import staged
 
 PASSES = {
+    "attention": attend,
     "arithmetic": simplify,
     "movement": simplify,
     "sums": simplify,
