@@ -134,6 +134,16 @@ def test_an_index_of_a_list_is_of_no_single_element() -> None:
             fb.compile(lambda x, walk=walk: walk([fb.tensor(x)]), "numpy").run([[1.0, 2.0, 3.0]])
 
 
+def test_a_subclass_of_tuple_is_a_tuple_in_a_cell_and_rows_of_lengths_are_no_index() -> None:
+    class Span(tuple[Any, ...]):
+        """Has no constructor of its own."""
+
+    summed = fb.cell(lambda span: span[0] + span[1])
+    assert fb.compile(lambda x: summed(Span((fb.tensor(x), 1.0))), "numpy").run([1.0]) == [2.0]
+    with pytest.raises(FoldbatchError, match="ops.gather: expected a symbolic tensor"):
+        fb.compile(lambda x: fb.tensor(x)[[[0], [0, 1]]], "numpy").run([[1.0, 2.0]])
+
+
 def test_calls_elsewhere_and_runs_in_a_walk_are_refused() -> None:
     program = sentence()
     cell = fb.cell(lambda x: x * 2.0)

@@ -8,6 +8,7 @@ instance (how the reference interpreter sees them) the sums over calls are the i
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,9 @@ define(
 def getitem(x: Node, key: Any) -> Node:
     """Return ``x[key]`` for ints, slices, ``...`` and None; for one tensor or array of ids, rows of `x`."""
     if isinstance(key, Node | np.ndarray | list):
-        return gather(x, np.asarray(key) if isinstance(key, list) else key)
+        with suppress(ValueError):  # rows of several lengths, which are refused
+            key = np.asarray(key) if isinstance(key, list) else key
+        return gather(x, key)
     keys = list(key) if isinstance(key, tuple) else [key]
     if any(k is Ellipsis for k in keys):
         ellipsis = next(i for i, k in enumerate(keys) if k is Ellipsis)
