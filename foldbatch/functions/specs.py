@@ -95,7 +95,8 @@ class NestSpec:
 
     def made(self, items: Sequence[Any]) -> Any:
         """Return a nest of this kind with other items."""
-        if self.kind.__new__ is tuple.__new__:  # also of classes that are made of one iterable, as tuples are
+        kind: Any = self.kind
+        if kind.__new__ is tuple.__new__:  # also of classes that are made of one iterable, as tuples are
             return tuple(items)
         if issubclass(self.kind, dict):  # which may be another to the function than to the walk
             return dict(zip(self.keys, items, strict=True))

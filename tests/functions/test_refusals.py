@@ -136,7 +136,7 @@ def test_an_index_of_a_list_is_of_no_single_element() -> None:
 
 def test_a_subclass_of_tuple_is_a_tuple_in_a_cell_and_rows_of_lengths_are_no_index() -> None:
     class Span(tuple[Any, ...]):
-        """Has no constructor of its own."""
+        __slots__ = ()  # it has no constructor of its own
 
     summed = fb.cell(lambda span: span[0] + span[1])
     assert fb.compile(lambda x: summed(Span((fb.tensor(x), 1.0))), "numpy").run([1.0]) == [2.0]
