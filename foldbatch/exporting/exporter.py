@@ -469,6 +469,7 @@ class Exporter:
     """What leads from a program to another runtime: the graph, and the tables of examples.
 
     Raises:
+        BlockTypeError: when it is no program.
         ModelError: when the model has ops that cannot be exported, or a walk has asked for numbers.
 
     >>> import foldbatch as fb
@@ -478,6 +479,9 @@ class Exporter:
     """
 
     def __init__(self, program: Program) -> None:
+        if not isinstance(program, Program):
+            fix = "give what fb.compile(block) returns"
+            raise BlockTypeError("export", "a program", describe_value(program), fix)
         if program.lowered.decides:
             fix = "export what runs between two questions as a program of its own"
             raise ModelError(
@@ -500,10 +504,11 @@ class Exporter:
             BlockTypeError: when the metadata are no mapping.
             ModelError: when the model computes no tensors, or is too large for one file.
         """
-        if opset not in OPSETS:
+        texts: Any = metadata or {}
+        if type(opset) is not int or opset not in OPSETS:
             expected = f"a version from {OPSETS[0]} to {OPSETS[-1]}"
             raise BlockValueError("opset", expected, str(opset), f"leave it out for {OPSET}")
-        if not isinstance(metadata or {}, Mapping):
+        if not isinstance(texts, Mapping) or not all(isinstance(x, str) for kv in texts.items() for x in kv):
             fix = "to write a file: onnx.save(to_onnx(program), path)"
             raise BlockTypeError("export metadata", "a mapping of texts", describe_value(metadata), fix)
         model = self.model

@@ -38,10 +38,14 @@ def test_a_recursion_is_one_loop_whatever_the_trees(program_of):
     onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
 
 
-@pytest.mark.parametrize("opset", [17, 24])
+@pytest.mark.parametrize("opset", [17, 24, 21.0])
 def test_opsets_that_lack_an_op_or_are_not_tried_are_refused(program_of, opset):
     with pytest.raises(BlockTypeError, match="a mapping of texts, found str .*; to write a file: onnx.save"):
         to_onnx(program_of("rntn"), "model.onnx")
+    with pytest.raises(BlockTypeError, match="a mapping of texts, found dict"):
+        to_onnx(program_of("rntn"), {"epoch": 1})
+    with pytest.raises(BlockTypeError, match=r"a program, found Sum; give what fb.compile\(block\) returns"):
+        to_onnx(fb.Sum())
     with pytest.raises(BlockValueError, match=f"opset: expected a version from 18 to 23, found {opset}"):
         to_onnx(program_of("rntn"), opset=opset)
 
