@@ -76,6 +76,22 @@ def test_a_cell_does_not_choose_by_a_text_that_it_is_given(asks) -> None:
         fb.compile(lambda x: chosen(fb.tensor(x), "+"), "numpy").run([1.0])
 
 
+@pytest.mark.parametrize("asks", [lambda i: i in {1, 2}, {1: True}.get, lambda i: i + 1 in {2, 7}])
+def test_numbers_are_looked_for_in_sets_and_dicts_by_what_they_are(asks) -> None:
+    """A walk reads the number; where there is none it is refused, as by identity it would never be found."""
+    found = fb.compile(lambda x: bool(asks(fb.ops.argmax(fb.tensor(x)))), "numpy").run(
+        [[0.0, 1.0], [1.0, 0.0]]
+    )
+    assert found == [True, asks(0) or False]
+    chosen = fb.cell(lambda h, i: h if asks(i) else -h)
+    for wrong in (
+        lambda: fb.compile(lambda x: chosen(fb.tensor([1.0]), x), "numpy").run([1]),
+        lambda: fb.Scalar("int32") >> fb.Function(lambda i: i if asks(i) else -i),
+    ):
+        with pytest.raises(FoldbatchError, match="expected a Python value, found a symbolic int32"):
+            wrong()
+
+
 def test_values_of_other_examples_and_runs_are_refused() -> None:
     kept: list[Any] = []
 
