@@ -557,26 +557,21 @@ def _run(self: CellFunction, specs: dict[str, Spec], given: dict[str, Any], foun
         with in_function():
             positional = [given[n] for n in self.parameters if n not in self.static]
             return self.function(*positional, **{n: given[n] for n in self.static})
-    except FoldbatchError as error:
+    except Exception as error:
+        ours = isinstance(error, FoldbatchError)
         empty = [n for n, spec in specs.items() if any(leaf == ListSpec(None) for _, leaf in leaves(spec))]
-        if empty:
+        if empty and ours:
             fix = f"say what its elements are: def {self.name}({empty[0]}: list['float32[64]'])"
             where = f"{self.name}({empty[0]})"
             raise WalkError(where, "a list whose elements are known", "an empty one", fix) from error
-        error.add_note(f"in the cell {self.name}, called with {_called(specs)}")
-        raise
-    except Exception as error:
-        error.add_note(f"in the cell {self.name}, called with {_called(specs)}: symbols and no numbers")
+        note = ", ".join(f"{name}: {described(spec)}" for name, spec in specs.items()) or "nothing"
+        whole = [n for n, spec in specs.items() if type(spec) is DataSpec and spec.type.dtype == "int32"]
+        note += "".join(f"; the annotation {n}: 'float32' takes ints as floats" for n in whole[:1])
+        note = f"in the cell {self.name}, called with {note}"
+        error.add_note(note if ours else f"{note}: symbols and no numbers")
         raise
     finally:
         _bodies.pop()
-
-
-def _called(specs: dict[str, Spec]) -> str:
-    called = ", ".join(f"{name}: {described(spec)}" for name, spec in specs.items()) or "nothing"
-    kinds = {spec.type.dtype: n for n, spec in specs.items() if isinstance(spec, DataSpec)}
-    taken = f"; the annotation {kinds.get('int32')}: 'float32' takes ints as floats"
-    return called + taken * ("int32" in kinds)
 
 
 def _signature(

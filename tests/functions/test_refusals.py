@@ -76,6 +76,14 @@ def test_a_cell_does_not_choose_by_a_text_that_it_is_given(asks) -> None:
         fb.compile(lambda x: chosen(fb.tensor(x), "+"), "numpy").run([1.0])
 
 
+def test_an_int_where_a_float_is_meant_is_told_how_to_be_one() -> None:
+    """As data of JSON may have: 3 in one example, 3.5 in the others."""
+    less = fb.cell(lambda h, y: h - y)
+    with pytest.raises(FoldbatchError, match="float32 and int32") as caught:
+        fb.compile(lambda y: less(fb.tensor(1.5), y), "numpy").run([0.5, 1])
+    assert "the annotation y: 'float32' takes ints as floats" in caught.value.__notes__[0]
+
+
 @pytest.mark.parametrize("asks", [lambda i: i in {1, 2}, {1: True}.get, lambda i: i + 1 in {2, 7}])
 def test_numbers_are_looked_for_in_sets_and_dicts_by_what_they_are(asks) -> None:
     """A walk reads the number; where there is none it is refused, as by identity it would never be found."""
