@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from foldbatch.blocks.block import MADE, In_contra, Out_co, named, settings_of
+from foldbatch.blocks.block import MADE, In_contra, Out_co, named, settings_of, signature_of
 from foldbatch.blocks.drafts import is_int
 from foldbatch.blocks.function import TensorBlock
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError, with_nearest
@@ -37,6 +37,14 @@ class Layer(TensorBlock[In_contra, Out_co]):
         stem = self.kind if name is None else named(name, type(self).__name__)
         self.owner = Owner(stem, given=name is not None)
         self.parameters: dict[str, Parameter] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        old = self.__dict__.get(name, value)
+        if old is not value and name in signature_of(type(self)).parameters:
+            fix = "make another layer; layer.parameters['weight'].trainable = False freezes a parameter"
+            where = f"{type(self).__name__}.{name}"
+            raise BlockValueError(where, "what the layer was made with", describe_value(value), fix)
+        super().__setattr__(name, value)
 
     def parameter(
         self, name: str, type_: TensorType, init: Initializer, *, trainable: bool = True

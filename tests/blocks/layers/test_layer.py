@@ -47,6 +47,14 @@ def test_a_parameter_is_made_once_and_keeps_its_type():
         layer.parameter("w", TensorType((3,)), 0.5)
 
 
+@pytest.mark.parametrize("layer, name", [(fb.Dropout(0.5), "rate"), (fb.Embedding(3, 2), "trainable")])
+def test_what_a_layer_was_made_with_stays(layer, name):
+    """A program would go on with what it was, without a word."""
+    with pytest.raises(fb.errors.BlockValueError, match=f"{name}: expected what the layer was made with"):
+        setattr(layer, name, 0)
+    layer.note = "mine"
+
+
 def test_an_activation_is_found_by_its_name():
     for name in sorted(ACTIVATIONS):
         x = np.float32([0.5, -1.0])
