@@ -231,6 +231,8 @@ def children_in_places(layer: AnyLayer, children: Any, arity: int, fix: str) -> 
         return []
     if not isinstance(children, tuple) or len(children) > arity:
         expected = f"a tuple of up to {arity} states as children"
+        if not isinstance(children, tuple):
+            fix = "read (x, children): AllOf(Void(), Record((left, right))), or layer(None, (left, right))"
         raise GraphError(repr(layer), expected, describe(children), fix)
     return [(k, child) for k, child in enumerate(children) if child is not None]
 
