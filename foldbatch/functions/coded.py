@@ -69,8 +69,9 @@ def coded(of: Signature) -> Coded | None:
         return None
     places: dict[Path, list[int]] = {}
     held: dict[Path, tuple[list[int], list[Path]]] = {}  # of lists: what is told, the paths of members
+    arrays = set[Path]()
     try:
-        guards = [*_guards(of, places, held)]
+        guards = [*_guards(of, places, held, arrays)]
         body = [x for path, _ in of.operands for x in places[path]]
         lists = list[int]()
         for path, _, members in of.sequences:
@@ -81,7 +82,8 @@ def coded(of: Signature) -> Coded | None:
             body += [0, *told, *places[path]]
         for path, _, _ in of.feeds:
             lists.append(len(body) + calls.COLUMN)
-            body += [0, int(bool(path)), *(places[path] if path else NOWHERE)]
+            how = calls.COPIED if path in arrays else calls.THERE if path else calls.COUNTED
+            body += [0, how, *(places[path] if path else NOWHERE)]
         made = [*_results(of, places)]
     except NotCommon:
         return None
@@ -98,7 +100,10 @@ def found_by_value(static: Any) -> bool:
 
 
 def _guards(
-    signature: Signature, places: dict[Path, list[int]], held: dict[Path, tuple[list[int], list[Path]]]
+    signature: Signature,
+    places: dict[Path, list[int]],
+    held: dict[Path, tuple[list[int], list[Path]]],
+    arrays: set[Path],
 ) -> Iterator[int]:
     static = signature.cell.static
 
@@ -113,6 +118,14 @@ def _guards(
                 yield from (calls.PLAIN, 0, 0, *place)
             case DataSpec(_, found, None) if found in PLAIN:
                 yield from (calls.EXACT, id(found), 0, *place)
+            case DataSpec(_, None):  # which are looked at when the batch is noted
+                arrays.add(path)
+                yield from (calls.EXACT, id(np.ndarray), 0, *place)
+            case DataSpec(_, np.ndarray, (shape, dtype)):
+                arrays.add(path)
+                yield from (calls.ARRAY, id(np.dtype(dtype)), len(shape), *place)
+                for extent in shape:
+                    yield from (calls.EXACT, extent, 0, *NOWHERE)
             case StaticSpec(None):
                 yield from (calls.SAME, id(None), 0, *place)
             case StaticSpec(value) if path in static and found_by_value(value):

@@ -43,6 +43,7 @@ _of_ops: dict[Any, CellFunction] = {}
 _quick: dict[Any, Callable[..., Any]] = {}
 _known: dict[Any, tuple[CellFunction, list[int]]] = {}  # with the places of what is data, by `_key`
 _of_data: dict[tuple[tuple[int, ...], str], CellFunction] = {}  # by shape and dtype
+_of_arrays: dict[Any, CellFunction] = {}  # by an array's own dtype and shape
 
 
 def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -356,6 +357,9 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
         return tensor(_value_of(values), dtype)
     if dtype is None and (one := _READ.get(type(values))) is not None:
         return (_of_data.get(((), one)) or data_cell(TensorType((), one))).call(values)
+    own = (values.dtype, values.shape) if dtype is None and type(values) is np.ndarray else None
+    if own is not None and own in _of_arrays:
+        return _of_arrays[own].call(values)
     array = values
     if not (isinstance(values, np.ndarray) or (hasattr(values, "shape") and hasattr(values, "dtype"))):
         try:
@@ -377,6 +381,8 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
         dtype = read_as(array)
     shape = tuple(array.shape)
     cell = _of_data.get((shape, dtype)) or data_cell(TensorType(shape, dtype))
+    if own is not None:
+        _of_arrays[own] = cell
     return cell.call(array)
 
 

@@ -16,9 +16,11 @@ from foldbatch.engines.llvm import objects
 from foldbatch.engines.llvm.vector_functions import moved
 from foldbatch.engines.llvm.words import address, ask, ask_i4, at, at_i4, i8
 from foldbatch.model.calls import (
+    ARRAY,
     CELL,
     CLASS,
     COLUMN,
+    COPIED,
     DATA,
     DATUM,
     ELEMENTS,
@@ -29,6 +31,7 @@ from foldbatch.model.calls import (
     GUARD,
     GUARDS,
     HEAD,
+    HOW,
     IN_TUPLE,
     IN_TUPLES,
     KIND,
@@ -40,7 +43,6 @@ from foldbatch.model.calls import (
     OF,
     OUTPUT,
     PLACE,
-    PLACED,
     RESULT,
     RESULTS,
     ROWS,
@@ -48,6 +50,7 @@ from foldbatch.model.calls import (
     SIGNATURES,
     SIZE,
     SIZED,
+    THERE,
     TUPLE,
     VALUES,
     WIDTH,
@@ -55,7 +58,7 @@ from foldbatch.model.calls import (
 
 # what the array begins with: the addresses of functions of CPython's, and of its objects
 INCREASE, DECREASE, APPEND, WHOLE, OF_WHOLE, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, CLEAR = range(10)
-NOTHING, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, OWN = range(10, 18)
+NOTHING, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, OWN = range(10, 20)
 # then, for calls: the list of counters, what stands for numbers of a value, and where in a value both are, in
 # words; then comes what `model.calls` tells of
 COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, OF_CELL = range(OWN, OWN + 5)
@@ -68,14 +71,19 @@ ITEMS = COUNT + 1
 FIRST = tuple.__basicsize__ // 8
 ROOM = ITEMS + 1
 FLAGS, DTYPE, WHOLE_ROWS = objects.FLAGS // 8, objects.DTYPE // 8, objects.PLAIN  # of an array
+AXES, EXTENTS = objects.AXES // 8, objects.EXTENTS // 8
+
+
+def slot(look: Any, arguments: Any) -> int:
+    """Return the address of what lies at a place."""
+    found = address(moved(arguments, look[0]))
+    for i in range(look[1]):
+        found = at(found)[0] + 8 * (FIRST + look[2 + i])
+    return i8(found)
 
 
 def placed(look: Any, arguments: Any) -> int:
-    """Return what lies at a place."""
-    thing = arguments[look[0]]
-    for i in range(look[1]):
-        thing = at(thing)[FIRST + look[2 + i]]
-    return i8(thing)
+    return i8(at(slot(look, arguments))[0])
 
 
 def is_plain(integer: int, real: int, truth: int, type_: int) -> bool:
@@ -98,6 +106,19 @@ def fits_all(look: Any, items: int, size: int) -> bool:
     return True
 
 
+def is_array(known: Any, look: Any, array: Any) -> bool:
+    """Whether an object is an array as a guard says."""
+    if array[TYPE] != known[ARRAYS] or array[DTYPE] != look[EXPECTED]:
+        return False
+    axes, sizes = i8(at_i4(address(moved(array, AXES)))[0]), at(array[EXTENTS])
+    if axes != look[SIZE]:
+        return False
+    for axis in range(look[SIZE]):  # noqa: SIM110 - the language has no `all`
+        if sizes[axis] != look[GUARD * (1 + axis) + EXPECTED]:
+            return False
+    return True
+
+
 def fits(known: Any, own: Any, arguments: Any) -> bool:
     """Whether arguments have the structure of a signature."""
     i = i8(0)
@@ -115,6 +136,10 @@ def fits(known: Any, own: Any, arguments: Any) -> bool:
             if kind == OF and size == 0:
                 return False
             if not fits_all(look, at(thing)[ITEMS], size):
+                return False
+            i += look[SIZE]
+        elif kind == ARRAY:
+            if not is_array(known, look, at(thing)):
                 return False
             i += look[SIZE]
         elif kind == EXACT or kind == SIZED:  # noqa: PLR1714, SIM109
@@ -161,10 +186,16 @@ def noted(known: Any, own: Any, arguments: Any, first: int, number: int) -> int:
                 failed += appended(known, to, at(item)[known[N_AT]])
         look = moved(look, LIST)
     for _ in range(own[DATA]):
-        thing = first
-        if look[PLACED] != 0:
-            thing = placed(moved(look, DATUM - PLACE), arguments)
+        thing, place = first, moved(look, DATUM - PLACE)
+        if look[HOW] == THERE:
+            thing = placed(place, arguments)
+        elif look[HOW] == COPIED:
+            thing = ask(known[VECTORCALL], known[COPY], slot(place, arguments), i8(1), i8(0))
+            if thing == 0:
+                return -1
         failed += appended(known, look[COLUMN], thing)
+        if look[HOW] == COPIED:
+            ask(known[DECREASE], thing)
         look = moved(look, DATUM)
     after = ask(known[OF_WHOLE], number + own[WIDTH] - failed)  # a number too many is noticed in the end
     if after == 0:

@@ -37,6 +37,8 @@ OBJECTS = {
     loops.INTEGER: int,
     loops.TRUTH: bool,
     loops.LISTED: list,
+    loops.ARRAYS: np.ndarray,
+    loops.COPY: np.ndarray.copy,
 }
 
 

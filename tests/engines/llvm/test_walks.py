@@ -54,7 +54,16 @@ def hinted(several: "list['float32[3]']", *, scale: float = 1.0, name: str = "a"
     return fb.ops.segment_sum(several) * (scale if name == "a" else 2.0), None
 
 
+@fb.cell
+def read(rows: Any, number: Any) -> Any:
+    return fb.ops.sum(rows, axis=0) * fb.ops.cast(number[0], "float32")
+
+
+ROWS = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
 def walk(example: Sequence[Any]) -> Any:
+    read(ROWS, (4,)), read(ROWS[::-1], (5,)), fb.tensor(ROWS[0])
     pairs = [pair(x) for x in example]
     state: Any = pairs[0]
     for number, other in enumerate(pairs):
@@ -82,6 +91,9 @@ def noted(given: Callable[[Any], Any], *, careful: bool) -> tuple[Any, ...]:
     lengths = {signature.name: len(signature.operands) for signature in held.lists}
 
     def relative(x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            assert not any(np.shares_memory(x, other) for other in (ROWS, GIVEN)), "arrays may be written to"
+            return x.tolist(), x.dtype
         return x - start if type(x) is int and x >= start else (type(x), x)
 
     return (
@@ -105,7 +117,7 @@ def test_a_compiled_call_notes_and_yields_what_the_cells_code_does() -> None:
     assert noted(walk, careful=False) == noted(walk, careful=True)
 
 
-@pytest.mark.parametrize("name", ["pair", "step", "deeper", "added", "hinted"])
+@pytest.mark.parametrize("name", ["pair", "step", "deeper", "added", "hinted", "read"])
 def test_common_structures_are_compiled(name: str) -> None:
     PROGRAM.run(EXAMPLES)
     (cell,) = [cell for cell in all_cells() if cell.name == name and cell.function.__module__ == __name__]
@@ -114,7 +126,13 @@ def test_common_structures_are_compiled(name: str) -> None:
     )
 
 
+GIVEN = np.zeros((2, 3), np.float32)
 ODD = {
+    "an array of another dtype": lambda a, b: read(GIVEN.astype(np.int32), (1,)),
+    "an array of another shape": lambda a, b: read(GIVEN[:1], (1,)),
+    "an array of more axes": lambda a, b: read(GIVEN[None], (1,)),
+    "an array of a class of its own": lambda a, b: read(GIVEN.view(np.recarray), (1,)),
+    "rows of Python": lambda a, b: read([[1.0, 2.0, 3.0]], (1,)),
     "another class among the elements": lambda a, b: added([a, (a[0], 2.0)]),
     "one element too short": lambda a, b: added([a, a[:1]]),
     "of another type": lambda a, b: added([a, (b, b)]),
@@ -131,7 +149,7 @@ def test_what_a_compiled_call_does_not_know_is_left_to_the_cells_code(what: str)
 
     def run(example: Any) -> Any:
         a, b = pair(1.0), fb.tensor(2.0)
-        added([a, a]), step(a, a)
+        added([a, a]), step(a, a), read(GIVEN, (1,))
         before = COUNTERS[0]
         try:
             return repr(values(ODD[what](a, b), before))
