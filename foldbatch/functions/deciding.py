@@ -76,7 +76,7 @@ def results(
     """Run a walk on examples in rounds, and return its results, with arrays in the place of values.
 
     With `keep_going` the result of an example whose walk raises an exception is the exception. The other
-    arguments are those of `decide`.
+    arguments are those of `decide`. Of a walk that reads no number what is new is learnt, as of any batch.
     """
 
     def run() -> list[Any]:
@@ -85,7 +85,7 @@ def results(
             batch.join(examples, range(len(examples)))
             while batch.go():
                 pass
-            batch.compute()  # what the results need and nobody asked for
+            batch.compute(last=True)  # what the results need and nobody asked for
         give_back(batch.notes)
         return batch.results()
 
@@ -352,16 +352,28 @@ class UnderWay:
         COUNTERS[1] = number + max(0, min(int(left[fiber.walked.place]) for fiber in others))
         return True
 
-    def compute(self) -> list[Any]:
-        """Compute what is pending; return the numbers that are asked for, where they are read at once."""
+    def compute(self, *, last: bool = False) -> list[Any]:
+        """Compute what is pending; return the numbers that are asked for, where they are read at once.
+
+        In the `last` round, all examples have ended.
+        """
         found = list[Any]()
         if COUNTERS[0] == self._first:
             refuse_broken(self.notes, self._first)
         else:
             self._pending.first = self._first - self._start
+            before = self._rounds.linked
             found = self._rounds.compute(self._pending)
+            if self._rounds.linked is not before and last:
+                self._learn()
         self._next()
         return found
+
+    def _learn(self) -> None:
+        """Let the tracer learn what examples brought that are as if none had waited, each in one piece."""
+        if self._round == 0 and self._whose == [*range(len(self.walked))] and not self._failures:
+            results = [walked.result for walked in self.walked]
+            self._tracer.learn(Notes(self._start, [*self._ends], results, self.notes.lists), self._numbers)
 
     def _next(self) -> None:
         """Begin a round: lists of notes go on empty."""

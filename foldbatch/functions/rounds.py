@@ -183,6 +183,11 @@ class Rounds:
         self._tables: dict[Any, _Table] = {}
         self._own: _Bound | None = None
 
+    @property
+    def linked(self) -> Linked | None:
+        """The model that computes rounds; another one once something new has come."""
+        return self._linked
+
     def read(self, own: dict[Parameter, Parameter]) -> None:
         """Read parameters of a program's own in the place of those of layers, see `Learnt.own`."""
         self._learnt.own = own

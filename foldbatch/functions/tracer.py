@@ -238,13 +238,26 @@ class FunctionTracer:
                 if one
             ]
         except BaseException:  # nothing is learnt of these examples
-            for f in () if before is None else fields(before):
-                setattr(learnt, f.name, getattr(before, f.name))
+            if before is not None:
+                self._forget(before)
             learnt.decides, self._linked = decided, linked_before
             raise
         for notes in runs:
             give_back(notes)
         return [trace for record in records for trace in record.traces()]
+
+    def learn(self, notes: Notes, numbers: Sequence[int]) -> None:
+        """Take over what is new in complete notes of some examples, which others have computed."""
+        before = self.learnt.copy()
+        try:
+            self._learn(notes, notes.noted or noted_of(notes.lists, notes.start), numbers)
+        except BaseException:
+            self._forget(before)
+            raise
+
+    def _forget(self, before: Learnt) -> None:
+        for f in fields(before):
+            setattr(self.learnt, f.name, getattr(before, f.name))
 
     # -- from notes to traces
 

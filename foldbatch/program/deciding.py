@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,6 +33,9 @@ from foldbatch.scheduler.schedule import Index, Schedule, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Form, Ints, batch_trace, form
+from foldbatch.trees import Tree
+
+FEW = 8  # examples that are a round: from 16 trees of 40 nodes on plans of whole batches are better
 
 
 class ReadyRound(NamedTuple):
@@ -53,6 +57,8 @@ class Deciding:
         self.model: Model | None = None
         self.memory: Any = None
         self.form: Form
+        self._at_once = options.backend == "llvm" and not options.debug and self.policy.alone is not None
+        self._trees: dict[int, weakref.ref[Tree]] = {}
         self.levels: Any = None  # finds those of a round's calls, where a schedule needs them
         self.phased = False
 
@@ -82,8 +88,11 @@ class Deciding:
     def results(
         self, tracer: Tracer, examples: Any, asides: Collection[str], step: int, *, keep_going: bool
     ) -> list[Any] | None:
-        """Return what a walk makes of examples in inference; None where others know."""
-        if not (keep_going or tracer.decides):
+        """Return what a walk makes of examples in inference; None where others know.
+
+        A few examples of a walk that reads no number are a round, too: to plan one takes a third of the time.
+        """
+        if not (keep_going or tracer.decides or self._are_few(tracer, examples, asides)):
             return None
         simple = not asides and isinstance(examples, list | tuple)
         if (
@@ -102,6 +111,21 @@ class Deciding:
             except BadDataError:
                 work(careful=True)  # which says at which call
                 raise
+
+    def _are_few(self, tracer: Tracer, examples: Any, asides: Collection[str]) -> bool:
+        """Whether examples are to be run as a round: few ones that nobody has met, by a walk that is known."""
+        few = not asides and self._at_once and isinstance(examples, list | tuple) and 0 < len(examples) <= FEW
+        if not few or not isinstance(tracer, FunctionTracer) or tracer.learnt.result is None:
+            return False
+        return not any([isinstance(x, Prepared) or (isinstance(x, Tree) and self._met(x)) for x in examples])
+
+    def _met(self, tree: Tree) -> bool:
+        """Whether a tree was met before: then it is traced, as its trace is kept; it is from now on."""
+        entry, key = self._trees.get(id(tree)), id(tree)
+        if entry is not None and entry() is tree:
+            return True
+        self._trees[key] = weakref.ref(tree, lambda _, trees=self._trees: trees.pop(key, None))
+        return False
 
     def begun(self, tracer: Tracer) -> UnderWay:
         """Return an empty batch that examples join between rounds, for inference."""
@@ -129,6 +153,7 @@ class RoundEngine:
             return None
         kernels = engine.training if self.training and own.phased else engine.inference
         memory = engine.held(kernels.bound, own.memory)
+        memory.helped = own.options.threads > 1
         return kernels.rounds and kernels.rounds.ready(own.policy, own.layout, memory)
 
     def ready(

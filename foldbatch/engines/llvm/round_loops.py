@@ -57,11 +57,12 @@ READ = 3  # numbers of what is read: its place, that of the call, and the slot
 # begins, of the addresses of buffers, how many rows each has, and of memory for the walker; how much that is,
 # how much may be noted; of Python what whole numbers and floats are, by how many bits the number of digits
 # is moved, and what signs are among these bits; lists: whose numbers are up to each end, these ends, and the
-# numbers that are asked for; the first number of the batch, and memory for what is asked for
+# numbers that are asked for; the first number of the batch, and memory for what is asked for; what is shared
+# with a helper, see `team`, 0 where there is none, and how many instructions were worth sharing
 FLAT, TOLD_AT, PATTERNS, WIRES, KINDS, ARENAS_OF, EXAMPLE, CLASSES, PLACES, STORED = range(10)
 MEMORY, MADE, ROWS, FIXED, BATCH, TABLES, BOUND, NUMBERS_AT, LAUNCHES = range(10, 19)
 CODES, STARTS, ADDRESSES, CAPACITY, WORK, WORK_ROOM, MOST, WHOLE_TYPE, REAL_TYPE = range(19, 28)
-SHIFT, SIGNS, WHOSE, ENDS, ASKED, START, READ_AT, HELD = range(28, 36)
+SHIFT, SIGNS, WHOSE, ENDS, ASKED, START, READ_AT, TEAM, LARGE, HELD = range(28, 38)
 GIVEN, I8, I4, F8, F4 = range(5)  # what the numbers of data become; those that are given are brought already
 HIGHEST = 3.4e38  # no smaller float64 is infinite as float32
 # words of an object of Python: its type; of a list how many items it has, and the address of theirs; of a
@@ -364,7 +365,7 @@ def compute(given: Index) -> int:
         entry += IMPORT
     numbers, bound, work = at(held[NUMBERS_AT]), at(held[BOUND]), held[WORK]
     at(work)[0], heights = i8(0), moved(numbers, numbers[HEIGHTS])
-    walk(
+    held[LARGE] = walk(
         held[CODES],
         at(held[STARTS]),
         at(held[LAUNCHES]),
@@ -376,7 +377,7 @@ def compute(given: Index) -> int:
         work + 8 * FOUND,
         held[WORK_ROOM],
         work,
-        i8(0),
+        held[TEAM],
     )
     for i in range(told[ARENAS]):
         addresses[told[entry + BUFFER]] = former[i]

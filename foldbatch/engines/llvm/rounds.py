@@ -104,7 +104,21 @@ class RoundRunner:
         several += memory.addresses, memory.capacity, self._work
         self._learnt = learnt  # nobody else may hold on to it
         found = [array if isinstance(array, int) else address_of(array) for array in several]
-        found += codes.room, LARGE, id(int), id(float), SHIFT, SIGNS, 0, 0, 0, 0, address_of(self.read)
+        found += (
+            codes.room,
+            LARGE,
+            id(int),
+            id(float),
+            SHIFT,
+            SIGNS,
+            0,
+            0,
+            0,
+            0,
+            address_of(self.read),
+            0,
+            walker.FEW,
+        )
         self._held = np.array(found, np.int64)
         self._plan, self._compute = _compiled()
 
@@ -153,7 +167,14 @@ class RoundRunner:
         return place if place == FAILED else SEVERAL - place
 
     def _launch(self) -> int:
-        return self._compute(self._held)
+        held, helper = self._held, team.team()
+        # as `Walker.run`: the next round is like the one before
+        held[calls.TEAM] = helper.take() if self._memory.helped and held[calls.LARGE] >= walker.FEW else 0
+        try:
+            return self._compute(held)
+        finally:
+            if held[calls.TEAM]:
+                helper.leave()
 
     def _bring(self, place: int, found: tuple[int, Array] | None) -> None:
         if found is not None:
