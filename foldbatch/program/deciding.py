@@ -58,6 +58,7 @@ class Deciding:
         self.memory: Any = None
         self.form: Form
         self._at_once = options.backend == "llvm" and not options.debug and self.policy.alone is not None
+        self._version = -1  # of what was learnt of the walk when a few examples came last
         self._trees: dict[int, weakref.ref[Tree]] = {}
         self.levels: Any = None  # finds those of a round's calls, where a schedule needs them
         self.phased = False
@@ -114,17 +115,23 @@ class Deciding:
 
     def _are_few(self, tracer: Tracer, examples: Any, asides: Collection[str]) -> bool:
         """Whether examples are to be run as a round: few ones that nobody has met, by a walk that is known."""
-        few = not asides and self._at_once and isinstance(examples, list | tuple) and 0 < len(examples) <= FEW
-        if not few or not isinstance(tracer, FunctionTracer) or tracer.learnt.result is None:
+        few = self._at_once and isinstance(examples, list | tuple) and 0 < len(examples) <= FEW
+        if asides or not few or not isinstance(tracer, FunctionTracer) or tracer.learnt.result is None:
             return False
-        return not any([isinstance(x, Prepared) or (isinstance(x, Tree) and self._met(x)) for x in examples])
+        known, self._version = self._version in (-1, tracer.learnt.version), tracer.learnt.version
+        met = [isinstance(x, Prepared) or (isinstance(x, Tree) and self._met(x)) for x in examples]
+        return known and not any(met)  # what grows all the time is told of where whole batches run
 
     def _met(self, tree: Tree) -> bool:
         """Whether a tree was met before: then it is traced, as its trace is kept; it is from now on."""
-        entry, key = self._trees.get(id(tree)), id(tree)
+        entry, key, trees = self._trees.get(id(tree)), id(tree), self._trees
         if entry is not None and entry() is tree:
             return True
-        self._trees[key] = weakref.ref(tree, lambda _, trees=self._trees: trees.pop(key, None))
+
+        def forget(_: object) -> None:
+            trees.pop(key, None)
+
+        trees[key] = weakref.ref(tree, forget)
         return False
 
     def begun(self, tracer: Tracer) -> UnderWay:

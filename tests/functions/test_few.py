@@ -1,0 +1,115 @@
+"""A few new examples of a walk are computed as a round: the same results, and what is new is learnt."""
+
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import NewCellsWarning
+from foldbatch.functions.rounds import Rounds
+from foldbatch.trees import Tree
+from tests.backends import LLVM
+
+pytestmark = pytest.mark.skipif(not LLVM, reason="llvmlite is not installed")
+
+embedding, linear = fb.Embedding(9, 4), fb.Linear(4)
+
+
+@fb.cell
+def leaf(word: Any) -> Any:
+    return embedding(word)
+
+
+@fb.cell
+def node(children: Any) -> Any:
+    return fb.ops.tanh(linear(fb.ops.segment_sum(children)))
+
+
+@fb.cell
+def other(state: Any) -> Any:
+    return state * 2.0
+
+
+def walk(example: Any) -> Any:
+    if isinstance(example, list):
+        state = node([walk(part) for part in example])
+        fb.loss(fb.ops.sum(state))
+        return state
+    return other(leaf(-example)) if example < 0 else leaf(example)
+
+
+def rounds(run: Any) -> int:
+    """Return how many rounds were computed."""
+    with mock.patch.object(Rounds, "compute", autospec=True, side_effect=Rounds.compute) as computed:
+        run()
+    return computed.call_count
+
+
+def test_few_examples_are_a_round_with_the_results_of_any_batch() -> None:
+    program, plain = fb.compile(walk, "llvm"), fb.compile(walk, "llvm")
+    examples = [[1, [2, 3]], 4, [[5], [6, 7], 8]]
+    assert rounds(lambda: program.run(examples)) == 0, "the first batch is learnt from"
+    assert rounds(lambda: program.run(examples)) == 1
+    assert rounds(lambda: program.run(examples, losses=True)) == 0
+    assert rounds(lambda: program.run(examples * 3)) == 0
+    expected = plain.run(examples * 3)[:3]
+    assert [x.tobytes() for x in program.run(examples)] == [x.tobytes() for x in expected]
+    assert program.run([]) == []
+
+
+def test_what_few_examples_bring_is_learnt() -> None:
+    program = fb.compile(walk, "llvm")
+    for _ in range(3):
+        program.run([[1, 2]])
+    tracer: Any = program.lowered
+    version = tracer.learnt.version
+    expected = fb.compile(walk, "llvm").run([[1, -2]])
+    assert rounds(lambda: np.testing.assert_array_equal(program.run([[1, -2]]), expected)) == 1
+    assert tracer.learnt.version > version
+    assert [cell.name for cell in tracer.learnt.cells][-1] == "other"
+    assert rounds(lambda: program.run([[1, -2]])) == 0, (
+        "the next batch looks whether the walk goes on to grow"
+    )
+    assert rounds(lambda: program.run([[1, -2]])) == 1
+
+
+def test_a_walk_that_goes_on_to_grow_is_told_of() -> None:
+    program = fb.compile(lambda x: fb.Linear(2)(fb.tensor([x])), "llvm")
+    with pytest.warns(NewCellsWarning):
+        for x in range(20):
+            program.run([float(x)])
+
+
+def test_a_tree_that_comes_again_is_traced_once() -> None:
+    walked = list[str]()
+
+    def over(tree: Any) -> Any:
+        walked.append(tree.label)
+        return node([over(child) for child in tree]) if len(tree) else leaf(len(tree.token))
+
+    program, new = fb.compile(over, "llvm"), lambda: Tree.from_nested(("S", ("A", "one"), ("B", "two")))
+    program.run([new()])
+    program.run([new()])
+    tree = new()
+    walked.clear()
+    assert rounds(partial(program.run, [tree])) == 1
+    first = program.run([tree])
+    assert walked == ["S", "A", "B"] * 2
+    for _ in range(3):
+        np.testing.assert_array_equal(program.run([tree]), first)
+    assert walked == ["S", "A", "B"] * 2
+    assert program._deciding._trees
+    del tree
+    assert not [entry for entry in program._deciding._trees.values() if entry() is not None]
+
+
+def test_errors_are_those_of_any_batch() -> None:
+    program = fb.compile(walk, "llvm")
+    for _ in range(3):
+        program.run([[1, 2]])
+    with pytest.raises(fb.errors.ExampleError, match="example 1"):
+        program.run([[1], [99]])
+    np.testing.assert_allclose(program.run([[1, 2]]), fb.compile(walk, "numpy").run([[1, 2]]), rtol=1e-5)
