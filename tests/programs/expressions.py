@@ -117,7 +117,7 @@ STEPS: tuple[Callable[[Node, Node, Expression], Node], ...] = (
     lambda a, b, e: _product(ops.transpose(a), b),
     lambda a, b, e: a * np.array([1.5, -0.5], FLOAT),
     lambda a, b, e: ops.where(ops.less(a, b), a, ops.sigmoid(a)) - ops.where(ops.less(a, b), a, 0.0),
-    lambda a, b, e: ops.softmax(a @ e.weight((2, 3)))[0] * b,
+    lambda a, b, e: ops.softmax(a @ e.weight((2, 3)))[..., 0] * b,
     lambda a, b, e: ops.segment_softmax(a) * b,
     lambda a, b, e: ops.segment_mean(a),
     lambda a, b, e: _with_weights(a, e.weight((2,))),
