@@ -166,7 +166,7 @@ class Backend:
 # By name, the module that has `BACKEND`, and what must be installed for it.
 ENGINES: dict[str, tuple[str, str]] = {
     "cuda": ("foldbatch.engines.cuda", "cupy"),
-    "llvm": ("foldbatch.engines.llvm", "llvmlite"),
+    "llvm": ("foldbatch.engines.llvm", "llvmlite.binding"),
     "numpy": ("foldbatch.engines.numpy", ""),
     "reference": ("foldbatch.engines.reference", ""),
 }
@@ -275,9 +275,9 @@ def _import(name: str) -> Any:
     elif needed:
         try:
             import_module(needed)
-        except ImportError as error:
+        except (ImportError, OSError) as error:  # its library may find no room
             fix = f"{install(name)}, or take the backend numpy"
-            expected = f"{needed} to be installed"
+            expected = f"{needed.partition('.')[0]} to be installed"
             raise BackendError(f"backend {name}", expected, str(error), fix) from None
     return imported
 
@@ -285,7 +285,7 @@ def _import(name: str) -> Any:
 def _works(name: str) -> bool:
     """Whether ``auto`` may take an engine."""
     needed = ENGINES[name][1]
-    if needed and find_spec(needed) is None:
+    if needed and find_spec(needed.partition(".")[0]) is None:
         return False
     try:
         return bool(_import(name))

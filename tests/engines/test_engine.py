@@ -97,7 +97,7 @@ def test_a_line_of_the_table_names_a_module_that_loads_and_what_it_needs(name: s
         "numpy": (2, 1),
         "llvm": (2, 1),
     }.get(name, (1, 1))
-    assert needed == {"llvm": "llvmlite", "cuda": "cupy"}.get(name, "")
+    assert needed == {"llvm": "llvmlite.binding", "cuda": "cupy"}.get(name, "")
 
 
 @pytest.fixture(autouse=True)
@@ -215,10 +215,11 @@ def test_auto_is_the_first_that_can_be_had(no_gpu: None) -> None:
         assert choose_engine("auto") == "numpy"
 
 
-def test_auto_leaves_out_what_is_installed_and_broken(no_gpu: None) -> None:
+@pytest.mark.parametrize("error", [ImportError, OSError])  # the latter where there is no room for the library
+def test_auto_leaves_out_what_is_installed_and_broken(no_gpu: None, error: type[Exception]) -> None:
     def broken(name: str) -> Any:
-        if name == "llvmlite":
-            raise ImportError("libllvm is missing")
+        if name == "llvmlite.binding":
+            raise error("libllvm is missing")
         return __import__(name, fromlist=["load"])
 
     with (
@@ -234,7 +235,7 @@ def test_auto_leaves_out_what_is_installed_and_broken(no_gpu: None) -> None:
 
 def test_what_is_not_installed_is_told_with_what_to_do() -> None:
     with (
-        mock.patch.dict(sys.modules, {"llvmlite": None}),
+        mock.patch.dict(sys.modules, {"llvmlite": None, "llvmlite.binding": None}),
         pytest.raises(BackendError, match=r"backend llvm: expected llvmlite .* pip install -e '.\[llvm\]'"),
     ):
         choose_engine("llvm")
