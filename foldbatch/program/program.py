@@ -244,8 +244,8 @@ class Program(Printed):
     def debug(self, example: Any) -> Any:
         """Run the plain function that was compiled on one example, each op at once, with real numbers.
 
-        So print, pdb and breakpoints show numbers in the lines of the function; ``float(value)`` and
-        ``value.numpy()`` work there, and only there. Parameters are the present ones; nothing is dropped.
+        So print, pdb and breakpoints show numbers in the lines of the function, and those of cells.
+        Parameters are the present ones; nothing is dropped, and random draws are not those of a run.
 
         Returns:
             A `foldbatch.functions.Seen`, with `result`, `loss`, `losses` and `metrics`.
