@@ -83,29 +83,24 @@ def _freeze(value: object) -> object:
     return value
 
 
-OWN = ("foldbatch.", "weakref")  # modules that look for nodes, rather than for what they stand for
-
-
 class Id(Node):
     """A node of a whole number or a flag: a user's function finds it in no set and no dict."""
 
     __slots__ = ()
 
     def __hash__(self) -> int:
-        if is_symbolic() and not sys._getframe(1).f_globals.get("__name__", "").startswith(OWN):
-            bool(self)  # which is refused; `id in {1, 2}` would else be false for each
+        if is_symbolic():
+            asking = sys._getframe(1).f_globals.get("__name__", "")
+            if not asking.startswith(("foldbatch.", "weakref")):  # which look for nodes
+                bool(self)  # which is refused; `id in {1, 2}` would else be false for each
         return object.__hash__(self)
-
-
-def _class_of(type_: TensorType) -> type[Node]:
-    return Node if type_.shape or type_.is_float else Id
 
 
 def _intern(op: Op, inputs: tuple[Node, ...], attrs: Attrs, type_: TensorType, axis: Axis) -> Node:
     key = (op.name, inputs, tuple((name, _freeze(attrs[name])) for name in sorted(attrs)), type_, axis)
     node = _interned.get(key)
     if node is None:
-        node = _class_of(type_)(op, inputs, attrs, type_, axis)
+        node = (Node if type_.shape or type_.is_float else Id)(op, inputs, attrs, type_, axis)
         _interned[key] = node
     return node
 
@@ -129,7 +124,7 @@ VIEWS = frozenset({"reshape", "slice", "transpose", "broadcast_to", "batch"})
 
 def input_node(type_: TensorType, axis: Axis = CALL, name: str = "x") -> Node:
     """Return a new input; two inputs are never the same node, whatever their names."""
-    return _class_of(type_)(INPUT, (), {"name": name}, type_, axis)
+    return (Node if type_.shape or type_.is_float else Id)(INPUT, (), {"name": name}, type_, axis)
 
 
 def cotangent_node(output: Node, number: int) -> Node:
