@@ -114,14 +114,11 @@ class Deciding:
                 raise
 
     def _are_few(self, tracer: Tracer, examples: Any, asides: Collection[str]) -> bool:
-        """Whether examples are to be run as a round: few ones that nobody has met, by a walk that is known."""
+        """Whether examples are to be run as a round: few that nobody has met, by a walk that is known."""
         few = not asides and isinstance(examples, list | tuple) and 0 < len(examples) <= FEW
-        if (
-            not self._at_once
-            or not few
-            or not isinstance(tracer, FunctionTracer)
-            or tracer.learnt.result is None
-        ):
+        if not (few and self._at_once and isinstance(tracer, FunctionTracer)):
+            return False
+        if tracer.learnt.result is None:
             return False
         known, self._version = self._version in (-1, tracer.learnt.version), tracer.learnt.version
         met = [isinstance(x, Prepared) or (isinstance(x, Tree) and self._met(x)) for x in examples]

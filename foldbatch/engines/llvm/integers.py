@@ -7,13 +7,14 @@ NumPy here, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.engines.llvm import integer_loops, table_loops, tables, walks
+from foldbatch.engines.llvm import integer_loops, table_loops, tables
 from foldbatch.engines.llvm.compiling import compiled_function, compiled_late
 from foldbatch.scheduler import arithmetic, noting, tree_code, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
@@ -36,7 +37,9 @@ def compiled() -> Arithmetic:
     modules = turns, noting, integer_loops
     own = {name: compiled_function(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
     traced = compiled_late(tree_code.traced, TRACED, tree_code, small=True)
-    return arithmetic_of({**own, **tables.compiled(), "traced": traced})
+    from foldbatch.engines.llvm import walks  # noqa: PLC0415 - it needs llvmlite
+
+    return replace(arithmetic_of({**own, **tables.compiled(), "traced": traced}), walks=walks)
 
 
 def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
@@ -59,6 +62,5 @@ def arithmetic_of(functions: dict[str, Callable[..., Any]]) -> Arithmetic:
 
     drain = partial(arithmetic.drain, weigh=functions["weigh"], run=functions["drain"], form=np.ndarray.copy)
     built, leveled = partial(tables.built, functions), partial(tables.levels, functions)
-    return Arithmetic(
-        join, group, drain, leveled, COSTS, built, functions["noted"], functions.get("traced"), walks
-    )
+    noted, traced = functions["noted"], functions.get("traced")
+    return Arithmetic(join, group, drain, leveled, COSTS, built, noted, traced)
