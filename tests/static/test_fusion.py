@@ -13,7 +13,6 @@ from foldbatch.static.graph import SOURCES, Graph, Node, apply, constant, input_
 from foldbatch.static.memory import sections_of
 from foldbatch.static.routines import PlannedStage, plan_stage
 from foldbatch.types import TensorType
-from tests.engines.llvm.walking import run_table
 from tests.engines.numpy import launching
 from tests.static import run_kernel
 from tests.static.run_kernel import TARGET, interpret, random_rows, run_graph, stage_of_graph
@@ -26,6 +25,8 @@ V = TensorType((3,), "float64")
 def fused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let kernels have fused loops, of compiled code."""
     pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+    from tests.engines.llvm.walking import run_table  # noqa: PLC0415 - it needs that
+
     monkeypatch.setattr(launching, "run_table", run_table)
     monkeypatch.setattr(run_kernel, "TARGET", FUSED)
 
