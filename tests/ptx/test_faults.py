@@ -108,8 +108,9 @@ GLOBAL, SHARED = "out of bounds of global memory", "out of bounds of shared memo
 NUMBERS = "numbers"  # no access is wrong, but the result is
 BROKEN: dict[str, tuple[str, str, str, str]] = {
     # what: the right kernel, what of it, becomes what, and what is said
-    "no guard of the grid": ("guard", "if (i < n)", "", GLOBAL),
-    "a guard that lets one more through": ("guard", "i < n", "i <= n", GLOBAL),
+    # what lies behind may be memory of another array, which nobody wrote
+    "no guard of the grid": ("guard", "if (i < n)", "", f"{GLOBAL}|nobody wrote"),
+    "a guard that lets one more through": ("guard", "i < n", "i <= n", f"{GLOBAL}|nobody wrote"),
     "one read too far": ("loop", "x[k] * 2", "x[k + 1] * 2", GLOBAL),
     "one write too far": ("loop", "y[k] =", "y[k + 1] =", f"{GLOBAL}|{WRITES}"),
     "a read before the beginning": ("loop", "x[k] * 2", "x[k - 1] * 2", GLOBAL),
