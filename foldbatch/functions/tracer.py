@@ -112,7 +112,8 @@ class FunctionTracer:
         self.learnt = Learnt() if learnt is None else learnt
         self._known = StagedBefore()
         if arithmetic.walks is not None:
-            coded.hasten(arithmetic.walks)
+            with LOCK:  # no walk runs meanwhile
+                coded.hasten(arithmetic.walks)
             tree.hasten(arithmetic.walks)
         self._linked = self._link()
 
