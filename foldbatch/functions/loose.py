@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import index
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -60,8 +61,15 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         raise WalkError(
             f"ops.{name}", "values of the walk that runs", "one outside of its walk", notes.OUTSIDE
         )
-    if name == "getitem" and _is_row(*operands):
-        return ops.gather(operands[0], int(operands[1]))
+    if any(isinstance(x, Value) for x in options.values()):
+        bound = inspect.signature(function).bind(*operands, **options)
+        bound.apply_defaults()
+        left = {n: index(x) if isinstance(x, Value) else x for n, x in bound.kwargs.items()}
+        return _apply(function, bound.args, left)
+    if name == "getitem":
+        if _is_row(*operands):
+            return ops.gather(operands[0], int(operands[1]))
+        operands = operands[0], _bounded(operands[1])
     if name in TOGETHER and type(operands[0]) is list:
         operands = tuple(operands[0]), *operands[1:]
     key = _key(name, operands, options)
@@ -85,18 +93,30 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     if key is not None and whole:
         places = [i for i, (_, dynamic, _) in enumerate(given) if dynamic]
         _known[function, key] = cell, places
-        several = any(isinstance(x, tuple) for x in operands)
-        if not (options or several) and len(places) == len(operands):
+        if not kinds or any(isinstance(x, tuple) for x in operands):
+            pass  # its cell is of options, or of all that the tuple holds, too
+        elif len(places) == len(operands):
             _quick[kinds] = cell.call
-        elif not options and len(kinds) == 3 and places == [0] and _fixed(operands[1]) is not None:
+        elif len(kinds) == 3 and places == [0] and _fixed(operands[1]) is not None:
             _quick[kinds, _fixed(operands[1])] = cell.call
     return cell.call(*[x for x, dynamic, _ in given if dynamic])
 
 
 def _fixed(x: Any) -> Any:
     """Return a key of an index that belongs to a cell: a whole number or a slice; None of anything else."""
-    kind = type(x)
-    return x if kind is int else (x.start, x.stop, x.step) if kind is slice else None
+    if type(x) is not slice:
+        return x if type(x) is int else None
+    whole = type(x.start) in _BOUNDS and type(x.stop) in _BOUNDS and type(x.step) in _BOUNDS
+    return (x.start, x.stop, x.step) if whole else None  # values would be read where they are hashed
+
+
+def _bounded(key: Any) -> Any:
+    """Return an index with numbers in the place of values that bound slices: shapes belong to a cell."""
+    if type(key) is tuple:
+        return tuple(map(_bounded, key))
+    if type(key) is not slice:
+        return key
+    return slice(*[index(x) if isinstance(x, Value) else x for x in (key.start, key.stop, key.step)])
 
 
 def _is_row(x: Any, key: Any) -> bool:
