@@ -104,8 +104,8 @@ def calls(counters: list[int], value: Any) -> Callable[..., Any] | None:
 
     Given are the general function of a cell, and the codes of signatures; see `functions.coded`.
     """
-    places = places_of(value, [value.n, value.unknown])
-    if places is None or not readable():
+    places = places_of(value, [value.n, value.unknown]) if readable() else None
+    if places is None:
         return None
     told = _told(id(counters), id(value.unknown), *places)
 
@@ -119,8 +119,8 @@ def calls(counters: list[int], value: Any) -> Callable[..., Any] | None:
 def nodes(node: Any) -> Callable[..., Any] | None:
     """Return what makes all nodes of a tree, given one whose parts differ; None where nothing does."""
     parts = [getattr(node, name) for name in node.__struct_fields__]
-    places = places_of(node, parts)
-    if places is None or not readable():
+    places = places_of(node, parts) if readable() else None
+    if places is None:
         return None
     return _function(loops.nodes, _told(id(type(node)), id(np.dtype(np.int32)), *places), type(node))
 
