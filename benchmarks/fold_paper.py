@@ -137,12 +137,7 @@ def run(
             left_out[batch] = f"needs about {needed / 2**30:.1f} GiB, of which {free / 2**30:.1f} are free"
             continue
         rows.append(_measure(program, shape, batch, rng, repeats, seconds))
-    options = {
-        "leaves": leaves,
-        "size": size,
-        "backend": backend_name(backend),
-        "cores": available_cores(),
-    }
+    options = {"leaves": leaves, "size": size, "backend": backend_name(backend), "cores": available_cores()}
     return Outcome(options, tuple(rows), left_out)
 
 

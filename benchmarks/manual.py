@@ -92,14 +92,7 @@ class Manual:
             0 leaves the batch whole, and BLAS as many threads as it likes.
     """
 
-    def __init__(
-        self,
-        shape: Shape,
-        batch: int,
-        parameters: Mapping[str, Array],
-        *,
-        parts: int = 1,
-    ) -> None:
+    def __init__(self, shape: Shape, batch: int, parameters: Mapping[str, Array], *, parts: int = 1) -> None:
         self.parameters = parameters
         cuts = np.linspace(0, batch, max(1, min(parts, batch)) + 1).astype(int).tolist()
         self._cuts = [slice(*cut) for cut in pairwise(cuts)]

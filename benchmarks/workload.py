@@ -43,13 +43,7 @@ def tree_lstm(hidden: int, vocabulary: Vocabulary, dtype: str = "float32") -> Bl
 
 
 def lstm_reading(
-    hidden: int,
-    words: int,
-    word: Block,
-    label: Block,
-    is_leaf: Any,
-    kids: Any = None,
-    dtype: str = "float32",
+    hidden: int, words: int, word: Block, label: Block, is_leaf: Any, kids: Any = None, dtype: str = "float32"
 ) -> Block:
     """Return the same model for nodes of any class, given what reads them; `kids` where they are no pairs."""
     embedding = Embedding(words, hidden, dtype=dtype, name="embedding")

@@ -195,9 +195,7 @@ def tables(outcome: Outcome) -> list[Table]:
     options = outcome.options
     title = "Sentences per second, states of {hidden}, backend {backend}".format(**options)
     speed = _table(
-        title,
-        ("model", "size", "batch", "training", "gain", "quartiles, ms", "inference", "gain"),
-        2,
+        title, ("model", "size", "batch", "training", "gain", "quartiles, ms", "inference", "gain"), 2
     )
     made = _table(
         "One batch",

@@ -213,10 +213,7 @@ def our_ways(
         precision: of products.
     """
     return [
-        replace(
-            our_contenders(ours, batches, precision)[0],
-            name=f"foldbatch, {engine}{_suffix(precision)}",
-        )
+        replace(our_contenders(ours, batches, precision)[0], name=f"foldbatch, {engine}{_suffix(precision)}")
         for engine, ours in ways.items()
     ]
 

@@ -73,12 +73,7 @@ class Counted:
         return buffer
 
     def launch(
-        self,
-        function: Any,
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Sequence[int],
-        stream: Any,
+        self, function: Any, blocks: int, threads: tuple[int, int], arguments: Sequence[int], stream: Any
     ) -> None:
         """Count a launch, and launch."""
         self.cost.launches += stream not in self._captured

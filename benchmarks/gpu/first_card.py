@@ -49,10 +49,7 @@ def first_parts(run: Run) -> list[Part]:
     settings = run.settings
     parts = [
         Part(
-            "what is there",
-            0,
-            _there,
-            "whether wheels and driver fit: if not, nothing below means anything",
+            "what is there", 0, _there, "whether wheels and driver fit: if not, nothing below means anything"
         ),
         Part(
             "memory, copies, two streams, one kernel",
@@ -60,12 +57,7 @@ def first_parts(run: Run) -> list[Part]:
             _basics,
             "packing of arguments and order by events; what a launch costs (7 us estimated)",
         ),
-        Part(
-            "cuBLAS",
-            0,
-            _products,
-            "order of its arguments, math modes, and that steps repeat to the bit",
-        ),
+        Part("cuBLAS", 0, _products, "order of its arguments, math modes, and that steps repeat to the bit"),
         Part(
             "capture beside a busy thread",
             0,

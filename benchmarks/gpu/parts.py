@@ -43,10 +43,7 @@ def parts_of(run: Run) -> list[Part]:
     first, size = settings.hidden[0], settings.batches[0]
     others = [batch for batch in settings.batches if batch != size]
     sst = partial(times, name=SST)
-    found = [
-        Part("rates of the card", 0, _rates),
-        Part("accuracy", 0, _accuracy),
-    ]
+    found = [Part("rates of the card", 0, _rates), Part("accuracy", 0, _accuracy)]
     if settings.law:
         found += [
             Part(

@@ -83,11 +83,7 @@ def device_seconds(cupy: Any, device: Any, task: Callable[[], object]) -> float:
 
 
 def step_floor(
-    cost: Cost,
-    rates: Mapping[str, float],
-    hidden: int,
-    examples: Sequence[Tree],
-    precision: str = "fp32",
+    cost: Cost, rates: Mapping[str, float], hidden: int, examples: Sequence[Tree], precision: str = "fp32"
 ) -> dict[str, float]:
     """Return the least seconds for a training step of the SST Tree-LSTM, by what takes them; see `floor`."""
     counts = count([examples])

@@ -131,11 +131,7 @@ def _hit_rate(calls: int, distinct: int) -> float:
 
 
 def report_on(
-    batch: ScheduledBatch,
-    model: Model,
-    kernels: tuple[int, int],
-    buffer_bytes: int,
-    phases: dict[str, float],
+    batch: ScheduledBatch, model: Model, kernels: tuple[int, int], buffer_bytes: int, phases: dict[str, float]
 ) -> Report:
     """Return the report on a batch that has run; `kernels` are what `Engine.launched` returned."""
     trace, schedule = batch.merged.trace, batch.schedule

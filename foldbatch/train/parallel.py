@@ -386,10 +386,7 @@ def _prefetch(program: Program, batches: Iterator[Any], ahead: int) -> Iterator[
         try:
             waiting = deque(pool.submit(planned) for _ in range(ahead))
         except RuntimeError as error:
-            room, fix = (
-                "a thread of its own",
-                "allow more, as by ulimit -u, or train on the batches",
-            )
+            room, fix = ("a thread of its own", "allow more, as by ulimit -u, or train on the batches")
             raise TrainingError("prefetched", room, f"none: {error}", fix) from None
         while (made := waiting.popleft().result()) is not END:
             waiting.append(pool.submit(planned))

@@ -239,11 +239,7 @@ def _sentence(lines: Sequence[tuple[int, str]], name: str) -> Sentence:
         if no_word := _NO_WORD.fullmatch(parts[0]):
             first, last, count = int(no_word[1]), int(no_word[3]), len(words)
             if no_word[2] == ".":
-                placed, expected, fix = (
-                    first == count,
-                    f"the ID {count}.1",
-                    "put empty nodes behind words",
-                )
+                placed, expected, fix = (first == count, f"the ID {count}.1", "put empty nodes behind words")
             else:
                 placed, expected = end <= count == first - 1 < last, f"the ID {count + 1}-N of several words"
                 end, fix = last, "put tokens before their first word, and none within another"

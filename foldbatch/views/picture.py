@@ -96,9 +96,7 @@ class Picture:
 
 
 def draw_schedule(
-    program: Program | Any,
-    examples: Iterable[Any],
-    path: str | PathLike[str] | None = None,
+    program: Program | Any, examples: Iterable[Any], path: str | PathLike[str] | None = None
 ) -> str:
     """Return a picture of how a batch runs, and write it to `path` if there is one.
 

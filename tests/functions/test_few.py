@@ -104,12 +104,3 @@ def test_a_tree_that_comes_again_is_traced_once() -> None:
     assert program._deciding._trees
     del tree
     assert not [entry for entry in program._deciding._trees.values() if entry() is not None]
-
-
-def test_errors_are_those_of_any_batch() -> None:
-    program = fb.compile(walk, "llvm")
-    for _ in range(3):
-        program.run([[1, 2]])
-    with pytest.raises(fb.errors.ExampleError, match="example 1"):
-        program.run([[1], [99]])
-    np.testing.assert_allclose(program.run([[1, 2]]), fb.compile(walk, "numpy").run([[1, 2]]), rtol=1e-5)

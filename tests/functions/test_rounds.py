@@ -503,10 +503,7 @@ def test_coroutines_that_an_interrupt_leaves_are_none_that_nobody_awaited() -> N
                 raise KeyboardInterrupt
             begin(batch, fiber)
 
-        with (
-            mock.patch.object(deciding.UnderWay, "_begin", interrupted),
-            pytest.raises(KeyboardInterrupt),
-        ):
+        with mock.patch.object(deciding.UnderWay, "_begin", interrupted), pytest.raises(KeyboardInterrupt):
             program.run([3.0, 4.0])
         begun.clear()
         gc.collect()

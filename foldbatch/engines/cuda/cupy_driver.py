@@ -433,12 +433,7 @@ class CupyDriver:
 
     @_here
     def launch(
-        self,
-        function: Any,
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Sequence[int],
-        stream: Any,
+        self, function: Any, blocks: int, threads: tuple[int, int], arguments: Sequence[int], stream: Any
     ) -> None:
         values, addresses = self._words()
         _PACKED[len(arguments)](values, 0, *arguments)

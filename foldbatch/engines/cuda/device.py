@@ -271,11 +271,7 @@ class Device:
 
     @_alone
     def launch(
-        self,
-        kernel: str | Function,
-        blocks: int,
-        threads: tuple[int, int],
-        arguments: Sequence[int],
+        self, kernel: str | Function, blocks: int, threads: tuple[int, int], arguments: Sequence[int]
     ) -> None:
         """Run a kernel, or one of `fixed_kernels` by its name."""
         self.flush()

@@ -163,12 +163,7 @@ def _computed(
 
 
 def computed(
-    op: Op,
-    dtype: str,
-    operands: Sequence[str],
-    dtypes: Sequence[str],
-    attrs: Mapping[str, Any],
-    mark: str,
+    op: Op, dtype: str, operands: Sequence[str], dtypes: Sequence[str], attrs: Mapping[str, Any], mark: str
 ) -> tuple[list[str], str]:
     """Return the lines before, and the expression of, what an elementwise op makes of elements.
 

@@ -209,10 +209,7 @@ SHARED = -1  # stands for the memory that a block shares, where slots are told a
 
 # Whether an element is greater than those before: of equal ones the last is, and so is a NaN; or the first.
 # What threads left is joined in their order, so that the first may come later.
-_GREATER = {
-    "greatest": "(v >= {top}) | (v != v)",
-    "first": "(v > {top}) | ((v != v) & ({top} == {top}))",
-}
+_GREATER = {"greatest": "(v >= {top}) | (v != v)", "first": "(v > {top}) | ((v != v) & ({top} == {top}))"}
 _JOINED = {
     "greatest": _GREATER["greatest"],
     "first": _GREATER["first"] + " | (((v == {top}) | ((v != v) & ({top} != {top}))) & (k < {at}))",

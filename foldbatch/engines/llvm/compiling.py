@@ -189,11 +189,7 @@ _loaded = _Loaded()
 
 @lru_cache(4096)
 def native(
-    text: str,
-    more: Callable[[], Mapping[str, Any]] | None = None,
-    source: str = "",
-    *,
-    rounded: bool = False,
+    text: str, more: Callable[[], Mapping[str, Any]] | None = None, source: str = "", *, rounded: bool = False
 ) -> Native:
     """Return a text's function ``loop(n, x0, x1, ..., s)``, to be called by its address.
 

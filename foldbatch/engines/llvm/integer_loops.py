@@ -41,13 +41,7 @@ i4 = i8 = u8 = int  # compiled: conversions
 
 
 def join(
-    blocks: Ints,
-    counters: Index,
-    widths: Index,
-    numbers: Index,
-    cursors: Index,
-    packed: Ints,
-    heads: Ints,
+    blocks: Ints, counters: Index, widths: Index, numbers: Index, cursors: Index, packed: Ints, heads: Ints
 ) -> bool:
     """Write `packed`, whose head is zeros, and `heads`; return whether traces of the form fill the blocks.
 

@@ -16,13 +16,7 @@ from foldbatch.engines.bindings import Bound
 from foldbatch.engines.llvm import coder, table_loops, team, walker
 from foldbatch.engines.llvm import round_loops as calls
 from foldbatch.engines.llvm.compiling import compiled_function
-from foldbatch.engines.llvm.round_loops import (
-    BUFFER_OF_FEED,
-    FIRST,
-    IMPORTS,
-    KIND_OF_FEED,
-    SECTIONS,
-)
+from foldbatch.engines.llvm.round_loops import BUFFER_OF_FEED, FIRST, IMPORTS, KIND_OF_FEED, SECTIONS
 from foldbatch.engines.llvm.tables import launch_numbers, plan_numbers
 from foldbatch.model.rounds import FAILED, SEVERAL
 from foldbatch.params.parameters import Array
@@ -133,10 +127,7 @@ class RoundRunner:
         self._held[calls.EXAMPLE : calls.MEMORY] = [address_of(array) for array in stored]
 
     def run(
-        self,
-        first: int,
-        reserve: Callable[[Index], None],
-        data: Callable[[int], tuple[int, Array] | None],
+        self, first: int, reserve: Callable[[Index], None], data: Callable[[int], tuple[int, Array] | None]
     ) -> int:
         """Run a round from its first number on; return `FAILED`, or the class of numbers that are in `read`.
 

@@ -71,9 +71,6 @@ define(
     lambda types, attrs: _infer_scaled("segment_spread", types),
     _scaled,
     _spread_vjp,
-    (
-        Sample((_ONE, _V), {}, (_ELEMENTS, CALL)),
-        Sample((_TWO, _M) * 2, {}, (_ELEMENTS, CALL) * 2),
-    ),
+    (Sample((_ONE, _V), {}, (_ELEMENTS, CALL)), Sample((_TWO, _M) * 2, {}, (_ELEMENTS, CALL) * 2)),
     axis=lambda axes, attrs: _along("segment_spread", axes),
 )

@@ -63,20 +63,6 @@ def resume(old: Trainer, new: Trainer) -> None:
         callback.load_state(through_json(before.state()))
 
 
-def run_in_two(make, *, cut: int = 3, epochs: int = 6, dev=DEV) -> tuple[Trainer, Trainer]:
-    """Return an unbroken trainer, and one that was cut off after some epochs and resumed.
-
-    Both are as they were when their last epoch ended; `on_fit_end` comes after that.
-    """
-    whole, first, second = make(), make(), make()
-    whole.fit(EXAMPLES, dev, epochs=epochs)
-    first._call = lambda moment: moment == "on_fit_end" or Trainer._call(first, moment)  # it is killed
-    first.fit(EXAMPLES, dev, epochs=cut)
-    resume(first, second)
-    second.fit(EXAMPLES, dev, epochs=epochs)
-    return whole, second
-
-
 def assert_same(whole: Trainer, resumed: Trainer) -> None:
     assert [drop_time(figures) for figures in resumed.history] == [drop_time(f) for f in whole.history]
     for name, array in whole.program.params.items():
