@@ -44,6 +44,7 @@ _of_ops: dict[Any, CellFunction] = {}
 _quick: dict[Any, Callable[..., Any]] = {}
 _known: dict[Any, tuple[CellFunction, list[int]]] = {}  # with the places of what is data, by `_key`
 _of_data: dict[tuple[tuple[int, ...], str], CellFunction] = {}  # by shape and dtype
+_of_parameters: dict[Parameter, CellFunction] = {}  # whose values they are
 _of_arrays: dict[Any, CellFunction] = {}  # by an array's own dtype and shape
 
 
@@ -236,9 +237,10 @@ def layer_cell(layer: Any, arguments: int) -> CellFunction:
 
 
 def _value_of(parameter: Parameter) -> Any:
-    return op_cell(
-        inspect.unwrap(ops.reshape), [(parameter, False, None), (parameter.shape, False, None)], {}
-    ).call()
+    if parameter not in _of_parameters:
+        given: list[Given] = [(parameter, False, None), (parameter.shape, False, None)]
+        _of_parameters[parameter] = op_cell(inspect.unwrap(ops.reshape), given, {})
+    return _of_parameters[parameter].call()
 
 
 Hooks.function = staticmethod(_apply)
