@@ -101,6 +101,16 @@ def found_by_value(static: Any) -> bool:
     return type(static) in COMPARED or (type(static) is float and static != 0 and not math.isnan(static))
 
 
+def made_of_items(kind: type) -> bool:
+    """Whether objects of a class are tuples of their items and no more: no code of the user's makes them."""
+    if kind is tuple:
+        return True
+    scope: dict[str, Any] = getattr(kind.__new__, "__globals__", {})  # of `collections.namedtuple` its own
+    named = issubclass(kind, tuple) and str(scope.get("__name__", "")).startswith("namedtuple_")
+    initialized = any("__init__" in vars(base) for base in kind.__mro__[:-1])
+    return named and type(kind) is type and not initialized
+
+
 def _guards(
     signature: Signature,
     places: dict[Path, list[int]],
@@ -159,8 +169,10 @@ def _guards(
 def _results(of: Signature, places: Mapping[Path, list[int]]) -> Iterator[int]:
     nest, own = of.result, [leaf for leaf in of.leaves if isinstance(leaf, int)]
     if isinstance(nest, NestSpec):
-        flat = issubclass(nest.kind, tuple) and not any(isinstance(item, NestSpec) for item in nest.items)
-        if not flat or len({*own}) < len(own):  # one object stands at two places
+        flat = not any(isinstance(item, NestSpec) for item in nest.items)
+        if not (flat and made_of_items(nest.kind)) or len({*own}) < len(
+            own
+        ):  # one object stands at two places
             raise NotCommon
     for leaf in of.leaves:
         if isinstance(leaf, int):

@@ -175,6 +175,9 @@ def lift(op: str, operands: tuple[TensorLike, ...]) -> tuple[Node, ...]:
                 if isinstance(x, float) and dtype and not dtype.startswith("float"):
                     fix = "cast the tensor with ops.cast first"
                     fail(op, f"operands of one dtype ({dtype})", f"the float {x}", fix)
+                if dtype == "bool" and x not in (0, 1):  # as a bool it would be true
+                    fix = "cast the tensor with ops.cast first"
+                    fail(op, f"operands of one dtype ({dtype})", f"the int {x}", fix)
                 nodes.append(constant(x, dtype))
             case np.ndarray() | np.generic():
                 floats = dtype is not None and dtype.startswith("float") and x.dtype.kind in "fiu"

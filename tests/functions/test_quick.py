@@ -1,11 +1,12 @@
 """Ops of a walk that are found by the types of their operands, and those that are not."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch.errors import GraphError
 from tests.backends import LLVM
 
 
@@ -45,3 +46,40 @@ def test_ops_that_are_found_at_once_are_those_that_are_looked_for(engine: str) -
         for found, wanted in zip(program.run([given])[0], expected, strict=True):
             if given == x:
                 np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+class Named(tuple[Any, ...]):  # noqa: SLOT001 - a tuple can have no others than `__dict__`
+    """A tuple whose class does more when it is made."""
+
+    name: str
+
+    def __new__(cls, *items: Any) -> Self:
+        made = super().__new__(cls, items)
+        made.name = "two"
+        return made
+
+
+@fb.cell
+def halves(x: Any) -> Any:
+    return Named(x * 0.5, x * 0.25)
+
+
+@pytest.mark.parametrize("engine", ["numpy", *LLVM])
+def test_classes_of_tuples_make_their_results_themselves(engine: str) -> None:
+    """What a call yields is made by its class, where that is no plain named tuple, each time."""
+
+    def walk(x: float) -> Any:
+        many = [halves(fb.tensor(x)) for _ in range(3)]
+        assert [made.name for made in many] == ["two"] * 3
+        return many[-1][1]
+
+    assert fb.compile(walk, engine).run([4.0, 8.0]) == [1.0, 2.0]
+
+
+def test_ints_that_no_bool_is_are_refused_beside_bools() -> None:
+    """As a bool, 2 would be true: ``flags == 2`` is not what NumPy makes of it."""
+    program = fb.compile(lambda x: fb.tensor(x) == 2, "numpy")
+    with pytest.raises(GraphError, match="expected operands of one dtype .bool., found the int 2"):
+        program.run([np.array([True, False])])
+    found = fb.compile(lambda x: fb.tensor(x) == 1, "numpy").run([np.array([True, False])])
+    assert found[0].tolist() == [True, False]
