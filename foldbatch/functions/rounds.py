@@ -36,6 +36,7 @@ from foldbatch.scheduler.trace import Index, Ints
 from foldbatch.types import TensorType
 
 KEPT = 256  # schedules of rounds
+KEPT_BYTES = 16_000_000  # of what was noted in these rounds; a schedule takes some ten times as much
 
 
 class RoundSchedule(Protocol):
@@ -346,8 +347,11 @@ class Rounds:
             if table is None:
                 return None
             self._tables[key] = table
-            if len(self._tables) > KEPT:
-                del self._tables[next(iter(self._tables))]
+            held = sum([len(noted) for *_, noted in self._tables])
+            while len(self._tables) > KEPT or held > KEPT_BYTES:
+                oldest = next(iter(self._tables))
+                held -= len(oldest[-1])
+                del self._tables[oldest]
         imported, example = flat.take(table.imported), store.example
         if len(imported) and (
             np.minimum.reduce(imported) < 0

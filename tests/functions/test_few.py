@@ -104,3 +104,21 @@ def test_a_tree_that_comes_again_is_traced_once() -> None:
     assert program._deciding._trees
     del tree
     assert not [entry for entry in program._deciding._trees.values() if entry() is not None]
+
+
+def test_schedules_of_rounds_are_kept_while_what_was_noted_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large examples that never come again must not stay in memory, however few they are."""
+
+    def reads(count: int) -> Any:
+        state = leaf(1)
+        for _ in range(count):
+            state = other(state)
+        return other(state) if float(fb.ops.sum(state)) > 1e9 else state
+
+    program, plain = fb.compile(reads, "numpy"), fb.compile(reads, "numpy")
+    monkeypatch.setattr("foldbatch.functions.rounds.KEPT_BYTES", 2000)
+    for count in (60, 5, 61, 300, 6, 62):  # of integers of 8 bytes, two a call
+        assert program.run([count])[0].tobytes() == plain.run([count])[0].tobytes()
+        kept = sum([len(key[-1]) for key in program._deciding.rounds._tables])
+        assert kept <= 2000
+    assert len(program._deciding.rounds._tables) == 2
