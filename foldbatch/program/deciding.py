@@ -18,6 +18,7 @@ from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.errors import BlockTypeError, ExampleError
+from foldbatch.functions.cells import COUNTERS
 from foldbatch.functions.deciding import UnderWay, decide, results
 from foldbatch.functions.rounds import Rounds
 from foldbatch.functions.tracer import FunctionTracer
@@ -35,7 +36,9 @@ from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Form, Ints, batch_trace, form
 from foldbatch.trees import Tree
 
-FEW = 8  # examples that are a round: from 16 trees of 40 nodes on plans of whole batches are better
+FEW = 8  # examples that are a round: from 16 trees of 40 nodes on plans of whole batches are better,
+LARGE = 8_192  # and where so many numbers are noted; then so many
+REST = 16  # of these batches go by before one is tried again
 
 
 class ReadyRound(NamedTuple):
@@ -58,6 +61,7 @@ class Deciding:
         self.memory: Any = None
         self.form: Form
         self._at_once = options.backend == "llvm" and not options.debug and self.policy.alone is not None
+        self._rest = 0  # how many times few examples are run as any batch, as the last ones were large
         self._version = -1  # of what was learnt of the walk when a few examples came last
         self._trees: dict[int, weakref.ref[Tree]] = {}
         self.levels: Any = None  # finds those of a round's calls, where a schedule needs them
@@ -93,7 +97,8 @@ class Deciding:
 
         A few examples of a walk that reads no number are a round, too: to plan one takes a third of the time.
         """
-        if not (keep_going or tracer.decides or self._are_few(tracer, examples, asides)):
+        few = not (keep_going or tracer.decides)
+        if few and not self._are_few(tracer, examples, asides):
             return None
         simple = not asides and isinstance(examples, list | tuple)
         if (
@@ -106,9 +111,12 @@ class Deciding:
                 raise BlockTypeError("run return_exceptions", expected, "more, or others", "leave it out")
             return None
         work = partial(results, self.rounds, self.computing(step, training=False), tracer, examples)
+        start = COUNTERS[0]
         with single_threaded_blas():
             try:
-                return work(keep_going=keep_going)
+                found = work(keep_going=keep_going)
+                self._rest = REST if few and COUNTERS[0] - start > LARGE else 0
+                return found
             except BadDataError:
                 work(careful=True)  # which says at which call
                 raise
@@ -119,6 +127,9 @@ class Deciding:
         if not (few and self._at_once and isinstance(tracer, FunctionTracer)):
             return False
         if tracer.learnt.result is None:
+            return False
+        if self._rest:
+            self._rest -= 1
             return False
         known, self._version = self._version in (-1, tracer.learnt.version), tracer.learnt.version
         met = [isinstance(x, Prepared) or (isinstance(x, Tree) and self._met(x)) for x in examples]

@@ -122,3 +122,12 @@ def test_schedules_of_rounds_are_kept_while_what_was_noted_is_small(monkeypatch:
         kept = sum([len(key[-1]) for key in program._deciding.rounds._tables])
         assert kept <= 2000
     assert len(program._deciding.rounds._tables) == 2
+
+
+def test_few_large_examples_are_any_batch() -> None:
+    """But for one in so many, as nobody knows before how large they are."""
+    program = fb.compile(lambda n: fb.ops.stack([leaf(k % 9) for k in range(n)][-2:]), "llvm")
+    for n in (2, 3):
+        program.run([n])
+    assert rounds(lambda: [program.run([n]) for n in (2, 9_000, *[4] * 16)]) == 2
+    assert rounds(lambda: program.run([4])) == 1
