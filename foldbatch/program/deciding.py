@@ -115,11 +115,11 @@ class Deciding:
         with single_threaded_blas():
             try:
                 found = work(keep_going=keep_going)
-                self._rest = REST if few and COUNTERS[0] - start > LARGE else 0
-                return found
             except BadDataError:
                 work(careful=True)  # which says at which call
                 raise
+        self._rest = REST if few and COUNTERS[0] - start > LARGE else 0
+        return found
 
     def _are_few(self, tracer: Tracer, examples: Any, asides: Collection[str]) -> bool:
         """Whether examples are to be run as a round: few that nobody has met, by a walk that is known."""
