@@ -1,10 +1,9 @@
 """Examples learn, and read what they should."""
 
 import asyncio
-import importlib.util
 import json
 import random
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -13,20 +12,7 @@ import pytest
 
 import foldbatch as fb
 
-ROOT = Path(__file__).parents[2]
-
-
-def load(name: str) -> ModuleType:
-    """Import an example program, which is no part of a package."""
-    spec = importlib.util.spec_from_file_location(
-        f"example_{name}", ROOT / "examples" / "trees" / f"{name}.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+LoadExample = Callable[[str], ModuleType]
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +23,16 @@ def corpus() -> fb.trees.Corpus:
 
 
 def test_it_trains_and_prints_both_baselines(
+    load: LoadExample,
     corpus: fb.trees.Corpus,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two epochs on a few functions: the loss falls, and the figures are written."""
+    """Three epochs on a few functions: the loss falls, and the figures are written."""
     monkeypatch.setattr(fb.trees, "standard_library_functions", lambda **_: corpus)
     file = tmp_path / "figures.json"
-    assert load("function_names").main(["--epochs", "3", "--hidden", "8", "--json", str(file)]) == 0
+    assert load("trees/function_names").main(["--epochs", "3", "--hidden", "8", "--json", str(file)]) == 0
     figures = json.loads(file.read_text())
     losses = [epoch["loss"] for epoch in figures["epochs"]]
     assert losses[-1] < losses[0]
@@ -53,9 +40,9 @@ def test_it_trains_and_prints_both_baselines(
     assert "bag " in printed and "majority" in printed
 
 
-def test_the_bag_of_node_types_cannot_see_more() -> None:
+def test_the_bag_of_node_types_cannot_see_more(load: LoadExample) -> None:
     """It learns what they tell."""
-    example = load("function_names")
+    example = load("trees/function_names")
 
     def examples(labels: tuple[str, str]) -> tuple[fb.trees.Example, ...]:
         tree = fb.trees.Tree
@@ -73,19 +60,6 @@ TREES = "(4 (3 good) (2 film))\n(0 (1 bad) (2 film))\n(2 (2 a) (2 (2 film) (2 .)
 VECTORS = "good 1.0 0.5\nbad -1.0 0.5\nfilm 0.1 0.2\n"
 
 
-def sentiment() -> ModuleType:
-    """Import the example program, which is no part of a package."""
-    spec = importlib.util.spec_from_file_location(
-        "example_sentiment", ROOT / "examples" / "trees" / "sentiment.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def treebank(tmp_path: Path) -> Path:
     """A directory with four trees in each file, one of them a single word."""
@@ -95,16 +69,12 @@ def treebank(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam", "sgd"])
-def test_it_learns_four_trees_by_heart(treebank: Path, optimizer: str) -> None:
+def test_it_learns_four_trees_by_heart(load: LoadExample, treebank: Path, optimizer: str) -> None:
     """And writes every figure for programs."""
     file = treebank / "figures.json"
     options = ["--data", str(treebank), *"--hidden 12 --epochs 25 --batch 2 --json".split(), str(file)]
-    assert (
-        sentiment().main(
-            [*options, "--optimizer", optimizer, "--lr", "0.1" if optimizer != "adam" else "0.02"]
-        )
-        == 0
-    )
+    rate = "0.1" if optimizer != "adam" else "0.02"
+    assert load("trees/sentiment").main([*options, "--optimizer", optimizer, "--lr", rate]) == 0
     figures = json.loads(file.read_text())
     assert len(figures["epochs"]) == 25
     assert figures["epochs"][-1]["loss"] < 0.7 * figures["epochs"][0]["loss"]
@@ -124,7 +94,12 @@ def test_it_learns_four_trees_by_heart(treebank: Path, optimizer: str) -> None:
     ],
 )
 def test_bad_files_are_one_line(
-    treebank: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, expected: str
+    load: LoadExample,
+    treebank: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    text: str | None,
+    expected: str,
 ) -> None:
     """File, line and what was expected; status 2; no traceback."""
     (treebank / "vectors.txt").write_text(VECTORS, encoding="utf-8")
@@ -132,14 +107,9 @@ def test_bad_files_are_one_line(
         (treebank / name).unlink()
     else:
         (treebank / name).write_text(text, encoding="utf-8")
-    options = [
-        "--data",
-        str(treebank),
-        "--vectors",
-        str(treebank / "vectors.txt"),
-        *"--hidden 5 --epochs 1".split(),
-    ]
-    assert sentiment().main(options) == 2
+    vectors = str(treebank / "vectors.txt")
+    options = ["--data", str(treebank), "--vectors", vectors, *"--hidden 5 --epochs 1".split()]
+    assert load("trees/sentiment").main(options) == 2
     printed = capsys.readouterr().err
     assert printed.startswith("error: ")
     assert expected in printed

@@ -26,6 +26,7 @@ REAL = [*REAL, *(-x for x in REAL), math.nan]
 CASES = 1000  # of an instruction, at most
 REGISTERS = "%a<4>, %p<4>, %b<2>, %q<2>, %at, %to, %x, %y, %n, %i, %j, %k, %e, %w, %p, %c, %d, %b, %t, %g, %q, %w<4>, %r<4>"
 DRAWS = np.random.default_rng(0)
+FORMS = {"f32": ("<f", "<I"), "f64": ("<d", "<Q")}  # a float, and its bits
 
 
 def bits_of(value: Any, type_: str) -> int:
@@ -33,7 +34,7 @@ def bits_of(value: Any, type_: str) -> int:
     if type_ in ("p", "pred"):
         return int(value)
     if type_[0] == "f":
-        form, whole = {"f32": ("<f", "<I"), "f64": ("<d", "<Q")}[type_]
+        form, whole = FORMS[type_]
         return struct.unpack(whole, struct.pack(form, value))[0]
     return value % (1 << 8 * SIZES[type_])
 
@@ -43,7 +44,7 @@ def number_of(bits: int, type_: str) -> Any:
     if type_ in ("p", "pred"):
         return bool(bits)
     if type_[0] == "f":
-        form, whole = {"f32": ("<f", "<I"), "f64": ("<d", "<Q")}[type_]
+        form, whole = FORMS[type_]
         return struct.unpack(form, struct.pack(whole, bits % (1 << 8 * SIZES[type_])))[0]
     return wrapped(bits, type_)
 

@@ -225,3 +225,26 @@ def test_a_request_that_the_end_of_the_server_cuts_off_is_503(service, capsys):
     assert json.loads(body["body"])["error"].startswith("server: expected ")
     assert b'foldbatch_requests_total{status="503"} 1.0' in figures
     assert not capsys.readouterr().err
+
+
+def test_everything_is_counted():
+    metrics, other = ServerMetrics(), ServerMetrics()
+    metrics.watch_queue(lambda: 3, lambda: 90)
+    metrics.batch(4, 100, 0.02)
+    metrics.request(200, 0.03)
+    metrics.request(200, 0.03)
+    metrics.refusals.labels("size").inc()
+    metrics.reloads.labels("failed").inc()
+    lines = metrics.text().decode().splitlines()
+    for line in (
+        "foldbatch_queue_examples 3.0",
+        "foldbatch_queue_nodes 90.0",
+        'foldbatch_batch_examples_bucket{le="4.0"} 1.0',
+        "foldbatch_batch_nodes_sum 100.0",
+        "foldbatch_request_seconds_count 2.0",
+        'foldbatch_requests_total{status="200"} 2.0',
+        'foldbatch_refused_examples_total{reason="size"} 1.0',
+        'foldbatch_reloads_total{outcome="failed"} 1.0',
+    ):
+        assert line in lines
+    assert b"foldbatch_request_seconds_count 0.0" in other.text()

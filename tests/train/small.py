@@ -11,9 +11,9 @@ EXAMPLES = [(x, int(x[0] > x[1])) for x in rng.normal(size=(20, 3)).tolist()]
 DEV = EXAMPLES[:6]
 
 
-def model(classes: int = 2) -> fb.Block:
+def model(classes: int = 2, vector: fb.Block | None = None) -> fb.Block:
     """Scores of a vector; the label, which comes second, is read for loss and metric only."""
-    scores = fb.GetItem(0) >> fb.Vector(3) >> fb.Dropout(0.5) >> fb.Linear(classes, name="out")
+    scores = fb.GetItem(0) >> (vector or fb.Vector(3) >> fb.Dropout(0.5)) >> fb.Linear(classes, name="out")
     both = fb.Composition()
     with both.scope():
         row = scores.reads(both.input)

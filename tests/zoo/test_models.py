@@ -76,15 +76,20 @@ def vector(node, p):
     return np.tanh(bilinear + z @ p["rntn.recurrent"] + p["rntn.bias"])
 
 
-@pytest.mark.parametrize("hidden", [None, 2])
-def test_rntn_scores_and_losses_are_those_of_the_equations(hidden):
-    program, p = compiled(rntn(Words(WORDS, 3), Task("nodes", 5), hidden=hidden))
+def check_nodes(block, state):
+    """Check scores and losses at all nodes of a tree, whose states are those of equations."""
+    program, p = compiled(block)
     results = program.run([TREE], losses=True)
     nodes = [TREE[0], TREE[1][0], TREE[1][1], TREE[1], TREE]
-    scores = [vector(node, p) @ p["classify.weight"] + p["classify.bias"] for node in nodes]
+    scores = [state(node, p) @ p["classify.weight"] + p["classify.bias"] for node in nodes]
     np.testing.assert_allclose(results[0], scores[-1], rtol=1e-4)
     expected = sum(cross_entropy(s, node.label) for s, node in zip(scores, nodes, strict=True))
     assert results.loss == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("hidden", [None, 2])
+def test_rntn_scores_and_losses_are_those_of_the_equations(hidden):
+    check_nodes(rntn(Words(WORDS, 3), Task("nodes", 5), hidden=hidden), vector)
 
 
 HIDDEN = 3
@@ -108,13 +113,8 @@ def binary_state(node, p):
 
 
 def test_scores_and_losses_are_those_of_the_equations():
-    program, p = compiled(tree_lstm(Words(WORDS, 4), Task("nodes", 5), hidden=HIDDEN))
-    results = program.run([TREE], losses=True)
-    nodes = [TREE[0], TREE[1][0], TREE[1][1], TREE[1], TREE]
-    scores = [binary_state(node, p)[0] @ p["classify.weight"] + p["classify.bias"] for node in nodes]
-    np.testing.assert_allclose(results[0], scores[-1], rtol=1e-4)
-    expected = sum(cross_entropy(s, node.label) for s, node in zip(scores, nodes, strict=True))
-    assert results.loss == pytest.approx(expected, rel=1e-5)
+    block = tree_lstm(Words(WORDS, 4), Task("nodes", 5), hidden=HIDDEN)
+    check_nodes(block, lambda node, p: binary_state(node, p)[0])
 
 
 def test_a_tree_that_is_not_binary_is_refused():

@@ -1,5 +1,6 @@
 """Linear, Embedding, LayerNorm and attention are their equations."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -102,28 +103,25 @@ def examples(*lengths: int) -> list[Any]:
     return [[RNG.normal(size=QUERY).tolist(), RNG.normal(size=(n, ITEM)).tolist()] for n in lengths]
 
 
-@pytest.mark.parametrize("score", ["additive", "dot"])
-def test_over_a_sequence_of_any_length_none_included(score: str) -> None:
+def check_over(score: str, many: Callable[[fb.Block], fb.Block], *lengths: int) -> None:
+    """Check attention over what `many` makes of the block of one item."""
     attention, asked = layers(score)
-    offered = fb.Map(fb.Vector(ITEM, "float64") >> fb.Linear(ITEM, bias=False, name="offered"))
-    block = fb.Record((fb.Vector(QUERY, "float64") >> asked, offered)) >> attention
+    one = fb.Vector(ITEM, "float64") >> fb.Linear(ITEM, bias=False, name="offered")
+    block = fb.Record((fb.Vector(QUERY, "float64") >> asked, many(one))) >> attention
 
     def reference(example: Any, p: Any) -> Any:
         items = [np.asarray(item) @ p["offered.weight"] for item in example[1]]
         return attended(np.asarray(example[0]) @ p["asked.weight"], items, p, score)
 
-    check_layer(block, reference, examples(3, 0, 1, 5, 0))
+    check_layer(block, reference, examples(*lengths))
+
+
+@pytest.mark.parametrize("score", ["additive", "dot"])
+def test_over_a_sequence_of_any_length_none_included(score: str) -> None:
+    check_over(score, fb.Map, 3, 0, 1, 5, 0)
 
 
 @pytest.mark.parametrize("score", ["additive", "dot"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_over_a_tuple(score: str, count: int) -> None:
-    attention, asked = layers(score)
-    offered = fb.Vector(ITEM, "float64") >> fb.Linear(ITEM, bias=False, name="offered")
-    block = fb.Record((fb.Vector(QUERY, "float64") >> asked, fb.Record((offered,) * count))) >> attention
-
-    def reference(example: Any, p: Any) -> Any:
-        items = [np.asarray(item) @ p["offered.weight"] for item in example[1]]
-        return attended(np.asarray(example[0]) @ p["asked.weight"], items, p, score)
-
-    check_layer(block, reference, examples(count, count))
+    check_over(score, lambda one: fb.Record((one,) * count), count, count)

@@ -8,6 +8,7 @@ import numpy as np
 
 import foldbatch as fb
 from foldbatch.train import Callback, Trainer
+from tests.train.small import model
 
 EXAMPLES = [(x, int(x[0] > x[1])) for x in np.random.default_rng(0).normal(size=(10, 2)).tolist()]
 DEV = [(x, int(x[0] > x[1])) for x in np.random.default_rng(1).normal(size=(6, 2)).tolist()]
@@ -33,15 +34,7 @@ class Fake:
 
 
 def program() -> fb.Program:
-    scores = fb.GetItem(0) >> fb.Vector(2) >> fb.Linear(2, name="out")
-    both = fb.Composition()
-    with both.scope():
-        row = scores.reads(both.input)
-        label = fb.GetItem(1).reads(both.input)
-        fb.Loss().reads(fb.Function(fb.ops.cross_entropy).reads(row, fb.Scalar("int32").reads(label)))
-        fb.Metric("out").reads(row, label)
-        both.output.reads(row)
-    return fb.compile(both)
+    return fb.compile(model(vector=fb.Vector(2)))
 
 
 def trainer(*callbacks: Callback, lr: float = 0.5, **options) -> Trainer:
