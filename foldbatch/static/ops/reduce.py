@@ -306,7 +306,7 @@ define(
     lambda attrs, x: np.max(x, 0) if len(x) else np.zeros(x.shape[1:], x.dtype),
     lambda g, y, x: (_only_first(x, g),),
     _SAMPLES,
-    axis=along("segment_max", "use ops.max for instance axes", CALL),
+    axis=along("segment_max", "ops.max", CALL),
     whole=True,
     body=GREATEST,
 )
@@ -323,7 +323,7 @@ define(
     lambda types, attrs: TensorType(_numbers_of("segment_is_max", types).shape, "bool"),
     _evaluate_is_max,
     samples=_SAMPLES,
-    axis=along("segment_is_max", "use ops.argmax for instance axes"),
+    axis=along("segment_is_max", "ops.argmax"),
     whole=True,
     body="at, top = first(x[k])\ny[k] = k == at",
 )
@@ -334,7 +334,7 @@ define(
     lambda types, attrs: TensorType(types[0].shape, "int64"),
     lambda attrs, x: np.broadcast_to(np.arange(len(x)).reshape(-1, *(1,) * (x.ndim - 1)), x.shape),
     samples=_SAMPLES,
-    axis=along("segment_position", "use np.arange for instance axes"),
+    axis=along("segment_position", "np.arange"),
     whole=True,
     body="y[k] = k",
 )
@@ -364,7 +364,7 @@ define(
     _evaluate_segment_softmax,
     lambda g, y, x: (_segment_softmax_product(g, y),),
     _SAMPLES,
-    axis=along("segment_softmax", "use ops.softmax for instance axes"),
+    axis=along("segment_softmax", "ops.softmax"),
     whole=True,
     body=SOFTMAX,
 )

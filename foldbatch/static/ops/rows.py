@@ -85,7 +85,7 @@ define(
     _same_value,
     lambda g, y, x: (apply("repeat", g, axis=x.axis),),
     (Sample((_V,), {}, (_ELEMENTS,)),),
-    axis=along("segment_sum", "use ops.sum for instance axes", CALL),
+    axis=along("segment_sum", "ops.sum", CALL),
     body=TOTAL,
 )
 

@@ -19,12 +19,16 @@ _ALIKE = "make them alike with ops.reshape, or ops.cast"
 _V, _M = TensorType((3,)), TensorType((2, 3))
 
 
-def along(name: str, fix: str, result: Axis | None = None) -> Callable[[tuple[Axis, ...], Attrs], Axis]:
-    """Return the axis rule of an op on a sequence's elements: to `result`, by default to themselves."""
+def along(name: str, other: str, result: Axis | None = None) -> Callable[[tuple[Axis, ...], Attrs], Axis]:
+    """Return the axis rule of an op on a sequence's elements: to `result`, by default to themselves.
+
+    `other` does the same along axes of one tensor.
+    """
 
     def axis(axes: tuple[Axis, ...], attrs: Attrs) -> Axis:
         if axes[0].rank < 2:
-            fail(name, "a tensor of a sequence's elements", f"a tensor of axis {axes[0]}", fix)
+            found = "a tensor of each call" if axes[0].rank else "one that is the same for all calls"
+            fail(name, "a tensor of a sequence's elements", found, f"give a list, or use {other} along axes")
         return result or axes[0]
 
     return axis
