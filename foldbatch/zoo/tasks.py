@@ -42,7 +42,7 @@ class Task:
 
     Raises:
         BlockValueError: when there is no such kind, a number of classes, weights or answers does not fit, a
-            weight is negative, a center or a scale not finite, or a scale not above 0.
+            weight is negative, a center or a scale not finite or not of a number, or a scale not above 0.
     """
 
     kind: Kind = "class"  # ``nodes``, ``root``, ``class`` or ``number``; see the module
@@ -70,6 +70,9 @@ class Task:
             expected = "weights of 0 or more, and one above 0"
             raise BlockValueError("Task", expected, str(list(self.weights)), "give 1 to what counts once")
 
+        if self.kind != "number" and (self.center, self.scale) != (0, 1):
+            found = f"those of {self.kind}"
+            raise BlockValueError("Task", "a center and a scale of number alone", found, "leave them out")
         if not (math.isfinite(self.center) and 0 < self.scale < math.inf):
             found = f"{self.center} and {self.scale}"
             raise BlockValueError("Task", "a finite center, and a scale above 0", found, "divide the numbers")

@@ -74,6 +74,8 @@ def test_a_number_is_learnt_in_scales_above_a_center_and_told_as_it_is():
     assert results.metrics["root"].values == pytest.approx(np.array(list(results)))
     with pytest.raises(fb.errors.BlockValueError, match="a scale above 0, found 1.0 and 0.0"):
         Task("number", center=1.0, scale=0.0)
+    with pytest.raises(fb.errors.BlockValueError, match="of number alone, found those of class; leave"):
+        Task(classes=3, center=1.0)
 
 
 def test_a_wrong_class_is_an_error():
