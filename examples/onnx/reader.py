@@ -91,4 +91,6 @@ def main(path: str, lines: Iterable[str]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python examples/onnx/reader.py model.onnx < trees.txt")
     main(sys.argv[1], sys.stdin)
