@@ -157,7 +157,7 @@ class GivenObject:
         raise WalkError(self.where, "a tensor", f"an object whose {name!r} is read", fix)
 
 
-LOOKS: Final = ("__bool__", "__eq__", "__format__", "__getitem__", "__hash__", "__iter__", "__len__")
+LOOKS: Final = [f"__{x}__" for x in ("bool", "eq", "format", "getitem", "hash", "iter", "len", "str")]
 for _name in LOOKS:  # a comparison would else be false, whatever the objects are
     setattr(GivenObject, _name, lambda given, *_, name=_name: given.__getattr__(name))
 GivenObject.__name__ = "object of an example"  # as errors say

@@ -275,8 +275,7 @@ def segment_position(x: TensorLike) -> Node:
     2
     """
     (node,) = lift("segment_position", (x,))
-    if node.axis.rank < 2:
-        fail("segment_position", "a tensor of a sequence's elements", f"a tensor of axis {node.axis}")
+    along("segment_position", "np.arange")((node.axis,), {})
     # of an element only its place counts; where it holds nothing, a constant stands for it
     nothing = apply("batch", constant(0, "int64"), axis=node.axis)
     one = getitem(node, (0,) * node.ndim) if node.type.size else nothing
