@@ -3,7 +3,8 @@
 A body stands in the op's paragraph (`Op.body`). It is a few lines in a small part of Python.
 
 *Elementwise ops*: lines that name values, and at last an expression. ``a``, ``b``, ``c`` are an element of
-each operand; of more operands a body of two is applied from the left. An attribute has its own name.
+each operand; of more operands a body of two is applied from the left. An attribute has its own name. Values
+have names of two letters or more: an engine's text may have indices of one.
 
 *Along a line* (an axis, all those of a sum, or the elements of a call's sequence): ``x[k]`` and ``y[k]`` are
 elements of operand and result, for each k in order; ``x`` and ``y`` those of one that has no such axis;
