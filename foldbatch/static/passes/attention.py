@@ -11,8 +11,9 @@ Source: products of matrices are associative; "absorbed" projections: DeepSeek-A
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from foldbatch.static.graph import Graph, Node, apply, slice_of
 from foldbatch.static.op import UNBATCHED
@@ -37,6 +38,9 @@ def attend(graph: Graph) -> Graph:
     return (%2)
     """
     return sealed(graph, _attended)
+
+
+Products: TypeAlias = "Sequence[tuple[Node, Node | None]]"  # elements, and their weights, if they have any
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +79,9 @@ def _attended(graph: Graph) -> Graph:
         x, other = product.inputs[each.number], product.inputs[1 - each.number]
         absorbs = moves(each.product.inputs[each.number])
         if node.op.name == "sum":
-            return _dot(other.inputs[0], x, absorbs=absorbs)
+            return _moved(_dot, other.inputs[0], x, absorbs=absorbs)
         a = apply("reshape", other, shape=x.shape[:-1]) if other.shape != x.shape[:-1] else other
-        return _mix(a, x, absorbs=absorbs)
+        return _moved(_mix, a, x, absorbs=absorbs)
 
     return rewrite_knowing(graph, attended)
 
@@ -138,20 +142,19 @@ def _row(x: Node, number: int) -> Node:
     return apply("reshape", slice_of(x, 0, number, number + 1), shape=x.shape[1:])
 
 
-def _joined(parts: Sequence[Node]) -> Node:
-    return apply("concat", *(apply("reshape", x, shape=(1, *x.shape)) for x in parts), axis=0)
-
-
-def _dot(q: Node, x: Node, *, absorbs: bool) -> Node:
+def _moved(absorbed: Callable[..., Node], given: Node, x: Node, *, absorbs: bool) -> Node:
+    """Return a product with elements, `_dot` or `_mix`: by heads, and of what they are made of."""
     if absorbs and (heads := _heads(x)):
-        return _joined([_dot(_row(q, i), head, absorbs=True) for i, head in enumerate(heads)])
+        parts = [_moved(absorbed, _row(given, i), head, absorbs=True) for i, head in enumerate(heads)]
+        return apply("concat", *(apply("reshape", y, shape=(1, *y.shape)) for y in parts), axis=0)
     affine = _affine(x) if absorbs else None
-    if affine is None:
-        return apply("segment_dot", x, q)
-    products, same = affine
+    return absorbed(given, x, [(x, None)], []) if affine is None else absorbed(given, x, *affine)
+
+
+def _dot(q: Node, x: Node, products: Products, same: Sequence[Node]) -> Node:
     terms = [
-        apply("segment_dot", y, apply("linear", q, apply("transpose", weight, axes=(1, 0))))
-        for y, weight in products
+        apply("segment_dot", y, q if w is None else apply("linear", q, apply("transpose", w, axes=(1, 0))))
+        for y, w in products
     ]
     if same:
         row = apply("sum", q * _sum(same), axes=(x.ndim - 1,))
@@ -159,14 +162,9 @@ def _dot(q: Node, x: Node, *, absorbs: bool) -> Node:
     return _sum(terms)
 
 
-def _mix(a: Node, x: Node, *, absorbs: bool) -> Node:
-    if absorbs and (heads := _heads(x)):
-        return _joined([_mix(_row(a, i), head, absorbs=True) for i, head in enumerate(heads)])
-    affine = _affine(x) if absorbs else None
-    if affine is None:
-        return apply("segment_mix", a, x)
-    products, same = affine
-    terms = [apply("linear", apply("segment_mix", a, y), weight) for y, weight in products]
+def _mix(a: Node, x: Node, products: Products, same: Sequence[Node]) -> Node:
+    mixed = [(apply("segment_mix", a, y), weight) for y, weight in products]
+    terms = [y if weight is None else apply("linear", y, weight) for y, weight in mixed]
     if same:
         whole = apply("segment_sum", a)
         terms.append(apply("reshape", whole, shape=(*whole.shape, 1)) * _sum(same))
