@@ -69,28 +69,28 @@ def timed(make: Callable[[], C]) -> C:
 
 @cache
 def compiled_function(
-    function: Callable[..., Any], signature: str, *modules: ModuleType, small: bool = False
+    function: Callable[..., Any], signature: str, *modules: ModuleType
 ) -> Callable[..., int]:
     """Return a Python function of the language of `translation`, compiled: Python calls it with arrays.
 
     It returns a number, a truth, or nothing, which becomes 0; its signature is as of
     `translation.translate_function`. The texts of `modules` decide what it is, and whole numbers that these
-    have from elsewhere. Where it is to be `small`, it is compiled in less time, with no loop written out.
+    have from elsewhere.
     """
     llvm()
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
 
-    known, define = _told(function, modules, " small" * small), partial(translation.definition_of, function)
-    return _callable(define, function.__globals__, signature, known, small=small)
+    known, define = _told(function, modules), partial(translation.definition_of, function)
+    return _callable(define, function.__globals__, signature, known)
 
 
-def _told(function: Callable[..., Any], modules: Sequence[ModuleType], more: str = "") -> str:
+def _told(function: Callable[..., Any], modules: Sequence[ModuleType]) -> str:
     """Return what decides what a function is compiled to, which calls others of some modules."""
     from foldbatch.engines.llvm import words  # noqa: PLC0415 - it needs llvmlite
 
     texts = [inspect.getsource(module) for module in (words, *modules)]
     fixed = [(name, x) for module in modules for name, x in vars(module).items() if type(x) is int]
-    return "\n".join([function.__name__ + more, repr(fixed), *texts])
+    return "\n".join([function.__name__, repr(fixed), *texts])
 
 
 @cache
@@ -106,11 +106,9 @@ def compiled_words(function: Callable[..., Any], *modules: ModuleType) -> int:
     return _made("words", f"{objects.DATA}\n{_told(function, modules)}", translate)
 
 
-def compiled_late(
-    function: Callable[..., Any], signature: str, *modules: ModuleType, small: bool = False
-) -> Callable[..., int]:
+def compiled_late(function: Callable[..., Any], signature: str, *modules: ModuleType) -> Callable[..., int]:
     """Return what `compiled_function` returns, which is compiled when it is called first."""
-    made = cache(partial(compiled_function, function, signature, *modules, small=small))
+    made = cache(partial(compiled_function, function, signature, *modules))
 
     def run(*given: Any) -> int:
         return made()(*given)
@@ -127,13 +125,13 @@ def compiled_text(text: str, signature: str) -> Callable[..., int]:
 
 
 def _callable(
-    define: Callable[[], Any], scope: Mapping[str, Any], signature: str, known: str, *, small: bool = False
+    define: Callable[[], Any], scope: Mapping[str, Any], signature: str, known: str
 ) -> Callable[..., int]:
     """Return the function of a definition; `known` is all that decides it besides the translation."""
     from foldbatch.engines.llvm import translation  # noqa: PLC0415 - it needs llvmlite
 
     def translate(name: str) -> str:
-        return translation.translate_function(name, define(), scope, signature, small=small)
+        return translation.translate_function(name, define(), scope, signature)
 
     kinds = signature.split()
     address = _made("function", f"{objects.DATA} {signature}\n{known}", translate)

@@ -36,7 +36,7 @@ def compiled() -> Arithmetic:
     loops = {**vars(turns), **vars(integer_loops)}
     modules = turns, noting, integer_loops
     own = {name: compiled_function(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
-    traced = compiled_late(tree_code.traced, TRACED, tree_code, small=True)
+    traced = compiled_late(tree_code.traced, TRACED, tree_code)
     from foldbatch.engines.llvm import walks  # noqa: PLC0415 - it needs llvmlite
 
     return replace(arithmetic_of({**own, **tables.compiled(), "traced": traced}), walks=walks)

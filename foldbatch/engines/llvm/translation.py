@@ -85,7 +85,7 @@ RETURNED = {"int": "i8", "bool": "b1", "None": ""}  # kinds, by annotation
 
 
 def translate_function(
-    name: str, definition: ast.FunctionDef, scope: Mapping[str, Any], signature: str, *, small: bool = False
+    name: str, definition: ast.FunctionDef, scope: Mapping[str, Any], signature: str
 ) -> str:
     """Return LLVM's text of a module with one function, `name`, that Python calls with arrays and numbers.
 
@@ -95,7 +95,6 @@ def translate_function(
         scope: what it may call, by name.
         signature: the kinds of its arguments: ``i4[] f8[,] i8``, where an array has one or two axes. None of
             their memory overlaps.
-        small: whether loops are not to be written out.
 
     The function takes the address of `numpy.ndarray`, and then its arguments; an array is the address of its
     object. It returns a whole number; `MISFIT` where something else stands for an array, or one of another
@@ -105,8 +104,6 @@ def translate_function(
     inner = _function(module, "function", definition, scope, kinds, returned := _returned(definition))
     inner.attributes.add("alwaysinline")
     outer = ir.Function(module, ir.FunctionType(I64, [I64] * (1 + len(kinds))), name)
-    if small:
-        outer.attributes.add("optsize")
     builder = ir.IRBuilder(outer.append_basic_block())
     misfit = outer.append_basic_block()
     array_type, *arguments = outer.args
