@@ -77,8 +77,6 @@ def library(name: str, kind: str, cut: Blocks) -> str:
     for each, (arguments, write) in _written(kind, cut).items():
         types = [words[letter] for letter in arguments]
         function = ir.Function(module, ir.FunctionType(nothing, types), _named(kind, cut, each))
-        if cut.each > 1:
-            function.attributes.add("optsize")  # turns written out would load more than registers hold
         for argument in function.args:
             if argument.type.is_pointer:
                 argument.add_attribute("noalias")
