@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foldbatch.engines.llvm import integer_loops, table_loops, tables
-from foldbatch.engines.llvm.compiling import compiled_function, compiled_late
+from foldbatch.engines.llvm.compiling import compiled_late
 from foldbatch.scheduler import arithmetic, noting, tree_code, turns
 from foldbatch.scheduler.arithmetic import Arithmetic, Costs
 from foldbatch.scheduler.trace import Form, Index, Ints
@@ -35,7 +35,7 @@ def compiled() -> Arithmetic:
     """Return the compiled arithmetic: made once a process, read from the cache on disk where there is one."""
     loops = {**vars(turns), **vars(integer_loops)}
     modules = turns, noting, integer_loops
-    own = {name: compiled_function(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
+    own = {name: compiled_late(loops[name], kinds, *modules) for name, kinds in SIGNATURES.items()}
     traced = compiled_late(tree_code.traced, TRACED, tree_code)
     from foldbatch.engines.llvm import walks  # noqa: PLC0415 - it needs llvmlite
 
