@@ -132,12 +132,14 @@ class MethodCell:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        name = self.function.__name__
-        if inspect.getattr_static(type(instance), name, None) is not self:  # super() asks for it
-            name = self.function.__qualname__
-        made = instance.__dict__.get(name)
-        if made is None:
-            made = self.make(self.function.__get__(instance), self.function.__name__).call
-            made.__dict__["cell"].origin = ("method", instance, name)
-            instance.__dict__[name] = made  # found before this the next time
+        names = self.function.__name__, self.function.__qualname__
+        for name in names:  # `__call__` is looked up here each time
+            if getattr(made := instance.__dict__.get(name), "method", None) is self:
+                return made
+        # super() asks for one behind another of its name
+        name = names[inspect.getattr_static(type(instance), names[0], None) is not self]
+        made = self.make(self.function.__get__(instance), names[0]).call
+        made.__dict__["cell"].origin = ("method", instance, name)
+        made.__dict__["method"] = self
+        instance.__dict__[name] = made  # found before this the next time
         return made
