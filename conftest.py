@@ -6,8 +6,10 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import foldbatch as fb
 import tests.backends  # noqa: F401 - enters the engine that runs the GPU's kernels on the CPU
 from tests import once
 from tests.ptx import needed
@@ -32,6 +34,12 @@ AROUND = {
 for library, rooms in AROUND.items():
     if not find_spec(library):
         collect_ignore_glob += rooms
+
+
+@pytest.fixture(autouse=True)
+def _names(doctest_namespace: dict[str, object]) -> None:
+    """Examples in docstrings call the package `fb`, and NumPy `np`."""
+    doctest_namespace.update(fb=fb, np=np)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,6 +2,7 @@
 
 Describe a model for one parse tree, record or sequence with blocks; `compile` turns every tensor
 computation in it into static cells and runs any mixture of examples as a few large kernels.
+In the examples of docstrings it is `fb`, and NumPy `np`.
 """
 
 from importlib import import_module

@@ -155,10 +155,9 @@ class StructureClassifier(ClassifierMixin, StructureEstimator):
         BlockValueError, TrainingError: by `fit`, when a setting does not fit.
         NotFittedError: when it is asked for predictions first.
 
-    >>> from foldbatch.trees import python_tree
-    >>> X = [python_tree(text) for text in ("x = 1", "f(x)", "y = 2", "g(y)")]
+    >>> X = [fb.trees.python_tree(text) for text in ("x = 1", "f(x)", "y = 2", "g(y)")]
     >>> classifier = StructureClassifier(hidden=8, size=8, epochs=20, batch_size=2, backend="numpy")
-    >>> classifier.fit(X, ["assigns", "calls", "assigns", "calls"]).predict([python_tree("z = 3")])
+    >>> classifier.fit(X, ["assigns", "calls", "assigns", "calls"]).predict([fb.trees.python_tree("z = 3")])
     array(['assigns'], dtype='<U7')
     """
 
@@ -198,8 +197,7 @@ class StructureRegressor(RegressorMixin, StructureEstimator):
         BlockValueError, TrainingError: by `fit`, when a setting does not fit.
         NotFittedError: when it is asked for predictions first.
 
-    >>> from foldbatch.trees import python_tree
-    >>> X = [python_tree(text) for text in ("1", "1 + 1", "1 + 1 + 1", "1 + 1 + 1 + 1")]
+    >>> X = [fb.trees.python_tree(text) for text in ("1", "1 + 1", "1 + 1 + 1", "1 + 1 + 1 + 1")]
     >>> regressor = StructureRegressor(hidden=8, size=8, epochs=50, batch_size=4, backend="numpy")
     >>> regressor.fit(X, [1, 2, 3, 4]).predict(X).round().tolist()
     [1.0, 2.0, 3.0, 4.0]

@@ -214,7 +214,6 @@ def bench(
             or does not batch, or there is nothing to train and `train` asks for it.
         ExampleError: when there are too few examples, or one does not fit the block.
 
-    >>> import foldbatch as fb
     >>> outcome = fb.bench(fb.Map(fb.Scalar()) >> fb.Sum(), [[1, 2], [3], [], [4]], [1, 4], repeats=1)
     >>> outcome.tasks, [(batch.size, batch.batches, batch.steps) for batch in outcome.batches]
     (('inference',), [(1, 4, 7), (4, 1, 2)])

@@ -479,8 +479,7 @@ def settings_of(thing: object) -> dict[str, Any]:
     Raises:
         BlockTypeError: when an argument is no attribute.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> settings_of(Vector(3))
+    >>> settings_of(fb.Vector(3))
     {'size': 3}
     """
     settings = {}
@@ -501,8 +500,7 @@ def make(cls: type, settings: Mapping[str, Any]) -> Any:
     Raises:
         TypeError: when the class has other arguments.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> make(Vector, {"size": 3})
+    >>> make(fb.Vector, {"size": 3})
     Vector(3, 'float32')
     """
     signature = signature_of(cls)

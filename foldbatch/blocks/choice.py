@@ -46,9 +46,7 @@ class OneOf(Block[Any, Any]):
         BlockTypeError: when `key_fn` is not callable, or the cases yield different types.
         ExampleKeyError: when tracing, where there is no case for the key.
 
-    >>> from foldbatch.blocks.function import Function
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> sign = OneOf(lambda x: x < 0, {True: Scalar() >> Function(lambda x: -x), False: Scalar()})
+    >>> sign = fb.OneOf(lambda x: x < 0, {True: fb.Scalar() >> fb.Function(lambda x: -x), False: fb.Scalar()})
     >>> sign.eval(-3)
     array(3., dtype=float32)
     """
@@ -155,12 +153,9 @@ class Optional(Block[ObjectType | TupleType, Any]):
         BlockTypeError: when the input is no object and no tuple with one, the blocks yield different
             types, or there is no zero of `some`'s type.
 
-    >>> from foldbatch.blocks.function import FromTensor
-    >>> from foldbatch.blocks.items import GetItem
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> [float(Optional(Scalar()).eval(x)) for x in (3, None)]
+    >>> [float(fb.Optional(fb.Scalar()).eval(x)) for x in (3, None)]
     [3.0, 0.0]
-    >>> weight = GetItem("weight", default=None) >> Optional(Scalar(), FromTensor(1.0))
+    >>> weight = fb.GetItem("weight", default=None) >> fb.Optional(fb.Scalar(), fb.FromTensor(1.0))
     >>> [float(weight.eval(x)) for x in ({"weight": 5}, {"weight": None}, {})]
     [5.0, 1.0, 1.0]
     """
@@ -224,24 +219,18 @@ class ForwardDeclaration:
             when `memo` is something else.
         BlockValueError: when it is resolved twice.
 
-    >>> from foldbatch.blocks.choice import OneOf
-    >>> from foldbatch.blocks.function import Function
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.items import Record
-    >>> total = ForwardDeclaration(output_type="float32", name="total")
-    >>> pair = Record((total(), total())) >> Function(lambda a, b: a + b)
-    >>> total.resolve_to(OneOf(lambda x: isinstance(x, list), {False: Scalar(), True: pair}))
+    >>> total = fb.ForwardDeclaration(output_type="float32", name="total")
+    >>> pair = fb.Record((total(), total())) >> fb.Function(lambda a, b: a + b)
+    >>> total.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: fb.Scalar(), True: pair}))
     >>> total().eval([[1, 2], 3])
     array(6., dtype=float32)
 
     One that yields nothing adds up losses, say:
 
-    >>> from foldbatch.blocks.leaves import Void
-    >>> from foldbatch.blocks.metrics import Loss
-    >>> from foldbatch.blocks.sequences import Map
-    >>> losses = ForwardDeclaration(output_type=None, name="losses")
-    >>> every = Map(losses()) >> Void()
-    >>> losses.resolve_to(OneOf(lambda x: isinstance(x, list), {False: Scalar() >> Loss(), True: every}))
+    >>> losses = fb.ForwardDeclaration(output_type=None, name="losses")
+    >>> every = fb.Map(losses()) >> fb.Void()
+    >>> one = fb.Scalar() >> fb.Loss()
+    >>> losses.resolve_to(fb.OneOf(lambda x: isinstance(x, list), {False: one, True: every}))
     >>> losses().eval([[1, 2], 3]) is None
     True
 
@@ -249,11 +238,10 @@ class ForwardDeclaration:
     here 60 times one list of twice the same list, a sum of 2 ** 60 numbers. The tensors that the declaration
     reads besides must be the same as well. Scalars, strings and trees are visited at each place.
 
-    >>> from foldbatch.program.compiling import compile
     >>> shared = [1.0, 1.0]
     >>> for _ in range(59):
     ...     shared = [shared, shared]
-    >>> program = compile(total(), "numpy")
+    >>> program = fb.compile(total(), "numpy")
     >>> float(program.run([shared])[0]) == 2.0**60, program.describe([shared]).calls
     (True, 62)
 

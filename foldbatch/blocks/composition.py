@@ -104,13 +104,11 @@ class Composition(Block[Any, Any]):
         BlockValueError: when wires go round in a circle, or to another composition's input.
         BlockTypeError: when nothing is said of the output, or a result is read by nobody.
 
-    >>> from foldbatch.blocks.function import Function
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> hypotenuse = Composition()
+    >>> hypotenuse = fb.Composition()
     >>> with hypotenuse.scope():
-    ...     a = Scalar().reads(hypotenuse.input["a"])
-    ...     b = Scalar().reads(hypotenuse.input["b"])
-    ...     hypotenuse.output.reads(Function(lambda x, y: (x * x + y * y) ** 0.5).reads(a, b))
+    ...     a = fb.Scalar().reads(hypotenuse.input["a"])
+    ...     b = fb.Scalar().reads(hypotenuse.input["b"])
+    ...     hypotenuse.output.reads(fb.Function(lambda x, y: (x * x + y * y) ** 0.5).reads(a, b))
     >>> float(hypotenuse.eval({"a": 3, "b": 4}))
     5.0
     """

@@ -30,11 +30,7 @@ class Fold(Block[ObjectType | TupleType | SequenceType, Any]):
     Raises:
         BlockTypeError: when the input is no finite sequence, or `combine` changes the state's type.
 
-    >>> from foldbatch.blocks.function import Zeros
-    >>> from foldbatch.blocks.function import Function
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.sequences import Map
-    >>> total = Map(Scalar()) >> Fold(Function(lambda state, x: state + x), Zeros([]))
+    >>> total = fb.Map(fb.Scalar()) >> fb.Fold(fb.Function(lambda state, x: state + x), fb.Zeros([]))
     >>> float(total.eval(range(5)))
     10.0
     """
@@ -78,11 +74,8 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
         BlockTypeError: when the input is no finite sequence, the state's type is not known or changes,
             or the cell yields no pair.
 
-    >>> from foldbatch.blocks.function import Zeros
-    >>> from foldbatch.blocks.function import Function
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.sequences import Map
-    >>> sums = Map(Scalar()) >> RNN(Function(lambda x, state: (x + state, x + state)), Zeros([]))
+    >>> cell = fb.Function(lambda x, state: (x + state, x + state))
+    >>> sums = fb.Map(fb.Scalar()) >> fb.RNN(cell, fb.Zeros([]))
     >>> outputs, last = sums.eval([1, 2, 3])
     >>> [float(x) for x in outputs], float(last)
     ([1.0, 3.0, 6.0], 6.0)
@@ -156,11 +149,7 @@ class Reduce(Block[TupleType | SequenceType, Any]):
         BlockTypeError: when the input is no finite sequence of tensors, or `combine` or `default`
             yields another type than the elements'.
 
-    >>> import numpy as np
-    >>> from foldbatch.blocks.function import Function
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.sequences import Map
-    >>> product = Map(Scalar()) >> Reduce(Function(lambda a, b: a * b), default=np.float32(1))
+    >>> product = fb.Map(fb.Scalar()) >> fb.Reduce(fb.Function(lambda a, b: a * b), default=np.float32(1))
     >>> [float(product.eval(x)) for x in ([2, 3, 4], [])]
     [24.0, 1.0]
     """
@@ -261,9 +250,7 @@ class Sum(_Summary):
     Raises:
         BlockTypeError: when the input is no finite sequence of tensors, or they are bools.
 
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.sequences import Map
-    >>> [float((Map(Scalar()) >> Sum()).eval(x)) for x in ([1, 2, 3], [])]
+    >>> [float((fb.Map(fb.Scalar()) >> fb.Sum()).eval(x)) for x in ([1, 2, 3], [])]
     [6.0, 0.0]
     """
 
@@ -288,9 +275,7 @@ class Min(_Summary):
     Raises:
         BlockTypeError: when the input is no finite sequence of tensors.
 
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.sequences import Map
-    >>> [float((Map(Scalar()) >> Min()).eval(x)) for x in ([3, 2, 5], [])]
+    >>> [float((fb.Map(fb.Scalar()) >> fb.Min()).eval(x)) for x in ([3, 2, 5], [])]
     [2.0, 0.0]
     """
 
@@ -303,9 +288,7 @@ class Max(_Summary):
     Raises:
         BlockTypeError: when the input is no finite sequence of tensors.
 
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.sequences import Map
-    >>> [float((Map(Scalar()) >> Max()).eval(x)) for x in ([3, 2, 5], [])]
+    >>> [float((fb.Map(fb.Scalar()) >> fb.Max()).eval(x)) for x in ([3, 2, 5], [])]
     [5.0, 0.0]
     """
 
@@ -318,9 +301,7 @@ class Mean(_Summary):
     Raises:
         BlockTypeError: when the input is no finite sequence of float tensors.
 
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.sequences import Map
-    >>> [float((Map(Scalar()) >> Mean()).eval(x)) for x in ([1, 2, 6], [])]
+    >>> [float((fb.Map(fb.Scalar()) >> fb.Mean()).eval(x)) for x in ([1, 2, 6], [])]
     [3.0, 0.0]
     """
 

@@ -126,8 +126,7 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
         BlockTypeError: when `fn` is not callable, its input is not of tensors, shapes do not fit, or
             its result is not of tensors.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> (Vector(2) >> Function(lambda x: x * 2)).eval([1, 2])
+    >>> (fb.Vector(2) >> fb.Function(lambda x: x * 2)).eval([1, 2])
     array([2., 4.], dtype=float32)
     """
 
@@ -184,9 +183,7 @@ class Concat(TensorBlock[TupleType, TensorType]):
         BlockTypeError: when there is nothing to join, tuples are nested without `flatten`, or
             shapes and dtypes differ elsewhere.
 
-    >>> from foldbatch.blocks.leaves import Scalar, Vector
-    >>> from foldbatch.blocks.items import Record
-    >>> (Record((Scalar(), Vector(2))) >> Concat()).eval([1, [2, 3]])
+    >>> (fb.Record((fb.Scalar(), fb.Vector(2))) >> fb.Concat()).eval([1, [2, 3]])
     array([1., 2., 3.], dtype=float32)
     """
 

@@ -49,10 +49,9 @@ class GetItem(Block[Any, Any]):
         ExampleKeyError: when tracing, where the object lacks the key, and there is no default.
         ExampleIndexError: when tracing, where the list is too short, and there is no default.
 
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> (GetItem("a") >> Scalar()).eval({"a": 1})
+    >>> (fb.GetItem("a") >> fb.Scalar()).eval({"a": 1})
     array(1., dtype=float32)
-    >>> [GetItem(2, default="none").eval(x) for x in ("abc", "ab")]
+    >>> [fb.GetItem(2, default="none").eval(x) for x in ("abc", "ab")]
     ['c', 'none']
     """
 
@@ -196,10 +195,7 @@ class Nth(Block[TupleType | ObjectType, Any]):
         ExampleIndexError: when tracing, where the sequence has no such element.
         ExampleTypeError: when tracing, where the number is no int.
 
-    >>> from foldbatch.blocks.leaves import Identity, Scalar
-    >>> from foldbatch.blocks.items import Record
-    >>> from foldbatch.blocks.sequences import Map
-    >>> float((Record((Map(Scalar()), Identity())) >> Nth()).eval(([1, 2, 3], -1)))
+    >>> float((fb.Record((fb.Map(fb.Scalar()), fb.Identity())) >> fb.Nth()).eval(([1, 2, 3], -1)))
     3.0
     """
 
@@ -265,10 +261,9 @@ class Record(Block[ObjectType | TupleType | VoidType, TupleType]):
         ExampleIndexError: when tracing, where it has fewer items than blocks.
         ExampleError: when tracing, where it has more.
 
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> Record({"a": Scalar(), "b": Scalar("int32")}).eval({"a": 1, "b": 2})
+    >>> fb.Record({"a": fb.Scalar(), "b": fb.Scalar("int32")}).eval({"a": 1, "b": 2})
     (array(1., dtype=float32), array(2, dtype=int32))
-    >>> Record((Scalar(),), rest="ignore").eval([1, "more", "still more"])
+    >>> fb.Record((fb.Scalar(),), rest="ignore").eval([1, "more", "still more"])
     (array(1., dtype=float32),)
     """
 
@@ -333,8 +328,7 @@ class AllOf(Block[Any, TupleType]):
     Raises:
         BlockTypeError: when an argument is no block, nor anything that stands for one.
 
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> AllOf(Scalar(), Scalar("int32")).eval(1)
+    >>> fb.AllOf(fb.Scalar(), fb.Scalar("int32")).eval(1)
     (array(1., dtype=float32), array(1, dtype=int32))
     """
 

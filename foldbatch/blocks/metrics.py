@@ -31,8 +31,7 @@ class Loss(Block[TensorType, VoidType]):
         BlockValueError: when the weight is not a finite number.
         BlockTypeError: when the input is not a float scalar.
 
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> (Scalar() >> Loss("loss")).eval(2.0) is None
+    >>> (fb.Scalar() >> fb.Loss("loss")).eval(2.0) is None
     True
     """
 
@@ -76,14 +75,12 @@ class Metric(Block[TensorType | TupleType, VoidType]):
     Raises:
         BlockTypeError: when the input is neither, or the name already stands for another type.
 
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> (Scalar() >> Metric("seen")).eval(2.0)
+    >>> (fb.Scalar() >> fb.Metric("seen")).eval(2.0)
     (None, {'seen': [array(2., dtype=float32)]})
 
     The nodes of a tree are lists of a number and children. Before the children, parents come first;
     behind them, last:
 
-    >>> import foldbatch as fb
     >>> def metric(name):
     ...     return fb.AllOf(fb.Identity(), fb.Metric(name)) >> fb.GetItem(0)
     >>> tree = fb.ForwardDeclaration(output_type="float32")
@@ -162,11 +159,8 @@ class Collected(Block[Any, TupleType]):
     Raises:
         BlockTypeError: when there is no such `Collect` in the block.
 
-    >>> from foldbatch.blocks.function import Function
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.sequences import Map
-    >>> twice = Scalar("int32") >> Function(lambda x: x * 2) >> Collect()
-    >>> [int(x) for x in Collected(Map(twice)).eval([1, 2])[1]]
+    >>> twice = fb.Scalar("int32") >> fb.Function(lambda x: x * 2) >> fb.blocks.Collect()
+    >>> [int(x) for x in fb.blocks.Collected(fb.Map(twice)).eval([1, 2])[1]]
     [2, 4]
     """
 

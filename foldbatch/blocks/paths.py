@@ -128,7 +128,6 @@ def trust_in(entries: Iterable[Trusted]) -> Trust:
 def path_of(value: Any) -> str | None:
     """Return the import path of a function or a class, or None where no path leads back to it.
 
-    >>> import foldbatch as fb
     >>> path_of(fb.ops.tanh), path_of(str.lower), path_of(lambda x: x)
     ('foldbatch.ops:tanh', 'builtins:str.lower', None)
     """

@@ -48,8 +48,7 @@ class Map(Block[ObjectType | TupleType | SequenceType | BroadcastType, Out_co]):
     Raises:
         BlockTypeError: when the input is no sequence, or a tuple of several types.
 
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> Map(Scalar()).eval([1, 2])
+    >>> fb.Map(fb.Scalar()).eval([1, 2])
     [array(1., dtype=float32), array(2., dtype=float32)]
     """
 
@@ -100,9 +99,7 @@ class Zip(Block[TupleType | ObjectType, Any]):
     Raises:
         BlockTypeError: when the input is no tuple, is empty, or a member is no sequence.
 
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.items import AllOf
-    >>> (AllOf(Map(Scalar()), Map(Scalar("int32"))) >> Zip()).eval([1])
+    >>> (fb.AllOf(fb.Map(fb.Scalar()), fb.Map(fb.Scalar("int32"))) >> fb.Zip()).eval([1])
     [(array(1., dtype=float32), array(1, dtype=int32))]
     """
 
@@ -155,10 +152,8 @@ def _flat(items: list[Expression]) -> Expression:
 class ZipWith(Block[TupleType | ObjectType, Any]):
     """Applies a block to the tuples that `Zip` makes: ``Zip() >> Map(block)``.
 
-    >>> from foldbatch.blocks.function import Function
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> from foldbatch.blocks.items import Record
-    >>> both = Record((Map(Scalar()), Map(Scalar()))) >> ZipWith(Function(lambda a, b: a * b))
+    >>> numbers, product = fb.Map(fb.Scalar()), fb.Function(lambda a, b: a * b)
+    >>> both = fb.Record((numbers, numbers)) >> fb.ZipWith(product)
     >>> [float(x) for x in both.eval(([1, 2, 3], [4, 5]))]
     [4.0, 10.0]
     """

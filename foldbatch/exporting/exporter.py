@@ -472,7 +472,6 @@ class Exporter:
         BlockTypeError: when it is no program.
         ModelError: when the model has ops that cannot be exported, or a walk has asked for numbers.
 
-    >>> import foldbatch as fb
     >>> exporter = Exporter(fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy"))
     >>> exporter.tables([[1, 2], [], [3]]).inputs["cell1.owner0"]
     array([0, 0, 2])
@@ -578,7 +577,6 @@ def to_onnx(program: Program, metadata: Mapping[str, str] | None = None, opset: 
 
     Arguments and errors are those of `Exporter` and `Exporter.proto`.
 
-    >>> import foldbatch as fb
     >>> proto = to_onnx(fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy"))
     >>> [x.name for x in proto.graph.input]
     ['cell0.feed0', 'cell0.calls', 'cell1.operand0', 'cell1.owner0', 'cell1.calls', 'results.rows']
@@ -599,7 +597,6 @@ def session_of(data: bytes, threads: int = 0) -> Any:
 def run(exporter: Exporter, session: Any, examples: Sequence[Any]) -> Results:
     """Return what `Program.run` returns with metrics, computed by onnxruntime.
 
-    >>> import foldbatch as fb
     >>> exporter = Exporter(fb.compile(fb.Map(fb.Scalar()) >> fb.Sum(), "numpy"))
     >>> session = session_of(exporter.proto().SerializeToString(), threads=1)
     >>> [float(x) for x in run(exporter, session, [[1, 2], [], [3]])]

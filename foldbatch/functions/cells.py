@@ -679,7 +679,6 @@ def cell(function: Callable[..., Any]) -> Any:
         WalkError: when the function takes any number of arguments; at a call, when the cell cannot take what
             it is given, or no walk runs.
 
-    >>> import foldbatch as fb
     >>> @fb.cell
     ... def halved(x, y: "float32"):
     ...     return x * 0.5 + y

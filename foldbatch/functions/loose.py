@@ -265,7 +265,6 @@ def loss(value: Any, name: str = "loss", *, weight: float = 1.0) -> None:
         WalkError: when the value is no scalar of floats, or a number, which could learn nothing, but 0; or
             neither a walk nor a cell's function runs.
 
-    >>> import foldbatch as fb
     >>> def walk(numbers):
     ...     for x in numbers:
     ...         fb.loss(fb.tensor(x) * 2.0)
@@ -303,7 +302,6 @@ def metric(name: str, value: Any, label: Any = None) -> None:
     Raises:
         WalkError: when the value is no tensor, or neither a walk nor a cell's function runs.
 
-    >>> import foldbatch as fb
     >>> def walk(words):
     ...     for word in words:
     ...         fb.metric("length", fb.tensor(len(word)), label=word)
@@ -368,7 +366,6 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
     Raises:
         WalkError: when no walk runs, or they are no numbers.
 
-    >>> import foldbatch as fb
     >>> fb.compile(lambda x: fb.tensor(x) + 1.0, "numpy").run([[1.0, 2.0], [3.0, 4.0]])
     [array([2., 3.], dtype=float32), array([4., 5.], dtype=float32)]
     """

@@ -67,7 +67,6 @@ class Walk(Block[Any, Any]):
         BlockTypeError: when the function is none, or its input or output is a broadcast.
         WalkError: when the program runs, and the function returns something else.
 
-    >>> import foldbatch as fb
     >>> def product(numbers):
     ...     found = fb.tensor(1.0)
     ...     for number in numbers:

@@ -22,7 +22,6 @@ class Module:
     part ran first. Methods may be cells (`foldbatch.cell`). What ``__call__`` does is up to the subclass;
     recursion is by methods.
 
-    >>> import foldbatch as fb
     >>> class Pair(fb.Module):
     ...     def __init__(self):
     ...         self.first, self.second = fb.Linear(2), fb.Linear(1)

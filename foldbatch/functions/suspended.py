@@ -184,7 +184,6 @@ def together(*parts: Any) -> Any:
     Raises:
         WalkError: when no walk runs.
 
-    >>> import foldbatch as fb
     >>> def halvings(x):
     ...     return 0 if float(x) < 1 else 1 + halvings(x * 0.5)
     >>> def walk(numbers):

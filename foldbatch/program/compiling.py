@@ -131,7 +131,6 @@ def compile(
         BackendError: when what the backend needs is not installed or does not work, or when it does not have
             the precision or the way to launch.
 
-    >>> import foldbatch as fb
     >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
     >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]
     [[1.0, 4.0], [], [9.0]]
@@ -224,7 +223,7 @@ def load(
         OSError: when there is no such file, or it cannot be read.
         FoldbatchError: when an option is wrong, as of `foldbatch.compile`, or `trust` has something else.
 
-    >>> import tempfile; import foldbatch as fb
+    >>> import tempfile
     >>> words = fb.trees.Vocabulary(["good", "bad"])
     >>> ids = fb.Map(fb.InputTransform(words) >> fb.Scalar("int32"))
     >>> with tempfile.TemporaryDirectory() as folder:

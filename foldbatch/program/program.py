@@ -134,7 +134,6 @@ class Program(Printed):
         (``program.params = saved``) is ``program.params.update(saved, strict=True)``: arrays are copied into
         the parameters, or nothing is changed at all; see `ParameterStore.update` for errors.
 
-        >>> import foldbatch as fb
         >>> w = fb.Parameter([2], init=1.0, name="w")
         >>> program = fb.compile(fb.Vector(2) >> fb.Function(lambda x: x * w))
         >>> program.params = {"w": [3, 4]}
@@ -193,7 +192,6 @@ class Program(Printed):
         once, and the next batch may be planned in another thread while one runs
         (`foldbatch.train.prefetched`).
 
-        >>> import foldbatch as fb
         >>> program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum())
         >>> planned = program.plan([[1, 2], [], [3]])
         >>> planned, [float(x) for x in program.run(planned)]
@@ -231,7 +229,6 @@ class Program(Printed):
         Returns:
             What was learned of capacities, as `describe` shows it; None on a CPU, which has none.
 
-        >>> import foldbatch as fb
         >>> program = fb.compile(lambda words: fb.tensor(len(words)), "numpy")
         >>> program.warm([["a", "b"]]) is None, len(program.model.cells)
         (True, 1)
@@ -250,7 +247,6 @@ class Program(Printed):
         Returns:
             A `foldbatch.functions.Seen`, with `result`, `loss`, `losses` and `metrics`.
 
-        >>> import foldbatch as fb
         >>> def walk(numbers):
         ...     total = fb.tensor(0.0)
         ...     for x in numbers:
@@ -291,7 +287,6 @@ class Program(Printed):
 
         Warns once a program: `NotFiniteWarning`, when losses are asked for and are NaN or infinite.
 
-        >>> import foldbatch as fb
         >>> error = fb.Record((fb.Scalar(), fb.Scalar())) >> fb.Function(lambda x, y: (x - y) ** 2)
         >>> program = fb.compile(fb.AllOf(fb.GetItem(0) >> fb.Scalar(), error >> fb.Loss()) >> fb.GetItem(0))
         >>> program.run([(1, 3), (2, 2)], losses=True).loss, program.run([(5, "unknown")])
@@ -344,7 +339,6 @@ class Program(Printed):
         Loss and gradients are those of `value_and_grad`, which says more of them, of its arguments and
         errors. Results and metrics are what training computes: `Dropout` drops.
 
-        >>> import foldbatch as fb
         >>> w = fb.Parameter([], init=3.0, name="w")
         >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: w * x) >> fb.Loss("product"))
         >>> made = program.step([1, 2])
@@ -403,7 +397,6 @@ class Program(Printed):
         Raises:
             ExampleError: also when a cotangent does not fit its result.
 
-        >>> import foldbatch as fb
         >>> w = fb.Parameter([], init=3.0, name="w")
         >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: w * x * x)))
         >>> found = program.vjp([[1, 2], [4]], [[1, 0.5], None], inputs=True)
@@ -439,7 +432,6 @@ class Program(Printed):
 
         Source: Baydin et al. 2018 (Automatic differentiation in machine learning), section 3.1.
 
-        >>> import foldbatch as fb
         >>> w = fb.Parameter([], init=3.0, name="w")
         >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x * w * w) >> fb.Loss())
         >>> program.jvp([1, 2], {"w": 1.0})
@@ -458,7 +450,6 @@ class Program(Printed):
 
         Source: Pearlmutter 1994 (Fast exact multiplication by the Hessian), section 3.
 
-        >>> import foldbatch as fb
         >>> w = fb.Parameter([], init=3.0, name="w")
         >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x * w * w) >> fb.Loss())
         >>> program.hvp([1, 2], {"w": 1.0})
@@ -478,7 +469,6 @@ class Program(Printed):
             examples: the batch.
             step: the step that random numbers are drawn for; by default that of the last call.
 
-        >>> import foldbatch as fb
         >>> ratio = fb.Record({"a": fb.Scalar(), "b": fb.Scalar()}) >> fb.Function(lambda a, b: a / b)
         >>> program = fb.compile(ratio >> fb.Loss())
         >>> program.find_nan([{"a": 1, "b": 2}, {"a": 1, "b": 0}])
@@ -565,7 +555,6 @@ class Program(Printed):
             steps: how often it runs.
             training: whether it runs forward and backward, else forward alone as `run` does.
 
-        >>> import foldbatch as fb
         >>> program = fb.compile(fb.Map(fb.Scalar()) >> fb.Sum() >> fb.Loss(), "numpy")
         >>> timeline = program.profile([[1, 2], [3]], steps=2)
         >>> [span.name for span in timeline.spans if span.row == "host"][:6]
@@ -589,7 +578,6 @@ class Program(Printed):
             ModelError: when the notes name another number of classes than there are scores, or a result is no
                 data.
 
-        >>> import foldbatch as fb
         >>> program = fb.compile(fb.Vector(2), "numpy")
         >>> program.notes = {"classes": ["no", "yes"]}
         >>> program.predict([[0, 9]])
@@ -618,7 +606,7 @@ class Program(Printed):
 
         Warns: `NotWholeWarning`, when `foldbatch.load` will not find all of the model in the file.
 
-        >>> import tempfile; import foldbatch as fb
+        >>> import tempfile
         >>> program = fb.compile(fb.Vector(2) >> fb.Linear(1, init="ones"), "numpy")
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     program.save(f"{folder}/sum.safetensors")

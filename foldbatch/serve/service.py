@@ -55,7 +55,6 @@ class Continuous:
     Raises:
         BlockTypeError: when the program is one of a block.
 
-    >>> import foldbatch as fb
     >>> def halvings(x):
     ...     value, times = fb.tensor(x), 0
     ...     while float(value) >= 1:

@@ -90,7 +90,6 @@ def unlike(name: str, taken: Collection[str], alike: int = 0) -> str:
 def constant_name(value: Array) -> str:
     """Return a small constant as a list, a large one as its shape and the number that fills it.
 
-    >>> import numpy as np
     >>> constant_name(np.array([1.5, 2.0])), constant_name(np.zeros((3, 3)))
     ('[1.5, 2.0]', 'constant of shape (3, 3) filled with 0.0')
     """

@@ -78,7 +78,6 @@ def rows(tensor: torch.Tensor, axes: int = 1) -> list[Any]:
         BlockValueError: when the tensor has not more axes than a row.
 
     >>> import torch
-    >>> import foldbatch as fb
     >>> encoded = torch.ones(1, 3, 2, requires_grad=True)
     >>> total = fb.torch.Module(fb.Map(fb.Vector(2)) >> fb.Sum())
     >>> total([rows(encoded)[0][:2]]).sum().backward()

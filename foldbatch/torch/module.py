@@ -57,7 +57,6 @@ def from_torch(module: Any, *, name: str | None = None) -> Any:
         BlockTypeError: when there is no such layer, or none with the module's settings.
 
     >>> import torch
-    >>> import foldbatch as fb
     >>> linear = torch.nn.Linear(3, 2)
     >>> ours = fb.compile(fb.Vector(3) >> fb.torch.from_torch(linear)).run([[1, 2, 3]])
     >>> bool(np.allclose(ours[0], linear(torch.tensor([1.0, 2, 3])).detach(), atol=1e-6))
@@ -300,7 +299,6 @@ class Module(ParameterModule):
     Raises:
         FoldbatchError: as `foldbatch.compile` does.
 
-    >>> import foldbatch as fb
     >>> leaves = fb.Map(fb.Scalar("int32") >> fb.Embedding(5, 3, name="words")) >> fb.Sum()
     >>> module = fb.torch.Module(leaves >> fb.Linear(2, name="out"))
     >>> sorted(module.state_dict())
@@ -349,7 +347,6 @@ class Module(ParameterModule):
         Args:
             examples: such as reach all of the model.
 
-        >>> import foldbatch as fb
         >>> out = fb.Linear(2, name="out")
         >>> module = fb.torch.Module(lambda x: out(fb.tensor(x)))
         >>> sorted(module.warm([[1.0, 2.0]]).state_dict())
@@ -388,7 +385,6 @@ class Module(ParameterModule):
         Raises:
             BlockTypeError: when the result is something else.
 
-        >>> import foldbatch as fb
         >>> module = fb.torch.Module(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
         >>> values, examples, nodes = module.nodes([[1, 2], [], [3]])
         >>> values, examples, nodes
@@ -415,7 +411,6 @@ class Module(ParameterModule):
         Raises:
             BlockTypeError: when the block has no `Loss`.
 
-        >>> import foldbatch as fb
         >>> w = fb.Parameter([], init=3.0, name="w")
         >>> module = fb.torch.Module(fb.Scalar() >> fb.Function(lambda x: w * x) >> fb.Loss())
         >>> loss = module.loss([1, 2])

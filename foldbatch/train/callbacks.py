@@ -32,7 +32,6 @@ class LambdaCallback(Callback):
     Args:
         moments: functions by the names of `Callback`'s methods, such as ``on_epoch_end``.
 
-    >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
     >>> error = fb.Scalar() >> fb.Function(lambda x: (w - x) ** 2)
     >>> show = LambdaCallback(on_epoch_end=lambda trainer: print(trainer.figures["loss"]))
@@ -169,7 +168,6 @@ class Schedule(Callback):
         lr: the base rate; by default the optimizer's rate before the first step. With 1.0 the factors are the
             rates themselves.
 
-    >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
     >>> error = fb.Scalar() >> fb.Function(lambda x: (w - x) ** 2)
     >>> halves = Schedule(fb.train.schedules.exponential(0.5), every="epoch")
@@ -243,7 +241,6 @@ class AverageWeights(Callback):
 
     On a device each step of an exponential average waits for the parameters; the mean of epochs does not.
 
-    >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
     >>> error = fb.Scalar() >> fb.Function(lambda x: (w - x) ** 2)
     >>> mean = AverageWeights(validation=[1.0])
@@ -360,7 +357,6 @@ class NaNGuard(Callback):
     Raises:
         TrainingError: in a step, when a loss or a gradient is not finite.
 
-    >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=1.0, name="w")
     >>> ratio = fb.Record({"a": fb.Scalar(), "b": fb.Scalar()}) >> fb.Function(lambda a, b: w * a / b)
     >>> guarded = fb.train.Trainer(fb.compile(ratio >> fb.Loss()), fb.SGD(0.1), callbacks=[NaNGuard()])

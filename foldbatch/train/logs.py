@@ -73,7 +73,6 @@ class Progress(Callback):
     Raises:
         UnknownNameError: when there is no such style.
 
-    >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
     >>> error = fb.Scalar() >> fb.Function(lambda x: (w - x) ** 2)
     >>> shown = Progress("lines", file=sys.stdout)

@@ -23,7 +23,6 @@ class SGD(Optimizer):
         momentum: from 0 to below 1.
         nesterov: whether to look ahead; needs momentum.
 
-    >>> import numpy as np
     >>> params = {"w": np.array([1.0, 2.0])}
     >>> SGD(0.5).update(params, {"w": np.array([1.0, 0.0])})
     >>> params["w"]
@@ -64,7 +63,6 @@ class AdaGrad(Optimizer):
         eps: above 0.
         initial_accumulator: what ``a`` starts from, 0 or more.
 
-    >>> import numpy as np
     >>> params = {"w": np.array([1.0, 2.0])}
     >>> AdaGrad(0.5).update(params, {"w": np.array([10.0, 0.0])})
     >>> params["w"]
@@ -103,7 +101,6 @@ class RMSprop(Optimizer):
         eps: above 0.
         momentum: from 0 to below 1.
 
-    >>> import numpy as np
     >>> params = {"w": np.array([1.0, 2.0])}
     >>> RMSprop(0.5, alpha=0.75).update(params, {"w": np.array([-10.0, 1e-3])})
     >>> params["w"].round(3)
@@ -153,7 +150,6 @@ class Adam(Optimizer):
         eps: above 0.
         weight_decay: 0 or more, added to the gradient (not AdamW's).
 
-    >>> import numpy as np
     >>> params = {"w": np.array([1.0, 2.0])}
     >>> Adam(0.5).update(params, {"w": np.array([-10.0, 1e-3])})
     >>> params["w"].round(4)
@@ -198,7 +194,6 @@ class LazyAdam(Adam):
     only; the bias correction counts the parameter's steps, not the row's. For dense gradients
     it is Adam.
 
-    >>> import numpy as np
     >>> from foldbatch.params.parameters import SparseRows
     >>> params = {"w": np.ones((3, 1))}
     >>> LazyAdam(0.5).update(params, {"w": SparseRows(np.array([1]), np.ones((1, 1)), (3, 1))})
@@ -224,7 +219,6 @@ class AdamW(Adam):
         eps: above 0.
         lr_factors: they scale the decay, too, as ``lr`` does.
 
-    >>> import numpy as np
     >>> params = {"w": np.array([4.0, 2.0])}
     >>> AdamW(0.5, weight_decay=0.1).update(params, {"w": np.array([-10.0, 0.0])})
     >>> params["w"].round(4)

@@ -201,7 +201,6 @@ class DataParallel:
         TrainingError: when `program` is no program, or `communicator` no communicator.
         BackendError: when there are several processes, and what connects them is not installed.
 
-    >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=3.0, name="w")
     >>> product = fb.Scalar() >> fb.Function(lambda x: w * x) >> fb.Loss()
     >>> parallel = DataParallel(fb.compile(product, "numpy"))  # one process here
@@ -365,7 +364,6 @@ def prefetched(program: Program, batches: Iterable[Any], ahead: int = 2) -> Iter
         TrainingError: when `ahead` is no whole number of 1 or more, or no thread can start.
         ExampleError: when an example does not fit the block.
 
-    >>> import foldbatch as fb
     >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: x * x))
     >>> [[float(x) for x in program.run(plan)] for plan in prefetched(program, [[1, 2], [3]])]
     [[1.0, 4.0], [9.0]]

@@ -269,7 +269,6 @@ def is_plain(value: Any) -> bool:
 def settings(owner: object) -> Facts:
     """Return the settings of an optimizer or a callback: its attributes of plain data that are not private.
 
-    >>> import foldbatch as fb
     >>> settings(fb.SGD(0.1, momentum=0.9))["momentum"]
     '0.9'
     """
@@ -521,7 +520,6 @@ def exchanged(params: Any, values: Mapping[str, Array]) -> Iterator[None]:
 def model_digest(program: Program) -> str:
     """Return a digest of what a program computes and draws, for values of its parameters.
 
-    >>> import foldbatch as fb
     >>> program = fb.compile(fb.Vector(2) >> fb.Linear(1, name="out"))
     >>> model_digest(program) == model_digest(fb.compile(fb.Vector(2) >> fb.Linear(2, name="out")))
     False

@@ -270,7 +270,6 @@ class Trainer:
         UnknownNameError: when the model has no `Metric` block of the name that a metric asks for.
         ExampleError: when an example does not fit the model, which needs labels for its losses.
 
-    >>> import foldbatch as fb
     >>> w = fb.Parameter([], init=0.0, name="w")
     >>> error = fb.Record((fb.Scalar(), fb.Scalar())) >> fb.Function(lambda x, y: (w * x - y) ** 2)
     >>> trainer = Trainer(fb.compile(error >> fb.Loss()), fb.SGD(0.1), batch_size=2)
@@ -412,7 +411,6 @@ class Trainer:
     def step(self, examples: Sequence[Any]) -> float:
         """Train on one batch; return the sum of its losses. Callbacks are called as in `fit`.
 
-        >>> import foldbatch as fb
         >>> w = fb.Parameter([], init=3.0, name="w")
         >>> product = fb.Scalar() >> fb.Function(lambda x: w * x)
         >>> trainer = Trainer(fb.compile(product >> fb.Loss()), fb.SGD(1.0))

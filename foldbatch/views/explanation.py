@@ -61,7 +61,6 @@ def explain(what: Program | Cell | Any, name: str = "") -> Explanation:
         UnknownNameError: when no cell has such a name.
         BlockTypeError: when a block is ill typed.
 
-    >>> import foldbatch as fb
     >>> pair = fb.Record((fb.Scalar(), fb.Scalar())) >> fb.Function(lambda a, b: a * b + 1)
     >>> explain(pair)
     Explanation(1 cell: model; print it to read it)

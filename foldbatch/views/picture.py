@@ -112,7 +112,6 @@ def draw_schedule(
         ExampleError: when the examples make more calls than a picture can show, or do not fit.
         BlockValueError: when the path has another ending.
 
-    >>> import foldbatch as fb
     >>> total = fb.Map(fb.Scalar()) >> fb.Reduce(fb.Function(lambda a, b: a + b))
     >>> text = draw_schedule(fb.compile(total), [[1, 2, 3], [4, 5]])
     >>> text.count("<circle")

@@ -45,10 +45,10 @@ def child_sum(
     Term Memory Networks, section 3.1: equations 2 to 8. Kinds, counts and features are not of
     the paper.
 
-    >>> from foldbatch import compile, trees
-    >>> kinds = trees.Vocabulary(["Module", "Assign", "Name", "Constant:int"])
-    >>> model = child_sum(Words(trees.Vocabulary(["x", "y"]), size=4), Task(classes=3), kinds=kinds, hidden=5)
-    >>> compile(model, "numpy").run([(trees.python_tree("x = 1"), None)])[0].shape
+    >>> kinds = fb.trees.Vocabulary(["Module", "Assign", "Name", "Constant:int"])
+    >>> words = Words(fb.trees.Vocabulary(["x", "y"]), size=4)
+    >>> model = child_sum(words, Task(classes=3), kinds=kinds, hidden=5)
+    >>> fb.compile(model, "numpy").run([(fb.trees.python_tree("x = 1"), None)])[0].shape
     (3,)
     """
     if (kinds is not None or features is not None) and task.reads_tree:

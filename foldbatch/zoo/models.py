@@ -27,11 +27,10 @@ def tree_lstm(words: Words, task: Task, *, hidden: int = 150) -> AnyBlock:
     Source: Tai, Socher and Manning 2015, Improved Semantic Representations From Tree-Structured Long Short-
     Term Memory Networks, section 3.2 and 4.1: equations 9 to 14.
 
-    >>> from foldbatch import compile, trees
-    >>> words = Words(trees.Vocabulary(["good", "film"]), size=4)
+    >>> words = Words(fb.trees.Vocabulary(["good", "film"]), size=4)
     >>> model = tree_lstm(words, Task("nodes", classes=5), hidden=3)
-    >>> tree = trees.parse_brackets("(3 (4 good) (2 film))", labels=int)
-    >>> compile(model, "numpy").run([tree])[0].shape
+    >>> tree = fb.trees.parse_brackets("(3 (4 good) (2 film))", labels=int)
+    >>> fb.compile(model, "numpy").run([tree])[0].shape
     (5,)
     """
     tree = fb.ForwardDeclaration(output_type=(hidden, hidden), name="tree")
@@ -60,10 +59,9 @@ def rntn(words: Words, task: Task, *, hidden: int | None = None) -> AnyBlock:
     Source: Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank,
     section 4.3.
 
-    >>> from foldbatch import compile, trees
-    >>> model = rntn(Words(trees.Vocabulary(["good", "film"]), size=4), Task("nodes", classes=5))
-    >>> tree = trees.parse_brackets("(3 (4 good) (2 film))", labels=int)
-    >>> compile(model, "numpy").run([tree])[0].shape
+    >>> model = rntn(Words(fb.trees.Vocabulary(["good", "film"]), size=4), Task("nodes", classes=5))
+    >>> tree = fb.trees.parse_brackets("(3 (4 good) (2 film))", labels=int)
+    >>> fb.compile(model, "numpy").run([tree])[0].shape
     (5,)
     """
     size = words.size if hidden is None else hidden
@@ -100,9 +98,8 @@ def bilstm(
     Source: Graves and Schmidhuber 2005, Framewise Phoneme Classification with Bidirectional LSTM; as a
     baseline of trees: Tai, Socher and Manning 2015, section 5.1.
 
-    >>> from foldbatch import compile, trees
-    >>> model = bilstm(Words(trees.Vocabulary(["good", "film"]), size=4), Task(classes=2), hidden=3)
-    >>> compile(model, "numpy").run([("a good film", None)])[0].shape
+    >>> model = bilstm(Words(fb.trees.Vocabulary(["good", "film"]), size=4), Task(classes=2), hidden=3)
+    >>> fb.compile(model, "numpy").run([("a good film", None)])[0].shape
     (2,)
     """
     if task.kind == "nodes":
@@ -133,9 +130,8 @@ def json(record: AnyBlock, task: Task, *, hidden: int = 64) -> AnyBlock:
     Source: Mandlik, Racinsky, Lisy and Pevny 2022, JsonGrinder.jl: automated differentiable neural
     architecture for embedding arbitrary JSON data.
 
-    >>> from foldbatch import GetItem, Vector, compile
-    >>> model = json(GetItem("sizes") >> Vector(3), Task("number"))
-    >>> compile(model, "numpy").run([({"sizes": [1, 2, 3]}, None)])[0].shape
+    >>> model = json(fb.GetItem("sizes") >> fb.Vector(3), Task("number"))
+    >>> fb.compile(model, "numpy").run([({"sizes": [1, 2, 3]}, None)])[0].shape
     ()
     """
     if task.reads_tree:

@@ -21,8 +21,7 @@ def features_of(node: TreeNode) -> tuple[str, ...]:
     many children there are, and how large the tree is. The arguments of a Python function are counted
     apart, and are none of the children.
 
-    >>> from foldbatch.trees import Tree
-    >>> features_of(Tree([1, -1], ["Name", "Return"], ["readLine", None]))[:6]
+    >>> features_of(fb.trees.Tree([1, -1], ["Name", "Return"], ["readLine", None]))[:6]
     ('0 arguments', '1 children', 'child Name', 'first Name', 'kind Name', 'kind Name in Return')
     """
     tree = node.tree

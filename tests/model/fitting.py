@@ -50,7 +50,6 @@ class _Values:
 def check_trace(model: Model, policy: Policy, trace: Trace) -> None:
     """Check that a trace fits a model, so that any engine can run it.
 
-    >>> import foldbatch as fb
     >>> tracer = fb.compile(fb.Scalar("int32") >> fb.Embedding(4, 2), "numpy").lowered
     >>> (trace,) = tracer.trace_all([3], [0])
     >>> check_trace(tracer.model, tracer.policy, trace)

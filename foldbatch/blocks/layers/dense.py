@@ -44,8 +44,7 @@ class Linear(Layer[TensorType, TensorType]):
         BlockValueError: when `size` is not positive.
         BlockTypeError: when the input is no float tensor of at least one axis.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> (Vector(3) >> Linear(2, init="ones")).eval([1, 2, 3])
+    >>> (fb.Vector(3) >> fb.Linear(2, init="ones")).eval([1, 2, 3])
     array([6., 6.], dtype=float32)
     """
 
@@ -96,8 +95,7 @@ class Embedding(Layer[TensorType, TensorType]):
         BlockTypeError: when the input is no integer tensor.
         ExampleError: where an id is out of range; ids are never wrapped.
 
-    >>> from foldbatch.blocks.leaves import Scalar
-    >>> (Scalar("int32") >> Embedding(2, 3, init=[[1, 2, 3], [4, 5, 6]])).eval(1)
+    >>> (fb.Scalar("int32") >> fb.Embedding(2, 3, init=[[1, 2, 3], [4, 5, 6]])).eval(1)
     array([4., 5., 6.], dtype=float32)
     """
 
@@ -160,9 +158,7 @@ class Attention(Layer[TupleType, TensorType]):
     to Align and Translate, section 3.1 and appendix A.1.2; dot: Vaswani et al. 2017, Attention Is
     All You Need, equation 1.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> from foldbatch.blocks.sequences import Map
-    >>> attend = (Vector(2), Map(Vector(2))) >> Attention(score="dot")
+    >>> attend = (fb.Vector(2), fb.Map(fb.Vector(2))) >> fb.blocks.Attention(score="dot")
     >>> attend.eval([[0, 0], [[1, 2], [3, 4]]])  # all scores are 0
     array([2., 3.], dtype=float32)
     """
@@ -240,8 +236,7 @@ class Dropout(Layer[TensorType, TensorType]):
 
     Source: Srivastava et al. 2014, in the form that scales while training.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> (Vector(2) >> Dropout(0.5)).eval([1, 2])
+    >>> (fb.Vector(2) >> fb.Dropout(0.5)).eval([1, 2])
     array([1., 2.], dtype=float32)
     """
 
@@ -286,8 +281,7 @@ class LayerNorm(Layer[TensorType, TensorType]):
 
     Source: Ba, Kiros and Hinton 2016, Layer Normalization, equations 3 and 4; epsilon as in torch.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> (Vector(2) >> LayerNorm()).eval([1, 5]).round(3)
+    >>> (fb.Vector(2) >> fb.blocks.LayerNorm()).eval([1, 5]).round(3)
     array([-1.,  1.], dtype=float32)
     """
 

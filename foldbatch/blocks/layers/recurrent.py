@@ -100,8 +100,7 @@ class LSTMCell(_Sized[TupleType, TupleType]):
     Source: Gers, Schmidhuber and Cummins 2000, Learning to Forget, sections 2 and 3; the forget
     gate's bias: Jozefowicz, Zaremba and Sutskever 2015.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> step = (Vector(3), (Vector(2), Vector(2))) >> LSTMCell(2, init="zeros")
+    >>> step = (fb.Vector(3), (fb.Vector(2), fb.Vector(2))) >> fb.LSTMCell(2, init="zeros")
     >>> h, (_, c) = step.eval([[1, 2, 3], ([0, 0], [1, 1])])
     >>> h.round(2), c.round(2)  # c is sigmoid(1)
     (array([0.31, 0.31], dtype=float32), array([0.73, 0.73], dtype=float32))
@@ -167,8 +166,7 @@ class GRUCell(_Sized[TupleType, TupleType]):
     Source: Cho et al. 2014, Learning Phrase Representations using RNN Encoder-Decoder for
     Statistical Machine Translation, equations 5 to 8; `reset_after`: the documentation of torch.nn.GRU.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> h, state = ((Vector(3), Vector(2)) >> GRUCell(2, init="zeros")).eval([[1, 2, 3], [1, 2]])
+    >>> h, state = ((fb.Vector(3), fb.Vector(2)) >> fb.GRUCell(2, init="zeros")).eval([[1, 2, 3], [1, 2]])
     >>> h, state
     (array([0.5, 1. ], dtype=float32), array([0.5, 1. ], dtype=float32))
     """
@@ -283,9 +281,7 @@ class TreeLSTM(_NodeLSTM):
 
     Source: Tai et al. 2015, equations 9 to 14.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> from foldbatch.blocks.items import Record
-    >>> leaf = Record((Vector(3), Record(()))) >> TreeLSTM(2)
+    >>> leaf = fb.Record((fb.Vector(3), fb.Record(()))) >> fb.TreeLSTM(2)
     >>> [part.shape for part in leaf.eval([[1, 2, 3], []])]
     [(2,), (2,)]
     """
@@ -341,9 +337,7 @@ class ChildSumTreeLSTM(_NodeLSTM):
 
     Source: Tai et al. 2015, equations 2 to 8.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> from foldbatch.blocks.items import Record
-    >>> leaf = Record((Vector(3), Record(()))) >> ChildSumTreeLSTM(2)
+    >>> leaf = fb.Record((fb.Vector(3), fb.Record(()))) >> fb.ChildSumTreeLSTM(2)
     >>> [part.shape for part in leaf.eval([[1, 2, 3], []])]
     [(2,), (2,)]
     """
@@ -397,8 +391,7 @@ class TreeRNN(_Sized[TensorType | TupleType, TensorType]):
     Source: Socher et al. 2011, Parsing Natural Scenes and Natural Language with Recursive Neural
     Networks, section 4; there leaves are what W x + b is here.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> node = (Vector(1), (Vector(2), Vector(2))) >> TreeRNN(2, activation=None, init="ones")
+    >>> node = (fb.Vector(1), [fb.Vector(2)] * 2) >> fb.blocks.TreeRNN(2, activation=None, init="ones")
     >>> node.eval([[1], ([1, 2], [3, 4])])
     array([11., 11.], dtype=float32)
     """
@@ -461,8 +454,7 @@ class RNTN(TreeRNN):
     Source: Socher et al. 2013, Recursive Deep Models for Semantic Compositionality Over a Sentiment
     Treebank, section 4.3, where leaves are word vectors and nothing has a bias.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> (Vector(3) >> RNTN(2, init="zeros")).eval([1, 2, 3])
+    >>> (fb.Vector(3) >> fb.blocks.RNTN(2, init="zeros")).eval([1, 2, 3])
     array([0., 0.], dtype=float32)
     """
 
@@ -508,9 +500,7 @@ class TreeGRU(_Sized[TupleType, TensorType]):
     Source: Zhou, Liu and Pan 2016, Modelling Sentence Pairs with Tree-structured Attentive Encoder,
     the child-sum Tree-GRU.
 
-    >>> from foldbatch.blocks.leaves import Vector
-    >>> from foldbatch.blocks.sequences import Map
-    >>> node = (Vector(3), Map(Vector(2))) >> TreeGRU(2, init="zeros")
+    >>> node = (fb.Vector(3), fb.Map(fb.Vector(2))) >> fb.blocks.TreeGRU(2, init="zeros")
     >>> node.eval([[1, 2, 3], [[1, 2], [3, 4], [5, 6]]])  # z is 1/2, u is 0
     array([4.5, 6. ], dtype=float32)
     """

@@ -219,7 +219,6 @@ def stop_gradient(x: TensorLike) -> Node:
 
     So a rounding trains as if it were none, which is called straight-through (Bengio et al. 2013):
 
-    >>> import foldbatch as fb
     >>> rounded = lambda x: x + fb.ops.stop_gradient(fb.ops.round(x) - x)
     >>> (fb.Scalar() >> fb.Function(rounded)).eval(2.7)
     array(3., dtype=float32)
@@ -513,7 +512,6 @@ def segment_softmax(x: TensorLike) -> Node:
     Raises:
         GraphError: when `x` is not a float tensor of a sequence's elements.
 
-    >>> import foldbatch as fb
     >>> attend = fb.Function(lambda x: segment_sum(segment_softmax(x) * x))
     >>> (fb.Map(fb.Scalar()) >> attend).eval([2, 2, 2]).tolist()
     2.0
@@ -552,7 +550,6 @@ def sample(logits: TensorLike) -> Node:
 
     Source: Gumbel 1954 (Statistical Theory of Extreme Values): the largest of logits plus Gumbel noise.
 
-    >>> import foldbatch as fb
     >>> drawn = fb.compile(lambda logits: fb.ops.sample(fb.tensor(logits)), "numpy").run([[0.0, 0.0]] * 100)
     >>> 30 < [int(x) for x in drawn].count(1) < 70
     True
@@ -573,7 +570,6 @@ def when_training(a: TensorLike, b: TensorLike) -> Node:
     Raises:
         GraphError: when the types differ.
 
-    >>> import foldbatch as fb
     >>> program = fb.compile(fb.Scalar() >> fb.Function(lambda x: when_training(x * 0, x)) >> fb.Loss())
     >>> program.run([3.0], losses=True).loss, program.value_and_grad([3.0])[0]
     (3.0, 0.0)
@@ -595,8 +591,7 @@ def argsort(x: TensorLike, axis: int = -1) -> Node:
     Equal elements stay in order, and NaN comes last, as in ``np.argsort(x, axis, kind="stable")``. Indices
     have no gradient.
 
-    >>> from foldbatch.blocks import Function, Vector
-    >>> (Vector(3) >> Function(argsort)).eval([2, 3, 1])
+    >>> (fb.Vector(3) >> fb.Function(argsort)).eval([2, 3, 1])
     array([2, 0, 1])
     """
     node, last = _last(as_node(x, "argsort"), axis, "argsort")
@@ -609,8 +604,7 @@ def sort(x: TensorLike, axis: int = -1) -> Node:
 
     A gradient goes to the element that came to its place.
 
-    >>> from foldbatch.blocks import Function, Vector
-    >>> (Vector(3) >> Function(sort)).eval([2, 3, 1])
+    >>> (fb.Vector(3) >> fb.Function(sort)).eval([2, 3, 1])
     array([1., 2., 3.], dtype=float32)
     """
     node, last = _last(as_node(x, "sort"), axis, "sort")
@@ -623,8 +617,7 @@ def topk(x: TensorLike, k: int, axis: int = -1) -> tuple[Node, Node]:
 
     Of equal elements the first counts as greater; NaN is the greatest, as in ``torch.topk``.
 
-    >>> from foldbatch.blocks import Function, Vector
-    >>> (Vector(4) >> Function(lambda x: topk(x, 2))).eval([2, 4, 1, 3])
+    >>> (fb.Vector(4) >> fb.Function(lambda x: topk(x, 2))).eval([2, 4, 1, 3])
     (array([4., 3.], dtype=float32), array([1, 3]))
     """
     node, last = _last(as_node(x, "topk"), axis, "topk")
@@ -640,8 +633,7 @@ def topk(x: TensorLike, k: int, axis: int = -1) -> tuple[Node, Node]:
 def cumsum(x: TensorLike, axis: int | None = None) -> Node:
     """Return running sums along an axis, or over all elements, as ``np.cumsum`` does.
 
-    >>> from foldbatch.blocks import Function, Vector
-    >>> (Vector(3) >> Function(cumsum)).eval([1, 2, 3])
+    >>> (fb.Vector(3) >> fb.Function(cumsum)).eval([1, 2, 3])
     array([1., 3., 6.], dtype=float32)
     """
     node = as_node(x, "cumsum")
@@ -659,8 +651,7 @@ def cumsum(x: TensorLike, axis: int | None = None) -> Node:
 def norm(x: TensorLike, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Node:
     """Return the Euclidean norm over instance axes, all by default; at zero its gradient is zero.
 
-    >>> from foldbatch.blocks import Function, Vector
-    >>> (Vector(2) >> Function(norm)).eval([3, 4])
+    >>> (fb.Vector(2) >> fb.Function(norm)).eval([3, 4])
     array(5., dtype=float32)
     """
     squares = sum(square(x), axis, keepdims=keepdims)

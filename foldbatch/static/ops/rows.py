@@ -215,7 +215,6 @@ def gather(table: TensorLike, ids: TensorLike) -> Node:
     Raises:
         GraphError: when the ids are no integers, or the table has no axis.
 
-    >>> import foldbatch as fb
     >>> best = fb.Function(lambda x: gather(x, fb.ops.argmax(x)))
     >>> float((fb.Vector(3) >> best).eval([1, 5, 2]))
     5.0
@@ -269,7 +268,6 @@ def segment_position(x: TensorLike) -> Node:
     Raises:
         GraphError: when `x` is not a tensor of a sequence's elements.
 
-    >>> import foldbatch as fb
     >>> last = fb.Function(lambda x: fb.ops.segment_max(segment_position(x)))
     >>> int((fb.Map(fb.Scalar()) >> last).eval([7, 7, 7]))
     2
@@ -291,7 +289,6 @@ def segment_argmax(x: TensorLike) -> Node:
     Raises:
         GraphError: when `x` is not a tensor of a sequence's elements.
 
-    >>> import foldbatch as fb
     >>> pointer = fb.Function(lambda x: gather(x * 10, segment_argmax(x)))
     >>> float((fb.Map(fb.Scalar()) >> pointer).eval([2, 8, 5]))
     80.0
