@@ -271,11 +271,7 @@ def _build(block: AnyBlock, builder: Builder, value: Value) -> Value:
 
 
 def infer(block: AnyBlock, builder: Builder) -> tuple[Value] | None:
-    """Return what a block yields, as a tuple of one value, or None where that depends on its input.
-
-    Raises:
-        BlockTypeError: when the block is ill typed.
-    """
+    """Return what a block yields, as a tuple of one value, or None where that depends on its input."""
     try:
         type_ = block.input_type
         return None if type_ is None else (build(block, builder, builder.specimen(type_)),)
@@ -284,11 +280,7 @@ def infer(block: AnyBlock, builder: Builder) -> tuple[Value] | None:
 
 
 def check(block: AnyBlock) -> None:
-    """Refuse a block that is known to be ill typed; combinators call it when they are made.
-
-    Raises:
-        BlockTypeError: when it is.
-    """
+    """Refuse a block that is known to be ill typed; combinators call it when they are made."""
     infer(block, Builder.scratch(_Joint(None, block)))
 
 
@@ -361,9 +353,6 @@ def as_block(value: Any, where: str = "block") -> AnyBlock:
 
     A Block stands for itself, an array or a Parameter for FromTensor, a dict, list or tuple for
     Record.
-
-    Raises:
-        BlockTypeError: for anything else.
     """
     if isinstance(value, Block):
         return value
@@ -476,9 +465,6 @@ def settings_of(thing: object) -> dict[str, Any]:
 
     They are attributes of the arguments' names, as in scikit-learn.
 
-    Raises:
-        BlockTypeError: when an argument is no attribute.
-
     >>> settings_of(fb.Vector(3))
     {'size': 3}
     """
@@ -496,9 +482,6 @@ def settings_of(thing: object) -> dict[str, Any]:
 
 def make(cls: type, settings: Mapping[str, Any]) -> Any:
     """Return what a class makes of settings; the inverse of `settings_of`.
-
-    Raises:
-        TypeError: when the class has other arguments.
 
     >>> make(fb.Vector, {"size": 3})
     Vector(3, 'float32')

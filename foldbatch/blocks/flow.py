@@ -115,11 +115,7 @@ List = Object | Sequence
 
 
 def expect_list(block: object, builder: Builder, value: Value) -> List:
-    """Return a finite sequence: an object, a sequence, or a tuple of values of one type as a list.
-
-    Raises:
-        BlockTypeError: for anything else.
-    """
+    """Return a finite sequence: an object, a sequence, or a tuple of values of one type as a list."""
     match value:
         case Object() | Sequence():
             return value
@@ -135,11 +131,7 @@ def expect_list(block: object, builder: Builder, value: Value) -> List:
 
 
 def expect_sequence(block: object, builder: Builder, value: Value) -> Sequence:
-    """Return a finite sequence of tensors; a tuple of values of one type will do.
-
-    Raises:
-        BlockTypeError: for anything else, objects included.
-    """
+    """Return a finite sequence of tensors; a tuple of values of one type will do."""
     sequence = expect_list(block, builder, value)
     if isinstance(sequence, Sequence) and OBJECT not in run_time_terminals(sequence.element):
         return sequence

@@ -77,7 +77,11 @@ class Losses:
 
 
 class Results(Sequence[Any]):
-    """The results of a batch, one per example, in order; beside them the losses and metrics asked for."""
+    """The results of a batch, one per example, in order; beside them the losses and metrics asked for.
+
+    Raises:
+        NotAskedError: when losses or metrics are read that were not asked for.
+    """
 
     def __init__(
         self, items: list[Any], metrics: Metrics | None = None, losses: Losses | None = None
@@ -88,33 +92,21 @@ class Results(Sequence[Any]):
 
     @property
     def metrics(self) -> Metrics:
-        """The metrics by name.
-
-        Raises:
-            NotAskedError: when metrics were not asked for.
-        """
+        """The metrics by name."""
         if self._metrics is None:
             raise _not_asked("metrics", "metrics")
         return self._metrics
 
     @property
     def loss(self) -> float:
-        """The float sum of all losses.
-
-        Raises:
-            NotAskedError: when losses were not asked for.
-        """
+        """The float sum of all losses."""
         if self._losses is None:
             raise _not_asked("loss", "losses")
         return self._losses.total
 
     @property
     def losses(self) -> dict[str, float]:
-        """The float sum of the losses of each name.
-
-        Raises:
-            NotAskedError: when losses were not asked for.
-        """
+        """The float sum of the losses of each name."""
         if self._losses is None:
             raise _not_asked("losses", "losses")
         return self._losses.by_name

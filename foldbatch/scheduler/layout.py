@@ -121,11 +121,7 @@ LAYOUTS: dict[str, Layout] = {"consumer": by_consumer, "producer": by_producer}
 
 
 def find_layout(name: str) -> Layout:
-    """Return a layout by name.
-
-    Raises:
-        UnknownNameError: when there is none of that name.
-    """
+    """Return a layout by name."""
     if name not in LAYOUTS:
         raise UnknownNameError("layout", f"one of {', '.join(LAYOUTS)}", repr(name))
     return LAYOUTS[name]

@@ -243,9 +243,6 @@ POLICIES = {
 def find_policy(name: str) -> Policy:
     """Return a policy by name.
 
-    Raises:
-        UnknownNameError: when there is none of that name.
-
     >>> find_policy("by_agenda").name, list(POLICIES)
     ('by_agenda', ['auto', 'by_component', 'by_agenda', 'by_depth'])
     """

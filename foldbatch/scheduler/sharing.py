@@ -249,11 +249,7 @@ SHARES: dict[str | None, Share] = {"leaves": leaves, "subtrees": subtrees, None:
 
 
 def find_share(name: str | None) -> Share:
-    """Return a way of sharing by name.
-
-    Raises:
-        UnknownNameError: when there is none of that name.
-    """
+    """Return a way of sharing by name."""
     if name not in SHARES:
         raise UnknownNameError("share", "one of leaves, subtrees, None", repr(name))
     return SHARES[name]

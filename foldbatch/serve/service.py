@@ -86,9 +86,6 @@ class Continuous:
         """Return the future of an example's result; it raises what the walk raises.
 
         Where it is cancelled, the walk ends at its next number.
-
-        Raises:
-            FoldbatchError: when this is closed.
         """
         if self._closed:
             raise FoldbatchError("Continuous.ask", "one that is open", "one that was closed", "make another")

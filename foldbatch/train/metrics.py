@@ -105,18 +105,7 @@ class Metric(Protocol):
 
 
 class Base:
-    """What the metrics of the package share: their names, and which values they count.
-
-    A value whose label is None is not counted. Of no values the figure is NaN.
-
-    Args:
-        of: the name of the `foldbatch.Metric` block, which takes a pair of tensor and label.
-        name: of the figure; by default `usual`.
-        every: ``"value"``, or ``"example"`` for the last value of each example; see `Metric`.
-
-    Raises:
-        TrainingError: when `every` is neither; by `compute`, when values or labels do not fit.
-    """
+    """What the metrics of the package share: their names, and which values they count; see `Metric`."""
 
     usual = ""
 
@@ -146,7 +135,7 @@ def labelled(where: str, values: Array, labels: Labels) -> tuple[Array, list[Any
 
 
 class OfClasses(Base):
-    """A metric of scores ``[m, classes]`` and labels, ``m`` whole numbers; more is said at `Base`."""
+    """A metric of scores ``[m, classes]`` and labels, ``m`` whole numbers."""
 
     def compute(self, values: Array, labels: Labels) -> Any:
         """Return the figure."""
@@ -220,16 +209,10 @@ class F1(OfClasses):
     """The harmonic mean of precision and recall, of all classes or by class.
 
     Args:
-        of: the name of the `foldbatch.Metric` block.
-        name: of the figure; by default ``f1``.
+        of, name, every: see `Metric`.
         average: ``"macro"``: the mean over the classes that are a label or an answer somewhere. None: a dict
             by class.
         classes: the names of the classes, for `average` None; by default ``"0"``, ``"1"`` and so on.
-        every: ``"value"``, or ``"example"`` for the last value of each example.
-
-    Raises:
-        TrainingError: when `average` or `every` is unknown; by `compute`, when values, labels or the number
-            of classes do not fit.
 
     >>> scores = np.array([[0.1, 0.9], [0.8, 0.2], [0.7, 0.3]])
     >>> F1("root", average=None, classes=["bad", "good"]).compute(scores, [1, 0, 0])

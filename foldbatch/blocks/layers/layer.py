@@ -131,11 +131,7 @@ def find_activation(spec: Any, where: str) -> Any:
 
 
 def find_initializer(init: Initializer, where: str) -> Initializer:
-    """Return an initialiser, refusing a name that stands for none.
-
-    Raises:
-        UnknownNameError: when it is such a name.
-    """
+    """Return an initialiser, refusing a name that stands for none."""
     if isinstance(init, str) and init not in INITIALIZERS:
         expected = f"an initialiser of {', '.join(INITIALIZERS)}"
         raise UnknownNameError(where, expected, repr(init), "or give a number, an array or a function")

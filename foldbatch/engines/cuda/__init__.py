@@ -20,11 +20,7 @@ from foldbatch.model.model import Model
 
 
 def device(precision: str) -> Device:
-    """Return the GPU that is CuPy's current device, the same for all programs that compute in one precision.
-
-    Raises:
-        BackendError: when there is none that can be used: what is missing, and what to do.
-    """
+    """Return CuPy's current device, the same GPU for all programs that compute in one precision."""
     return _device(precision, check_card().cuda.runtime.getDevice())
 
 
@@ -34,11 +30,7 @@ def _device(precision: str, number: int) -> Device:
 
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
-    """Return the engine for a model; `foldbatch.compile` says what the precisions are.
-
-    Raises:
-        BackendError: as `device` does.
-    """
+    """Return the engine for a model; `foldbatch.compile` says what the precisions are."""
     return CudaEngine(
         "cuda",
         model,
@@ -50,11 +42,7 @@ def load(model: Model, settings: EngineSettings = DEFAULTS) -> CudaEngine:
 
 
 def check() -> None:
-    """Raise an error where no GPU can be used.
-
-    Raises:
-        BackendError: what is missing, and what to do.
-    """
+    """Raise an error where no GPU can be used."""
     load_driver()
 
 

@@ -39,11 +39,7 @@ INSTALL = f"{install('cuda13')}, or the extra cuda12 where the driver is older t
 
 
 def check() -> Any:
-    """Return CuPy, where it, the driver and a GPU are there and fit each other.
-
-    Raises:
-        BackendError: where they do not: what is missing, and what to do.
-    """
+    """Return CuPy, where it, the driver and a GPU are there and fit each other."""
     if find_spec("cupy") is None:
         raise _error("CuPy to be installed", "none", f"{INSTALL}; {OTHERWISE}")
     try:
@@ -72,11 +68,7 @@ def check() -> Any:
 
 
 def check_compiler(major: int) -> None:
-    """Raise an error where CuPy finds no NVRTC, which compiles kernels.
-
-    Raises:
-        BackendError: when there is none.
-    """
+    """Raise an error where CuPy finds no NVRTC, which compiles kernels."""
     try:
         import_module("cupy_backends.cuda.libs.nvrtc").getVersion()
     except (ImportError, OSError, RuntimeError) as error:
@@ -84,11 +76,7 @@ def check_compiler(major: int) -> None:
 
 
 def cublas(major: int) -> Any:
-    """Return cuBLAS of a version of CUDA, loaded by ctypes.
-
-    Raises:
-        BackendError: when there is none.
-    """
+    """Return cuBLAS of a version of CUDA, loaded by ctypes."""
     try:
         import_module("cupy_backends.cuda.libs").cublas  # noqa: B018 - CuPy knows best where it is, and loads it
         return ctypes.CDLL(f"libcublas.so.{major}")
@@ -151,9 +139,6 @@ class Blas:
 
     It is given cuBLAS, loaded by ctypes; the stream's address; memory of `WORKSPACE` bytes for cuBLAS alone;
     and a name in `COMPUTE`: what products of float32 are computed with.
-
-    Raises:
-        BackendError: when cuBLAS cannot work.
     """
 
     def __init__(self, library: Any, stream: int, workspace: Any, precision: str) -> None:
@@ -179,11 +164,7 @@ class Blas:
         self._words = [ctypes.c_void_p() for _ in "abc"], [ctypes.c_longlong() for _ in "abc"]
 
     def multiply(self, product: MatrixProduct) -> None:
-        """Do products of matrices, none of which is empty.
-
-        Raises:
-            BackendError: when cuBLAS refuses.
-        """
+        """Do products of matrices, none of which is empty."""
         (a, b, c), (step_a, step_b, step_c) = self._words
         across_a, across_b, m, n, k, *places = as_columns(product)
         a.value, lead_a, step_a.value, b.value, lead_b, step_b.value, c.value, lead_c, step_c.value = places
@@ -307,11 +288,7 @@ def _here(method: Callable[P, R]) -> Callable[P, R]:
 
 
 class CupyDriver:
-    """A GPU; see `driver.Driver`. Whatever GPU is a thread's current one stays so; see `load_driver`.
-
-    Raises:
-        BackendError: when there is no NVRTC for the GPU, or no cuBLAS.
-    """
+    """A GPU; see `driver.Driver`. Whatever GPU is a thread's current one stays so; see `load_driver`."""
 
     def __init__(self, cupy: Any, precision: str) -> None:
         self._cupy = cupy
@@ -518,8 +495,5 @@ def load_driver(precision: str = "fp32") -> CupyDriver:
     Args:
         precision: how products of float32 are computed: ``fp32``, of the operands as they are; ``tf32``, of
             operands rounded to 10 bits behind the point; ``bf16``, to 7 bits. Sums are of float32.
-
-    Raises:
-        BackendError: when there is no GPU that can be used: what is missing, and what to do.
     """
     return CupyDriver(check(), precision)

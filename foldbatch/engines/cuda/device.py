@@ -82,9 +82,6 @@ class Faults:
         """Raise the error of the first bad update since somebody looked, if there is one.
 
         Nobody waits where the word is told, as it was copied together with something else, and was 0.
-
-        Raises:
-            ParameterError: when a gradient was not finite, or its batch was bad.
         """
         with self._locked():
             if not self._updates or word == 0:

@@ -24,11 +24,7 @@ SPLITS = 3  # up to so many times the usual calls of a part, a helper at one lar
 
 
 def load(model: Model, settings: EngineSettings = DEFAULTS) -> ArrayEngine:
-    """Return the LLVM engine for a model.
-
-    Raises:
-        BackendError: when llvmlite is not installed.
-    """
+    """Return the LLVM engine for a model."""
     from foldbatch.engines.llvm.updates import Compiled, sum_copies  # noqa: PLC0415 - it needs llvmlite
 
     updates, debug, target = Compiled(), settings.debug, TARGETS[settings.precision]

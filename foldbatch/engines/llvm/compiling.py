@@ -39,11 +39,7 @@ C = TypeVar("C")
 
 
 def llvm() -> None:
-    """Refuse to compile where there is nothing to compile with.
-
-    Raises:
-        BackendError: when llvmlite is not installed, or does not work.
-    """
+    """Refuse to compile where there is nothing to compile with."""
     try:
         import llvmlite.binding  # noqa: F401, PLC0415 - optional, and slow to import
     except (ImportError, OSError) as error:

@@ -43,11 +43,7 @@ Flags = tuple[tuple[bool, ...], ...]  # per cell and feed, see `foldbatch.schedu
 
 @cache
 def compiled() -> Functions:
-    """Return the compiled loops: made once a process, read from the cache on disk where they are there.
-
-    Raises:
-        BackendError: when llvmlite is not installed.
-    """
+    """Return the compiled loops: made once a process, read from the cache on disk where they are there."""
     make = {"levels": compiled_late}  # of examples; most have them from their trace
     return {
         name: make.get(name, compiled_function)(getattr(loops, name), signature, loops)

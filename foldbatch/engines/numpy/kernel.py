@@ -522,9 +522,6 @@ def check_range(
 
     Shapes: ``ids: [N, ...]``, of calls from rank `start` on; ``owner: [N]``, where the rows are elements of
     sequences: which of the calls each is of.
-
-    Raises:
-        OutOfRangeError: with the rank of the call.
     """
     if ids.size == 0 or (ids.min() >= 0 and ids.max() < size):
         return
