@@ -38,11 +38,7 @@ class Span:
 
 
 def rows_of(spans: Sequence[Span]) -> list[str]:
-    """Return the rows of spans, in the order in which they first appear.
-
-    >>> rows_of([Span("host", "plan", 0, 1), Span("copies", "copy_in", 1, 1), Span("host", "plan", 2, 1)])
-    ['host', 'copies']
-    """
+    """Return the rows of spans, in the order in which they first appear."""
     return list(dict.fromkeys(span.row for span in spans))
 
 

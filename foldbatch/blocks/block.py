@@ -464,9 +464,6 @@ def settings_of(thing: object) -> dict[str, Any]:
     """Return the arguments that a thing was made with, by name, but for those that are the default.
 
     They are attributes of the arguments' names, as in scikit-learn.
-
-    >>> settings_of(fb.Vector(3))
-    {'size': 3}
     """
     settings = {}
     for name, parameter in signature_of(type(thing)).parameters.items():
@@ -481,11 +478,7 @@ def settings_of(thing: object) -> dict[str, Any]:
 
 
 def make(cls: type, settings: Mapping[str, Any]) -> Any:
-    """Return what a class makes of settings; the inverse of `settings_of`.
-
-    >>> make(fb.Vector, {"size": 3})
-    Vector(3, 'float32')
-    """
+    """Return what a class makes of settings; the inverse of `settings_of`."""
     signature = signature_of(cls)
     unknown = settings.keys() - signature.parameters.keys()
     if unknown:

@@ -199,11 +199,7 @@ class Terminal:
 
 
 def is_int(value: object) -> bool:
-    """Whether what a user gave is an int and no bool.
-
-    >>> is_int(3), is_int(True), is_int("3")
-    (True, False, False)
-    """
+    """Whether what a user gave is an int and no bool."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 

@@ -23,11 +23,7 @@ FORM = "package.module:attribute or path/to/file.py:attribute"
 
 
 def named(path: str) -> Any:
-    """Return the value that an import path names; modules are looked for in the working directory, too.
-
-    >>> named("math:tau") > 6
-    True
-    """
+    """Return the value that an import path names; modules are looked for in the working directory, too."""
     where, colon, attribute = path.rpartition(":")
     if not colon or not where or not attribute:
         raise UnknownNameError(path, FORM, "no colon between two names", "name both")

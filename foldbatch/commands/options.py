@@ -15,11 +15,7 @@ from foldbatch.errors import FoldbatchError
 
 
 def whole(least: int, most: float = math.inf, expected: str = "") -> Callable[[str], int]:
-    """Return what reads a whole number from the command line.
-
-    >>> whole(1)("16")
-    16
-    """
+    """Return what reads a whole number from the command line."""
 
     def read(text: str) -> int:
         if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= most:
@@ -31,11 +27,7 @@ def whole(least: int, most: float = math.inf, expected: str = "") -> Callable[[s
 
 
 def number(expected: str, *, above: bool = False, finite: bool = True) -> Callable[[str], float]:
-    """Return what reads a number of 0 or more, or only above 0.
-
-    >>> number("seconds")("0.5")
-    0.5
-    """
+    """Return what reads a number of 0 or more, or only above 0."""
 
     def read(text: str) -> float:
         try:

@@ -54,9 +54,6 @@ def example_numbers(numbers: ArrayLike, count: int) -> NDArray[np.int64]:
 
     Raises:
         BlockValueError: when there is not a whole number for each example.
-
-    >>> example_numbers([4, 0], 2)
-    array([4, 0])
     """
     array = np.asarray(numbers)
     if array.shape != (count,) or (count and array.dtype.kind not in "iu"):

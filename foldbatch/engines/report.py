@@ -380,9 +380,5 @@ def _narrow(report: Report) -> Iterator[str]:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as text, in milliseconds below a second.
-
-    >>> duration(0.0331), duration(1.234)
-    ('33.1 ms', '1.23 s')
-    """
+    """Return a time as text, in milliseconds below a second."""
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

@@ -79,12 +79,7 @@ def write(
 
 
 def left_out(written: Written, parameters: Mapping[str, Parameter]) -> list[str]:
-    """Return what of a program its plain data lack, for people: none where `foldbatch.load` finds all.
-
-    >>> from foldbatch.model.tracer import Written
-    >>> left_out(Written(None, {}, ["a lambda (model.py:3) of Function(<lambda>)"]), {})
-    ['a lambda (model.py:3) of Function(<lambda>)']
-    """
+    """Return what of a program its plain data lack, for people: none where `foldbatch.load` finds all."""
     if written.lost:
         return written.lost
     held = {

@@ -201,11 +201,7 @@ MODELS_OF = {"phrases": BINARY_TREES, "trees": ANY_TREES, "records": ("json",)} 
 
 
 def usual_model(format_: object) -> str:
-    """Return the name of the model that is trained where none is named.
-
-    >>> usual_model("jsonlines"), usual_model("sst")
-    ('json', 'tree_lstm')
-    """
+    """Return the name of the model that is trained where none is named."""
     return MODELS_OF[FORMATS[str(format_)].kind if format_ in TRAINABLE else "phrases"][0]
 
 

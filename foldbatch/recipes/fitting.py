@@ -63,11 +63,7 @@ class Run(Callback):
         self._configuration, self._classes, self._folder = configuration, classes, folder
 
     def must_match(self) -> dict[str, str]:
-        """Return the options that may not change, and the names.
-
-        >>> Run(Configuration(), ["no", "yes"], Path()).must_match()["option train.batch_size"]
-        '25'
-        """
+        """Return the options that may not change, and the names."""
         options = plain(self._configuration).items()
         named = {f"{part}.{key}": repr(value) for part, own in options for key, value in own.items()}
         kept = {f"option {name}": text for name, text in named.items() if name not in FREE}

@@ -241,11 +241,7 @@ POLICIES = {
 
 
 def find_policy(name: str) -> Policy:
-    """Return a policy by name.
-
-    >>> find_policy("by_agenda").name, list(POLICIES)
-    ('by_agenda', ['auto', 'by_component', 'by_agenda', 'by_depth'])
-    """
+    """Return a policy by name."""
     if name not in POLICIES:
         raise UnknownNameError("policy", f"one of {', '.join(POLICIES)}", repr(name))
     return POLICIES[name]

@@ -149,11 +149,7 @@ def _detail(kind: Kind) -> str:
 
 
 def title(kind: Kind) -> str:
-    """Return how a kind is called.
-
-    >>> title(Flags(1, 0))
-    'flag'
-    """
+    """Return how a kind is called."""
     return str(kind.__struct_config__.tag)
 
 

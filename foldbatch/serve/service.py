@@ -178,11 +178,7 @@ def _limit(default: float, what: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What bounds the memory and the time of a server; the options of ``foldbatch serve`` are these.
-
-    >>> Limits(batch=64).batch
-    64
-    """
+    """What bounds the memory and the time of a server; the options of ``foldbatch serve`` are these."""
 
     head: int = _limit(16_384, "bytes of a request's head: address and headers")
     body: int = _limit(4_000_000, "bytes of a request")

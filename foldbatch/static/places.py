@@ -68,11 +68,7 @@ def backward(place: Place, axis: int) -> Place:
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of an array without gaps.
-
-    >>> contiguous((2, 3, 4))
-    (12, 4, 1)
-    """
+    """Return the strides of an array without gaps."""
     return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
 

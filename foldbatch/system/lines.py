@@ -13,11 +13,7 @@ HEAD = object.__basicsize__  # bytes of an array's object, behind which it holds
 
 
 def aligned(shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
-    """Return an array of undefined contents that begins with a line.
-
-    >>> aligned([3, 5], "float32").ctypes.data % LINE
-    0
-    """
+    """Return an array of undefined contents that begins with a line."""
     size = prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + LINE, np.uint8)
     start = -address_of(memory) % LINE

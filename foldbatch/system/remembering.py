@@ -44,9 +44,5 @@ def remembered(make: Callable[Concatenate[K, P], T]) -> Callable[Concatenate[K, 
 
 @lru_cache(maxsize=2048)
 def code_of(text: str, filename: str) -> CodeType:
-    """Return the code of a text that the package wrote; models that are alike have the same texts.
-
-    >>> exec(code_of("print(1 + 1)", "<two>"))
-    2
-    """
+    """Return the code of a text that the package wrote; models that are alike have the same texts."""
     return compile(text, filename, "exec")

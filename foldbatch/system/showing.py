@@ -20,11 +20,7 @@ class Printed:
 
 
 class Drawing(str):
-    """A picture as text, SVG or a page of HTML, which a notebook shows as a picture.
-
-    >>> Drawing("<svg></svg>")._repr_html_()
-    '<svg></svg>'
-    """
+    """A picture as text, SVG or a page of HTML, which a notebook shows as a picture."""
 
     __slots__ = ()
 

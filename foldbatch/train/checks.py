@@ -61,9 +61,6 @@ def sequence_of(where: str, examples: Iterable[Any]) -> Sequence[Any]:
     Raises:
         ExampleTypeError: when they are a single example.
         TrainingError: when there are none.
-
-    >>> sequence_of("fit examples", (x for x in "ab"))
-    ['a', 'b']
     """
     given: Any = several(examples)
     indexed = hasattr(given, "__len__") and hasattr(given, "__getitem__")

@@ -18,11 +18,7 @@ SEE = "its docstring says what it does"
 def number(
     where: str, value: Any, low: float, below: float = math.inf, fix: str = SEE, *, above: bool = False
 ) -> float:
-    """Return a setting of `low` or more, or only `above` it, and `below` another number.
-
-    >>> number("SGD lr", 1, 0, above=True)
-    1.0
-    """
+    """Return a setting of `low` or more, or only `above` it, and `below` another number."""
     fits = isinstance(value, int | float | np.floating | np.integer)
     if fits and low <= value < below and not (above and value == low):
         return float(value)
@@ -32,11 +28,7 @@ def number(
 
 
 def whole(where: str, value: Any, least: int | None = None, fix: str = SEE) -> int:
-    """Return a setting that is a whole number, of `least` or more.
-
-    >>> whole("Trainer batch_size", 32, 1)
-    32
-    """
+    """Return a setting that is a whole number, of `least` or more."""
     if not is_int(value) or (least is not None and value < least):
         expected = "a whole number" if least is None else f"a whole number of {least} or more"
         raise TrainingError(where, expected, describe_value(value), fix)

@@ -118,13 +118,7 @@ def _fitting(
 
 
 def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
-    """Look for what is not finite in gradients, each with the name of its parameter.
-
-    >>> check_numbers([("w", np.array([1.0, np.inf]))])
-    Traceback (most recent call last):
-    ...
-    foldbatch.errors.ParameterError: w gradient: expected finite numbers, found inf at (1,); nothing was...
-    """
+    """Look for what is not finite in gradients, each with the name of its parameter."""
     for name, gradient in gradients:
         where = f"{name} gradient"
         if isinstance(gradient, SparseRows):

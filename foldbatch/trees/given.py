@@ -30,9 +30,6 @@ def rows_of(examples: Any) -> Any:
     Raises:
         ExampleTypeError: when it is a DataFrame of pandas, whose items are names of columns, or something of
             Arrow that has no rows.
-
-    >>> rows_of([1, 2])
-    [1, 2]
     """
     if hasattr(examples, "iterrows"):
         fix = "its items are names of columns; give examples.to_dict('records')"
@@ -52,11 +49,7 @@ def rows_of(examples: Any) -> Any:
 
 
 def chosen(examples: Sequence[Any], indices: Iterable[int]) -> list[Any]:
-    """Return some examples by their indices.
-
-    >>> chosen("abc", [2, 0])
-    ['c', 'a']
-    """
+    """Return some examples by their indices."""
     if isinstance(examples, Rows):
         try:
             return examples.array.take(list(indices)).to_pylist()  # type: ignore[no-any-return]

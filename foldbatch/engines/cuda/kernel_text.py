@@ -388,20 +388,12 @@ class KernelText:
 
 
 def field_of(binding: int, number: int) -> str:
-    """Return the expression of a field of a binding, in the launch's row.
-
-    >>> field_of(1, INDEX)
-    'o[12]'
-    """
+    """Return the expression of a field of a binding, in the launch's row."""
     return f"o[{HEAD + FIELDS * binding + number}]"
 
 
 def buffer_of(kind: str, number: str) -> str:
-    """Return the expression of where a buffer begins, as a pointer to numbers of a kind.
-
-    >>> buffer_of("f4", "o[3]")
-    '(f4*)t[t[1] + o[3]]'
-    """
+    """Return the expression of where a buffer begins, as a pointer to numbers of a kind."""
     return f"({kind}*)t[t[{ADDRESSES_AT}] + {number}]"
 
 
