@@ -235,7 +235,7 @@ class ArrayRun:
     @property
     def _arenas(self) -> Index:
         """The arena of each value, by number."""
-        return arenas_of(self.ready.batch, self.engine.model.signatures)
+        return arenas_of(self.ready.batch.merged.trace, self.engine.model.signatures)
 
     def forward(self, feeds: Sequence[Sequence[Array]]) -> None:
         table = self.ready.tables.forward

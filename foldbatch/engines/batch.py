@@ -37,9 +37,8 @@ class ScheduledBatch(NamedTuple):
         return f"Batch({counted(len(self.results), 'example')}, {calls} in {steps})"
 
 
-def arenas_of(batch: ScheduledBatch, cells: Sequence[CellSignature]) -> Index:
+def arenas_of(trace: Trace, cells: Sequence[CellSignature]) -> Index:
     """Return the arena of each value, -1 where a number stands for none: ``[values] int64``."""
-    trace = batch.merged.trace
     arenas = np.full(trace.values, -1, np.int64)
     for rows, cell in zip(trace.calls, cells, strict=True):
         for output, arena in enumerate(cell.outputs):

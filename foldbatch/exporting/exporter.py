@@ -14,14 +14,16 @@ import onnx
 import onnxruntime
 from numpy.typing import NDArray
 
+from foldbatch.engines.batch import arenas_of
 from foldbatch.engines.parts import labels_of
-from foldbatch.engines.results import Metrics, MetricValues, Results, decode
+from foldbatch.engines.results import Metrics, MetricValues, Results, decode, numbers_in
 from foldbatch.errors import BlockTypeError, BlockValueError, ModelError
 from foldbatch.exporting.operators import REFUSED, TRANSLATIONS, OnnxScope, OnnxWriter, onnx_type, write
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
 from foldbatch.program.traced import listed
+from foldbatch.scheduler.layout import element_order
 from foldbatch.scheduler.merge import Merged, merge
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.trace import Index, Trace, arguments_of, lengths_of
@@ -158,9 +160,9 @@ def tables_of(model: Model, interface: Interface, traces: Sequence[Trace]) -> Ta
     for name in interface.metrics:
         places = interface.metrics[name]
         inputs[f"order.{name}"], examples[name], labels[name] = _order(model, places, merged, turns)
-    numbers = _numbers(model, interface, merged, traces)
-    inputs |= {f"{name}.rows": rows[values] for name, values in numbers.items()}
     held = tuple([trace.result for trace in traces])
+    numbers = _numbers(model, interface, merged, held)
+    inputs |= {f"{name}.rows": rows[values] for name, values in numbers.items()}
     return Tables(inputs, examples, labels, numbers, merged.offsets, held)
 
 
@@ -202,7 +204,7 @@ def _inputs(
     elements: dict[int, Index] = {}
     for s in cell.sequences:
         lengths = lengths_of(trace, model.signatures, k, s)
-        elements[s] = _elements(lengths, turns)
+        elements[s] = element_order(trace, model.signatures, k, s, turns)
         inputs[cell.name("owner", s)] = np.repeat(np.arange(len(turns)), lengths[turns])
         if cell.recursive:
             ends = np.concatenate([[0], np.cumsum(lengths[turns], dtype=np.int64)])
@@ -218,14 +220,6 @@ def _inputs(
     table, counts = ("starts", bounds) if cell.recursive else ("calls", np.array([len(turns)]))
     inputs[cell.name(table)] = counts
     return inputs
-
-
-def _elements(lengths: NDArray[np.int32], turns: Index) -> Index:
-    starts = np.cumsum(lengths, dtype=np.int64) - lengths
-    sizes = lengths[turns].astype(np.int64)
-    firsts = np.cumsum(sizes) - sizes
-    places: Index = np.arange(int(sizes.sum())) + np.repeat(starts[turns] - firsts, sizes)
-    return places
 
 
 def _order(
@@ -249,22 +243,13 @@ def _order(
     return order, np.concatenate(examples)[order], told
 
 
-def _numbers(model: Model, interface: Interface, merged: Merged, traces: Sequence[Trace]) -> dict[str, Index]:
+def _numbers(
+    model: Model, interface: Interface, merged: Merged, held: Sequence[tuple[object, ...]]
+) -> dict[str, Index]:
     """Return, for each arena of results, the numbers of its values in the order of the examples."""
-    arena_of = np.full(merged.trace.values, -1, np.int64)
-    for rows, signature in zip(merged.trace.calls, model.signatures, strict=True):
-        for output, arena in enumerate(signature.outputs):
-            arena_of[rows[:, 0] + output] = arena
-    asked: list[int] = []
-
-    def note(numbers: Sequence[int]) -> list[Array]:
-        asked.extend(numbers)
-        return [np.zeros(())] * len(numbers)
-
-    results = tuple([trace.result for trace in traces])
-    decode(model.result, results, merged.offsets.tolist(), note)
-    numbers = np.array(list(dict.fromkeys(asked)), np.int64)
-    arenas = arena_of[numbers]
+    found = numbers_in(model.result, held, merged.offsets.tolist())
+    numbers = np.array(list(dict.fromkeys(found)), np.int64)
+    arenas = arenas_of(merged.trace, model.signatures)[numbers]
     return {interface.results_name(i): numbers[arenas == arena] for i, arena in enumerate(interface.results)}
 
 

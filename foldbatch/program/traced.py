@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -216,28 +215,6 @@ def holds_objects(model: Model, trace: Trace) -> bool:
         return True
     kinds = {type(label) for columns in trace.labels for labels in columns for label in labels}
     return not all(issubclass(kind, ATOMS) for kind in kinds)
-
-
-def digests(model: Model, source: str, policy: str) -> dict[str, str]:
-    """Return digests of everything that decides the form of traces; the keys are words for errors."""
-    cells = [
-        (cell.component, cell.recursive, cell.arguments, cell.sequences, len(cell.outputs))
-        for cell in model.signatures
-    ]
-    feeds = [
-        [f"{feed.type} of {feed.declared}" if feed.declared else str(feed.type) for feed in cell_feeds]
-        for cell_feeds in model.feeds
-    ]
-    data = [feeds, [list(bounds) for bounds in model.bounds], model.labels, model.keys]
-    parts = {
-        "other cells": cells,
-        "other data to read": data,
-        "another result": str(model.result),
-        "another tracing program": source,
-    }
-    return {"policy": policy} | {
-        name: hashlib.sha256(repr(part).encode()).hexdigest() for name, part in parts.items()
-    }
 
 
 def trace_in_parts(

@@ -28,7 +28,7 @@ from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, 
 from foldbatch.model.dual import LOSS, dual, float_reads, with_gradients
 from foldbatch.model.tracer import Decide, TraceAll, Tracer
 from foldbatch.params.parameters import Array, Gradient, Parameter, SparseRows
-from foldbatch.program.traced import Prepared, Traces, digests, listed
+from foldbatch.program.traced import Prepared, Traces, listed
 from foldbatch.scheduler.trace import Trace
 from foldbatch.system.processes import start_in_each_process
 from foldbatch.types import describe_value
@@ -209,9 +209,13 @@ class ReadyModel:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of what decides whether another program can run what this one prepared or planned."""
-        options = self.runner.options
-        forms = digests(self.model, self.tracer.source, options.policy)
-        work = [forms, options.layout, options.share, options.batched]
+        model, options = self.model, self.runner.options
+        cells = [
+            (s.component, s.recursive, s.arguments, s.sequences, len(s.outputs)) for s in model.signatures
+        ]
+        feeds = [[(str(feed.type), str(feed.declared)) for feed in own] for own in model.feeds]
+        form = [cells, feeds, model.bounds, model.labels, model.keys, str(model.result), self.tracer.source]
+        work = [form, options.policy, options.layout, options.share, options.batched]
         return hashlib.sha256(repr(work).encode()).hexdigest()
 
 

@@ -412,7 +412,9 @@ class CudaRun:
 
     def _seed(self, cotangents: Cotangents) -> None:
         """Add the cotangents that the caller gives, value by value: a value may have several."""
-        arenas = arenas_of(self.ready.batch, self.model.signatures) if cotangents else np.zeros(0, np.int64)
+        if not cotangents:
+            return
+        arenas = arenas_of(self.ready.batch.merged.trace, self.model.signatures)
         for arena, numbers, values in by_arena(cotangents, arenas):
             type_ = self.model.arenas[arena]
             terms = self.device.put(values.astype(type_.dtype))
@@ -471,7 +473,7 @@ class CudaRun:
 
     def fetch(self, numbers: Sequence[int]) -> list[Array]:
         self._status.look()  # also where none is asked for
-        arenas = partial(arenas_of, self.ready.batch, self.model.signatures)
+        arenas = partial(arenas_of, self.ready.batch.merged.trace, self.model.signatures)
         return fetched(numbers, self.model.results, arenas, self.take)
 
     def take(self, arena: int, numbers: Ints) -> Array:
