@@ -33,6 +33,7 @@ from foldbatch.errors import (
 )
 from foldbatch.operators import Hooks, is_symbolic
 from foldbatch.params.parameters import Array, Parameter
+from foldbatch.system.closed import Closed
 from foldbatch.system.showing import arguments_of
 from foldbatch.types import BackendName, Type, describe_value
 
@@ -75,7 +76,7 @@ def _innermost(block: AnyBlock, what: str) -> OpenScope:
     return opened.scopes[-1]
 
 
-class Block(Generic[In_contra, Out_co]):
+class Block(Closed, Generic[In_contra, Out_co]):
     """A recipe for one example; combine blocks with ``>>`` and the other combinators.
 
     ``Block[ObjectType, TensorType]`` tells a static checker that it reads an object and yields a

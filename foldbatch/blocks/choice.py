@@ -25,6 +25,7 @@ from foldbatch.blocks.printing import levels_of
 from foldbatch.blocks.tracing import Apply, Body, Branch, Case, Present
 from foldbatch.errors import BlockTypeError, BlockValueError
 from foldbatch.model.columns import refuse
+from foldbatch.system.closed import Closed
 from foldbatch.types import OBJECT, VOID, ObjectType, TupleType, Type, as_type, describe_value
 
 SHOWN = 12  # keys named in an error
@@ -200,7 +201,7 @@ def _refusal(expected: str) -> Callable[[Any], None]:
     return raise_it
 
 
-class ForwardDeclaration:
+class ForwardDeclaration(Closed):
     """A block to be defined later, so that its definition may refer to it.
 
     Args:

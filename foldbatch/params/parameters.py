@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from foldbatch import errors
 from foldbatch.errors import BlockTypeError, GraphError, ParameterError, UnknownNameError
 from foldbatch.operators import Stored, is_symbolic, unknown
+from foldbatch.system.closed import Closed
 from foldbatch.system.lines import aligned
 from foldbatch.types import TensorType, as_type, describe_value, is_masked
 
@@ -59,6 +60,12 @@ INITIALIZERS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], ArrayLi
 }
 
 
+def _truth(where: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):  # a text would be true, whatever it says
+        raise ParameterError(where, "True or False", describe_value(value), "False freezes a parameter")
+    return bool(value)
+
+
 _numbers = itertools.count()
 
 
@@ -97,7 +104,7 @@ class Away(Protocol):
         """Copy the numbers into an array of the parameter's shape and dtype."""
 
 
-class Parameter(Stored):
+class Parameter(Closed, Stored):
     """A named array that training changes (or not, when frozen).
 
     In the function of a block or of a cell it is a tensor: it is indexed, and takes operators, methods and
@@ -140,6 +147,7 @@ class Parameter(Stored):
         "type",
     )
     __getattr__ = unknown
+    settable = {"trainable": _truth}  # noqa: RUF012
 
     def __init__(
         self,
@@ -433,7 +441,7 @@ class RemoteUpdates:
         raise NotImplementedError
 
 
-class ParameterStore(MutableMapping[str, Array]):
+class ParameterStore(Closed, MutableMapping[str, Array]):
     """A program's parameters by name; assigning checks the array and copies it.
 
     >>> store = ParameterStore({"bias": Parameter([2], 0.0)})
@@ -507,7 +515,7 @@ class ParameterStore(MutableMapping[str, Array]):
         self.load(saved, values, strict=strict)
 
     def load(self, saved: Any, values: Mapping[str, ArrayLike], *, strict: bool) -> None:
-        """Do what `update` does; a warning names the line that called the caller."""
+        """Do what `update` does."""
         try:
             given = dict(saved, **values)
         except (TypeError, ValueError):
@@ -522,7 +530,7 @@ class ParameterStore(MutableMapping[str, Array]):
             fix = "an edited model may number other layers so; give names, as in Linear(2, name='out')"
             found = f"numbered ones: {errors.shortened(numbered)}"
             warning = errors.NumberedNamesWarning("params", "a name of its own for each layer", found, fix)
-            warnings.warn(warning, stacklevel=3)
+            warnings.warn(warning, stacklevel=errors.frames_inside())
 
     def _refuse_names(self, given: Mapping[Any, Any], *, strict: bool) -> None:
         unknown = [name for name in given if name not in self.parameters]

@@ -31,6 +31,7 @@ from foldbatch.program.variants import Pullback, ReadyModel, Tangents, Variants,
 from foldbatch.program.watching import Warned, profiled
 from foldbatch.scheduler.trace import Trace
 from foldbatch.static.graph import Node
+from foldbatch.system.closed import Closed
 from foldbatch.system.showing import Printed
 from foldbatch.timelines import Timeline
 from foldbatch.types import describe_value
@@ -55,7 +56,12 @@ ELSEWHERE = {
 }
 
 
-class Program(Printed):
+def _count(where: str, value: Any) -> int:
+    refuse_no_count(where, value, 0)
+    return int(value)
+
+
+class Program(Closed, Printed):
     """A compiled block; made by `compile`.
 
     Several threads may use a program at once: batches run one after the other, but examples are traced side
@@ -69,6 +75,8 @@ class Program(Printed):
         steps_drawn: the number of the next step that random numbers are drawn for.
         notes: of the file that the program was loaded from; else empty.
     """
+
+    settable = {"notes": None, "steps_drawn": _count}  # noqa: RUF012
 
     def __init__(
         self,

@@ -9,6 +9,8 @@ from importlib import import_module
 from os import PathLike
 from typing import IO, Any, Self
 
+from foldbatch.system.closed import Closed
+
 
 class Printed:
     """What a notebook shows as `print` does, not as a `repr` of one line."""
@@ -42,7 +44,7 @@ def arguments_of(function: Any) -> inspect.Signature:
     return inspect.signature(function, annotation_format=lazy)
 
 
-class Described:
+class Described(Closed):
     """What is made with settings: its `repr` has those that differ from the defaults.
 
     >>> class Rate(Described):

@@ -16,7 +16,7 @@ from foldbatch.errors import ParameterError, TrainingError, UnknownNameError, wi
 from foldbatch.params.parameters import Array
 from foldbatch.train.checks import NUMBERED, noting
 from foldbatch.train.metrics import Mode, figure_of, is_better, mode_of
-from foldbatch.train.numbers import checked, number, whole
+from foldbatch.train.numbers import checked, number, truth, whole
 from foldbatch.train.optimizer import clip_by_global_norm
 from foldbatch.train.resuming import LATE, assign, exchanged
 from foldbatch.train.schedules import FACTOR, Factor
@@ -59,7 +59,7 @@ class Monitored(Callback):
     monitor: str
     mode: Mode | None = None
     _: KW_ONLY
-    min_delta: float = 0.0
+    min_delta: float = checked(number, 0, default=0.0)
 
     def __post_init__(self) -> None:
         self.mode = mode_of(type(self).__name__, self.monitor, self.mode)
@@ -140,8 +140,8 @@ class ReduceLROnPlateau(Monitored):
 
     _: KW_ONLY
     factor: float = checked(number, 0, 1, "for example 0.5", above=True, default=0.1)
-    patience: int = 10
-    min_lr: float = 0.0
+    patience: int = checked(whole, 0, default=10)
+    min_lr: float = checked(number, 0, default=0.0)
 
     def on_epoch_end(self, trainer: Trainer) -> None:
         optimizer = trainer.optimizer
@@ -258,7 +258,7 @@ class AverageWeights(Callback):
     _: KW_ONLY
     start: int = checked(whole, 0, "it counts epochs", default=0)
     validation: Sequence[Any] | None = None
-    keep: bool = True
+    keep: bool = checked(truth, default=True)
 
     def __post_init__(self) -> None:
         self.averages: dict[str, Array] = {}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from foldbatch.engines.results import MetricValues, Results
 from foldbatch.errors import TrainingError, UnknownNameError, with_nearest
 from foldbatch.params.parameters import Array
+from foldbatch.system.closed import Closed
 from foldbatch.types import describe_value
 
 Mode = Literal["min", "max"]
@@ -104,7 +105,7 @@ class Metric(Protocol):
         """Return the figure of all values ``[m, ...]`` and their labels: a number, or plain data."""
 
 
-class Base:
+class Base(Closed):
     """What the metrics of the package share: their names, and which values they count; see `Metric`."""
 
     usual = ""

@@ -9,7 +9,6 @@ import numpy as np
 
 from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import TrainingError
-from foldbatch.system.showing import Described
 from foldbatch.types import describe_value
 
 SEE = "its docstring says what it does"
@@ -35,23 +34,22 @@ def whole(where: str, value: Any, least: int | None = None, fix: str = SEE) -> i
     return int(value)
 
 
-class Checked(Described):
-    """A dataclass, of whose fields those that `checked` made are checked whenever they are assigned."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        made = getattr(type(self), "__dataclass_fields__", {}).get(name)
-        check = made and made.metadata.get("check")
-        object.__setattr__(self, name, check(f"{type(self).__name__} {name}", value) if check else value)
+def truth(where: str, value: Any) -> bool:
+    """Return a setting that is True or False; a text would be true, whatever it says."""
+    if not isinstance(value, bool | np.bool_):
+        raise TrainingError(where, "True or False", describe_value(value), SEE)
+    return bool(value)
 
 
 def checked(
     check: Callable[..., Any], *bounds: Any, default: Any = MISSING, optional: bool = False, **options: Any
 ) -> Any:
-    """Return a field that `check`, given a place, a value and the rest, refuses or returns.
+    """Return a field that `check`, given a place, a value and the rest, refuses or returns when assigned.
 
     >>> from dataclasses import dataclass
+    >>> from foldbatch.system.showing import Described
     >>> @dataclass(repr=False)
-    ... class Drop(Checked):
+    ... class Drop(Described):
     ...     share: float = checked(number, 0, 1, default=0.5)
     >>> Drop(), Drop(0.25)
     (Drop(), Drop(share=0.25))

@@ -22,7 +22,8 @@ from foldbatch.params.parameters import (
     SparseRows,
     Updates,
 )
-from foldbatch.train.numbers import SEE, Checked, checked, number
+from foldbatch.system.showing import Described
+from foldbatch.train.numbers import SEE, checked, number
 from foldbatch.types import describe_value
 
 Gradients = Mapping[str, Any]  # each an array or SparseRows
@@ -321,7 +322,7 @@ def learning_rate(where: str, lr: Any) -> float:
 
 
 @dataclass(eq=False, repr=False)
-class Optimizer(Checked):
+class Optimizer(Described):
     """What all optimizers share: checks, blocks of rows, step counts, state.
 
     Args:
@@ -335,7 +336,6 @@ class Optimizer(Checked):
         TrainingError: when a setting is out of range.
     """
 
-    moments = tuple[str, ...]()  # the names of the arrays kept per parameter
     initial_accumulator = 0.0  # what they start from
 
     lr: float = checked(learning_rate)
@@ -349,6 +349,12 @@ class Optimizer(Checked):
         self._moments: dict[str, list[Any]] = {}  # arrays of the host, or of the device of the parameter
         self._blocks = ParameterBlocks()
         self._device: RemoteUpdates | None = None  # where the last step was taken, if not on the host
+        _ = self.moments  # settings may not go together
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The names of the arrays that are kept of each parameter."""
+        return ()
 
     def update(self, params: Mapping[str, Array], grads: Gradients, *, scale: float = 1.0) -> None:
         """Take one step: change, in place, each parameter that has a gradient.
@@ -404,8 +410,9 @@ class Optimizer(Checked):
         formulas: Formulas = {}
         changes = []
         for name, parameter, gradient, factor in ready:
-            if name not in self._moments:
-                self._moments[name] = [place.full(parameter, self.initial_accumulator) for _ in self.moments]
+            kept = self._moments.setdefault(name, [])
+            kept += [place.full(parameter, self.initial_accumulator) for _ in self.moments[len(kept) :]]
+            del kept[len(self.moments) :]  # which depend on settings
             changes.append(self._change(name, parameter, gradient, factor, formulas))
         self._device = remote
         undo = partial(_take_back, self._steps, self._moments, [change.name for change in changes])

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from foldbatch.errors import TrainingError
-from foldbatch.train.numbers import checked, number
+from foldbatch.train.numbers import checked, number, truth
 from foldbatch.train.optimizer import Optimizer, learning_rate
 from foldbatch.types import describe_value
 
@@ -34,13 +34,14 @@ class SGD(Optimizer):
     lr: float = checked(learning_rate, default=0.01)
     _: KW_ONLY
     momentum: float = checked(number, 0, 1, default=0.0)
-    nesterov: bool = False
+    nesterov: bool = checked(truth, default=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The velocity, if any."""
         if self.nesterov and not self.momentum:
             raise TrainingError("SGD nesterov", "a momentum above 0", "momentum 0", "give momentum=0.9")
-        self.moments = ("velocity",) if self.momentum else ()
+        return ("velocity",) if self.momentum else ()
 
     def _touches_rows_only(self, decay: float) -> bool:
         return not self.momentum and not decay
@@ -115,9 +116,10 @@ class RMSprop(Optimizer):
     eps: float = checked(number, 0, above=True, default=1e-8)
     momentum: float = checked(number, 0, 1, default=0.0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.moments = ("square", "velocity") if self.momentum else ("square",)
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The square, and the velocity, if any."""
+        return ("square", "velocity") if self.momentum else ("square",)
 
     def _lines(self) -> tuple[str, ...]:
         spread = ("square = keep * square + first * (g * g)", "g = g / (sqrt(square) + eps)")

@@ -29,6 +29,7 @@ from foldbatch.model.columns import items_of
 from foldbatch.params.parameters import Array, Gradient, SparseRows
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, listed
+from foldbatch.system.closed import Closed
 from foldbatch.train.checks import NUMBERED, noting, several
 from foldbatch.train.metrics import Metric, Tally
 from foldbatch.train.numbers import whole
@@ -180,7 +181,7 @@ def _as_bytes(array: Array) -> Bytes:
 T = TypeVar("T")
 
 
-class DataParallel:
+class DataParallel(Closed):
     """A program that several processes train together; give it to `Trainer` in the program's stead.
 
     Every process, a *rank*, compiles the same model with the same seed, and is given the same examples. Of

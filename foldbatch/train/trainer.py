@@ -20,10 +20,12 @@ from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
 from foldbatch.program.saving import KIND
 from foldbatch.system import files
+from foldbatch.system.closed import Closed
 from foldbatch.system.files import locked, remove_partial
+from foldbatch.system.showing import Described
 from foldbatch.train import checks, resuming
 from foldbatch.train.metrics import Metric, Mode, figure_of, is_better, mode_of
-from foldbatch.train.numbers import Checked, number, whole
+from foldbatch.train.numbers import number, whole
 from foldbatch.train.optimizer import Optimizer
 from foldbatch.train.parallel import Batch, DataParallel, check_alike, evaluate, in_parts
 from foldbatch.train.resuming import DIGEST, Facts, Interrupts, digest, digests, settings, text_of, traced
@@ -39,7 +41,7 @@ ENDING = ".safetensors"
 USUAL: list[Callable[[Sequence[Callback]], Callback | None]] = []
 
 
-class Callback(Checked):
+class Callback(Described):
     """Something that watches or steers a `Trainer`; every method does nothing until a subclass says what.
 
     Callbacks are called in the order in which they are given, `Checkpoints` last: it keeps what they did.
@@ -235,7 +237,7 @@ class Checkpoints(Callback):
         return self.folder / f"epoch-{number:04}{ENDING}"
 
 
-class Trainer:
+class Trainer(Closed):
     """Fits a program's parameters to examples, evaluates them, and predicts.
 
     Args:
@@ -277,6 +279,8 @@ class Trainer:
     >>> float(trainer.program.params["w"].round(3)), len(figures)
     (2.0, 20)
     """
+
+    settable = {"metrics": None}  # noqa: RUF012 - `fit` looks at them
 
     def __init__(
         self,

@@ -52,7 +52,10 @@ def test_what_a_layer_was_made_with_stays(layer, name):
     """A program would go on with what it was, without a word."""
     with pytest.raises(fb.errors.BlockValueError, match=f"{name}: expected what the layer was made with"):
         setattr(layer, name, 0)
-    layer.note = "mine"
+    with pytest.raises(
+        fb.errors.UnknownNameError, match="Linear: expected no assignment, found one to 'trainable'"
+    ):
+        fb.Linear(2).trainable = False
 
 
 def test_an_activation_is_found_by_its_name():

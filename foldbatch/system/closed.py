@@ -1,0 +1,56 @@
+"""Closed objects: of what the package makes, nothing is assigned in silence that no code would read."""
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+from foldbatch.errors import UnknownNameError, with_nearest
+
+PACKAGE = __name__.partition(".")[0]
+Check = Callable[[str, Any], Any]  # given where it is and a value, refuses it or returns it
+
+
+class Closed:
+    """What is whole once it is made: code outside the package assigns nothing but methods and settings.
+
+    Settings are those that `settable` names, with their checks, and fields of a dataclass that have one in
+    their metadata. Classes that are derived elsewhere have what else they like.
+
+    >>> from foldbatch.train import SGD
+    >>> SGD(0.1).learning_rate = 0.5
+    Traceback (most recent call last):
+    ...
+    foldbatch.errors.UnknownNameError: SGD: expected an assignment to lr, weight_decay, lr_factors, ...
+    """
+
+    __slots__ = ()
+    settable: ClassVar[Mapping[str, Check | None]] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind: Any = type(self)
+        settings = _settings(kind)
+        if name in settings:
+            check = settings[name]
+            value = check(f"{kind.__name__} {name}", value) if check else value
+        elif name[:1] != "_" and kind.__module__.partition(".")[0] == PACKAGE:
+            known = getattr(kind, name, None)
+            if not callable(known) and getattr(known, "fset", None) is None and _from_outside():
+                expected = f"an assignment to {', '.join(settings)}" if settings else "no assignment"
+                found = f"one to {with_nearest(name, settings)}"
+                fix = "what else there is, it is made with: make another"
+                raise UnknownNameError(kind.__name__, expected, found, fix)
+        object.__setattr__(self, name, value)
+
+
+@cache
+def _settings(kind: Any) -> Mapping[str, Check | None]:
+    fields = getattr(kind, "__dataclass_fields__", {}).values()
+    return {f.name: f.metadata["check"] for f in fields if "check" in f.metadata} | dict(kind.settable)
+
+
+def _from_outside() -> bool:
+    frame = sys._getframe(2)
+    while frame.f_code.co_name == "__setattr__" and frame.f_back is not None:  # that of a class between
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__")).partition(".")[0] != PACKAGE
