@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import index
 from typing import Any, TypeAlias
@@ -39,12 +39,11 @@ _READ = {float: "float32", int: "int32"}  # what plain numbers are read as
 # An operand; whether it is data of the call, else it belongs to the cell; and what data are read as.
 Given: TypeAlias = tuple[Any, bool, TensorType | None]
 
-_of_ops: dict[Any, CellFunction] = {}
+# cells, and by `_key` a cell with the places of what is data; those of a parameter are kept by it
+_kept: dict[Any, Any] = {}
 # what does a call, by function, types of operands, and the numbers among them that belong to its cell
 _quick: dict[Any, Callable[..., Any]] = {}
-_known: dict[Any, tuple[CellFunction, list[int]]] = {}  # with the places of what is data, by `_key`
 _of_data: dict[tuple[tuple[int, ...], str], CellFunction] = {}  # by shape and dtype
-_of_parameters: dict[Parameter, CellFunction] = {}  # whose values they are
 _of_arrays: dict[Any, CellFunction] = {}  # by an array's own dtype and shape
 
 
@@ -73,8 +72,8 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         operands = operands[0], _bounded(operands[1])
     if name in TOGETHER and type(operands[0]) is list:
         operands = tuple(operands[0]), *operands[1:]
-    key = _key(name, operands, options)
-    if (found := _known.get((function, key))) is not None:
+    key, kept = _key(name, operands, options), _kept_for(operands)
+    if (found := kept.get((function, key))) is not None:
         cell, places = found
         return cell.call(*[operands[i] for i in places])
     types = [x.type for x in _flat(operands) if isinstance(x, Value | Parameter)]
@@ -93,7 +92,7 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     whole = name not in NUMBERS or all(dynamic for x, dynamic, _ in given if type(x) in PLAIN)
     if key is not None and whole:
         places = [i for i, (_, dynamic, _) in enumerate(given) if dynamic]
-        _known[function, key] = cell, places
+        kept[function, key] = cell, places
         if not kinds or any(isinstance(x, tuple) for x in operands):
             pass  # its cell is of options, or of all that the tuple holds, too
         elif len(places) == len(operands):
@@ -150,12 +149,21 @@ def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[A
     return tuple(key)
 
 
+def _kept_for(operands: Iterable[Any]) -> dict[Any, Any]:
+    """Return where cells of operands are kept: a parameter's go with it."""
+    for x in operands:
+        if isinstance(x, Parameter):
+            return x.cells
+    return _kept
+
+
 def op_cell(function: Callable[..., Any], given: Sequence[Given], options: dict[str, Any]) -> CellFunction:
     """Return the cell of a function of `foldbatch.ops`; operands that are data of the call do not matter."""
     static = tuple([read if dynamic else typed(x) for x, dynamic, read in given])
     key = (function, static, tuple([(n, typed(options[n])) for n in sorted(options)]))
+    kept = _kept_for(_flat([*[x for x, dynamic, _ in given if not dynamic], *options.values()]))
     try:
-        cell = _of_ops.get(key)
+        cell = kept.get(key)
     except (TypeError, ValueError):  # it cannot be hashed
         found = ", ".join([describe_value(x) for x, dynamic, _ in given if not dynamic])
         fix = "make values of them: fb.tensor(x)"
@@ -165,7 +173,7 @@ def op_cell(function: Callable[..., Any], given: Sequence[Given], options: dict[
         options = {n: _as_now(x) for n, x in options.items()}
         hints = [read for _, dynamic, read in given if dynamic]
         called = partial(_filled, function, pattern, options)
-        cell = _of_ops[key] = _cell(function.__name__, called, hints, (repr(key[1:]), 0))
+        cell = kept[key] = _cell(function.__name__, called, hints, (repr(key[1:]), 0))
         cell.origin = ("op", function.__name__, pattern, options)
     return cell
 
@@ -237,10 +245,10 @@ def layer_cell(layer: Any, arguments: int) -> CellFunction:
 
 
 def _value_of(parameter: Parameter) -> Any:
-    if parameter not in _of_parameters:
+    if "value" not in parameter.cells:
         given: list[Given] = [(parameter, False, None), (parameter.shape, False, None)]
-        _of_parameters[parameter] = op_cell(inspect.unwrap(ops.reshape), given, {})
-    return _of_parameters[parameter].call()
+        parameter.cells["value"] = op_cell(inspect.unwrap(ops.reshape), given, {})
+    return parameter.cells["value"].call()
 
 
 Hooks.function = staticmethod(_apply)
@@ -339,7 +347,7 @@ def _note(kind: str, value: Any, label: Any, name: str, weight: float) -> None:
 def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
     """Return the cell of a loss or a metric that stands in a walk."""
     key = (kind, name, weight)
-    if key not in _of_ops:
+    if key not in _kept:
 
         def adds(value: Any, label: Any) -> None:
             if kind == "loss":
@@ -347,9 +355,10 @@ def aside_cell(kind: str, name: str, weight: float) -> CellFunction:
             else:
                 metric(name, value, label)
 
-        _of_ops[key] = CellFunction(adds, kind if name == kind else f"{kind} {name}")
-        _of_ops[key].origin = ("aside", kind, name, weight)
-    return _of_ops[key]
+        _kept[key] = CellFunction(adds, kind if name == kind else f"{kind} {name}")
+        _kept[key].origin = ("aside", kind, name, weight)
+    made: CellFunction = _kept[key]
+    return made
 
 
 def tensor(values: Any, dtype: str | None = None) -> Any:

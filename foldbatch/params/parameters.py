@@ -121,6 +121,7 @@ class Parameter(Closed, Stored):
 
     Attributes:
         away: where its numbers are, while a device has newer ones than `value`; else None.
+        cells: those of ops that plain functions do with it, by what tells them apart.
 
     Raises:
         UnknownNameError: when `init` names no initialiser.
@@ -136,6 +137,7 @@ class Parameter(Closed, Stored):
         "__weakref__",
         "_value",
         "away",
+        "cells",
         "copied",
         "given",
         "init",
@@ -177,6 +179,7 @@ class Parameter(Closed, Stored):
         self.trainable = trainable
         self._value: Array | None = None
         self.away: Away | None = None
+        self.cells: dict[Any, Any] = {}
         if not isinstance(init, str) and not callable(init) and np.ndim(init) > 0:
             self.assign(init)
 
@@ -298,7 +301,8 @@ class Parameter(Closed, Stored):
     def __getstate__(self) -> object:
         if self.away is not None:
             _ = self.value  # a copy, or a file, holds the numbers themselves
-        return object.__getstate__(self)
+        state: Any = object.__getstate__(self)
+        return state[0], state[1] | {"cells": {}}
 
     def __repr__(self) -> str:
         return f"Parameter({str(self.type)!r}, name={self.name!r})"

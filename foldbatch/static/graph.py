@@ -80,7 +80,7 @@ _interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValu
 def _freeze(value: object) -> object:
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
-    return value
+    return id(value) if isinstance(value, Parameter) else value
 
 
 class Id(Node):
@@ -97,7 +97,14 @@ class Id(Node):
 
 
 def _intern(op: Op, inputs: tuple[Node, ...], attrs: Attrs, type_: TensorType, axis: Axis) -> Node:
-    key = (op.name, inputs, tuple((name, _freeze(attrs[name])) for name in sorted(attrs)), type_, axis)
+    # a node keeps what it is made of; a key that did, too, would keep the node where a parameter has cells
+    key = (
+        op.name,
+        tuple(map(id, inputs)),
+        tuple((name, _freeze(attrs[name])) for name in sorted(attrs)),
+        type_,
+        axis,
+    )
     node = _interned.get(key)
     if node is None:
         node = (Node if type_.shape or type_.is_float else Id)(op, inputs, attrs, type_, axis)

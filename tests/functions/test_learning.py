@@ -106,16 +106,24 @@ def test_a_walk_that_is_gone_leaves_no_layer_and_no_cell_behind():
     def held() -> list[weakref.ref[Any]]:
         layer, own = fb.Linear(2), fb.cell(lambda x: ops.tanh(x))
         block = fb.Vector(2) >> fb.Function(lambda x: x * 2)
-        compiled = fb.compile(lambda x: fb.loss(ops.sum(own(layer(fb.tensor(x))) + block(x))), "numpy")
+        w, b = fb.Parameter([2, 2], name="w"), fb.Parameter([2], name="b")
+
+        def walk(x: Any) -> None:
+            y = ops.concat([w[0], b])[:2] + fb.tensor(w)[1] + fb.tensor(x) @ w * b  # each op a cell
+            fb.loss(ops.sum(own(layer(y)) + block(x)))
+
+        compiled = fb.compile(walk, "numpy")
         compiled.value_and_grad([[1.0, 2.0]])
         names.extend(f"F{cell.number}_0" for cell in compiled.lowered.learnt.cells if cell.feeds)
         assert {*names} <= GLOBALS.keys()
         assert "_called" not in copy.deepcopy(layer).__dict__  # its cells would be those of the first
-        return [weakref.ref(x) for x in (layer, own, block, *layer.parameters.values())]
+        assert w.cells and not copy.deepcopy(w).cells
+        return [weakref.ref(x) for x in (layer, own, block, w, b, *layer.parameters.values())]
 
     names: list[str] = []
     found = held()
-    gc.collect()
+    while gc.collect():  # what ends ends more
+        pass
     assert [x() for x in found] == [None] * len(found)
     assert len({*names} & GLOBALS.keys()) == 1  # the cell that brings numbers in is everybody's
 
