@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import onnx
@@ -450,6 +450,12 @@ def _declared(name: str, type_: TensorType, rows: str) -> Any:
 ASIDES = frozenset({"metrics"})
 
 
+class _Outputs(dict[str, Array]):
+    def __missing__(self, name: str) -> NoReturn:
+        fix = "give those of all names that the session has: session.run(None, tables.inputs)"
+        raise ModelError("Exporter.results", f"the output {name!r}", ", ".join(self) or "none", fix)
+
+
 class Exporter:
     """What leads from a program to another runtime: the graph, and the tables of examples.
 
@@ -536,8 +542,12 @@ class Exporter:
         return tables_of(self.model, self.interface, traces)
 
     def results(self, tables: Tables, outputs: Mapping[str, Array]) -> Results:
-        """Return what the graph yielded for a batch, as `Program.run` does, with metrics."""
-        metrics = {}
+        """Return what the graph yielded for a batch, as `Program.run` does, with metrics.
+
+        Raises:
+            ModelError: when an output is missing.
+        """
+        outputs, metrics = _Outputs(outputs), {}
         for name, examples in tables.examples.items():
             starts = np.searchsorted(examples, examples)
             nodes = np.arange(len(examples)) - starts

@@ -12,6 +12,7 @@ import numpy as np
 
 from foldbatch.errors import WalkError
 from foldbatch.operators import FUNCTIONS, Deferred
+from foldbatch.system.closed import from_outside
 from foldbatch.types import TensorType
 
 WHOLE: Final = frozenset(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"])
@@ -147,8 +148,13 @@ class GivenObject:
     def __repr__(self) -> str:
         return f"<the object {self.where}>"
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """Its class; a cell's function asks for that of the object, as `isinstance` does."""
+        return self.__getattr__("__class__") if from_outside() else GivenObject
+
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name not in LOOKS:
+        if name.startswith("__") and name not in (*LOOKS, "__class__"):
             raise AttributeError(name)
         fix = (
             "give the cell numbers or arrays; what chooses or is the same in all calls can be a keyword-only"

@@ -62,8 +62,7 @@ def place(*, make: bool = False) -> tuple[Path | None, CacheWarning | None]:
     if named == "":
         return None, None
     try:
-        directory = Path(named or f"{shared or '~/.cache'}/foldbatch")
-        directory = (directory if named or shared else directory.expanduser()).absolute()
+        directory = Path(named or f"{shared or '~/.cache'}/foldbatch").expanduser().absolute()
     except (RuntimeError, OSError) as error:  # there is no home, or no working directory
         return None, CacheWarning("cache", "a directory for compiled loops", str(error).rstrip("."), NAME_ONE)
     return directory, (_fault_once if make else _fault)(directory, make)

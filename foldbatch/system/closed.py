@@ -35,7 +35,7 @@ class Closed:
             value = check(f"{kind.__name__} {name}", value) if check else value
         elif name[:1] != "_" and kind.__module__.partition(".")[0] == PACKAGE:
             known = getattr(kind, name, None)
-            if not callable(known) and getattr(known, "fset", None) is None and _from_outside():
+            if not callable(known) and getattr(known, "fset", None) is None and from_outside():
                 expected = f"an assignment to {', '.join(settings)}" if settings else "no assignment"
                 found = f"one to {with_nearest(name, settings)}"
                 fix = "what else there is, it is made with: make another"
@@ -49,7 +49,8 @@ def _settings(kind: Any) -> Mapping[str, Check | None]:
     return {f.name: f.metadata["check"] for f in fields if "check" in f.metadata} | dict(kind.settable)
 
 
-def _from_outside() -> bool:
+def from_outside() -> bool:
+    """Whether code outside the package uses the method that asks."""
     frame = sys._getframe(2)
     while frame.f_code.co_name == "__setattr__" and frame.f_back is not None:  # that of a class between
         frame = frame.f_back

@@ -24,10 +24,13 @@ import numpy as np
 
 from foldbatch import blocks as fb
 from foldbatch.blocks.block import Block
+from foldbatch.blocks.drafts import refuse_no_count
+from foldbatch.blocks.layers.layer import finite
 from foldbatch.blocks.purity import pure
 from foldbatch.errors import BlockValueError
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
+from foldbatch.types import describe_value
 
 Kind: TypeAlias = Literal["nodes", "root", "class", "number"]
 UNLABELLED = -1
@@ -59,24 +62,28 @@ class Task:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise BlockValueError("Task", f"a kind of {', '.join(KINDS)}", repr(self.kind), "choose one")
+        for name in ("classes", "answers"):
+            refuse_no_count(f"Task {name}", getattr(self, name), 0)
+        if not isinstance(self.weights, tuple | list):
+            found, fix = describe_value(self.weights), "give one for each class"
+            raise BlockValueError("Task weights", "a tuple of numbers", found, fix)
+        for part in (self.dropout, self.center, self.scale, *self.weights):
+            finite(part, "Task")
         if self.kind != "number" and self.classes < 1:
             raise BlockValueError("Task", "1 class or more", str(self.classes), "count the labels")
         if self.weights and len(self.weights) != self.classes:
             expected = f"a weight for each of {self.classes} classes"
             raise BlockValueError("Task", expected, str(len(self.weights)), "give one for each class")
-        if self.weights and not (
-            all(0 <= weight < math.inf for weight in self.weights) and any(self.weights)
-        ):
+        if self.weights and not (min(self.weights) >= 0 and any(self.weights)):
             expected = "weights of 0 or more, and one above 0"
             raise BlockValueError("Task", expected, str(list(self.weights)), "give 1 to what counts once")
 
         if self.kind != "number" and (self.center, self.scale) != (0, 1):
             found = f"those of {self.kind}"
             raise BlockValueError("Task", "a center and a scale of number alone", found, "leave them out")
-        if not (math.isfinite(self.center) and 0 < self.scale < math.inf):
-            found = f"{self.center} and {self.scale}"
-            raise BlockValueError("Task", "a finite center, and a scale above 0", found, "divide the numbers")
-        if not 0 <= self.answers <= (0 if self.kind == "number" else self.classes):
+        if self.scale <= 0:
+            raise BlockValueError("Task", "a scale above 0", str(self.scale), "divide the numbers")
+        if self.answers > (0 if self.kind == "number" else self.classes):
             expected = f"0 to {self.classes} answers"
             raise BlockValueError("Task", expected, str(self.answers), "leave answers out")
 

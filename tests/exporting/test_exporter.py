@@ -71,7 +71,8 @@ def test_an_op_that_nobody_translated_is_refused_with_where_to_do_so(monkeypatch
 
 
 def test_words_come_first_then_phrases_by_height(program_of, forest):
-    tables = Exporter(program_of("tree_lstm")).tables(forest)
+    exporter = Exporter(program_of("tree_lstm"))
+    tables = exporter.tables(forest)
     inputs = {name: table.tolist() for name, table in tables.inputs.items()}
     assert inputs["cell0.feed0"] == [1, 2, 2, 0, 3, 2, 0, 1, 2]  # good film, film, a bad film or good film
     # phrases: good film (9), bad film (10), good film (11), a ... film (12), or ... film (13), the whole (14)
@@ -81,6 +82,10 @@ def test_words_come_first_then_phrases_by_height(program_of, forest):
     assert inputs["cell2.operand0"] == [0, 1, 9, 2, 3, 4, 5, 10, 12, 6, 7, 8, 11, 13, 14]
     assert inputs["results.rows"] == [0, 1, 2]
     assert tables.examples["node"].tolist() == [0] * 3 + [1] + [2] * 11
+    with pytest.raises(
+        ModelError, match="expected the output 'metrics.node', found results; give those of all"
+    ):
+        exporter.results(tables, {"results": np.zeros((3, 5))})
 
 
 def test_elements_are_cut_level_by_level(program_of, forest):

@@ -68,6 +68,7 @@ def test_what_is_no_operand_of_an_op_is_refused() -> None:
         list,
         lambda text: text.lower(),
         lambda text: str(text) == "+",
+        lambda text: isinstance(text, str),
     ],
 )
 def test_a_cell_does_not_choose_by_a_text_that_it_is_given(asks) -> None:

@@ -22,8 +22,8 @@ def test_the_directory_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.place() == (Path("/home/anna/.cache/foldbatch"), None)
     monkeypatch.setenv("XDG_CACHE_HOME", "/shared")
     assert cache.place() == (Path("/shared/foldbatch"), None)
-    monkeypatch.setenv("FOLDBATCH_CACHE", "/mine")
-    assert cache.place() == (Path("/mine"), None)
+    monkeypatch.setenv("FOLDBATCH_CACHE", "~/mine")
+    assert cache.place() == (Path("/home/anna/mine"), None)
     monkeypatch.setenv("FOLDBATCH_CACHE", "")
     assert cache.place() == (None, None)
     assert cache.cache_directory() is None

@@ -1,5 +1,7 @@
 """What models are to tell: which labels have losses, how much these count, what metrics see."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -72,8 +74,11 @@ def test_a_number_is_learnt_in_scales_above_a_center_and_told_as_it_is():
     assert list(results) == pytest.approx([x * 50 + 1000 for x in told])
     assert results.loss == pytest.approx((told[0] + 2) ** 2 + (told[1] - 2) ** 2, rel=1e-5)
     assert results.metrics["root"].values == pytest.approx(np.array(list(results)))
-    with pytest.raises(fb.errors.BlockValueError, match="a scale above 0, found 1.0 and 0.0"):
+    with pytest.raises(fb.errors.BlockValueError, match="a scale above 0, found 0.0"):
         Task("number", center=1.0, scale=0.0)
+    for wrong in ({"scale": "3"}, {"center": math.inf}, {"weights": 3}, {"dropout": None}, {"classes": 2.5}):
+        with pytest.raises(fb.errors.BlockValueError, match=f"Task.*, found .*{next(iter(wrong.values()))}"):
+            Task("number", **wrong)
     with pytest.raises(fb.errors.BlockValueError, match="of number alone, found those of class; leave"):
         Task(classes=3, center=1.0)
 
