@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Generic, NoReturn, TypeVar
 
-from foldbatch.errors import GraphError
+from foldbatch.errors import FoldbatchError, GraphError
 from foldbatch.types import TensorType
 
 Result = TypeVar("Result")  # what an operator yields
@@ -26,7 +26,7 @@ TAKEN: set[str] = set()  # those that take the arguments of the NumPy function o
 _NAMES = (
     "abs absolute|clip clamp|concat concatenate cat|divide true_divide|expand_dims unsqueeze|max amax|"
     "gather embedding index_select|logical_and bitwise_and|logical_not invert|logical_or bitwise_or|min amin|"
-    "matmul mm bmm|mod remainder|power pow|reshape view flatten|round rint around|split chunk|"
+    "matmul mm bmm|mod remainder|multiply mul|power pow|reshape view flatten|round rint around|split chunk|"
     "stop_gradient detach|"
     "transpose permute|where masked_fill"
 )
@@ -213,7 +213,13 @@ class Operators(Generic[Result]):
         _no_value("int", self, "use ops.cast(x, 'int64')")
 
     def __float__(self) -> float:
-        _no_value("float", self, "use ops.cast(x, 'float32'), and foldbatch.ops in place of the module math")
+        fix = "use ops.cast(x, 'float32'), foldbatch.ops in place of math, ops.stack to fill an array"
+        _no_value("float", self, fix)
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            _no_value("format", self, "show it whole, as f'{x}'; program.debug(example) has numbers")
+        return str(self)
 
     def __index__(self) -> int:  # noqa: PLE0305 - it never returns
         _no_value("index", self, "use ops.gather(table, ids) to look up by a computed number")
@@ -278,10 +284,12 @@ class Operators(Generic[Result]):
         op = RENAMED.get(name, name)
         if op not in TAKEN:
             _refused(f"np.{name}", name)
-        try:
-            return _call(op, *args, **options)
-        except TypeError as error:
-            raise GraphError(f"np.{name}", f"the arguments of ops.{op}", str(error), nearest(name)) from None
+        return _call(op, *args, **options)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, *_: Any) -> NoReturn:
+        fix = f"{nearest(func.__name__)}; x.detach().numpy() makes an array, fb.torch.from_torch a layer"
+        raise GraphError(f"torch.{func.__name__}", "tensors of PyTorch", "a symbolic tensor", fix)
 
 
 class Deferred(Operators[Any]):
@@ -311,6 +319,18 @@ def _holds_symbol(operands: Sequence[Any]) -> bool:
     return any(isinstance(y, Operators) and not isinstance(y, Stored) for y in flat)
 
 
+def called_as_it_is(function: Callable[..., Any], operands: Sequence[Any], options: dict[str, Any]) -> Any:
+    """Call a function of `foldbatch.ops`; tell of arguments that it does not take."""
+    try:
+        return function(*operands, **options)
+    except TypeError as error:
+        if isinstance(error, FoldbatchError):
+            raise
+        name = f"ops.{function.__name__}"
+        fix = f"an axis is axis=; help(fb.{name}) has them all"
+        raise GraphError(name, f"the arguments of {name}", str(error), fix) from error
+
+
 def deferring(function: F) -> F:
     """Return a function of `foldbatch.ops` that leaves `Deferred` tensors to the front end."""
 
@@ -323,7 +343,7 @@ def deferring(function: F) -> F:
                 return Hooks.function(function, operands, options)
         if Hooks.layer is not None and not _functions.running and not _holds_symbol(operands):
             return Hooks.function(function, operands, options)  # of parameters and data alone, in a walk
-        return function(*operands, **options)
+        return called_as_it_is(function, operands, options)
 
     called.__module__ = "foldbatch.static.ops"  # where pickle finds it
     return called  # type: ignore[return-value]

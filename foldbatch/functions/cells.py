@@ -558,7 +558,9 @@ def _run(self: CellFunction, specs: dict[str, Spec], given: dict[str, Any], foun
             positional = [given[n] for n in self.parameters if n not in self.static]
             return self.function(*positional, **{n: given[n] for n in self.static})
     except Exception as error:
-        ours = isinstance(error, FoldbatchError)
+        refused = error.__cause__ if "array element" in str(error) else None  # NumPy's, of an array it fills
+        told = refused if isinstance(refused, FoldbatchError) else error
+        ours = isinstance(told, FoldbatchError)
         empty = [n for n, spec in specs.items() if any(leaf == ListSpec(None) for _, leaf in leaves(spec))]
         if empty and ours:
             fix = f"say what its elements are: def {self.name}({empty[0]}: list['float32[64]'])"
@@ -566,10 +568,12 @@ def _run(self: CellFunction, specs: dict[str, Spec], given: dict[str, Any], foun
             raise WalkError(where, "a list whose elements are known", "an empty one", fix) from error
         note = ", ".join(f"{name}: {described(spec)}" for name, spec in specs.items()) or "nothing"
         whole = [n for n, spec in specs.items() if type(spec) is DataSpec and spec.type.dtype == "int32"]
-        note += "".join(f"; the annotation {n}: 'float32' takes ints as floats" for n in whole[:1])
+        note += "".join(f"; the annotation {n}: 'float32' takes ints as floats" for n in whole[:1] if ours)
         note = f"in the cell {self.name}, called with {note}"
-        error.add_note(note if ours else f"{note}: symbols and no numbers")
-        raise
+        told.add_note(note if ours else f"{note}: symbols and no numbers")
+        if told is error:
+            raise
+        raise told.with_traceback(error.__traceback__) from None
     finally:
         _bodies.pop()
 

@@ -19,7 +19,7 @@ from foldbatch.functions.notes import running
 from foldbatch.functions.specs import read_as, typed
 from foldbatch.functions.values import GivenObject, Held, Value
 from foldbatch.model.columns import kept
-from foldbatch.operators import Hooks
+from foldbatch.operators import Hooks, called_as_it_is
 from foldbatch.params.parameters import Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node
@@ -206,7 +206,7 @@ def _as_now(x: Any) -> Any:
 
 def _filled(function: Callable[..., Any], given: list[Given], options: dict[str, Any], *xs: Any) -> Any:
     left = iter(xs)
-    return function(*[next(left) if dynamic else x for x, dynamic, _ in given], **options)
+    return called_as_it_is(function, [next(left) if dynamic else x for x, dynamic, _ in given], options)
 
 
 def _cell(
@@ -294,8 +294,9 @@ def loss(value: Any, name: str = "loss", *, weight: float = 1.0) -> None:
         fix = "in blocks, end with fb.Loss"
         raise WalkError("fb.loss", "a call in a cell or in a walk", "one elsewhere", fix)
     if value.shape or not value.type.is_float or value.axis.rank > 1:
+        kind = f"a {value.type}" + " for every element of a list" * (value.axis.rank > 1)
         fix = "reduce it, for example with ops.mean or ops.segment_sum"
-        raise WalkError("fb.loss", "one scalar of floats", f"a {value!r}", fix)
+        raise WalkError("fb.loss", "one scalar of floats", kind, fix)
     found.losses.append((name, value if weight == 1 else value * weight))
 
 

@@ -318,7 +318,8 @@ def joined_result(
     if found is None:
         expected = f"a result of {known}, as of other examples"
         fix = "return one structure; what only some examples have, as a list, which may be empty"
-        raise WalkError(f"walk at example {example}", expected, str(type_), fix)
+        kind = describe_value(value) if type_ is OBJECT else str(type_)
+        raise WalkError(f"walk at example {example}", expected, kind, fix)
     return found
 
 

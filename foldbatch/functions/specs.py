@@ -302,6 +302,8 @@ def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
         if read not in DTYPES:
             raise WalkError(where, "numbers", f"an array of {dtype}", "convert it first")
         return DataSpec(TensorType(shape, read), type(x), (shape, dtype))
+    if isinstance(x, Iterator):  # whose values nobody would read
+        raise WalkError(where, "a list of values", describe_value(x), "make a list of it: [f(x) for x in xs]")
     return ObjectSpec()
 
 

@@ -53,6 +53,9 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
     def __float__(self) -> float:
         return float(self._number("float") if self.several else Reading.read(self, "float"))
 
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec else str(self)
+
     def __index__(self) -> int:
         if self.type.dtype not in WHOLE:
             raise WalkError("index", "a value of integers", f"a {self.type}", "use int(value)")

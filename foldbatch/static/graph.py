@@ -192,6 +192,8 @@ def lift(op: str, operands: tuple[TensorLike, ...]) -> tuple[Node, ...]:
             case _:
                 numbers = isinstance(x, list | tuple) and all(isinstance(item, int | float) for item in x)
                 fix = "make it an array: np.array(x, 'float32')" if numbers else ""
+                if type(x).__module__ == "torch":
+                    fix = "make it an array: x.detach().numpy(); what learns is a Parameter"
                 if isinstance(x, str):
                     fix = "give its number; a label that is missing is None"
                 if isinstance(x, Operators):  # a value of the walk

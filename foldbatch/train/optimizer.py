@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, partial
 from numbers import Real
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -335,6 +335,12 @@ class Optimizer(Described):
     Raises:
         TrainingError: when a setting is out of range.
     """
+
+    def __new__(cls, *settings: Any, **_: Any) -> Self:
+        """Refuse parameters, which optimizers of PyTorch take first."""
+        if settings and isinstance(settings[0], Mapping):
+            learning_rate(f"{cls.__name__} lr", settings[0])
+        return super().__new__(cls)
 
     initial_accumulator = 0.0  # what they start from
 

@@ -378,6 +378,25 @@ def test_values_are_returned_in_tuples_and_lists_alone() -> None:
     assert fb.compile(lambda x: {x}, "numpy").run([1.0]) == [{1.0}]
 
 
+def test_what_users_of_pytorch_write_first_is_answered() -> None:
+    def filled(x):
+        array = np.zeros(2)
+        array[0] = x
+        return array
+
+    program = fb.compile(lambda x: f"{fb.tensor(x):.1f}", "numpy")
+    assert program.run([0.25]) == ["0.2"]
+    for wrong, said in (
+        (lambda: program([0.25]), r"expected program.run\(examples\), found a call"),
+        (lambda: fb.Adam({}, lr=0.1), r"update\(program.params, gradients\) takes the parameters"),
+        (lambda: fb.Linear(2)(ZERO), "call it in a function given to foldbatch.compile"),
+        (lambda: fb.compile(lambda x: fb.cell(filled)(y for y in [x]), "numpy").run([1.0]), "a list of it"),
+        (lambda: fb.compile(fb.cell(filled), "numpy").run([1.0]), "ops.stack to fill an array"),
+    ):
+        with pytest.raises(FoldbatchError, match=said):
+            wrong()
+
+
 def test_values_are_what_a_cell_is_annotated_with() -> None:
     @fb.cell
     def total(xs: list["float32[3]"]):  # noqa: F821

@@ -11,6 +11,7 @@ from foldbatch.blocks.block import MADE, In_contra, Out_co, named, settings_of, 
 from foldbatch.blocks.drafts import is_int
 from foldbatch.blocks.function import TensorBlock
 from foldbatch.errors import BlockTypeError, BlockValueError, GraphError, UnknownNameError, with_nearest
+from foldbatch.operators import is_symbolic
 from foldbatch.params.parameters import INITIALIZERS, Initializer, Owner, Parameter
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, parameter_node
@@ -150,7 +151,7 @@ def vector(layer: AnyLayer, x: Any, what: str = "input") -> Node:
     """Return `x`, refusing anything but a float tensor of at least one axis."""
     if isinstance(x, Node) and x.shape and x.type.is_float:
         return x
-    fix = "give it a vector"
+    fix = "give it a vector" if is_symbolic() else "call it in a function given to foldbatch.compile"
     if isinstance(x, Node) and x.shape:
         fix = "cast ids with ops.cast, or look them up with Embedding"
         if x.type.dtype == "bool":
