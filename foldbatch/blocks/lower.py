@@ -83,7 +83,7 @@ from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import longest_chains
 from foldbatch.scheduler.policies import Policy, levels, scopes
-from foldbatch.scheduler.record import Together
+from foldbatch.scheduler.record import Few, Together
 from foldbatch.scheduler.trace import Levels, Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import SOURCES, Node, is_view, reachable
@@ -164,18 +164,34 @@ class Lowered:
         look: Look | None = None,
         decide: Decide | None = None,
     ) -> list[Trace]:
-        """The one place that chooses how examples are traced: trees at once, all else by the program."""
+        traces: list[Trace] = self.traced(examples, numbers, look)
+        return traces
+
+    def traced(
+        self,
+        examples: Sequence[Any],
+        numbers: Sequence[int],
+        look: Look | None = None,
+        few: Callable[[Few], Any] = lambda _: None,
+    ) -> Any:
+        """The one place that chooses how examples are traced: trees at once, all else by the program.
+
+        What examples noted is given to `few`, if it is one record; this returns what that does, unless None.
+        """
         traced = self.arithmetic.traced
         if traced is not None and isinstance(self.trees, TreeProgram) and all(map(suits, examples)):
             with no_garbage():  # many traces are many objects
                 records = self.trees.records(traced, examples, self.max_calls, atoms=look is not None)
                 if records is not None:
-                    return [trace for record in records for trace in record.traces()]
+                    found = few(records[0].few()) if len(records) == 1 else None
+                    return found or [trace for record in records for trace in record.traces()]
         traces: list[Trace] = []
         while len(traces) < len(examples):
             done = len(traces)
             with no_garbage():  # long traces make very many numbers
-                record = self.record(examples[done:], numbers[done:], look)
+                record = self.record(examples[done:], numbers[done:], look, few)
+            if not isinstance(record, Together):
+                return record  # what `few` has made of it
             traces += record.traces()
         return traces
 
@@ -207,10 +223,16 @@ class Lowered:
     def levels(self) -> Levels:
         return partial(levels, self.policy, self.model.signatures, arithmetic=self.arithmetic)
 
-    def record(self, examples: Sequence[Any], numbers: Sequence[int], look: Look | None = None) -> Together:
+    def record(
+        self,
+        examples: Sequence[Any],
+        numbers: Sequence[int],
+        look: Look | None = None,
+        few: Callable[[Few], Any] = lambda _: None,
+    ) -> Any:
         """Return the record of examples, or of the first ones where there are very many calls.
 
-        Arguments and errors are those of `trace_all`.
+        Arguments and errors are those of `traced`.
         """
         numbered = self.numbered if all(map(suits, examples)) else None
         try:
@@ -235,7 +257,7 @@ class Lowered:
                     break
             if look is not None:
                 look(self.model, recorder.data)
-            record = recorder.record(self.levels)
+            record = few(recorder.few) or recorder.record(self.levels)
         except Exception as error:
             bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
             if bad is None or bad[0] == len(examples):  # it is no example's fault

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import Feed
 from foldbatch.model.model import Model
-from foldbatch.scheduler.record import Together, shift
+from foldbatch.scheduler.record import Few, Together, shift
 from foldbatch.scheduler.trace import Ints, Levels, batch_trace
 
 # of a cell: calls, elements and feeds, as of `Trace`
@@ -71,6 +71,8 @@ class Recorder:
         read = [*chain.from_iterable(self._feeds), *chain.from_iterable(self._labels)]
         self._cleared = *self._counted, *read, self._results, self._offsets, self._ends
         self._counter: Iterator[int] = iter(())
+        held = self._counted, self._ends, self._offsets, self._feeds
+        self.few = Few(None, *held, self._joint_column, self._results)
         # the functions that the program finds among its globals, by name; they append to the lists
         self.bindings: dict[str, Any] = {}
         for k, feeds in enumerate(model.feeds):

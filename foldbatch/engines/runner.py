@@ -19,12 +19,13 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from foldbatch.engines.arrays import ArrayEngine
 from foldbatch.engines.batch import ScheduledBatch, SubBatch, schedule_batch
 from foldbatch.engines.engine import Cotangents, EngineSettings, Run, choose_engine, load_engine
 from foldbatch.engines.keys import example_numbers, keyed
 from foldbatch.engines.parts import Derived, ForwardPart, Naming, Seeds, collect, nothing, sum_losses
 from foldbatch.engines.report import Report, Shared, may_share, report_on
-from foldbatch.engines.results import Losses, Metrics, Results, join
+from foldbatch.engines.results import Losses, Metrics, Results, decode, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, split
 from foldbatch.engines.visits import DataGradients
@@ -34,6 +35,7 @@ from foldbatch.model.model import Model
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
+from foldbatch.scheduler.record import Few
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.scheduler.trace import Trace
@@ -81,6 +83,7 @@ class Runner:
     def _start(self) -> None:
         """Make what threads use: in a forked process another thread may have been writing to the memory."""
         self._memories = [self.engine.memory()]
+        self._few: Any = None  # what runs few examples at once; False where nothing does
         self._pool = ThreadPoolExecutor(max(1, self.options.threads - 1), thread_name_prefix="foldbatch")
         self._lock = threading.Lock()
 
@@ -107,6 +110,26 @@ class Runner:
         """Return one result per trace, of inference, with those of ``losses`` and ``metrics`` asked for."""
         parts = self._each(partial(self._run, step, asides), batch, training=False)
         return join(parts) if parts else nothing(self.model, asides)
+
+    @np.errstate(all="ignore")
+    def few(self, noted: Few) -> Results | None:
+        """Return the results of few examples in inference, as they were noted; None where that cannot be."""
+        with self._lock:
+            if self._few is None:
+                self._few = self._ready_for_few()
+            if not self._few or not self._few.few(noted):
+                return None
+            return Results(decode(self.model.result, noted.results, noted.offsets[:-1], self._few.fetch))
+
+    def _ready_for_few(self) -> Any:
+        engine, model, options = self.engine, self.model, self.options
+        if not isinstance(engine, ArrayEngine) or not model.cells or any(model.keys):
+            return False
+        kernels = engine.inference
+        memory = engine.held(kernels.bound, engine.memory())  # of their own
+        memory.helped = options.threads > 1
+        given = find_policy(options.policy), find_layout(options.layout), memory, model.form.integers
+        return (kernels.rounds and kernels.rounds.ready(*given)) or False
 
     def value_and_grad(
         self, batch: Work, step: int, numbers: Sequence[int] = ()

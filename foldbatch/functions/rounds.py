@@ -26,7 +26,7 @@ from foldbatch.functions.notes import Lists, Notes, State, refuse_broken, taken_
 from foldbatch.functions.store import Store
 from foldbatch.functions.tracer import Linked, link_learnt
 from foldbatch.functions.values import Value, value_class
-from foldbatch.model.columns import column, limits
+from foldbatch.model.columns import column
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.model.link import StagedBefore
 from foldbatch.model.model import Model
@@ -280,11 +280,8 @@ class Rounds:
                 told += (column, len(own), sections[reader.number] + i, id(lists.elements[s]))
             for place, (i, feed) in enumerate(zip(reader.feeds, feeds, strict=True)):
                 data[len(told)] = reader, place
-                bound, dtype = self._bounds[reader.number][place], feed.declared or feed.type.dtype
-                most = limits(dtype)[1] if dtype.startswith(("int", "uint")) else 0
-                most = most if bound is None else min(most, bound - 1)
-                plain = bool(signature.feeds[i][0])
-                told += runner.feed(lists.feeds[i], feed.type, reader.number, place, most, plain=plain)
+                bound, plain = self._bounds[reader.number][place], bool(signature.feeds[i][0])
+                told += runner.feed(lists.feeds[i], feed, bound, reader.number, place, plain=plain)
         learnt = np.array(patterns, np.int64), self._wires.ravel(), self._kinds, self._arenas
         runner.bind(told, self._imports.values(), data, *learnt)
         return data

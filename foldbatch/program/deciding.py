@@ -37,6 +37,7 @@ from foldbatch.scheduler.trace import Form, Ints, batch_trace, form
 from foldbatch.trees import Tree
 
 FEW = 8  # examples that are a round: from 16 trees of 40 nodes on plans of whole batches are better,
+FEW_OF_BLOCKS = 128  # of blocks, which make plans of whole batches once more if they make many calls
 LARGE = 8_192  # and where so many numbers are noted; then so many
 REST = 16  # of these batches go by before one is tried again
 
@@ -60,7 +61,8 @@ class Deciding:
         self.model: Model | None = None
         self.memory: Any = None
         self.form: Form
-        self._at_once = options.backend == "llvm" and not options.debug and self.policy.alone is not None
+        plain = options.batched and not options.debug and self.policy.alone is not None
+        self._at_once = plain and options.backend == "llvm"
         self._rest = 0  # how many times few examples are run as any batch, as the last ones were large
         self._version = -1  # of what was learnt of the walk when a few examples came last
         self._trees: dict[int, weakref.ref[Tree]] = {}
@@ -98,7 +100,8 @@ class Deciding:
         A few examples of a walk that reads no number are a round, too: to plan one takes a third of the time.
         """
         few = not (keep_going or tracer.decides)
-        if few and not self._are_few(tracer, examples, asides):
+        given = isinstance(examples, list | tuple)
+        if few and not (given and tracer.grows and self.are_few(tracer, examples, asides)):
             return None
         simple = not asides and isinstance(examples, list | tuple)
         if (
@@ -121,19 +124,22 @@ class Deciding:
         self._rest = REST if few and COUNTERS[0] - start > LARGE else 0
         return found
 
-    def _are_few(self, tracer: Tracer, examples: Any, asides: Collection[str]) -> bool:
-        """Whether examples are to be run as a round: few that nobody has met, by a walk that is known."""
-        few = not asides and isinstance(examples, list | tuple) and 0 < len(examples) <= FEW
-        if not (few and self._at_once and isinstance(tracer, FunctionTracer)):
+    def are_few(self, tracer: Tracer, examples: Sequence[Any], asides: Collection[str]) -> bool:
+        """Whether examples are to be run at once: few that nobody has met, by blocks or a known walk."""
+        most = FEW if isinstance(tracer, FunctionTracer) else FEW_OF_BLOCKS
+        if asides or not self._at_once or not 0 < len(examples) <= most:
             return False
-        if tracer.learnt.result is None:
-            return False
-        if self._rest:
-            self._rest -= 1
-            return False
-        known, self._version = self._version in (-1, tracer.learnt.version), tracer.learnt.version
+        known = True
+        if isinstance(tracer, FunctionTracer):
+            if tracer.learnt.result is None:
+                return False
+            if self._rest:
+                self._rest -= 1
+                return False
+            # what grows all the time is told of where whole batches run
+            known, self._version = self._version in (-1, tracer.learnt.version), tracer.learnt.version
         met = [isinstance(x, Prepared) or (isinstance(x, Tree) and self._met(x)) for x in examples]
-        return known and not any(met)  # what grows all the time is told of where whole batches run
+        return known and not any(met)
 
     def _met(self, tree: Tree) -> bool:
         """Whether a tree was met before: then it is traced, as its trace is kept; it is from now on."""

@@ -16,12 +16,13 @@ from warnings import warn
 import numpy as np
 from numpy.typing import ArrayLike
 
+from foldbatch.blocks.lower import Lowered
 from foldbatch.engines.batch import Planned
 from foldbatch.engines.engine import Engine
 from foldbatch.engines.held import Pool
 from foldbatch.engines.parts import Seeds
 from foldbatch.engines.report import Captures
-from foldbatch.engines.results import Metrics
+from foldbatch.engines.results import Metrics, Results
 from foldbatch.engines.runner import Options, Runner, Work
 from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, WalkError, frames_inside
@@ -241,6 +242,14 @@ class Variant:
         if isinstance(owner, ReadyModel) and owner.tracer is self.tracer:  # planned before the model grew
             return owner, examples.parts
         return self._fitting(lambda ready, fresh: ready.traces.work(examples, ready), examples)
+
+    def few(self, tracer: Lowered, examples: Sequence[Any]) -> Results | Work:
+        """Return the results of few examples of blocks, run as they were noted, or what `work` does."""
+        ready = self.ready
+        found = tracer.traced(examples, range(len(examples)), few=ready.runner.few)
+        if isinstance(found, Results):
+            return found
+        return ready.traces.work(examples, ready, lambda _, new: [found[number] for number in new])
 
     def all(
         self, examples: Iterable[Any] | Planned, trace_all: TraceAll | None = None

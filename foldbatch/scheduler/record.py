@@ -7,7 +7,7 @@ one: then nothing needs to be joined. Only when one runs in other company is eac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeAlias
@@ -18,6 +18,20 @@ from numpy.typing import NDArray
 from foldbatch.scheduler.trace import Form, Index, Ints, Trace, batch_trace, late_trace, loose_of
 
 Columns: TypeAlias = "Sequence[Sequence[NDArray[Any]]]"  # by cell
+
+
+@dataclass(eq=False, slots=True)
+class Few:
+    """What a few examples noted, before it becomes a trace: in lists, or packed."""
+
+    packed: Ints | None  # the packed trace, in the place of lists
+    lists: Sequence[list[Any]]  # rows of each cell, number by number, and elements of each sequence argument
+    ends: list[list[int]]  # after each example, how many rows and elements there are
+    offsets: list[int]  # the first value number of each example in the batch, and the end
+    feeds: Sequence[Sequence[list[Any]]]  # per cell, the data that were read
+    # returns those of a cell and feed as an array, unless a packed trace has them
+    column: Callable[[int, int], NDArray[Any]]
+    results: Sequence[Any]  # per example, as of `Trace`
 
 
 def shift(
@@ -61,6 +75,20 @@ class Together:
         assert self.whole is not None, "traces are asked for once, at the beginning"
         form, results, counts = self.whole.form, self.results, self.counts.tolist()
         return [late_trace(form, (self, e), counts[e], results[e]) for e in range(len(results))]
+
+    def few(self) -> Few:
+        """Return what was noted for whom may run it as it is."""
+        assert self.whole is not None, "it is asked for before traces"
+        whole, flags = self.whole, self.whole.form.integers
+        return Few(
+            whole.packed,
+            (),
+            [],
+            self.offsets.tolist(),
+            (),
+            lambda k, i: whole.loose[k][i - sum(flags[k][:i])],
+            self.results,
+        )
 
     def apart(self, example: int) -> tuple[Columns, tuple[tuple[list[Any], ...], ...]]:
         """Return an example's feeds that are not packed, and its labels; those of all are made at once."""

@@ -1,9 +1,11 @@
 """A round in two calls of compiled code: from the lists that cells append to, to values that are kept.
 
 `plan` reads the lists and finds the launches; `compute` brings data and values of earlier rounds, launches,
-and copies values to the store. Both are given one array of addresses, see `HELD`. Lists, whole numbers and
-floats are read where CPython has them (`PyListObject`, `PyLongObject`, `PyFloatObject`), while the walk that
-changes them waits. `reads` is the mirror of `functions.rounds.Rounds._looked_at`. Importing this needs
+and copies values to the store. A few examples of blocks are planned and computed by the same calls: they read
+nothing of earlier rounds, their values stay where launches write them, and what they noted may be packed
+already. Both are given one array of addresses, see `HELD`. Lists, whole numbers and floats are read where
+CPython has them (`PyListObject`, `PyLongObject`, `PyFloatObject`), while the walk that changes them waits.
+`reads` is the mirror of `functions.rounds.Rounds._looked_at`. Importing this needs
 llvmlite.
 """
 
@@ -16,6 +18,7 @@ from foldbatch.engines.llvm.coder import FOUND
 from foldbatch.engines.llvm.table_loops import (
     BUFFERS,
     CELLS_AT,
+    FEEDS_AT,
     FORWARD,
     HEIGHTS,
     INDEX,
@@ -53,17 +56,24 @@ CALLS, WIDTH, RESULTS, OUTPUT, SECTION, LISTS, FEEDS, OWN, RAW, PATTERN, CELL = 
 COLUMN, MEMBERS, SECTION_OF_LIST, ELEMENTS, LIST = range(5)
 ITEMS_OF, KIND_OF_FEED, GREATEST, BUFFER_OF_FEED, MEMORY_OF_FEED, FEED = range(6)
 READ = 3  # numbers of what is read: its place, that of the call, and the slot
+# of a section of what few examples noted, in the place of patterns: its list, how long a row is, how many
+# numbers of a row are values', and whether rows lie in the list number by number
+OF_LIST, LONG, VALUED, SPREAD, OF_SECTION = range(5)
 # what is held: the addresses of what `plan` is told and writes, of the codes of kernels and where each
 # begins, of the addresses of buffers, how many rows each has, and of memory for the walker; how much that is,
 # how much may be noted; of Python what whole numbers and floats are, by how many bits the number of digits
 # is moved, and what signs are among these bits; lists: whose numbers are up to each end, these ends, and the
 # numbers that are asked for; the first number of the batch, and memory for what is asked for; what is shared
-# with a helper, see `team`, 0 where there is none, and how many instructions were worth sharing
+# with a helper, see `team`, 0 where there is none, and how many instructions were worth sharing; and of few
+# examples, 0 in rounds, what tuples are of Python, and whether what was noted is packed. Of these whose
+# numbers are and the ends are, by example, lists of how many rows sections have, and the first numbers
 FLAT, TOLD_AT, PATTERNS, WIRES, KINDS, ARENAS_OF, EXAMPLE, CLASSES, PLACES, STORED = range(10)
 MEMORY, MADE, ROWS, FIXED, BATCH, TABLES, BOUND, NUMBERS_AT, LAUNCHES = range(10, 19)
 CODES, STARTS, ADDRESSES, CAPACITY, WORK, WORK_ROOM, MOST, WHOLE_TYPE, REAL_TYPE = range(19, 28)
-SHIFT, SIGNS, WHOSE, ENDS, ASKED, START, READ_AT, TEAM, LARGE, HELD = range(28, 38)
-GIVEN, I8, I4, F8, F4 = range(5)  # what the numbers of data become; those that are given are brought already
+SHIFT, SIGNS, WHOSE, ENDS, ASKED, START, READ_AT, TEAM, LARGE = range(28, 37)
+TUPLE_TYPE, PACKED, HELD = range(37, 40)
+# what the numbers of data become; those that are given are brought already, and others stand in the trace
+GIVEN, I8, I4, F8, F4, IN_TRACE = range(6)
 HIGHEST = 3.4e38  # no smaller float64 is infinite as float32
 # words of an object of Python: its type; of a list how many items it has, and the address of theirs; of a
 # whole number how many digits, and the first two, 30 bits each; and of a float the number
@@ -241,6 +251,71 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
     return several if to > 0 else i8(-1)
 
 
+def few(held: Any, told: Any, rows: Any) -> bool:
+    """Write the packed trace of what few examples noted; return whether that can be read, and is not much."""
+    sections, ends, offsets = at(held[PATTERNS]), items_of(held[WHOSE]), items_of(held[ENDS])
+    examples, most, to, calls = size_of(held[WHOSE]), held[MOST], i8(1 + told[SECTIONS]), i8(0)
+    values = whole(at(offsets[examples]), held)
+    if values < 0 or values > most:
+        return False
+    rows[0] = i4(values)
+    for s in range(told[SECTIONS]):
+        own, start, i = moved(sections, OF_SECTION * s), to, i8(0)
+        items, width, numbered = items_of(own[OF_LIST]), own[LONG], own[VALUED]
+        step = width if own[SPREAD] else i8(1)
+        for e in range(examples):
+            offset, last = whole(at(offsets[e]), held), step * whole(at(items_of(ends[e])[s]), held)
+            while i < last:
+                thing = at(items[i])
+                inside = thing[TYPE] == held[TUPLE_TYPE]
+                several = thing[SIZE] if inside else i8(1)
+                if to + several > 2 * most:
+                    return False
+                for j in range(several):
+                    n = whole(at(thing[ITEMS + j]) if inside else thing, held)
+                    if n < 0:
+                        return False
+                    rows[to] = i4(n + offset if i8(u8(to - start) % u8(width)) < numbered else n)
+                    to += 1
+                i += 1
+        rows[1 + s] = i4(u8(to - start) // u8(width))
+        calls += i8(rows[1 + s]) if s < told[CELLS] else i8(0)
+    to, cell = to + calls, cells_at(told)
+    for k in range(told[CELLS]):
+        feeds = told[cell + FEEDS]
+        cell += CELL
+        for _ in range(feeds):
+            if told[cell + KIND_OF_FEED] == IN_TRACE:
+                items = items_of(told[cell + ITEMS_OF])
+                if to + i8(rows[1 + k]) > 4 * most:
+                    return False
+                for r in range(i8(rows[1 + k])):
+                    n = whole(at(items[r]), held)
+                    if n < 0 or n > told[cell + GREATEST]:
+                        return False
+                    rows[to] = i4(n)
+                    to += 1
+            cell += FEED
+    return True
+
+
+def noted(held: Any, told: Any, memory: Any, rows: Any) -> int:
+    """Write the packed trace of a round, and return how many numbers are imported; -1 where it has none."""
+    if held[TUPLE_TYPE] == 0:
+        several = read(held, told, memory, rows)
+        count = i8(-1) if several < 0 else reads(held, told, memory, several)
+        if count >= 0:
+            pack(told, memory, moved(memory, told[IMPORTS]), at_i4(held[MADE]), rows, count)
+        return count
+    if held[PACKED] == 0 and not few(held, told, rows):
+        return -1
+    cell = cells_at(told)
+    for k in range(told[CELLS]):
+        told[cell + CALLS] = i8(rows[1 + k])
+        cell += CELL + FEED * told[cell + FEEDS]
+    return 0
+
+
 def plan(given: Index) -> int:
     """Plan a round; return -1 where that cannot be done at once, 1 where memory is too small, else 0.
 
@@ -256,14 +331,8 @@ def plan(given: Index) -> int:
     told, flat, stored, memory = at(held[TOLD_AT]), at(held[FLAT]), at(held[STORED]), at(held[MEMORY])
     tables, numbers, bound, rows = at(held[TABLES]), at(held[NUMBERS_AT]), at(held[BOUND]), at_i4(held[ROWS])
     classes, places, arenas = at(held[CLASSES]), at(held[PLACES]), at(held[ARENAS_OF])
-    several = read(held, told, memory, rows)
-    if several < 0:
-        return -1
-    count = reads(held, told, memory, several)
-    if count < 0:
-        return -1
-    pack(told, memory, moved(memory, told[IMPORTS]), at_i4(held[MADE]), rows, count)
-    if not place(at(held[FIXED]), at(held[BATCH]), rows, tables):
+    count = noted(held, told, memory, rows)
+    if count < 0 or not place(at(held[FIXED]), at(held[BATCH]), rows, tables):
         return -1
     found, entry, start = found_in(told, memory), i8(TOLD), i8(0)
     for i in range(told[IMPORTS]):
@@ -338,14 +407,18 @@ def compute(given: Index) -> int:
     """
     held = moved(given, 0)
     told, tables, addresses = at(held[TOLD_AT]), at(held[TABLES]), at(held[ADDRESSES])
-    stored, memory, cell = at(held[STORED]), at(held[MEMORY]), cells_at(told)
+    stored, memory, cell, in_trace = at(held[STORED]), at(held[MEMORY]), cells_at(told), tables[FEEDS_AT]
     for _ in range(told[CELLS]):
         of_cell = tables[CELLS_AT] + told[cell + SECTION] * OF_CELL
         ranks = moved(tables, tables[RANKS] + tables[of_cell + FIRST_RANK])
         count, feeds = told[cell + CALLS], told[cell + FEEDS]
         cell += CELL + LIST * told[cell + LISTS]
         for _ in range(feeds):
-            if count > 0 and told[cell + KIND_OF_FEED] != GIVEN:
+            if told[cell + KIND_OF_FEED] == IN_TRACE:
+                if told[cell + BUFFER_OF_FEED] >= 0:
+                    addresses[told[cell + BUFFER_OF_FEED]] = held[ROWS] + 4 * in_trace
+                in_trace += count
+            elif count > 0 and told[cell + KIND_OF_FEED] != GIVEN:
                 if not bring(held, moved(told, cell), ranks, count):
                     return i8(cell)
                 addresses[told[cell + BUFFER_OF_FEED]] = told[cell + MEMORY_OF_FEED]

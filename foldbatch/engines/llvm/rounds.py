@@ -1,4 +1,4 @@
-"""Rounds of walks that decide, each in two calls of compiled code: see `round_loops`."""
+"""Rounds of walks that decide, and a few examples, each in two calls of compiled code: see `round_loops`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,28 @@ import numpy as np
 
 from foldbatch.engines import launch
 from foldbatch.engines.arrays import BatchMemory, bring_value
+from foldbatch.engines.batch import fetched
 from foldbatch.engines.bindings import Bound
 from foldbatch.engines.llvm import coder, table_loops, team, walker
 from foldbatch.engines.llvm import round_loops as calls
 from foldbatch.engines.llvm.compiling import compiled_function
 from foldbatch.engines.llvm.round_loops import BUFFER_OF_FEED, FIRST, IMPORTS, KIND_OF_FEED, SECTIONS
-from foldbatch.engines.llvm.tables import launch_numbers, plan_numbers
+from foldbatch.engines.llvm.tables import Flags, launch_numbers, plan_numbers
+from foldbatch.model.columns import limits
+from foldbatch.model.drafts import Feed
 from foldbatch.model.rounds import FAILED, SEVERAL
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.policies import Policy
+from foldbatch.scheduler.record import Few
 from foldbatch.scheduler.schedule import Index
-from foldbatch.scheduler.sharing import nothing
+from foldbatch.scheduler.sharing import leaves, nothing
 from foldbatch.system.lines import address_of
-from foldbatch.types import TensorType
 
 LARGE = 16384  # numbers noted or made from which a round is planned as any batch
+FEW = 2048  # numbers of values that few examples have: from there on plans of whole batches are better
 PLAIN = {"int64": calls.I8, "int32": calls.I4, "float64": calls.F8, "float32": calls.F4}
+NOBODY: list[int] = []  # asks for numbers
 # of whole numbers of Python: by how many bits the number of digits is moved, and what signs are among them
 SHIFT, SIGNS = (0, 0) if sys.version_info < (3, 12) else (3, 3)
 
@@ -64,22 +69,38 @@ class RoundRunner:
         self._arrays: list[Any] = []
         self._data: dict[int, Array] = {}  # memory for plain numbers, by buffer
         self.read = np.empty(LARGE, np.int64)  # memory for numbers that are asked for
+        self._of: Any = None  # the lists that few examples note in, of which is told
 
     def feed(
-        self, items: list[Any], type_: TensorType, cell: int, number: int, most: int, *, plain: bool
+        self, items: Any, feed: Feed, bound: int | None, cell: int, number: int, *, plain: bool = True
     ) -> list[int]:
-        """Return what is told of data of a cell, which a list has where they are `plain`, up to a number."""
+        """Return what is told of data of a cell, which a list has where they are `plain`, below a bound."""
+        type_, dtype, most = feed.type, feed.declared or feed.type.dtype, 0
         buffer, kind = self.buffers.get(("feed", cell, number), -1), PLAIN.get(type_.dtype, calls.GIVEN)
+        if dtype.startswith(("int", "uint")):
+            most = min(limits(dtype)[1], 2**62 if bound is None else bound - 1)
+        if any(self._integers[cell]) and self._integers[cell][number]:
+            return [id(items), calls.IN_TRACE, most, buffer, 0]
         if buffer < 0 or type_.shape or not kind or not plain:
             return [id(items), calls.GIVEN, 0, buffer, 0]
         memory = self._data.setdefault(buffer, np.empty(LARGE, type_.dtype))
         return [id(items), kind, most if kind < calls.F8 else 2**24, buffer, address_of(memory)]
 
-    def ready(self, policy: Policy, layout: Layout, memory: BatchMemory) -> RoundRunner | None:
-        """Return what runs rounds, given a program's policy, layout and memory; None where nothing does."""
+    def ready(
+        self, policy: Policy, layout: Layout, memory: BatchMemory, integers: Flags | None = None
+    ) -> RoundRunner | None:
+        """Return what runs rounds, given a program's policy, layout and memory; None where nothing does.
+
+        Of few examples it is told which data are packed, see `scheduler.trace.Form`; they share calls where
+        that is found in the same call.
+        """
         model, self._memory = self._routines.model, memory
-        none = ((),) * len(model.cells)
-        self._fixed, self._batch = plan_numbers(model.signatures, len(model.arenas), layout, nothing, none)
+        self._integers = ((),) * len(model.cells) if integers is None else integers
+        for share in (nothing,) if integers is None else (leaves, nothing):
+            given = model.signatures, len(model.arenas), layout, share, self._integers
+            self._fixed, self._batch = plan_numbers(*given)
+            if self._batch is not None:
+                break
         return None if self._batch is None or policy.alone is None or not readable() else self
 
     def bind(
@@ -90,7 +111,7 @@ class RoundRunner:
         Told are what `round_loops` says, the import cells, where data are told of, and what was learnt:
         patterns, wires, kinds and arenas, see `round_loops.plan`.
         """
-        arrays, memory, codes = self._arrays or self._room(told, imports), self._memory, self._walker
+        arrays, memory, codes = self._room_of(told, imports), self._memory, self._walker
         self._told = np.array(told, np.int64)
         own = [at for at in data if told[at + BUFFER_OF_FEED] >= 0]
         self._given = [at for at in own if told[at + KIND_OF_FEED] == calls.GIVEN]
@@ -112,15 +133,81 @@ class RoundRunner:
             address_of(self.read),
             0,
             walker.FEW,
+            0,
+            0,
         )
         self._held = np.array(found, np.int64)
         self._plan, self._compute = _compiled()
 
-    def begin(self, whose: list[int], ends: list[int], asked: list[int], start: int) -> None:
+    def begin(self, whose: list[Any], ends: list[int], asked: list[int], start: int) -> None:
         """Begin a batch, given its first number, and lists, see `round_loops.ASKED`."""
         self._held[calls.WHOSE : calls.READ_AT] = id(whose), id(ends), id(asked), start
         for parameter, number in self._routines.brought["parameter"]:
             bring_value(self._memory, number, parameter)
+
+    def few(self, noted: Few) -> bool:
+        """Run what a few examples noted; return whether that was done."""
+        if noted.offsets[-1] > FEW:
+            return False
+        if self._of is None or self._of is not noted.lists:
+            self._bind_few(noted)
+        rows, packed = self._arrays[2], noted.packed
+        if packed is not None:
+            if len(packed) > LARGE:
+                return False
+            rows[: len(packed)] = packed
+        self._held[calls.PACKED] = packed is not None
+        self.begin(noted.ends, noted.offsets, NOBODY, 0)
+
+        def data(place: int) -> tuple[int, Array]:
+            cell, number = self._places[place]
+            return cell, noted.column(cell, number)
+
+        return self.run(0, lambda _: None, data) != FAILED
+
+    def fetch(self, numbers: Sequence[int]) -> list[Array]:
+        """Return values of the few examples by their numbers, which count from the first one's."""
+        tables = self._arrays[5]
+        row_of = tables[tables[table_loops.ROW_OF] :]
+
+        def take(arena: int, own: Index) -> Array:
+            taken: Array = self._memory.arrays[self.buffers["values", arena]].take(row_of.take(own), axis=0)
+            return taken
+
+        return fetched(numbers, self._routines.model.results, self._value_arenas, take)
+
+    def _value_arenas(self) -> Index:
+        """Return the arena of each value of the few examples."""
+        rows, cells = self._arrays[2], self._routines.model.signatures
+        arenas, start = np.full(rows[0], -1, np.int64), int(1 + self._told[SECTIONS])
+        for count, cell in zip(rows[1 : 1 + len(cells)].tolist(), cells, strict=True):
+            width = 1 + cell.arguments + len(cell.sequences)
+            start, own = start + count * width, rows[start : start + count * width : width]
+            for output, arena in enumerate(cell.outputs):
+                arenas[own + output] = arena
+        return arenas
+
+    def _bind_few(self, noted: Few) -> None:
+        """Take over the lists that few examples note in."""
+        model, lists = self._routines.model, noted.lists
+        widths = [w for cell in model.signatures for w in cell.sequences]
+        told = [0, 0, 0, len(model.cells), 0, 0, 0, len(model.cells) + len(widths)]
+        sections, self._of, self._places = list[int](), None, {}
+        for k, (cell, feeds) in enumerate(zip(model.signatures, model.feeds, strict=True)):
+            if lists:
+                valued = 1 + cell.arguments
+                sections += id(lists[k]), valued + len(cell.sequences), valued, 1
+            told += 0, 0, 0, 0, k, 0, len(feeds), 0, 0, 0
+            for i, feed in enumerate(feeds):
+                self._places[len(told)] = k, i
+                own = noted.feeds[k][i] if lists else None
+                told += self.feed(own, feed, model.bounds[k][i], k, i, plain=bool(lists))
+        for width, own in zip(widths, lists[len(model.cells) :], strict=False):
+            sections += id(own), width, width, 0
+        self._room_of(told)
+        self.bind(told, (), self._places, np.array(sections, np.int64), *[self._flat] * 3)
+        self._held[calls.TUPLE_TYPE] = id(tuple)
+        self._of = lists
 
     def point(self, *stored: Index) -> None:
         """Tell where the store has: of whom and what values are, their places, and the table of classes."""
@@ -175,8 +262,10 @@ class RoundRunner:
             array = np.ascontiguousarray(column.take(ranks, axis=0))
             self._memory.bring(int(self._told[place + BUFFER_OF_FEED]), array)
 
-    def _room(self, told: Sequence[int], imports: Collection[int]) -> list[Any]:
+    def _room_of(self, told: Sequence[int], imports: Collection[int] = ()) -> list[Any]:
         """Return the last arguments of `round_loops.plan`, from the memory on, as large as they get."""
+        if self._arrays:
+            return self._arrays
         routines, fixed = self._routines, self._fixed
         more = told[IMPORTS] + told[SECTIONS] + 1
         bound, size, width = launch_numbers(routines)
