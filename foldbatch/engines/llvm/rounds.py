@@ -94,7 +94,7 @@ class RoundRunner:
         Of few examples it is told which data are packed, see `scheduler.trace.Form`; they share calls where
         that is found in the same call.
         """
-        model, self._memory = self._routines.model, memory
+        model, self._memory, self._of = self._routines.model, memory, None
         self._integers = ((),) * len(model.cells) if integers is None else integers
         for share in (nothing,) if integers is None else (leaves, nothing):
             given = model.signatures, len(model.arenas), layout, share, self._integers
