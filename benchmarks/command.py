@@ -17,6 +17,7 @@ from benchmarks import (
     fold_paper_tables,
     functions,
     growth,
+    one,
     planning,
     policies,
     schedule,
@@ -33,6 +34,7 @@ from foldbatch.system.files import output_file, write_whole
 CASES: tuple[Case, ...] = (
     sst_tables.CASE,
     sequences.CASE,
+    one.CASE,
     fold_paper_tables.CASE,
     *growth.CASES,
     zoo.CASE,

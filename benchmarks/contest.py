@@ -115,11 +115,16 @@ def verify(contender: Contender, losses: Mapping[int, float], after: tuple[int, 
         FoldbatchError: when a loss differs by more than `TOLERANCE`, which would make the comparison void.
         BackendError: when it fails.
     """
-    for k, ours in losses.items():
-        _compare(contender.name, ours, contender.loss(k))
+    compare(contender, losses)
     k, ours = after
     contender.train([k])
     _compare(f"{contender.name}, after a training step", ours, contender.loss(k))
+
+
+def compare(contender: Contender, losses: Mapping[int, float]) -> None:
+    """Check that a contender has our losses, by batch; errors are those of `verify`."""
+    for k, ours in losses.items():
+        _compare(contender.name, ours, contender.loss(k))
 
 
 def _compare(name: str, ours: float, theirs: float) -> None:

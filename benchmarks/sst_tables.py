@@ -30,6 +30,25 @@ def _peer_python(text: str) -> tuple[str, str]:
     return peer, python
 
 
+def add_peers(parser: ArgumentParser) -> None:
+    """Add the options that say which peers are measured."""
+    names = f"peers to measure (default: {' '.join(RIVALS)}, as far as they are installed)"
+    parser.add_argument(
+        "--peers", choices=RIVALS, nargs="+", default=list(RIVALS), metavar="PEER", help=names
+    )
+    parser.add_argument("--no-peers", action="store_true", help="measure no peer, even if it is installed")
+    where = "the interpreter that has a peer (default: this one); once per peer"
+    parser.add_argument(
+        "--peer-python", type=_peer_python, action="append", default=[], metavar="PEER=PATH", help=where
+    )
+
+
+def pythons_of(options: Namespace) -> dict[str, str]:
+    """Return the interpreter of each peer that is measured."""
+    pythons = dict.fromkeys(() if options.no_peers else options.peers, sys.executable)
+    return pythons | {peer: python for peer, python in options.peer_python if peer in pythons}
+
+
 def _add_arguments(parser: ArgumentParser) -> None:
     add_data(parser)
 
@@ -42,15 +61,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
     several("--batch", [1, 16, 64, 256], "trees per batch")
     add_repeats(parser, 7)
     add_backend(parser)
-    names = f"peers to measure (default: {' '.join(RIVALS)}, as far as they are installed)"
-    parser.add_argument(
-        "--peers", choices=RIVALS, nargs="+", default=list(RIVALS), metavar="PEER", help=names
-    )
-    parser.add_argument("--no-peers", action="store_true", help="measure no peer, even if it is installed")
-    where = "the interpreter that has a peer (default: this one); once per peer"
-    parser.add_argument(
-        "--peer-python", type=_peer_python, action="append", default=[], metavar="PEER=PATH", help=where
-    )
+    add_peers(parser)
     largest = "largest batch on which PyTorch is run node by node, which gains nothing from one (default 16)"
     parser.add_argument("--per-node-batch", type=positive, default=16, metavar="N", help=largest)
     busy = "time everything once more beside N processes that compute flat out, and tell what speed is kept"
@@ -63,14 +74,12 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 def settings_of(options: Namespace) -> Settings:
     """Return what options ask for."""
-    pythons = dict.fromkeys(() if options.no_peers else options.peers, sys.executable)
-    pythons |= {peer: python for peer, python in options.peer_python if peer in pythons}
     return Settings(
         tuple(dict.fromkeys(options.hidden)),
         tuple(sorted(set(options.batch))),
         options.repeats,
         options.backend,
-        pythons,
+        pythons_of(options),
         options.per_node_batch,
         options.busy,
         options.memory,

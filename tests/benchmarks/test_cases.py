@@ -24,6 +24,7 @@ FEW = "--repeats 1 --backend numpy"
 RUNS = {
     "planning": (f"--cells 1 --batch 2 --hidden 2 {FEW}", 4),
     "schedule": (f"--batch 4 --hidden 3 --nodes 20 {FEW}", 3),
+    "one": (f"--examples 2 --hidden 3 --no-peers {FEW}", 7),
     "functions": ("--trees 4 --hidden 3 --batch 2 --repeats 1", 2),
 }
 
