@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import weakref
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, update_wrapper
@@ -57,7 +58,7 @@ from foldbatch.system.showing import arguments_of
 from foldbatch.types import describe_value
 
 # the next number of a value, and the last one that the present example may take
-COUNTERS: Final = [0, 0]
+COUNTERS: Final = array("q", (0, 0))
 # What the code of all cells finds among its globals; `notes` binds lists of a run.
 GLOBALS: Final[dict[str, Any]] = {"COUNTERS": COUNTERS}
 _names: dict[Any, str] = {}

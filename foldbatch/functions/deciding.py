@@ -385,7 +385,7 @@ class UnderWay:
                     for kept, items in zip(self._log[signature].all, lists.all, strict=True):
                         kept.extend(items)
                 for items in lists.all:
-                    items.clear()
+                    del items[:]
         self._first, State.drawn = COUNTERS[0], 0
         self._round += 1
         self._whose.clear()

@@ -197,17 +197,17 @@ class _Block(Slots):
                 row = lists.rows[call * width : (call + 1) * width]
                 pending.append((row[0], signature, self._inputs(signature, lists, call, row, ends)))
             for items in (lists.rows, *lists.elements, *lists.feeds, *lists.labels):
-                items.clear()
+                del items[:]
         for number, signature, (reads, given, labels, marks) in sorted(pending, key=itemgetter(0)):
             inputs = {node: self._held(numbers) for node, numbers in reads.items()} | given
             for j, array in enumerate(_computed(signature, inputs, labels, number, marks)):
                 self.arrays[number + j] = array
 
     def _held(self, numbers: Any) -> Any:
-        return [self.arrays[n] for n in numbers] if isinstance(numbers, list) else self.arrays[numbers]
+        return [self.arrays[n] for n in numbers] if not isinstance(numbers, int) else self.arrays[numbers]
 
     def _inputs(
-        self, signature: Signature, lists: notes.Lists, call: int, row: list[int], ends: list[int]
+        self, signature: Signature, lists: notes.Lists, call: int, row: Sequence[int], ends: list[int]
     ) -> tuple[dict[Any, Any], dict[Any, Any], list[Any], list[int]]:
         """Return the numbers that a call reads, its data, labels and visits; `ends` are of lists so far."""
         reads: dict[Any, Any] = {node: n for (_, node), n in zip(signature.operands, row[1:], strict=False)}

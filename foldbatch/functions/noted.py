@@ -61,7 +61,7 @@ def bases_of(calls: Noted | Lists, signature: Signature, start: int) -> Index:
     """Return the numbers of calls ``[n]``, which count from the beginning of a run."""
     if isinstance(calls, Noted):
         return calls.bases
-    return np.array(calls.rows[:: signature.arguments], np.int64) - start
+    return np.array(calls.rows, np.int64)[:: signature.arguments] - start
 
 
 def reads_of(noted: Iterable[Noted]) -> Reads:
@@ -87,12 +87,8 @@ def reads_of(noted: Iterable[Noted]) -> Reads:
 
 def noted_of(lists: Mapping[Signature, Lists], start: int) -> dict[Signature, Noted]:
     """Return what lists hold from a run's first number on; data and labels stay in these very lists."""
-    numbers, found, end = list[int](), {}, 0
-    for own in lists.values():
-        numbers += own.rows
-        for flat in own.elements:
-            numbers += flat
-    counted = np.fromiter(numbers, np.int64, len(numbers))
+    found, end = {}, 0
+    counted = np.concatenate([_NONE, *[flat for own in lists.values() for flat in (own.rows, *own.elements)]])
     counted -= start
     for signature, own in lists.items():
         begin, end = end, end + len(own.rows)

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import weakref
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -48,13 +49,13 @@ OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(examp
 class Lists:
     """What calls of one signature append to; attributes are as in `scheduler.trace.Trace`."""
 
-    rows: list[int]
-    elements: list[list[int]]
+    rows: array[int]
+    elements: list[array[int]]
     feeds: list[list[Any]]
     labels: list[list[Any]]
     # what appends to them, by its name among the globals of cells' code
     bound: dict[str, Callable[[Any], None]] = field(default_factory=dict)
-    all: tuple[list[Any], ...] = ()  # all of them
+    all: tuple[Any, ...] = ()  # all of them
 
     def __post_init__(self) -> None:
         self.all = self.rows, *self.elements, *self.feeds, *self.labels
@@ -104,7 +105,8 @@ def running() -> bool:
 def lists_of(signature: Signature) -> Lists:
     """Return empty lists for calls of a signature."""
     of = signature
-    lists = Lists([], [[] for _ in of.sequences], [[] for _ in of.feeds], [[] for _ in of.labels])
+    elements = [array("q") for _ in of.sequences]
+    lists = Lists(array("q"), elements, [[] for _ in of.feeds], [[] for _ in of.labels])
     lists.bound = {name: appending(lists, *place) for name, place in of.names.items()}
     return lists
 
@@ -136,7 +138,7 @@ def give_back(notes: Notes) -> None:
     """Leave the lists of a run, once nobody reads them any more, to later ones."""
     for signature, lists in notes.lists.items():
         for items in lists.all:
-            items.clear()
+            del items[:]
         signature.spare = lists
 
 

@@ -130,7 +130,7 @@ class _Bound(NamedTuple):
     runner: Any  # None where there is none
     fresh: list[Lists]  # those of cells that are not known yet
     # of all cells, the rows, how long one is, and how many numbers it takes
-    taken: list[tuple[list[int], int, int]]
+    taken: Sequence[tuple[Sequence[int], int, int]]
     # by where a runner is told of data: the cell, and their place among its data
     data: dict[int, tuple[_Reader, int]]
     read: dict[int, NDArray[Any]]  # by class, where its numbers are that are asked for, see `RoundRunner.run`

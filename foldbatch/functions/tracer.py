@@ -106,7 +106,7 @@ class FunctionTracer:
     ) -> None:
         self.walk = walk
         self.policy = policy
-        self.max_calls = max_calls
+        self.max_calls = min(max_calls, 1 << 60)  # so that numbers are words
         self.asides = asides
         self.arithmetic = arithmetic
         self.learnt = Learnt() if learnt is None else learnt
@@ -325,8 +325,7 @@ class FunctionTracer:
         if notes.noted:  # whose numbers count from the beginning of the run
             start, ends, seen = 0, [end - start for end in ends], {number - start for number in seen}
         parts = [(own.rows, *own.elements) for own in held.values()]
-        read = None if self.arithmetic.walks is None else self.arithmetic.walks.numbers()
-        integers = noting.columns(check, read, start, ends, seen, parts)
+        integers = noting.columns(check, start, ends, seen, parts)
         return None if integers is None else ([held[s] for s, _ in linked.cells], integers, results)
 
     def _columns(

@@ -6,6 +6,7 @@ Everything is told as integers: which outputs may be read where, and what a mode
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -113,34 +114,22 @@ class Noting:
     def columns(
         self,
         check: Callable[..., bool],  # the compiled function
-        read: Callable[..., bool] | None,  # and one that writes numbers of lists to an array, if there is one
         start: int,  # the first number of the run
         ends: Sequence[int],  # after each example, the next number
         seen: Iterable[int],  # the values in results
         # of each cell that the walk calls, the rows of its calls, and its lists
-        noted: Sequence[Sequence[list[int] | Index]],
+        noted: Sequence[Sequence[array[int] | Index]],
     ) -> Integers | None:
         """Return what was noted as columns; None where a wire is new, or a value is not the example's own."""
         examples, cells = len(ends), len(self.kept)
-        sizes, arrays = list[int](), list[Index]()
-        lists = [[*seen]]  # of numbers
-        head = [examples, start, len(lists[0]), start, *ends]
+        sizes, arrays, in_results = list[int](), list[Index](), [*seen]
         for held, width in zip(noted, self.widths, strict=True):
-            for array in held:
-                if isinstance(array, list):
-                    sizes.append(len(array))
-                    lists.append(array)
-                else:
-                    sizes.append(array.size)
-                    arrays.append(array.ravel())
-            sizes[-len(held)] //= width
-        total, told = ends[-1] - start, len(head) + len(sizes)
-        given = np.empty(told + sum(map(len, lists)), np.int64)
-        given[:told] = [*head, *sizes]
-        if read is None or not read(given[told:], *lists):
-            given[told:] = np.fromiter(chain.from_iterable(lists), np.int64, len(given) - told)
-        if arrays:
-            given = np.concatenate([given, *arrays])
+            own = [np.asarray(each).reshape(-1) for each in held]
+            sizes += [own[0].size // width, *[each.size for each in own[1:]]]
+            arrays += own
+        head = [examples, start, len(in_results), start, *ends, *sizes]
+        total, told = ends[-1] - start, len(head)
+        given = np.concatenate([np.array(head + in_results, np.int64), *arrays])
         work, packed = np.empty(2 * total + 1 + len(sizes), np.int32), np.empty(len(given) - told, np.int32)
         counts = np.empty(examples * (cells + self.lists + 1) + 1, np.int64)
         if not check(given, self.table, work, packed, counts):

@@ -336,12 +336,6 @@ class Optimizer(Described):
         TrainingError: when a setting is out of range.
     """
 
-    def __new__(cls, *settings: Any, **_: Any) -> Self:
-        """Refuse parameters, which optimizers of PyTorch take first."""
-        if settings and isinstance(settings[0], Mapping):
-            learning_rate(f"{cls.__name__} lr", settings[0])
-        return super().__new__(cls)
-
     initial_accumulator = 0.0  # what they start from
 
     lr: float = checked(learning_rate)
@@ -349,6 +343,12 @@ class Optimizer(Described):
     weight_decay: float = checked(number, 0, default=0.0)
     lr_factors: Factors | None = checked(_factors, default=None)
     decay_factors: Factors | None = checked(_factors, default=None)
+
+    def __new__(cls, *settings: Any, **_: Any) -> Self:
+        """Refuse parameters, which optimizers of PyTorch take first."""
+        if settings and isinstance(settings[0], Mapping):
+            learning_rate(f"{cls.__name__} lr", settings[0])
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         self._steps: dict[str, int] = {}

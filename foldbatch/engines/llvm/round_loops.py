@@ -1,12 +1,11 @@
-"""A round in two calls of compiled code: from the lists that cells append to, to values that are kept.
+"""A round in two calls of compiled code: from what cells append to, to values that are kept.
 
-`plan` reads the lists and finds the launches; `compute` brings data and values of earlier rounds, launches,
+`plan` reads that and finds the launches; `compute` brings data and values of earlier rounds, launches,
 and copies values to the store. A few examples of blocks are planned and computed by the same calls: they read
 nothing of earlier rounds, their values stay where launches write them, and what they noted may be packed
 already. Both are given one array of addresses, see `HELD`. Lists, whole numbers and floats are read where
-CPython has them (`PyListObject`, `PyLongObject`, `PyFloatObject`), while the walk that changes them waits.
-`reads` is the mirror of `functions.rounds.Rounds._looked_at`. Importing this needs
-llvmlite.
+CPython has them (`PyListObject`, `arrayobject`, `PyLongObject`, `PyFloatObject`), while the walk that changes
+them waits. `reads` is the mirror of `functions.rounds.Rounds._looked_at`. Importing this needs llvmlite.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ i4 = int
 # cells, import cells, arenas, numbers noted, and sections of a packed trace. Then come import cells: each its
 # section, the number of its class, and the buffer of its arena; arenas: the number, that of the class whose
 # values lie there, and its buffer; and cells: how many calls, how long a row is, how many outputs a call has,
-# the number of the first one, the section, how many lists and data are read; the list of Python that has the
+# the number of the first one, the section, how many lists and data are read; the array of Python that has the
 # rows, how long one is as noted, and where the pattern of that begins; then, of each list, where its length
-# stands in a row, how many members an element has, the section, and the list of Python; and, of each feed,
+# stands in a row, how many members an element has, the section, and the array of Python; and, of each feed,
 # the list of Python, what its numbers become, the greatest one, the buffer, and the address of memory for
 # them
 FIRST, NUMBERS, OUTPUTS, CELLS, IMPORTS, ARENAS, NOTED, SECTIONS, TOLD = range(9)
@@ -207,7 +206,7 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
         for i in range(count):
             call = to
             for c in range(raw):
-                n, slot = whole(at(items[i * raw + c]), held), patterns[pattern + c]
+                n, slot = items[i * raw + c], patterns[pattern + c]
                 if n < 0:
                     return -1
                 if slot != LEFT_OUT:
@@ -236,7 +235,7 @@ def read(held: Any, told: Any, memory: Any, rows: Any) -> int:
                 rows[1 + section] += i4(length)
                 for _ in range(length):
                     for m in range(members):
-                        n = whole(at(items[to - start]), held)
+                        n = items[to - start]
                         if n < 0:
                             return -1
                         flat[to], look = n - held[START], moved(looked, READ * several)

@@ -1,11 +1,12 @@
-"""What walks do most, as compiled functions of CPython: calls of cells, nodes of trees, numbers of lists.
+"""What walks do most, as compiled functions of CPython: calls of cells, and nodes of trees.
 
 CPython calls each with an object of its own and arguments (``METH_FASTCALL``). The object is a tuple whose
 first item is an array: what follows in it is told below. `call` does a call of a cell, see `model.calls`:
 where no signature fits, or anything is unlike what is common, the cell's own code in Python does it. No code
 of the user's is run here. Importing this needs llvmlite.
 
-Source: the C API of CPython; objects are read where `PyListObject` and `PyTupleObject` have them.
+Source: the C API of CPython; objects are read where `PyListObject`, `PyTupleObject` and `arrayobject` (of
+``array.array``) have them.
 """
 
 from __future__ import annotations
@@ -57,15 +58,16 @@ from foldbatch.model.calls import (
 )
 
 # what the array begins with: the addresses of functions of CPython's, and of its objects
-INCREASE, DECREASE, APPEND, WHOLE, OF_WHOLE, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, CLEAR = range(10)
-NOTHING, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, OWN = range(10, 20)
-# then, for calls: the list of counters, what stands for numbers of a value, and where in a value both are, in
-# words; then comes what `model.calls` tells of
+INCREASE, DECREASE, APPEND, WHOLE, OF_WHOLE, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL = range(9)
+NOTHING, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(9, 20)
+GIVEN_ONCE, OWN = SPACE + 1, SPACE + 3  # two words for arguments
+# then, for calls: the array of counters, what stands for numbers of a value, and where in a value both are,
+# in words; then comes what `model.calls` tells of
 COUNTERS, UNKNOWN, N_AT, UNKNOWN_AT, OF_CELL = range(OWN, OWN + 5)
 # and for nodes: their class, the dtype of parents, and where in a node its parts are, in words
 NODE, NARROW, TREE_AT, INDEX_AT, LABEL_AT, TOKEN_AT, LEAF_AT, BELOW_AT = range(OWN, OWN + 8)
-# words of an object: its type, how many items a list or a tuple has, where those of a list are; the first of
-# a tuple
+# words of an object: its type, how many items it has, where those of a list or an array are, and for how many
+# there is room; the first one of a tuple
 TYPE, COUNT = objects.TYPE // 8, objects.DATA // 8
 ITEMS = COUNT + 1
 FIRST = tuple.__basicsize__ // 8
@@ -163,50 +165,59 @@ def appended(known: Any, to: int, thing: int) -> int:
     return i8(0)
 
 
-def noted(known: Any, own: Any, arguments: Any, first: int, number: int) -> int:
-    """Note a call, whose number is an object and the same as a number; return 0, if that did not fail."""
+def put(known: Any, to: int, number: int) -> int:
+    """Append a number, which is not negative, to an array of numbers; return 0, if that did not fail."""
+    own = at(to)
+    size = own[COUNT]
+    if size == own[ROOM]:
+        given = moved(known, GIVEN_ONCE)
+        given[0], given[1] = to, known[SPACE]
+        made = ask(known[VECTORCALL], known[LENGTHEN], address(given), i8(2), i8(0))
+        if made == 0:
+            return -1
+        ask(known[DECREASE], made)
+        own[COUNT] = size
+    at(own[ITEMS])[size], own[COUNT] = number, size + 1
+    return i8(0) if number >= 0 else i8(-1)
+
+
+def noted(known: Any, own: Any, arguments: Any, number: int) -> int:
+    """Note a call, given its number; return 0, if that did not fail."""
     rows, look, failed = own[ROWS], moved(own, HEAD + GUARD * own[GUARDS]), i8(0)
-    failed += appended(known, rows, first)
+    failed += put(known, rows, number)
     for _ in range(own[VALUES]):
-        failed += appended(known, rows, at(placed(look, arguments))[known[N_AT]])
+        failed += put(known, rows, ask(known[WHOLE], at(placed(look, arguments))[known[N_AT]]))
         look = moved(look, PLACE)
     for _ in range(own[LISTS]):
         found = at(placed(moved(look, LIST - PLACE), arguments))
         items, size, to = at(found[ITEMS]), found[COUNT], look[ELEMENTS]
-        length = ask(known[OF_WHOLE], size)
-        if length == 0:
-            return -1
-        failed += appended(known, rows, length)
-        ask(known[DECREASE], length)
+        failed += put(known, rows, size)
         for i in range(size):
             for m in range(look[MEMBERS]):
                 item = items[i]
                 if look[IN_TUPLES] != 0:
                     item = at(item)[FIRST + m]
-                failed += appended(known, to, at(item)[known[N_AT]])
+                failed += put(known, to, ask(known[WHOLE], at(item)[known[N_AT]]))
         look = moved(look, LIST)
     for _ in range(own[DATA]):
-        thing, place = first, moved(look, DATUM - PLACE)
+        place, made = moved(look, DATUM - PLACE), i8(0)
         if look[HOW] == THERE:
-            thing = placed(place, arguments)
-        elif look[HOW] == COPIED:
-            thing = ask(known[VECTORCALL], known[COPY], slot(place, arguments), i8(1), i8(0))
-            if thing == 0:
+            failed += appended(known, look[COLUMN], placed(place, arguments))
+        else:
+            if look[HOW] == COPIED:
+                made = ask(known[VECTORCALL], known[COPY], slot(place, arguments), i8(1), i8(0))
+            else:
+                made = ask(known[OF_WHOLE], number)
+            if made == 0:
                 return -1
-        failed += appended(known, look[COLUMN], thing)
-        if look[HOW] == COPIED:
-            ask(known[DECREASE], thing)
+            failed += appended(known, look[COLUMN], made)
+            ask(known[DECREASE], made)
         look = moved(look, DATUM)
-    after = ask(known[OF_WHOLE], number + own[WIDTH] - failed)  # a number too many is noticed in the end
-    if after == 0:
-        return -1
-    counters = at(at(known[COUNTERS])[ITEMS])
-    counters[0] = after
-    ask(known[DECREASE], first)
+    at(at(known[COUNTERS])[ITEMS])[0] = number + own[WIDTH] - failed  # one too many is noticed in the end
     return failed
 
 
-def result(known: Any, look: Any, arguments: Any, first: int, number: int) -> int:
+def result(known: Any, look: Any, arguments: Any, number: int) -> int:
     """Return one result of a call, a new reference to it; 0 where there is no memory."""
     if look[KIND] == GIVEN:
         thing = placed(moved(look, RESULT - PLACE), arguments)
@@ -215,13 +226,9 @@ def result(known: Any, look: Any, arguments: Any, first: int, number: int) -> in
     if look[KIND] != OUTPUT:
         ask(known[INCREASE], known[NOTHING])
         return i8(known[NOTHING])
-    n = first
-    if look[NUMBER] == 0:
-        ask(known[INCREASE], first)
-    else:
-        n = ask(known[OF_WHOLE], number + look[NUMBER])
-        if n == 0:
-            return i8(0)
+    n = ask(known[OF_WHOLE], number + look[NUMBER])
+    if n == 0:
+        return i8(0)
     made = ask(known[ALLOCATE], look[CLASS], i8(0))
     if made == 0:
         ask(known[DECREASE], n)
@@ -239,16 +246,14 @@ def call(given: int, arguments: int, count: int) -> int:
         own = at(cell[CELL + s])
         if own[ROWS] != 0 and fits(known, own, args):
             counters = at(at(known[COUNTERS])[ITEMS])
-            first = counters[0]
-            number, last = ask(known[WHOLE], first), ask(known[WHOLE], counters[1])
-            if number < 0 or last < number:
-                ask(known[CLEAR])
+            number = counters[0]
+            if counters[1] < number:
                 break
-            if noted(known, own, args, first, number) != 0:
+            if noted(known, own, args, number) != 0:
                 return 0
             look, size = moved(own, own[RESULTS]), own[IN_TUPLE]
             if size < 0:
-                return result(known, look, args, first, number)
+                return result(known, look, args, number)
             made = i8(0)
             if own[TUPLE] == 0:  # noqa: SIM108 - only one of them is to be made
                 made = ask(known[NEW_TUPLE], size)
@@ -257,7 +262,7 @@ def call(given: int, arguments: int, count: int) -> int:
             if made == 0:
                 return 0
             for i in range(size):
-                thing = result(known, look, args, first, number)
+                thing = result(known, look, args, number)
                 at(made)[FIRST + i] = thing
                 if thing == 0:
                     ask(known[DECREASE], made)
@@ -307,21 +312,5 @@ def nodes(given: int, arguments: int, count: int) -> int:
             ask(known[DECREASE], made)
             if failed != 0:
                 return 0
-    ask(known[INCREASE], answer)
-    return i8(answer)
-
-
-def numbers(given: int, arguments: int, count: int) -> int:
-    """Write the whole numbers of lists to an array, given it and the lists; return whether that was done."""
-    known, args = at(at(at(given)[FIRST])[COUNT]), at(arguments)
-    to, answer = at(at(args[0])[COUNT]), known[TRUE]
-    for a in range(i8(1), count):
-        items, size = at(at(args[a])[ITEMS]), at(args[a])[COUNT]
-        for i in range(size):
-            if at(items[i])[TYPE] != known[INTEGER]:
-                answer = known[FALSE]
-                break
-            to[i] = ask(known[WHOLE], items[i])
-        to = moved(to, size)
     ask(known[INCREASE], answer)
     return i8(answer)

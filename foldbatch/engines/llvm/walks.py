@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from array import array
 from collections.abc import Callable, Sequence
 from ctypes import c_int64, pythonapi
 from functools import cache
@@ -27,7 +28,6 @@ API = {
     loops.NEW_LIST: "PyList_New",
     loops.ALLOCATE: "PyType_GenericAlloc",
     loops.VECTORCALL: "PyObject_Vectorcall",
-    loops.CLEAR: "PyErr_Clear",
 }
 OBJECTS = {
     loops.NOTHING: None,
@@ -39,6 +39,8 @@ OBJECTS = {
     loops.LISTED: list,
     loops.ARRAYS: np.ndarray,
     loops.COPY: np.ndarray.copy,
+    loops.LENGTHEN: array.frombytes,
+    loops.SPACE: bytes(8 * 512),
 }
 
 
@@ -59,7 +61,7 @@ def _words(thing: Any, count: int) -> list[int]:
 
 @cache
 def readable() -> bool:
-    """Whether lists and tuples of Python lie in memory as compiled code reads and writes them."""
+    """Whether lists, tuples and arrays of Python lie in memory as compiled code reads and writes them."""
     if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return False
     listed, pair = [2.5, None], (2.5, None)
@@ -69,6 +71,10 @@ def readable() -> bool:
         return False  # before another word is taken for an address
     held = [c_int64.from_address(head[loops.ITEMS] + 8 * i).value for i in range(2)]
     two, whole = [*map(id, pair)], _words(pair, loops.FIRST + 2)
+    numbers = array("q", (5, 6))
+    place, count = numbers.buffer_info()
+    if _words(numbers, loops.ROOM + 1)[loops.COUNT :] != [count, place, count]:
+        return False
     sized = [whole[loops.TYPE], whole[loops.COUNT]] == [id(tuple), 2]
     return sized and held == two == whole[loops.FIRST :]
 
@@ -83,7 +89,7 @@ def places_of(thing: Any, parts: Sequence[Any]) -> list[int] | None:
 def _told(*more: int) -> list[int]:
     api = {k: ctypes.cast(getattr(pythonapi, name), ctypes.c_void_p).value or 0 for k, name in API.items()}
     known = api | {place: id(thing) for place, thing in OBJECTS.items()}
-    return [*(known[place] for place in range(loops.OWN)), *more]
+    return [*(known[place] for place in range(loops.GIVEN_ONCE)), 0, 0, *more]
 
 
 @cache
@@ -99,7 +105,7 @@ def _function(loop: Callable[..., int], told: Sequence[int], *kept: Any) -> Call
     return made
 
 
-def calls(counters: list[int], value: Any) -> Callable[..., Any] | None:
+def calls(counters: array[int], value: Any) -> Callable[..., Any] | None:
     """Return what makes functions that do calls of cells; None where none can be made.
 
     Given are the general function of a cell, and the codes of signatures; see `functions.coded`.
@@ -123,9 +129,3 @@ def nodes(node: Any) -> Callable[..., Any] | None:
     if places is None:
         return None
     return _function(loops.nodes, _told(id(type(node)), id(np.dtype(np.int32)), *places), type(node))
-
-
-@cache
-def numbers() -> Callable[..., bool] | None:
-    """Return what writes whole numbers of lists to an array; None where nothing does."""
-    return _function(loops.numbers, _told()) if readable() else None

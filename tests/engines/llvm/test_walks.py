@@ -81,7 +81,7 @@ def noted(given: Callable[[Any], Any], *, careful: bool) -> tuple[Any, ...]:
     """Return all that a run leaves; where `careful`, Python's code does the calls."""
     start = COUNTERS[0]
     with notes.noting(held := notes.Notes(start), [], careful=careful):
-        notes.begin(0, 1000)
+        notes.begin(0, 100_000)
         result = given(EXAMPLES[0]) if given is not walk else [walk(example) for example in EXAMPLES]
     found = {
         (signature.name, number): items
@@ -208,24 +208,30 @@ def test_nodes_are_those_that_python_makes(number: int, monkeypatch: pytest.Monk
     assert fast == made()
 
 
-def test_numbers_are_those_of_the_lists() -> None:
-    read = walks.numbers()
-    assert read is not None
-    lists = [[1, -5, 2**62], [], [0]]
-    to = np.zeros(4, np.int64)
-    assert read(to, *lists) is True
-    assert to.tolist() == [1, -5, 2**62, 0]
-    assert read(to, [1], [2, 2.5]) is False, "floats are no whole numbers"
-    assert read(to, [1], [True]) is False, "nor are truths"
+def test_what_is_noted_has_room() -> None:
+    """Rows and elements go on where their arrays are full."""
+
+    def many(_: Any) -> Any:
+        return hinted([pair(float(i))[0] for i in range(3000)], scale=2.0)[0]
+
+    found = noted(many, careful=False)
+    assert max(map(len, found[0].values())) == 3000
+    assert found == noted(many, careful=True)
+
+
+def test_a_number_that_is_none_is_refused() -> None:
+    with notes.noting(notes.Notes(COUNTERS[0]), []):
+        notes.begin(0, 1000)
+        hinted([pair(1.0)[0]], scale=2.0)
+        for odd in ("x", 2.5, 1 << 70):
+            with pytest.raises((TypeError, OverflowError)):
+                hinted([value_class(TensorType((3,), "float32"))(odd)], scale=2.0)  # type: ignore[arg-type]
 
 
 def test_objects_that_lie_otherwise_are_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walks, "_words", lambda thing, count: [0] * count)
     walks.readable.cache_clear()
-    walks.numbers.cache_clear()
     try:
         assert walks.calls(COUNTERS, value_class(TensorType((), "float32"))(5)) is None
-        assert walks.numbers() is None
     finally:
         walks.readable.cache_clear()
-        walks.numbers.cache_clear()
