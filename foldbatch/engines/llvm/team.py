@@ -6,8 +6,9 @@ Where the helper sleeps, the walking thread does all parts. The helper waits in 
 microseconds, then it gives way to other threads, then it sleeps.
 
 A busy neighbour may take the helper's core while it is at a part, and the walking thread has to wait. That is
-a *stall*. After one, or where the helper had no core at all, it is left alone for a while, longer each time,
-and sleeps: giving way again and again it would be in the way of the walking thread on a core that many want.
+a *stall*. After one, or where the helper had no core at all, it is left alone for a while, and sleeps: giving
+way again and again it would be in the way of the walking thread on a core that many want. It is longer each
+time, until stalls are rare.
 
 The words that threads share are `WORDS` whole numbers; those that change lie in different lines of the cache.
 Importing this needs llvmlite.
@@ -50,7 +51,8 @@ SPINS, TURNS = 1500, 10_000  # looks for a job before the helper gives way at ea
 PATIENCE, FAIR = 4000, 200  # looks at a part under way until it is a stall: so many, and work / FAIR more
 ENOUGH = 8  # jobs of a batch in which the helper, if it has a core, finds something to do
 WAKING = 0.002  # seconds that waking it may take
-REST, LONGEST = 0.01, 0.5  # seconds without the helper after the first stall, and after many
+REST, LONGEST = 0.003, 0.5  # seconds without the helper after a stall, and after many
+RARE = 0.02  # seconds a stall: a helper that has them no more often is worth what they take
 
 
 def _do(words: Any, part: Any) -> None:
@@ -130,7 +132,7 @@ class Team:
         self._thread: threading.Thread | None = None
         self._words = np.zeros(WORDS + LINE, np.int64)
         self._words[YIELD] = _yields()
-        self._until, self._rest, self._woken = 0.0, REST, 0.0
+        self._until, self._rest, self._woken = -inf, REST, 0.0
         self._counted, self._alone = -inf, False
 
     @property
@@ -154,7 +156,7 @@ class Team:
         Every other answer than 0 must be followed by `leave`.
         """
         now = time.monotonic()
-        if now >= self._counted + REST:  # cores may come and go; to count them takes 4 us
+        if now >= self._counted + RARE:  # cores may come and go; to count them takes 4 us
             self._alone, self._counted = available_cores() == 1, now
         if self._alone or now < self._until or not self._lock.acquire(blocking=False):
             return 0
@@ -182,12 +184,13 @@ class Team:
     def leave(self) -> None:
         """Let others have the helper; after a stall, or where it was no help, nobody has it for a while."""
         jobs, helped, stalls = self._before
-        idle = self.helped == helped and self.jobs > jobs + ENOUGH and time.monotonic() > self._woken + WAKING
-        if idle or self.stalls > stalls:
-            self._until, self._rest = time.monotonic() + self._rest, min(2 * self._rest, LONGEST)
+        now, failed = time.monotonic(), self.stalls - stalls
+        failed += self.helped == helped and self.jobs > jobs + ENOUGH and now > self._woken + WAKING
+        if failed:
+            rare = now - self._until >= RARE * failed
+            self._rest = REST if rare else min(2 * self._rest, LONGEST)
+            self._until = now + self._rest
             self._words[ASLEEP] = 1
-        else:
-            self._rest = max(self._rest * 0.99, REST)
         self._lock.release()
 
 
