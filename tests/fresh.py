@@ -89,4 +89,4 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Program]]:
         noting(Variant, "work", note_batch)
         yield made
     for program in made:
-        vars(program)["batch"] = next((batches[v] for v in program._variants._built.values() if v in batches), [])
+        program.batch = next((batches[v] for v in program._variants._built.values() if v in batches), [])

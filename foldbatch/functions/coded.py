@@ -14,14 +14,13 @@ import numpy as np
 
 from foldbatch.functions.cells import COUNTERS, Signature, Slow, go_fast
 from foldbatch.functions.specs import EXACT as COMPARED
-from foldbatch.functions.specs import DataSpec, ListSpec, NestSpec, Path, Spec, StaticSpec, ValueSpec
+from foldbatch.functions.specs import FIXED, DataSpec, ListSpec, NestSpec, Path, Spec, StaticSpec, ValueSpec
 from foldbatch.functions.values import value_class
 from foldbatch.model import calls
 from foldbatch.model.calls import DEEPEST, HEAD, ROWS
 from foldbatch.types import TensorType
 
 NOWHERE: Final = [0] * calls.PLACE
-PLAIN: Final = {bool, int, float}
 
 
 def hasten(walks: Any) -> None:
@@ -98,7 +97,10 @@ def coded(of: Signature) -> Coded | None:
 
 def found_by_value(static: Any) -> bool:
     """Whether what equals a static argument, and is of its class, is the same."""
-    return type(static) in COMPARED or (type(static) is float and static != 0 and not math.isnan(static))
+    kind: Any = type(static)
+    if kind is float:
+        return static != 0 and not math.isnan(static)
+    return kind in COMPARED or kind.__eq__ is object.__eq__  # members of enums, for example
 
 
 def made_of_items(kind: type) -> bool:
@@ -128,7 +130,7 @@ def _guards(
                 yield from (calls.EXACT, id(value_class(type_)), 0, *place)
             case DataSpec(type_, None) if not type_.shape:
                 yield from (calls.PLAIN, 0, 0, *place)
-            case DataSpec(_, found, None) if found in PLAIN:
+            case DataSpec(_, found, None) if found in FIXED:
                 yield from (calls.EXACT, id(found), 0, *place)
             case DataSpec(_, None):  # which are looked at when the batch is noted
                 arrays.add(path)

@@ -16,7 +16,7 @@ from foldbatch.errors import WalkError
 from foldbatch.functions import mixed, notes
 from foldbatch.functions.cells import CellFunction, Slow, body
 from foldbatch.functions.notes import running
-from foldbatch.functions.specs import read_as, typed
+from foldbatch.functions.specs import EXACT, FIXED, read_as, typed
 from foldbatch.functions.values import GivenObject, Held, Value
 from foldbatch.model.columns import kept
 from foldbatch.operators import Hooks, called_as_it_is
@@ -29,9 +29,10 @@ from foldbatch.types import TensorType, describe_value, is_masked
 NUMBERS = frozenset({"add", "subtract", "multiply", "divide", "floor_divide", "mod", "minimum", "maximum"})
 NUMBERS |= {"clip", "where", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
 IDS = frozenset({"cross_entropy", "gather"})  # whose plain numbers are ids of the example
+# classes of numbers that are data of these, and not of the cell
+_DATA = dict.fromkeys(NUMBERS, FIXED - {bool}) | dict.fromkeys(IDS, FIXED - {bool, float})
 TOGETHER = frozenset({"concat", "stack"})  # whose lists have a length that belongs to the cell
 
-PLAIN = (int, float)
 NUMBERS_OF_PYTHON = (int, float, np.ndarray, np.generic)
 _BOUNDS = frozenset({int, type(None)})  # of slices
 _READ = {float: "float32", int: "int32"}  # what plain numbers are read as
@@ -44,16 +45,20 @@ _kept: dict[Any, Any] = {}
 # what does a call, by function, types of operands, and the numbers among them that belong to its cell
 _quick: dict[Any, Callable[..., Any]] = {}
 _of_data: dict[tuple[tuple[int, ...], str], CellFunction] = {}  # by shape and dtype
-_of_arrays: dict[Any, CellFunction] = {}  # by an array's own dtype and shape
+_of_arrays: dict[Any, CellFunction] = {}  # by the class of what is given, and its array's dtype and shape
 
 
 def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    kinds = () if options or not running() else (function, *map(type, operands))
+    # what tells the cell of most calls at once
+    kinds: Any = (function, *map(type, operands)) if running() else ()
+    if options:
+        own = [*map(type, options.values())]
+        kinds = (*kinds, *options.items(), *own) if kinds and EXACT.issuperset(own) else ()
     if (quick := _quick.get(kinds)) is not None:
         return quick(*operands)
-    fixed = _fixed(operands[1]) if len(kinds) == 3 else None
-    if fixed is not None and (quick := _quick.get((kinds, fixed))) is not None:
-        return quick(operands[0])
+    told = _told(kinds, operands) if kinds and operands else None
+    if told is not None and (quick := told[0].get(told[1])) is not None:
+        return quick(told[2])
     name = function.__name__
     if not running():
         if not any(isinstance(x, Value) for x in _flat(operands)):  # another thread's walk runs
@@ -89,17 +94,28 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     given = [_given(name, x, kind) for x in operands]
     cell = op_cell(function, given, options)
     # a key of `NUMBERS` has no values of numbers, which belong to the cell beside bools
-    whole = name not in NUMBERS or all(dynamic for x, dynamic, _ in given if type(x) in PLAIN)
+    whole = name not in NUMBERS or all(dynamic for x, dynamic, _ in given if type(x) in FIXED)
     if key is not None and whole:
         places = [i for i, (_, dynamic, _) in enumerate(given) if dynamic]
         kept[function, key] = cell, places
-        if not kinds or any(isinstance(x, tuple) for x in operands):
-            pass  # its cell is of options, or of all that the tuple holds, too
-        elif len(places) == len(operands):
-            _quick[kinds] = cell.call
-        elif len(kinds) == 3 and places == [0] and _fixed(operands[1]) is not None:
-            _quick[kinds, _fixed(operands[1])] = cell.call
+        if told is not None and places == [0]:
+            told[0][told[1]] = cell.call
+        elif kinds and len(places) == len(operands) and {np.ndarray, tuple}.isdisjoint(kinds):
+            _quick[kinds] = cell.call  # of arrays and tuples types do not tell all
     return cell.call(*[x for x, dynamic, _ in given if dynamic])
+
+
+def _told(kinds: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[dict[Any, Any], Any, Any] | None:
+    """Return where a call is kept by an index, a parameter or items of a list, its key, and what it takes."""
+    first, items = operands[0], tuple[type, ...]()
+    if type(first) in (list, tuple):
+        first, items = tuple(first), tuple(map(type, first))
+    if len(operands) == 1:
+        return (_quick, (kinds, items), first) if items else None
+    if len(operands) == 2 and type(operands[1]) is Parameter:
+        return operands[1].cells, (kinds, items), first
+    fixed = _fixed(operands[1]) if len(operands) == 2 else None
+    return None if fixed is None else (_quick, (kinds, items, fixed), first)
 
 
 def _fixed(x: Any) -> Any:
@@ -128,14 +144,18 @@ def _is_row(x: Any, key: Any) -> bool:
 
 def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[Any, ...] | None:
     """Return what tells the cell of most calls: types of values and data, numbers that belong to the cell."""
-    data = name in NUMBERS
+    data = _DATA.get(name, ())
     key: list[Any] = []
     for x in operands:
         kind = type(x)
-        if isinstance(x, Value) or (data and kind in PLAIN):
+        if isinstance(x, Value) or kind in data:
             key.append(kind)
-        elif (kind is int and name not in IDS) or kind is Parameter:
+        elif kind is np.ndarray:
+            key.append((kind, x.dtype, x.shape))
+        elif kind in EXACT or kind is Parameter:
             key.append((kind, x))
+        elif kind in (list, tuple) and {*map(type, x)} == {int}:
+            key.append((kind, *x))
         elif kind is slice and {type(x.start), type(x.stop), type(x.step)} <= _BOUNDS:
             key.append((slice, x.start, x.stop, x.step))
         elif kind is tuple and name in TOGETHER and all(isinstance(y, Value) for y in x):
@@ -143,9 +163,9 @@ def _key(name: str, operands: Sequence[Any], options: dict[str, Any]) -> tuple[A
         else:
             return None
     for option, x in options.items():
-        if type(x) is not int:
+        if type(x) not in EXACT:
             return None
-        key.append((option, x))
+        key.append((option, type(x), x))
     return tuple(key)
 
 
@@ -386,15 +406,15 @@ def tensor(values: Any, dtype: str | None = None) -> Any:
         return tensor(_value_of(values), dtype)
     if dtype is None and (one := _READ.get(type(values))) is not None:
         return (_of_data.get(((), one)) or data_cell(TensorType((), one))).call(values)
-    own = (values.dtype, values.shape) if dtype is None and type(values) is np.ndarray else None
-    if own is not None and own in _of_arrays:
-        return _of_arrays[own].call(values)
     array = values
-    if not (isinstance(values, np.ndarray) or (hasattr(values, "shape") and hasattr(values, "dtype"))):
+    if type(values) is not np.ndarray and not (hasattr(values, "shape") and hasattr(values, "dtype")):
         try:
             array = np.asarray(None if is_masked(values) else values)
         except ValueError:
             array = np.asarray(None)
+    own = (type(values), array.dtype, array.shape) if dtype is None and type(array) is np.ndarray else None
+    if own is not None and own in _of_arrays:
+        return _of_arrays[own].call(array)
     known = array.dtype if isinstance(array.dtype, np.dtype) else str(array.dtype).removeprefix("torch.")
     try:
         kind = np.dtype(known).kind

@@ -29,6 +29,8 @@ Name: TypeAlias = Callable[[Any], str]  # gives an object a name among the globa
 _READ = {"float64": "float32", "float16": "float32"}
 _READ |= dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32") | {"uint32": "int64"}
 _SCALARS: dict[type, str] = {bool: "bool", int: "int32", float: "float32"}
+# classes of numbers that nobody can write to; NumPy's tell the dtype, too
+FIXED = frozenset({*_SCALARS, *[np.dtype(code).type for code in np.typecodes["AllInteger"] + "?efd"]})
 EXACT = frozenset({str, bytes, bool, int, type(None)})  # types of which ``==`` tells all values apart
 
 
@@ -50,7 +52,7 @@ class DataSpec:
     @property
     def changing(self) -> bool:
         """Whether they may be an array or a list, which the walk may write to later."""
-        return self.found not in _SCALARS
+        return self.found not in FIXED
 
 
 @dataclass(frozen=True)
@@ -301,7 +303,7 @@ def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
         read = read_as(x)
         if read not in DTYPES:
             raise WalkError(where, "numbers", f"an array of {dtype}", "convert it first")
-        return DataSpec(TensorType(shape, read), type(x), (shape, dtype))
+        return DataSpec(TensorType(shape, read), type(x), None if type(x) in FIXED else (shape, dtype))
     if isinstance(x, Iterator):  # whose values nobody would read
         raise WalkError(where, "a list of values", describe_value(x), "make a list of it: [f(x) for x in xs]")
     return ObjectSpec()

@@ -9,43 +9,61 @@ import foldbatch as fb
 from foldbatch.errors import GraphError
 from tests.backends import LLVM
 
-
-def quick(x: Any) -> Any:
-    v = fb.tensor(x)
-    i = fb.ops.argmax(v)
-    pairs = [fb.ops.stack([v, v], 0), fb.ops.stack([v, v, v], 0), fb.ops.concat([v, v[:2]], 0)]
-    cut = v[i:], v[0], v[1], v[True : i + 1], v[:2], v[0:2], fb.ops.reshape(v, (1, 3))[0, i:]
-    named = fb.ops.gather(v, ids=i), fb.ops.tanh(x=v), fb.ops.cross_entropy(v, label=i)
-    mixed = v + 1, v + 1.0, 1 + v, v * v, fb.ops.minimum(v, 2), fb.ops.sum(v), fb.ops.sum(v, axis=0)
-    return (*pairs, *cut, *named, *mixed)
+W = fb.Parameter([3, 2], name="W")
+EXPRESSIONS = [
+    lambda v, n: (fb.ops.stack([v, v], 0), fb.ops.stack([v, v, v], 0), fb.ops.concat([v, v[n : n + 1]])),
+    lambda v, n: (v[n : n + 1], v[n], v[True:2], v[:2], v[0:2], fb.ops.reshape(v, (1, 3))[0, n : n + 1]),
+    lambda v, n: (fb.ops.reshape(v, [3, 1]), fb.ops.reshape(v, (1, 3)), v.reshape(3)),
+    lambda v, n: (fb.ops.gather(v, ids=n), fb.ops.gather(v, n), fb.ops.gather(v, np.int64(n))),
+    lambda v, n: (fb.ops.cross_entropy(v, n), fb.ops.cross_entropy(v, np.int32(n)), fb.ops.tanh(x=v)),
+    lambda v, n: (
+        v + n,
+        n + v,
+        v + (n + 0.5),
+        v * np.float64(n),
+        v - np.float32(n),
+        v * v,
+        fb.ops.clip(v, 0, n),
+    ),
+    lambda v, n: (v + np.full(3, n), v + np.full(1, n + 0.5), v + np.full((2, 3), n, np.int8)),
+    lambda v, n: (fb.ops.where(v > 1, n, 0), fb.ops.where(v > 1, v, n), fb.ops.argmax(v) + n),
+    lambda v, n: (
+        v.mean(),
+        fb.ops.sum(v),
+        fb.ops.sum(v, axis=0),
+        fb.ops.sum(v, 0, keepdims=True),
+        v @ W,
+        v > n,
+    ),
+]
 
 
 @pytest.mark.parametrize("engine", ["numpy", *LLVM])
 def test_ops_that_are_found_at_once_are_those_that_are_looked_for(engine: str) -> None:
-    """Indices by computed numbers read these; operands may have names; lists have as many items as there are."""
-    x = [1.0, 5.0, 2.0]
-    program, v = fb.compile(quick, engine), np.array(x, np.float32)
-    losses = np.log(np.exp(v).sum()) - v[1]
-    cut = v[1:], v[0], v[1], v[1:2], v[:2], v[0:2], v[1:]
-    pairs = np.stack([v, v]), np.stack([v, v, v]), np.concatenate([v, v[:2]])
-    expected = (
-        *pairs,
-        *cut,
-        v[1],
-        np.tanh(v),
-        losses,
-        v + 1,
-        v + 1,
-        v + 1,
-        v * v,
-        np.minimum(v, 2),
-        v.sum(),
-        v.sum(),
-    )
-    for given in (x, x, x[::-1], x):
-        for found, wanted in zip(program.run([given])[0], expected, strict=True):
-            if given == x:
-                np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    """In a walk they make what they make in a cell of each number, whatever numbers came before."""
+
+    def cell_of(expression: Any) -> Any:
+        @fb.cell
+        def known(v: Any, *, n: int) -> Any:
+            return expression(v, n)
+
+        return known
+
+    def walk(x: Any) -> Any:
+        v = fb.tensor([1.0, 5.0, 2.0])
+        i = fb.ops.argmax(v)  # an index by a computed number reads it
+        read = (v[i:], v[True : i + 1], fb.ops.gather(v, ids=i)), (v[1:], v[1:2], v[1])
+        pairs = [
+            (expression(v, x), made(v, n=x)) for expression, made in zip(EXPRESSIONS, cells, strict=True)
+        ]
+        return (*pairs, read)
+
+    cells = [cell_of(expression) for expression in EXPRESSIONS]
+    program = fb.compile(walk, engine)
+    for number in (1, 2, 0, 2, 1):
+        for own, other in program.run([number])[0]:
+            for found, wanted in zip(own, other, strict=True):
+                np.testing.assert_array_equal(found, wanted)
 
 
 class Named(tuple[Any, ...]):  # noqa: SLOT001 - a tuple can have no others than `__dict__`
