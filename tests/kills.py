@@ -140,7 +140,6 @@ def saved(folder: Path):
 
 
 def training() -> Work:
-    """Return a training with checkpoints."""
     program = fb.compile(small.model(), "numpy", threads=1)
     program.run(DEV, losses=True, metrics=True)  # so that children need not prepare what a run needs
     program.value_and_grad(EXAMPLES[:4], step=0)

@@ -154,7 +154,6 @@ def check(mutants: Sequence[Mutant], jobs: int) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Plant mutants; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="those whose names hold one of these")

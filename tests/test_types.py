@@ -27,8 +27,6 @@ from foldbatch.types import (
 
 
 class Unsized:
-    """As a PyTorch tensor without axes."""
-
     def __len__(self) -> int:
         raise TypeError
 

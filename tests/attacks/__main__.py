@@ -16,7 +16,6 @@ LOT = 2000  # tries a process
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make tries; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__.splitlines()[0])
     parser.add_argument("--tries", type=int, default=LOT)
     parser.add_argument("--seed", type=int, default=0, help="the number of the first try")

@@ -122,7 +122,6 @@ def value(rng: Random, depth: int = 3) -> Any:
 
 
 def function(rng: Random, depth: int = 2, kind: str = "") -> Any:
-    """Return data of a function."""
     kind = kind or rng.choice(
         ["function"] * 4 + ["partial", "method", "method", "items", "attributes", "object"]
     )

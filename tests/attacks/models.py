@@ -111,7 +111,6 @@ def _choice() -> fb.Block:
 
 
 def _nested() -> fb.Block:
-    """Return a recursion with a collection, a metric and a loss."""
     total = fb.ForwardDeclaration(output_type="float32", name="total")
     inner = fb.Map(total()) >> fb.Sum() >> fb.blocks.Collect("sums")
     total.resolve_to(fb.OneOf(type, {list: inner, int: fb.Scalar()}))

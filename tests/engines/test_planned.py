@@ -37,7 +37,6 @@ def scheduled(planned: fb.program.Planned) -> bytes:
 
 
 def bits(program: fb.Program, batch: Any) -> Any:
-    """All that running and differentiating a batch yields."""
     results = program.run(batch, losses=True, metrics=True)
     metric = results.metrics["seen"]
     loss, gradients = program.value_and_grad(batch, step=4)

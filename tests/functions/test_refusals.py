@@ -21,7 +21,6 @@ ZERO = np.zeros(4, "float32")
 
 
 def sentence() -> fb.Program:
-    """A recurrent net over words, as a function."""
     linear, embed = fb.Linear(4, name="linear"), fb.Embedding(5, 4, name="embed")
 
     @fb.cell

@@ -30,21 +30,15 @@ assert ops.add, "functions are entered when they are first asked for"
 
 
 class One(enum.IntEnum):
-    """A number of a class of the user's."""
-
     ONE = 1
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A static argument with a part."""
-
     part: Any
 
 
 class Row(tuple[Any, ...]):
-    """A tuple of a class of the user's, of any length."""
-
     __slots__ = ()
 
     def __new__(cls, *items: Any) -> Self:
@@ -52,8 +46,6 @@ class Row(tuple[Any, ...]):
 
 
 class Pair(NamedTuple):
-    """A tuple with names."""
-
     part: Any
 
 

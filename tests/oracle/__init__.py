@@ -58,7 +58,6 @@ class Meaning:
 
 
 def meaning(block: Block, example: Any) -> Meaning:
-    """Return what a block makes of an example."""
     found = Meaning()
     found.result = plain(apply(block, Given(example), found))
     return found
@@ -181,7 +180,6 @@ def _read(block: Block, value: Any) -> Any:
 
 @cache
 def output_type(block: Block, input_type: Type) -> Type:
-    """Return the type that a block yields."""
     builder = Builder()
     with builder.define(builder.declare(block, "probe", input_type, VOID), "probe") as argument:
         return type_of(build(block, builder, argument))
@@ -287,7 +285,6 @@ def _collected(block: fb.blocks.Collected, value: Any, log: Meaning) -> Any:
 
 
 def computed(block: TensorBlock, value: Any) -> Any:
-    """Apply a function of tensors to arrays."""
     applied = _applied(block, type_of_value(value))
     found = evaluate(applied.graph, list(_arrays(value)))
     arrays = iter([np.asarray(x) for x in found])

@@ -88,7 +88,6 @@ def only_objects(type_: Type) -> bool:
 
 
 def type_of_value(value: Any) -> Type:
-    """Return the type of a value."""
     match value:
         case None:
             return VOID
@@ -104,7 +103,6 @@ def type_of_value(value: Any) -> Type:
 
 
 def zero(type_: Type) -> Any:
-    """Return the zero of a type."""
     match type_:
         case TensorType():
             return np.zeros(type_.shape, type_.dtype)

@@ -28,7 +28,6 @@ from tests.programs.recipes import (
 
 
 def directly(maker: Maker, type_: Type, depth: int, given: Given) -> Recipe:
-    """Read a type for what it is."""
     if type_ in given and maker.number(2) == 0:
         return Recipe(fb.GetItem(1 + given.index(type_)), nothing)
     match type_:

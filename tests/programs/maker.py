@@ -61,7 +61,6 @@ class Maker:
         return choices[self.number(len(choices))]
 
     def read(self, type_: Type, depth: int, given: Given = ()) -> Recipe:
-        """Return a recipe that yields a type."""
         self.left -= 1
         ways = self.ways(self, type_, given)
         if depth <= 0 or self.left <= 0:

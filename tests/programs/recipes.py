@@ -136,7 +136,6 @@ def each_of(recipes: Sequence[Recipe]) -> Data:
 
 
 def many_of(recipe: Recipe, least: int = 0, below: int = 4) -> Data:
-    """Return a way to draw a list of objects for one recipe."""
     return lambda source, depth: [
         recipe.data(source, depth) for _ in range(least + source.number(below - least))
     ]

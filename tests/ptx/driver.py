@@ -120,7 +120,6 @@ class PtxModule(NamedTuple):
     functions: Mapping[str, PtxFunction]
 
     def __call__(self, name: str) -> PtxFunction:
-        """Return a kernel by name."""
         return self.functions[name]
 
 

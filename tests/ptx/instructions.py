@@ -297,7 +297,6 @@ NUMBERS = {name: number for number, name in enumerate([*CONTROL, *OPERATIONS])}
 
 
 def cases() -> str:
-    """Return the cases of all operations in C."""
     return "\n".join(_case(name, operation) for name, operation in OPERATIONS.items())
 
 

@@ -30,7 +30,6 @@ FORMS = {"f32": ("<f", "<I"), "f64": ("<d", "<Q")}  # a float, and its bits
 
 
 def bits_of(value: Any, type_: str) -> int:
-    """Return a number of a type as 64 bits."""
     if type_ in ("p", "pred"):
         return int(value)
     if type_[0] == "f":
@@ -40,7 +39,6 @@ def bits_of(value: Any, type_: str) -> int:
 
 
 def number_of(bits: int, type_: str) -> Any:
-    """Return what 64 bits are in a type."""
     if type_ in ("p", "pred"):
         return bool(bits)
     if type_[0] == "f":
@@ -50,7 +48,6 @@ def number_of(bits: int, type_: str) -> Any:
 
 
 def values_of(type_: str) -> list[Any]:
-    """Return edge values of a type."""
     if type_ in ("p", "pred"):
         return [False, True]
     if type_[0] == "f":
@@ -99,7 +96,6 @@ def text_of(name: str) -> str:
 
 
 def computed(name: str, cases: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return what the machine computes."""
     operation = OPERATIONS[name]
     given, made = Memory(32 * len(cases)), Memory(16 * len(cases))
     rows = given.array((len(cases), 4), "uint64")

@@ -52,7 +52,6 @@ def served(request, service):
 
 
 def slowed(service, seconds):
-    """Return a service that takes its time."""
     if not seconds:
         return service
 

@@ -89,7 +89,6 @@ def check_derivatives(
 
 
 def inner(left: Values, right: Values) -> float:
-    """Return the inner product of two lists of values."""
     return sum(
         (
             inner(a, b) if isinstance(a, list) else float(np.vdot(a, b))

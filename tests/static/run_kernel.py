@@ -13,11 +13,12 @@ import numpy as np
 
 from foldbatch.engines.numpy.spelling import OVERWRITES
 from foldbatch.params.parameters import Array
-from foldbatch.static.graph import SOURCES, Graph, Node
+from foldbatch.static.graph import SOURCES, Graph, Node, is_view
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis
 from foldbatch.static.routines import Stage, Target, routine_of
 from foldbatch.static.statements import Binding, Routine
 from tests.engines.numpy.launching import At, Batch, poisoned
+from tests.strategies import Problem
 
 TARGET = Target(overwrites=OVERWRITES)
 
@@ -113,6 +114,19 @@ def run_graph(
     return [
         array if node.axis.rank else array[0] for node, array in zip(nodes, (*outputs, *buffers), strict=True)
     ]
+
+
+def check_kernel(problem: Problem, random: Any) -> None:
+    """Check a kernel of a random graph, of whose nodes some are kept, beside the interpreter."""
+    graph = problem.graph
+    rows = random_rows(np.random.default_rng(problem.seed), graph, 3)
+    nodes = [node for node in graph.nodes if node.inputs and not is_view(node) and node.op.name != "sum_rows"]
+    kept = tuple(node for node in nodes if random.random() < 0.2)
+    with np.errstate(all="ignore"):
+        expected = interpret(Graph(graph.inputs, (*graph.outputs, *kept)), rows)
+        found = run_graph(graph, rows, kept)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
 def interpret(graph: Graph, rows: Rows) -> list[Array]:

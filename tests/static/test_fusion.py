@@ -15,7 +15,7 @@ from foldbatch.static.routines import PlannedStage, plan_stage
 from foldbatch.types import TensorType
 from tests.engines.numpy import launching
 from tests.static import run_kernel
-from tests.static.run_kernel import TARGET, interpret, random_rows, run_graph, stage_of_graph
+from tests.static.run_kernel import TARGET, check_kernel, interpret, random_rows, run_graph, stage_of_graph
 from tests.strategies import Problem, problems
 
 V = TensorType((3,), "float64")
@@ -137,15 +137,7 @@ def test_units_run_after_what_they_read(problem: Problem) -> None:
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_fused_kernels_compute_their_graphs(fused: None, problem: Problem, random: object) -> None:
     """In buffers full of NaN, whatever other kernels read of them."""
-    graph = problem.graph
-    rows = random_rows(np.random.default_rng(problem.seed), graph, 3)
-    nodes = {node for node in graph.nodes if node.inputs and not is_view(node) and node.op.name != "sum_rows"}
-    kept = tuple(node for node in graph.nodes if node in nodes and random.random() < 0.2)  # type: ignore[attr-defined]
-    with np.errstate(all="ignore"):
-        expected = interpret(Graph(graph.inputs, (*graph.outputs, *kept)), rows)
-        found = run_graph(graph, rows, kept)
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    check_kernel(problem, random)
 
 
 def test_the_textbook_case_is_one_loop_without_scratch() -> None:

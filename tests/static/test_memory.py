@@ -12,7 +12,7 @@ from foldbatch.static.memory import Buffers, Scratch, plan
 from foldbatch.static.op import CALL, UNBATCHED, Axis
 from foldbatch.static.places import access
 from foldbatch.types import TensorType
-from tests.static.run_kernel import interpret, random_rows, run_graph
+from tests.static.run_kernel import check_kernel, interpret, random_rows, run_graph
 from tests.strategies import Problem, problems
 
 V, M = TensorType((3,), "float64"), TensorType((3, 3), "float64")
@@ -93,17 +93,7 @@ def test_no_two_live_values_share_memory(problem: Problem, random: object) -> No
 @settings(max_examples=27, deadline=None)
 def test_a_kernel_computes_its_graph_in_buffers_full_of_nan(problem: Problem, random: object) -> None:
     """Text, buffers and sections of random graphs agree with the interpreter, row by row."""
-    graph = problem.graph
-    rng = np.random.default_rng(problem.seed)
-    rows = random_rows(rng, graph, 3)
-    nodes = {node for node in graph.nodes if node.inputs and not is_view(node)}
-    sparse = {node for node in nodes if node.op.name == "sum_rows"}
-    kept = tuple(node for node in graph.nodes if node in nodes - sparse and random.random() < 0.2)  # type: ignore[attr-defined]
-    with np.errstate(all="ignore"):
-        expected = interpret(Graph(graph.inputs, (*graph.outputs, *kept)), rows)
-        found = run_graph(graph, rows, kept)
-    for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    check_kernel(problem, random)
 
 
 def test_a_textbook_case_reuses_the_buffer_of_the_product() -> None:

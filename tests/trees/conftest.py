@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from foldbatch.errors import ReadError
 from foldbatch.trees import Tree
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -41,3 +42,18 @@ def data_folder():
     if not DATA.is_dir():
         pytest.skip(f"no real data: there is no folder {DATA.parent.name}/{DATA.name} beside the repository")
     return DATA
+
+
+@pytest.fixture
+def assert_refused(tmp_path):
+    """A function that checks where a reader finds a fault in a file of some content, and what it says."""
+
+    def check(read, content, place, message):
+        path = tmp_path / "x.txt"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with pytest.raises(ReadError) as caught:
+            read(path)
+        assert caught.value.where == f"{path}:{place}"
+        assert message in str(caught.value)
+
+    return check

@@ -43,10 +43,6 @@ LEAVES = [
 ]  # fmt: skip
 
 
-def optional(block):
-    return fb.Optional(block)
-
-
 @st.composite
 def fields(draw, depth=2):
     """Return a type of Arrow, a strategy for its values, and a block that reads them as two numbers."""
@@ -66,12 +62,11 @@ def fields(draw, depth=2):
         block = fb.AllOf(*reads) >> fb.GetItem(0)
     else:
         inner, values, below = draw(fields(depth - 1))
-        type_, values, block = inner, st.none() | values, optional(below)
+        type_, values, block = inner, st.none() | values, fb.Optional(below)
     return type_, values, block
 
 
 def check(block, array):
-    """Check that an array is traced as its objects are."""
     objects = array.to_pylist()
     rows = rows_of(array)
     assert len(rows) == len(objects)
@@ -150,27 +145,25 @@ WRONG = {
 }
 
 
+def assert_same_errors(block, data, place):
+    texts = []
+    for examples in (data, data.to_pylist()):
+        with pytest.raises(ExampleError, match=place) as caught:
+            fb.compile(block, "numpy").run(examples)
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+
+
 @pytest.mark.parametrize("count", [4, 600])
 @pytest.mark.parametrize("wrong", WRONG)
 def test_errors_are_those_of_the_objects(count, wrong):
-    data = table(count, {3: WRONG[wrong]})
-    texts = []
-    for examples in (data, data.to_pylist()):
-        with pytest.raises(ExampleError, match="example 3") as caught:
-            fb.compile(LOSS, "numpy").run(examples)
-        texts.append(str(caught.value))
-    assert texts[0] == texts[1]
+    assert_same_errors(LOSS, table(count, {3: WRONG[wrong]}), "example 3")
 
 
 def test_a_missing_field_and_a_wrong_type_are_those_of_the_objects():
     data = pa.array([{"user": 7}] * 2000)
     for block in (LOSS, fb.GetItem("user") >> fb.Vector(2), fb.GetItem("user") >> fb.Scalar("bool")):
-        texts = []
-        for examples in (data, data.to_pylist()):
-            with pytest.raises(ExampleError, match="example 0") as caught:
-                fb.compile(block, "numpy").run(examples)
-            texts.append(str(caught.value))
-        assert texts[0] == texts[1]
+        assert_same_errors(block, data, "example 0")
 
 
 def test_data_that_recur_are_made_objects():

@@ -104,16 +104,10 @@ MALFORMED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("block", [3])
 @pytest.mark.parametrize(("content", "place", "message"), MALFORMED)
-def test_malformed_files_are_refused_with_their_place(tmp_path, monkeypatch, block, content, place, message):
-    monkeypatch.setattr(text, "BLOCK_BYTES", block)
-    path = tmp_path / "x.conllu"
-    path.write_text(content, encoding="utf-8", newline="")
-    with pytest.raises(ReadError) as caught:
-        list(read_conllu(path))
-    assert caught.value.where == f"{path}:{place}"
-    assert message in str(caught.value)
+def test_malformed_files_are_refused_with_their_place(assert_refused, monkeypatch, content, place, message):
+    monkeypatch.setattr(text, "BLOCK_BYTES", 3)
+    assert_refused(lambda path: list(read_conllu(path)), content, place, message)
 
 
 def test_options_are_checked_at_once():

@@ -237,14 +237,9 @@ MALFORMED = [
 ]
 
 
-def test_what_is_no_json_is_refused_with_its_place(tmp_path):
-    for content, place, message in MALFORMED:
-        path = tmp_path / "x.json"
-        path.write_text(content, encoding="utf-8", newline="")
-        with pytest.raises(ReadError) as caught:
-            fb.trees.read_json(path)
-        assert caught.value.where == f"{path}:{place}"
-        assert message in str(caught.value)
+def test_what_is_no_json_is_refused_with_its_place(assert_refused):
+    for malformed in MALFORMED:
+        assert_refused(fb.trees.read_json, *malformed)
 
 
 @given(st.from_type(Tree))

@@ -59,15 +59,10 @@ def test_a_gz_file_is_unpacked_and_a_byte_order_mark_dropped(tmp_path):
         (b"ab\n\0c", "2:1", "expected text, found a NUL byte"),
     ],
 )
-def test_bytes_that_are_no_text_are_placed(tmp_path, monkeypatch, data, place, message):
+def test_bytes_that_are_no_text_are_placed(assert_refused, monkeypatch, data, place, message):
     for block in [1, 2, 3, 5, 100]:
         monkeypatch.setattr(text, "BLOCK_BYTES", block)
-        path = tmp_path / "bad.txt"
-        path.write_bytes(data)
-        with pytest.raises(ReadError) as caught:
-            list(read_pieces(path))
-        assert caught.value.where == f"{path}:{place}"
-        assert message in str(caught.value)
+        assert_refused(lambda path: list(read_pieces(path)), data, place, message)
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,11 @@ def write(folder, content, name="vectors.txt"):
         ("a 1 2\n\0 3 4\n", "2:1", "found a NUL byte"),
     ],
 )
-def test_malformed_files_are_refused_with_their_place(tmp_path, monkeypatch, block, content, place, message):
+def test_malformed_files_are_refused_with_their_place(
+    assert_refused, monkeypatch, block, content, place, message
+):
     monkeypatch.setattr(text, "BLOCK_BYTES", block)
-    path = write(tmp_path, content)
-    with pytest.raises(ReadError) as caught:
-        read_vectors(path)
-    assert caught.value.where == f"{path}:{place}"
-    assert message in str(caught.value)
+    assert_refused(read_vectors, content, place, message)
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,6 @@ class Interpreter:
     inside: list[Any] = field(default_factory=list)  # losses and metrics of the body that runs
 
     def cell(self, body: Callable[..., Any], *args: Any, **static: Any) -> Any:
-        """Apply the body of a cell to values and data."""
         if is_symbolic():
             return body(*args, **static)
         names = [*inspect.signature(body).parameters]
@@ -215,7 +214,6 @@ class Interpreter:
         return graph, (result, [(kind, n, label, at.at) for kind, n, label, at in places])
 
     def loss(self, value: Any, name: str, weight: float) -> None:
-        """Add a scalar to the losses."""
         if value is None:
             return
         if self.inside:
@@ -224,7 +222,6 @@ class Interpreter:
             self.found.loss += float(value.array) * weight
 
     def metric(self, name: str, value: Any, label: Any) -> None:
-        """Collect a tensor."""
         if value is None:
             return
         if self.inside:
@@ -234,7 +231,6 @@ class Interpreter:
             self.found.metrics[name].append((_as_declared(value), label))
 
     def tensor(self, values: Any, dtype: str | None) -> Exact:
-        """Read data."""
         if isinstance(values, Exact):
             return Exact(values.array, dtype or values.dtype)
         if dtype is None:

@@ -17,16 +17,12 @@ from tests.walks.exact import cell, loss, metric, nest_of, parts_of
 
 
 class Named(NamedTuple):
-    """A nest of values."""
-
     h: Any
     c: Any
 
 
 @dataclass
 class State:
-    """A nest of values."""
-
     h: Any
     c: Any
 
@@ -47,8 +43,6 @@ class Nest(NamedTuple):
 
 
 class Many(NamedTuple):
-    """The type of a list."""
-
     element: Any
 
 
@@ -82,10 +76,7 @@ def flat(x: Any) -> list[Any]:
 
 
 class Walks(Maker):
-    """Makes parts of walks."""
-
     def part(self, type_: Any, depth: int, given: Given = ()) -> Part:
-        """Return a part that yields a type."""
         self.left -= 1
         choices: Any = self.ways[type(type_)]  # type: ignore[index]
         if depth <= 0 or self.left <= 0:
@@ -119,7 +110,6 @@ class Walks(Maker):
         return self.one_of(TENSORS)
 
     def expression(self, out: Any, free: bool = True) -> Callable[..., Any]:
-        """Return a function of tensors that yields a type."""
         items = out.items if isinstance(out, Nest) else (out,)
         steps = [(self.number(len(STEPS)), self.number(8), self.number(8)) for _ in range(self.number(6))]
         owned = [self.free((2,))] if free and self.number(2) else []

@@ -15,7 +15,6 @@ from tests.walks.maker import LABELS, STATICS, Given, Many, Nest, Number, Part, 
 
 
 def directly(maker: Walks, type_: TensorType, depth: int, given: Given) -> Part:
-    """Read a tensor of floats."""
     if type_ in given and maker.number(2) == 0:
         at = given.index(type_)
         return Part(lambda x, *given: given[at], nothing)

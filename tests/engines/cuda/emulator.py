@@ -96,7 +96,6 @@ class HostModule:
         self._emulate.restype = None
 
     def __call__(self, name: str) -> HostFunction:
-        """Return a kernel by name."""
         count = self._parameters[name]
         assert count <= ARGUMENTS, f"{name}: {count} parameters"
         address = ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value

@@ -75,7 +75,6 @@ def worst(taken: Sequence[Resources]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--model", default="SST Tree-LSTM 300", help="whose kernels are listed one by one")
     parser.add_argument("--architecture", default="sm_90")

@@ -297,7 +297,6 @@ def columns(pointer: int, dtype: str, rows: int, count: int, lead: int) -> Any:
 
 
 def driver(precision: str = "fp32") -> tuple[CupyDriver, StandIn, Cublas]:
-    """Return a driver on stand-ins."""
     cupy = StandIn()
     products = Cublas(cupy)
     with (

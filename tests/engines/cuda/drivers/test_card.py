@@ -44,6 +44,11 @@ def machine(cupy: Any = None, *, libraries: dict[str, Any] | None = None) -> Ite
         yield
 
 
+def unable(why: str) -> Any:
+    """Let modules that the driver imports be broken."""
+    return mock.patch.object(cupy_driver, "import_module", mock.Mock(side_effect=ImportError(why)))
+
+
 def without_gpu() -> StandIn:
     cupy = StandIn()
     cupy.cuda.runtime.getDeviceCount = mock.Mock(side_effect=CUDARuntimeError(NO_DEVICE))
@@ -115,16 +120,8 @@ def test_a_gpu_of_another_make_is_told() -> None:
 
 
 def test_a_broken_cupy_is_told() -> None:
-    broken = mock.patch.object(
-        cupy_driver, "import_module", mock.Mock(side_effect=ImportError("libcudart is missing\nsee"))
-    )
-    with (
-        machine(StandIn()),
-        broken,
-        pytest.raises(
-            BackendError, match="expected CuPy to work, found libcudart is missing; install CuPy anew: pip"
-        ),
-    ):
+    said = "expected CuPy to work, found libcudart is missing; install CuPy anew: pip"
+    with machine(StandIn()), unable("libcudart is missing\nsee"), pytest.raises(BackendError, match=said):
         cupy_driver.check()
 
 
@@ -137,30 +134,16 @@ def test_cublas_comes_with_cupy_or_is_told_of() -> None:
         assert cupy_driver.cublas(12) is library
         with pytest.raises(BackendError, match=r"cuBLAS of CUDA 13, found libcublas.so.13: .* '.\[cuda13\]'"):
             cupy_driver.cublas(13)
-    with (
-        mock.patch.object(
-            cupy_driver, "import_module", mock.Mock(side_effect=ImportError("no cublasLt\nin /"))
-        ),
-        pytest.raises(
-            BackendError,
-            match=r"cuBLAS of CUDA 12, found no cublasLt; pip install -e '.\[cuda12\]' in the checkout$",
-        ),
-    ):
+    said = r"cuBLAS of CUDA 12, found no cublasLt; pip install -e '.\[cuda12\]' in the checkout$"
+    with unable("no cublasLt\nin /"), pytest.raises(BackendError, match=said):
         cupy_driver.cublas(12)
 
 
 def test_no_compiler_and_no_products_are_told_when_a_driver_is_made() -> None:
     cupy = StandIn(12090)
     missing = BackendError("backend cuda", "NVRTC", "none", "pip install it")
-    with (
-        mock.patch.object(
-            cupy_driver, "import_module", mock.Mock(side_effect=ImportError("no libnvrtc\nin /"))
-        ),
-        pytest.raises(
-            BackendError,
-            match=r"NVRTC of CUDA 12, found no libnvrtc; pip install -e '.\[cuda12\]' in the checkout$",
-        ),
-    ):
+    said = r"NVRTC of CUDA 12, found no libnvrtc; pip install -e '.\[cuda12\]' in the checkout$"
+    with unable("no libnvrtc\nin /"), pytest.raises(BackendError, match=said):
         CupyDriver(cupy, "fp32")
     with (
         mock.patch.object(cupy_driver, "check_compiler", lambda major: None),
