@@ -38,21 +38,13 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 10)
 
 
-def _found(path: Path, what: str) -> Path:
-    if not path.exists():
-        pytest.skip(f"no {what}: there is no {path.relative_to(ROOT.parent)} beside the repository")
-    return path
-
-
 @pytest.fixture(scope="session")
 def sst_dir() -> Path:
     """The Stanford Sentiment Treebank: a folder with train.txt, dev.txt and test.txt."""
-    return _found(DATA / "sst", "treebank")
-
-
-@pytest.fixture(scope="session")
-def glove_file() -> Path:
-    return _found(DATA / "glove" / "glove.6B.100d.sst.txt.gz", "word vectors")
+    path = DATA / "sst"
+    if not path.exists():
+        pytest.skip(f"no treebank: there is no {path.relative_to(ROOT.parent)} beside the repository")
+    return path
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -37,9 +37,14 @@ def fails():
 
 @pytest.fixture(autouse=True)
 def model(monkeypatch, tmp_path):
+    """The module, in the working directory; what is imported meanwhile is forgotten."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text(MODEL)
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
 
 
 QUICK = ("--repeats", "1", "--backend", "numpy", "--threads", "1")
@@ -123,16 +128,6 @@ def test_figures_are_printed_also_where_they_cannot_be_written(monkeypatch, caps
     captured = capsys.readouterr()
     assert "What batching gains in inference" in captured.out
     assert captured.err.count("\n") == 1 and "found No space left on device" in captured.err
-
-
-@pytest.fixture(autouse=True)
-def path_and_modules_as_before(monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.chdir(tmp_path)
-    before = set(sys.modules)
-    yield
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
 
 
 def test_a_module_is_looked_for_in_the_working_directory(tmp_path) -> None:
