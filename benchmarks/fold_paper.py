@@ -30,7 +30,7 @@ from benchmarks.manual import Manual, Rows, Shape, shape_of
 from benchmarks.measure import Timing, interleave
 from foldbatch import Program, compile
 from foldbatch.errors import FoldbatchError
-from foldbatch.params.parameters import Gradient, SparseRows
+from foldbatch.params.parameters import dense
 from foldbatch.trees import Tree
 from foldbatch.types import BackendName
 
@@ -202,15 +202,11 @@ def _check(program: Program, manual: Manual, trees: Sequence[Tree], words: Rows)
     if not np.isclose(ours, loss, rtol=TOLERANCE):
         raise FoldbatchError(where, f"a loss of {ours:.6g}", f"{loss:.6g}", "the models differ")
     for name, gradient in gradients.items():
-        a, b = _dense(gradient), _dense(found[name])
+        a, b = dense(gradient), dense(found[name])
         difference = float(np.linalg.norm(a - b) / np.linalg.norm(a))
         if not difference <= TOLERANCE:
             expected = f"a gradient of {name} within {TOLERANCE:g}"
             raise FoldbatchError(where, expected, f"one off by {difference:.2g}", "the models differ")
-
-
-def _dense(gradient: Gradient) -> Any:
-    return gradient.dense() if isinstance(gradient, SparseRows) else gradient
 
 
 def _parameters(program: Program) -> dict[str, Any]:

@@ -17,9 +17,10 @@ from foldbatch.engines import threads
 from foldbatch.engines.cotangents import seeds_of
 from foldbatch.engines.runner import Runner
 from foldbatch.model.dual import LOSS, float_reads
+from foldbatch.params.parameters import dense
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared
-from foldbatch.program.variants import Pullback, dense
+from foldbatch.program.variants import Pullback
 from foldbatch.scheduler.schedule import seeded, verify
 from foldbatch.types import BroadcastType, SequenceType, TensorType, TupleType, Type
 from tests.backends import TESTED

@@ -20,6 +20,7 @@ import foldbatch as fb
 from benchmarks.workload import tree_lstm
 from benchmarks.zoo_models import MODELS
 from foldbatch import ops
+from foldbatch.params.parameters import dense
 from tests.backends import lawful, running
 from tests.programs import BlockProgram
 from tests.programs.checks import DOORS, check, check_ways
@@ -68,9 +69,8 @@ def trained(name: str, backend: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for step, batch in enumerate((examples, examples[1:])):
         loss, gradients = program.value_and_grad(batch)
-        dense = {n: g.dense() if isinstance(g, fb.params.SparseRows) else g for n, g in gradients.items()}
         found[f"loss {step}"] = float(loss)
-        found |= {f"gradient {step} of {n}": np.array(g) for n, g in dense.items()}
+        found |= {f"gradient {step} of {n}": np.array(dense(g)) for n, g in gradients.items()}
         optimizer.update(program.params, gradients)
     found |= {f"result {i}": np.array(result) for i, result in enumerate(program.run(examples))}
     return found | {n: np.array(value) for n, value in program.params.items()}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.threads import single_threaded_blas
-from foldbatch.params.parameters import Gradient, Remote, SparseRows, Updates
+from foldbatch.params.parameters import Gradient, Remote, Updates, numbers_of
 from foldbatch.static.evaluate import Value
 
 LISTED = 8  # numbers of an array that are printed; of a larger one, its range
@@ -32,7 +32,7 @@ def look_for_not_finite(gradients: Mapping[str, Gradient], updates: Any = None) 
 
     Gradients on a device are looked at there, and only the one who asks for the name waits.
     """
-    arrays = {name: g.values if isinstance(g, SparseRows) else g for name, g in gradients.items()}
+    arrays = {name: numbers_of(gradient) for name, gradient in gradients.items()}
     remote = {name: array for name, array in arrays.items() if isinstance(array, Remote)}
     if remote:
         first = next(iter(remote.values())).first_not_finite(list(remote.values()))

@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from foldbatch.params.parameters import Array, Gradient, Remote, SparseRows
+from foldbatch.params.parameters import Array, Gradient, Remote, SparseRows, dense, numbers_of
 from foldbatch.scheduler.arithmetic import group
 
 
@@ -145,8 +145,7 @@ def total(parts: Sequence[Gradient], sum_copies: Callable[..., None] | None = No
     """
     if len(parts) == 1:
         return parts[0]
-    arrays = (part.values if isinstance(part, SparseRows) else part for part in parts)
-    remote = next((array for array in arrays if isinstance(array, Remote)), None)
+    remote = next((array for array in map(numbers_of, parts) if isinstance(array, Remote)), None)
     if remote is not None:
         return cast("Gradient", remote.total(parts))
     if all(isinstance(part, SparseRows) for part in parts):
@@ -155,11 +154,11 @@ def total(parts: Sequence[Gradient], sum_copies: Callable[..., None] | None = No
         return sum_rows(
             np.concatenate([part.values for part in sparse]), rows, sparse[0].shape[0], sum_copies
         )
-    dense = (part.dense() if isinstance(part, SparseRows) else part for part in parts)
+    arrays = map(dense, parts)
     if len(parts) <= FEW:
-        return np.asarray(reduce(np.add, dense))  # sums of arrays without axes are no arrays
-    first = next(dense)
+        return np.asarray(reduce(np.add, arrays))  # sums of arrays without axes are no arrays
+    first = next(arrays)
     sums = first.astype(np.float64)
-    for part in dense:
-        sums += part
+    for array in arrays:
+        sums += array
     return sums.astype(first.dtype)

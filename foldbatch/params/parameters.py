@@ -361,6 +361,16 @@ class SparseRows:
 Gradient = Array | SparseRows
 
 
+def dense(gradient: Gradient) -> Array:
+    """Return a gradient as an array of its parameter's shape."""
+    return gradient.dense() if isinstance(gradient, SparseRows) else gradient
+
+
+def numbers_of(gradient: Gradient) -> Array:
+    """Return the numbers of a gradient: of a sparse one, those of its rows."""
+    return gradient.values if isinstance(gradient, SparseRows) else gradient
+
+
 class Rule(NamedTuple):
     """The formula of an optimizer, for one number of a parameter.
 

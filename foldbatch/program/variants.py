@@ -28,18 +28,13 @@ from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, WalkError, frames_inside
 from foldbatch.model.dual import LOSS, dual, float_reads, with_gradients
 from foldbatch.model.tracer import Decide, TraceAll, Tracer
-from foldbatch.params.parameters import Array, Gradient, Parameter, SparseRows
+from foldbatch.params.parameters import Array, Gradient, Parameter, SparseRows, dense
 from foldbatch.program.traced import Prepared, Traces, listed
 from foldbatch.scheduler.trace import Trace
 from foldbatch.system.processes import start_in_each_process
 from foldbatch.types import describe_value
 
 Tangents = Mapping[str, ArrayLike | SparseRows]
-
-
-def dense(gradient: Gradient) -> Array:
-    """Return a gradient as an array of its parameter's shape."""
-    return gradient.dense() if isinstance(gradient, SparseRows) else gradient
 
 
 class Pullback(NamedTuple):

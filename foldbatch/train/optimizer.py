@@ -21,6 +21,7 @@ from foldbatch.params.parameters import (
     Rule,
     SparseRows,
     Updates,
+    numbers_of,
 )
 from foldbatch.system.showing import Described
 from foldbatch.train.numbers import SEE, checked, number
@@ -56,8 +57,7 @@ def clip_by_global_norm(grads: Gradients, max_norm: float) -> tuple[dict[str, An
     """
     if not max_norm > 0:
         raise TrainingError("clip_by_global_norm", "max_norm above 0", repr(max_norm), "try 5.0")
-    arrays = (g.values if isinstance(g, SparseRows) else g for g in grads.values())
-    remote = next((array for array in arrays if isinstance(array, Remote)), None)
+    remote = next((array for array in map(numbers_of, grads.values()) if isinstance(array, Remote)), None)
     if remote is not None:
         return remote.clipped(grads, max_norm)
     norm = math.sqrt(sum(_square_sum(_numbers(gradient)) for gradient in grads.values()))
@@ -67,7 +67,7 @@ def clip_by_global_norm(grads: Gradients, max_norm: float) -> tuple[dict[str, An
 
 
 def _numbers(gradient: Any) -> Array:
-    return np.asarray(gradient.values if isinstance(gradient, SparseRows) else gradient)
+    return np.asarray(numbers_of(gradient))
 
 
 def _square_sum(array: Array) -> float:
@@ -130,7 +130,7 @@ def check_numbers(gradients: Sequence[tuple[str, Any]]) -> None:
 def fitting_there(name: str, parameter: Parameter, gradient: Any, factor: float) -> tuple[Any, float]:
     """Do what `fitting_gradient` does, for a parameter on a device."""
     shape, dtype = parameter.type.shape, np.dtype(parameter.type.dtype)
-    values = gradient.values if isinstance(gradient, SparseRows) else gradient
+    values = numbers_of(gradient)
     if isinstance(values, Remote):
         where = f"{name} gradient"
         _check_shape(where, shape, dtype, gradient, values)

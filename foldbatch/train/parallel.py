@@ -26,7 +26,7 @@ from foldbatch.communicators.communicator import Bytes, told
 from foldbatch.engines.sums import total
 from foldbatch.errors import DecidingError, ProcessError, TrainingError
 from foldbatch.model.columns import items_of
-from foldbatch.params.parameters import Array, Gradient, SparseRows
+from foldbatch.params.parameters import Array, Gradient, SparseRows, dense
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, listed
 from foldbatch.system.closed import Closed
@@ -119,7 +119,7 @@ def summed(
     names = sorted(gradients)
     sparse = [i for i in range(len(names)) if all(of[i] != DENSE for of in counts)]
     others = {name: gradients[name] for number, name in enumerate(names) if number not in set(sparse)}
-    arrays = {name: np.asarray(g.dense() if isinstance(g, SparseRows) else g) for name, g in others.items()}
+    arrays = {name: np.asarray(dense(g)) for name, g in others.items()}
     sums: dict[str, Gradient] = {}
     sent = 0
     rows = [gradients[names[i]] for i in sparse]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 import foldbatch as fb
+from tests.programs.comparing import gradients_of
 
 BACKENDS = ("auto", "reference")
 
@@ -36,14 +37,10 @@ def slopes(block: fb.Block, examples: list[Any]) -> dict[str, Any]:
     found = []
     for backend in BACKENDS:
         program = fb.compile(block, backend=backend)
-        found.append(dense(program.value_and_grad(examples)[1]))
-        alone = [dense(program.value_and_grad([example])[1]) for example in examples]
+        found.append(gradients_of(program, examples)[1])
+        alone = [gradients_of(program, [example])[1] for example in examples]
         found.append({name: sum(one[name] for one in alone) for name in found[0]})
     for other in found[1:]:
         for name, gradient in found[0].items():
             np.testing.assert_allclose(gradient, other[name], rtol=1e-5, atol=1e-6, err_msg=name)
     return found[0]
-
-
-def dense(gradients: dict[str, Any]) -> dict[str, Any]:
-    return {n: g.dense() if isinstance(g, fb.params.SparseRows) else g for n, g in gradients.items()}

@@ -16,6 +16,7 @@ from benchmarks.workload import random_trees, tree_lstm
 from benchmarks.zoo_models import MODELS
 from foldbatch.engines.numpy.spelling import rounded
 from foldbatch.errors import BackendError
+from foldbatch.params.parameters import dense
 from foldbatch.types import TensorType
 from tests.backends import lacking_bf16
 
@@ -36,8 +37,7 @@ def found(name: str, backend: str, precision: str) -> list[np.ndarray]:
     examples = [example(tree) for tree in TREES]
     results = np.concatenate([np.ravel(x) for result in program.run(examples) for x in _arrays(result)])
     _, gradients = program.value_and_grad(examples)
-    dense = [g.dense() if isinstance(g, fb.params.SparseRows) else g for g in gradients.values()]
-    return [results, *(np.asarray(g) for g in dense)]
+    return [results, *(np.asarray(dense(g)) for g in gradients.values())]
 
 
 def _arrays(result: Any) -> Any:

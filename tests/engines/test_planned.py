@@ -13,6 +13,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import threads
 from foldbatch.engines.runner import Runner
+from foldbatch.params.parameters import dense
 from tests.backends import BACKENDS
 from tests.knobs import knobs
 
@@ -40,13 +41,12 @@ def bits(program: fb.Program, batch: Any) -> Any:
     results = program.run(batch, losses=True, metrics=True)
     metric = results.metrics["seen"]
     loss, gradients = program.value_and_grad(batch, step=4)
-    dense = {name: g.dense() if isinstance(g, fb.params.SparseRows) else g for name, g in gradients.items()}
     return (
         [result.tobytes() for result in results],
         results.loss,
         (metric.values.tobytes(), metric.examples.tolist(), metric.nodes.tolist(), metric.labels),
         loss,
-        {name: g.tobytes() for name, g in dense.items()},
+        {name: dense(g).tobytes() for name, g in gradients.items()},
     )
 
 
@@ -152,9 +152,7 @@ def test_batches_held_at_once_yield_what_vjp_does(backend):
             expected = program.vjp(examples, cotangents[: len(examples)]).gradients
             for name, parameter in program.params.parameters.items():
                 pair = [found.parameters[parameter], expected[name]]
-                ours, theirs = (
-                    np.asarray(g.dense() if isinstance(g, fb.params.SparseRows) else g) for g in pair
-                )
+                ours, theirs = (np.asarray(dense(g)) for g in pair)
                 np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
         assert other.memories is not None
 
@@ -179,7 +177,7 @@ def test_a_backward_pass_that_was_interrupted_can_be_repeated(monkeypatch):
     gradients = held.backward(cotangents).parameters
     for name, parameter in program.params.parameters.items():
         pair = [gradients[parameter], expected[name]]
-        ours, theirs = (np.asarray(g.dense() if isinstance(g, fb.params.SparseRows) else g) for g in pair)
+        ours, theirs = (np.asarray(dense(g)) for g in pair)
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 

@@ -10,6 +10,7 @@ import foldbatch as fb
 from foldbatch.engines.arrays import LevelsWatched
 from foldbatch.engines.report import Captures, CellReport, Report, Shared, advice, may_share
 from foldbatch.engines.watching import Watch
+from foldbatch.params.parameters import dense
 from foldbatch.timelines import rows_of
 
 
@@ -255,7 +256,7 @@ def test_each_level_is_a_span_and_no_bit_changes():
     loss, gradients = program.value_and_grad(planned)
     assert loss == expected[0]
     for name, gradient in expected[1].items():
-        np.testing.assert_array_equal(np.asarray(_dense(gradients[name])), _dense(gradient))
+        np.testing.assert_array_equal(np.asarray(dense(gradients[name])), dense(gradient))
     assert levels == [1] * len(watch.spans())
     steps = [span for span in watch.spans() if span.name.endswith("forward_step")]
     assert [(span.arguments["level"], span.arguments["rows"]) for span in steps] == [
@@ -299,7 +300,3 @@ def test_what_is_not_watched_stays_as_it_is():
     watch = Watch()
     assert watch.watched(ready, 0) is ready
     assert watch.spans() == ()
-
-
-def _dense(gradient):
-    return gradient.dense() if isinstance(gradient, fb.params.SparseRows) else gradient

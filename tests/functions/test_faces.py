@@ -11,6 +11,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import cli
 from foldbatch.errors import BlockTypeError, ExampleError, TrainingError, UnknownNameError, WalkError
+from foldbatch.params.parameters import dense
 from foldbatch.program.predicting import unlabelled
 from foldbatch.train import Accuracy, Adam, AverageWeights, Checkpoints, DataParallel, Trainer
 from foldbatch.views import draw_schedule
@@ -311,8 +312,7 @@ def test_pytorch_trains_a_walk() -> None:
     loss, gradients = module_.program.value_and_grad(trees())
     for name, parameter in module_.named_parameters():
         gradient = gradients[name]
-        dense = gradient.dense() if isinstance(gradient, fb.params.SparseRows) else np.asarray(gradient)
-        np.testing.assert_allclose(parameter.grad.numpy(), dense, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(parameter.grad.numpy(), dense(gradient), rtol=1e-6, atol=1e-7)
     optimizer = torch.optim.Adam(module_.parameters(), 0.05)
     for _ in range(20):
         optimizer.zero_grad()

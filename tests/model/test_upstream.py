@@ -14,7 +14,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.model import link
 from foldbatch.model.model import Model
-from foldbatch.params.parameters import SparseRows
+from foldbatch.params.parameters import dense
 from foldbatch.static.graph import Graph, reachable
 from foldbatch.static.printer import print_graph
 from tests.knobs import knobs
@@ -129,10 +129,6 @@ def unmoved(drafts: Any, *_: object) -> Any:
 
 def texts(found: Model) -> list[str]:
     return [print_graph(Graph(cell.built.inputs, cell.built.results)) for cell in found.cells]
-
-
-def dense(gradient: Any) -> Any:
-    return gradient.dense() if isinstance(gradient, SparseRows) else gradient
 
 
 def program(make: Callable[[], Any], **options: Any) -> fb.Program:

@@ -15,7 +15,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import ParameterError
-from foldbatch.params.parameters import SparseRows
+from foldbatch.params.parameters import dense
 from foldbatch.trees import Tree
 from foldbatch.types import TensorType
 from tests.backends import BACKENDS, always_known, lacking
@@ -133,8 +133,8 @@ def bits(program: fb.Program, batch: Any) -> list[Any]:
     """Return results, losses and gradients of a batch, to the bit."""
     found = program.run(batch, losses=True)
     loss, gradients = program.value_and_grad(batch)
-    dense = {n: g.dense() if isinstance(g, SparseRows) else g for n, g in gradients.items()}
-    return [[x.tobytes() for x in found], found.loss, loss, {n: g.tobytes() for n, g in dense.items()}]
+    own = {name: dense(gradient).tobytes() for name, gradient in gradients.items()}
+    return [[x.tobytes() for x in found], found.loss, loss, own]
 
 
 def made_for(make: Callable[[], Any], engine: str, old: fb.Program, batch: list[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ import pytest
 import foldbatch as fb
 from foldbatch import ops
 from foldbatch.errors import BlockValueError, ExampleError, ExampleTypeError, ParameterError, UnknownNameError
-from foldbatch.program.variants import dense
+from foldbatch.params.parameters import dense
 from tests import derivative_checks as checks
 from tests.backends import TESTED
 from tests.programs import BlockProgram

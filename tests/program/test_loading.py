@@ -24,9 +24,9 @@ from foldbatch.errors import (
     ReadError,
     UnknownNameError,
 )
+from foldbatch.params.parameters import dense
 from foldbatch.program import read_notes
 from foldbatch.program.saving import KIND
-from foldbatch.program.variants import dense
 from foldbatch.system import files
 from tests import kept
 from tests.backends import TESTED

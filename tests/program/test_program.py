@@ -16,16 +16,12 @@ from foldbatch import errors, ops
 from foldbatch.engines.arrays import ArrayRun
 from foldbatch.engines.launch import OutOfRangeError
 from foldbatch.engines.pending import pending
-from foldbatch.params.parameters import Gradient
+from foldbatch.params.parameters import Gradient, dense
 from foldbatch.trees import Tree
 from tests.knobs import knobs
 from tests.program.test_traced import as_tree
 
 N = 3
-
-
-def _dense(gradient: Gradient) -> Any:
-    return gradient.dense() if isinstance(gradient, fb.params.SparseRows) else gradient
 
 
 def _tree_model(
@@ -62,7 +58,7 @@ EXAMPLES: list[Any] = [3, (1, 2), ((1, 1), (2, (0, 6))), ((3, 4), 5), 1]
 def _same(a: dict[str, Gradient], b: dict[str, Gradient], **tolerance: float) -> None:
     assert set(a) == set(b)
     for name, gradient in a.items():
-        np.testing.assert_allclose(_dense(gradient), _dense(b[name]), err_msg=name, **tolerance)
+        np.testing.assert_allclose(dense(gradient), dense(b[name]), err_msg=name, **tolerance)
 
 
 def test_a_batch_of_none_is_no_special_case() -> None:
@@ -74,10 +70,10 @@ def test_a_batch_of_none_is_no_special_case() -> None:
     loss, gradients = program.value_and_grad([])
     assert loss == 0.0
     assert isinstance(loss, float)
-    assert {name: _dense(g).shape for name, g in gradients.items()} == {
+    assert {name: dense(g).shape for name, g in gradients.items()} == {
         name: value.shape for name, value in program.params.items()
     }
-    assert not any(_dense(g).any() for g in gradients.values())
+    assert not any(dense(g).any() for g in gradients.values())
     report = program.describe([])
     assert (report.examples, report.calls, report.steps, report.calls_forward) == (0, 0, 0, 0)
     assert program.prepare([]) == []
@@ -133,7 +129,7 @@ def test_programs_that_share_a_layer_share_its_parameters() -> None:
     one.params["shared.bias"] = [1.0, 1.0]
     loss, gradients = two.value_and_grad([[1, 0, 0]])
     assert loss == 36.0
-    assert _dense(gradients["shared.bias"]).tolist() == [12.0, 12.0]
+    assert dense(gradients["shared.bias"]).tolist() == [12.0, 12.0]
     two.params["shared.bias"][:] = 5
     assert one.run([[0, 0, 0]])[0].tolist() == [5, 5]
 
@@ -209,7 +205,7 @@ def test_threads_may_call_one_program_at_once() -> None:
             )
             same = np.array_equal(np.array(results), expected[number][0]) and loss == expected[number][1][0]
             for name, gradient in gradients.items():
-                same = same and np.array_equal(_dense(gradient), _dense(expected[number][1][1][name]))
+                same = same and np.array_equal(dense(gradient), dense(expected[number][1][1][name]))
             if not same:
                 failures.append(f"batch {number}")
 
@@ -345,7 +341,7 @@ def test_training_a_model_without_a_loss_is_told_once() -> None:
             loss, gradients = program.value_and_grad([[1, 2]])
     assert [warning.filename for warning in record] == [__file__]
     assert loss == 0
-    assert not any(_dense(gradient).any() for gradient in gradients.values())
+    assert not any(dense(gradient).any() for gradient in gradients.values())
     assert fb.compile(fb.Map(_inverse()), "numpy").value_and_grad([[]])[0] == 0
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import foldbatch as fb
+from foldbatch.params.parameters import dense
 from foldbatch.program.program import Program
 from foldbatch.scheduler.layout import LAYOUTS
 from foldbatch.scheduler.policies import POLICIES
@@ -232,13 +233,9 @@ def check_learning(compiled: Program, program: WalkProgram, rng: Random) -> None
     )
     assert loss == same
     for parameter, gradient in right.items():
-        np.testing.assert_array_equal(_dense(found[parameter]), _dense(gradient))
+        np.testing.assert_array_equal(dense(found[parameter]), dense(gradient))
     for one, twin in zip(compiled.run(program.examples), other.run(program.examples), strict=True):
         assert_same(one, twin, exact=True)
-
-
-def _dense(gradient: Any) -> Any:
-    return gradient.dense() if isinstance(gradient, fb.params.SparseRows) else np.asarray(gradient)
 
 
 def check_eagerly(compiled: Program, program: WalkProgram) -> None:

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-import foldbatch as fb
 from foldbatch.engines.batch import Planned
 from foldbatch.engines.runner import Runner
-from foldbatch.params.parameters import Remote
+from foldbatch.params.parameters import Remote, dense
 from foldbatch.program.program import Program
 from foldbatch.scheduler.policies import find_policy
 from tests.oracle import Meaning
@@ -71,9 +70,7 @@ def gradients_of(
     program: Program, examples: Sequence[Any] | Planned, step: int | None = None
 ) -> tuple[float, dict[str, Any]]:
     loss, gradients = program.value_and_grad(examples, step=step)
-    return loss, {
-        name: g.dense() if isinstance(g, fb.params.SparseRows) else g for name, g in gradients.items()
-    }
+    return loss, {name: dense(g) for name, g in gradients.items()}
 
 
 def metrics_of(results: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import foldbatch as fb
-from foldbatch.params import SparseRows
+from foldbatch.params.parameters import dense
 from tests.programs import drawn
 from tests.programs.recipes import FLOAT
 
@@ -43,7 +43,7 @@ def _computed(block: fb.Block, examples: Any, backend: Any, precision: Any) -> t
     program = fb.compile(block, backend, threads=1, debug=True, options={"precision": precision})
     results = _joined(list(program.run(examples)))
     _, gradients = program.value_and_grad(examples)
-    return results, _joined([g.dense() if isinstance(g, SparseRows) else g for g in gradients.values()])
+    return results, _joined([dense(g) for g in gradients.values()])
 
 
 def _joined(value: Any) -> np.ndarray:

@@ -11,16 +11,13 @@ from hypothesis import given, settings
 
 import foldbatch as fb
 from foldbatch.errors import BlockTypeError, ExampleError, ParameterError
+from foldbatch.params.parameters import dense
 from tests.backends import TESTED
 from tests.programs import programs
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
 
 from tests.torch.models import TREES, loss_of, squared, tree_of  # noqa: E402
-
-
-def dense(gradient):
-    return gradient.dense() if isinstance(gradient, fb.params.SparseRows) else gradient
 
 
 def gradients_of(module):

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from foldbatch.params.parameters import Parameter, ParameterStore, SparseRows
+from foldbatch.params.parameters import Parameter, ParameterStore, SparseRows, dense
 from foldbatch.train import SGD, AdaGrad, Adam, AdamW, LazyAdam, RMSprop
 from foldbatch.types import TensorType
 
@@ -44,7 +44,7 @@ def gradients(seed: int):
 
 
 def densified(grads):
-    return {name: g.dense() if isinstance(g, SparseRows) else g for name, g in grads.items()}
+    return {name: dense(g) for name, g in grads.items()}
 
 
 def copied(params):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foldbatch.errors import ParameterError
-from foldbatch.params.parameters import SparseRows
+from foldbatch.params.parameters import SparseRows, dense
 from foldbatch.train.optimizer import check_numbers, clip_by_global_norm, fitting_gradient
 
 
@@ -22,12 +22,8 @@ def gradients(seed: int, scale: float = 1.0):
     }
 
 
-def dense(grads):
-    return {name: g.dense() if isinstance(g, SparseRows) else np.asarray(g) for name, g in grads.items()}
-
-
 def norm_of(grads) -> float:
-    return math.sqrt(sum(float((g**2).sum()) for g in dense(grads).values()))
+    return math.sqrt(sum(float((g**2).sum()) for g in map(dense, grads.values())))
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
@@ -37,8 +33,8 @@ def test_clipping_bounds_the_joint_norm_and_keeps_the_direction(seed, scale, max
     assert norm == pytest.approx(norm_of(grads))
     assert norm_of(clipped) == pytest.approx(min(norm, max_norm))
     factor = min(1.0, max_norm / norm)
-    for name, g in dense(grads).items():
-        np.testing.assert_allclose(dense(clipped)[name], g * factor, rtol=1e-12)
+    for name, gradient in grads.items():
+        np.testing.assert_allclose(dense(clipped[name]), dense(gradient) * factor, rtol=1e-12)
 
 
 def test_the_norm_of_numbers_whose_squares_overflow_is_right():

@@ -28,7 +28,7 @@ from foldbatch.engines.cuda.driver import DeviceBuffer, Driver, Event, Function
 from foldbatch.engines.cuda.fixed_kernels import KINDS, TEXT, bits, plan_of
 from foldbatch.engines.pending import pending
 from foldbatch.errors import ParameterError
-from foldbatch.params.parameters import Array, Parameter, Remote, SparseRows
+from foldbatch.params.parameters import Array, Parameter, Remote, SparseRows, dense
 from foldbatch.system.processes import start_in_each_process
 
 P = ParamSpec("P")
@@ -425,10 +425,9 @@ class DeviceArray(Remote, NDArrayOperatorsMixin):
             return parts[0]
         if all(isinstance(part, SparseRows) for part in parts):
             return _sparse_total(self.device, parts)
-        arrays = [part.dense() if isinstance(part, SparseRows) else part for part in parts]
-        sums = on_device(self.device, arrays[0])
-        for array in arrays[1:]:
-            sums = added(sums, on_device(self.device, array))
+        sums = on_device(self.device, dense(parts[0]))
+        for part in parts[1:]:
+            sums = added(sums, on_device(self.device, dense(part)))
         return sums
 
     def first_not_finite(self, arrays: Sequence[Any]) -> Callable[[], int | None]:

@@ -25,7 +25,7 @@ from foldbatch.engines.cuda.device import (
 from foldbatch.engines.cuda.driver import Function
 from foldbatch.engines.cuda.fixed_kernels import KINDS, bits
 from foldbatch.engines.launch import Ints
-from foldbatch.params.parameters import Array, Change, Parameter, RemoteUpdates, Rule, SparseRows
+from foldbatch.params.parameters import Array, Change, Parameter, RemoteUpdates, Rule, SparseRows, numbers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,8 @@ class DeviceUpdates(RemoteUpdates):
         with self.device.lock:
             try:  # whatever may fail comes before anything is changed or expected
                 self.device.faults.tidy()  # before it is asked whether a step is due
-                there = [change for change in changes if isinstance(_values(change.gradient), DeviceArray)]
-                arrays = [on_device(self.device, _values(change.gradient)) for change in there]
+                there = [change for change in changes if isinstance(numbers_of(change.gradient), DeviceArray)]
+                arrays = [on_device(self.device, numbers_of(change.gradient)) for change in there]
                 held: list[DeviceArray] = []  # what is told of by addresses alone, until it is enqueued
                 steps = [told for change in changes for told in self._steps(change, held)]
                 due = self.device.due
@@ -214,7 +214,7 @@ class DeviceUpdates(RemoteUpdates):
         device, gradient = self.device, change.gradient
         change.moments[:] = [on_device(device, moment) for moment in change.moments]
         tables = [device_value(device, change.parameter), *change.moments]
-        g, rows, width = on_device(device, _values(gradient)), 0, 1
+        g, rows, width = on_device(device, numbers_of(gradient)), 0, 1
         # a gradient of a step that is due has room for so many numbers
         due = device.due is not None and id(g) in device.due.flags
         size = int(device.due.flags[id(g)][1]) if due else g.size
@@ -237,7 +237,3 @@ class DeviceUpdates(RemoteUpdates):
             text = ROUNDED + kernel_text(change.rule, tables[0].kind)
             self._kernels[key] = device.kernel(text, "step")
         yield _Told(self._kernels[key], size, numbers, (change.factor, *change.numbers))
-
-
-def _values(gradient: Any) -> Any:
-    return gradient.values if isinstance(gradient, SparseRows) else gradient

@@ -10,7 +10,7 @@ from benchmarks.gpu.torch_graph import TorchCaptured
 from benchmarks.gpu.trees import sst_like_trees
 from benchmarks.manual import Manual, shape_of
 from foldbatch import compile
-from foldbatch.params.parameters import SparseRows
+from foldbatch.params.parameters import dense
 from tests.benchmarks.flat_trees import batch_loss, node_logits, random_parameters, random_trees
 
 
@@ -30,9 +30,7 @@ def test_loss_gradients_and_roots_are_those_by_hand_in_numpy(by_node, captured):
         expected, others = by_hand.value_and_grad(words)
         assert float(loss) == pytest.approx(expected, rel=1e-5)
         for name, gradient in gradients.items():
-            other = others[name]
-            other = other.dense() if isinstance(other, SparseRows) else other
-            np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-6, err_msg=name)
+            np.testing.assert_allclose(gradient, dense(others[name]), rtol=1e-4, atol=1e-6, err_msg=name)
         np.testing.assert_allclose(model.run(words), by_hand.run(words), rtol=1e-5)
 
 

@@ -7,7 +7,8 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from tests.blocks.results import dense, yields
+from foldbatch.params.parameters import dense
+from tests.blocks.results import yields
 from tests.knobs import knobs
 
 SIZE = 500
@@ -21,7 +22,7 @@ def weighted(block: fb.Block, size: int = SIZE) -> fb.Block:
 
 
 def kept(program: fb.Program, examples: list[Any], step: int = 0) -> np.ndarray:
-    return dense(program.value_and_grad(examples, step=step)[1])["w"]
+    return dense(program.value_and_grad(examples, step=step)[1]["w"])
 
 
 ONES = [1.0] * SIZE
@@ -69,7 +70,7 @@ def test_equal_examples_and_equal_calls_drop_each_their_own() -> None:
     words = fb.Map(
         fb.Scalar("int32") >> fb.Embedding(2, SIZE, init="ones", dtype="float64") >> fb.Dropout(0.5)
     )
-    gradient = dense(fb.compile(words >> fb.Map(LOSS)).value_and_grad([[1, 1, 1]])[1])["embedding.weight"]
+    gradient = dense(fb.compile(words >> fb.Map(LOSS)).value_and_grad([[1, 1, 1]])[1]["embedding.weight"])
     assert len(set(gradient[1].round(9))) == 4
     assert not gradient[0].any()
 
@@ -124,5 +125,5 @@ def test_a_batch_drops_what_its_examples_would_drop_however_it_is_run(options: d
         loss, gradients = program.value_and_grad(TREES, step=step)
         found, theirs = other.value_and_grad(TREES, step=step)
         assert found == pytest.approx(loss, rel=1e-10)
-        for name, gradient in dense(gradients).items():
-            np.testing.assert_allclose(dense(theirs)[name], gradient, rtol=1e-9, atol=1e-12, err_msg=name)
+        for name, gradient in gradients.items():
+            np.testing.assert_allclose(dense(theirs[name]), dense(gradient), rtol=1e-9, atol=1e-12)

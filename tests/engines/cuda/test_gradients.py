@@ -9,7 +9,7 @@ from foldbatch.engines.cuda.device import DeviceArray, DeviceRows, computed, fla
 from foldbatch.engines.nonfinite import look_for_not_finite
 from foldbatch.engines.pending import Pending
 from foldbatch.engines.sums import total
-from foldbatch.params.parameters import SparseRows
+from foldbatch.params.parameters import SparseRows, dense
 from foldbatch.train.optimizer import clip_by_global_norm, scale
 from tests.engines.cuda.emulated import device, needs_compiler
 
@@ -26,10 +26,6 @@ def sparse(rng, dtype, *, where, known=False):
     if known:
         return DeviceRows(rows, device().put(values), (9, 4), device().put(rows))
     return SparseRows(rows, device().put(values), (9, 4))
-
-
-def dense(gradient):
-    return np.asarray(gradient.dense() if isinstance(gradient, SparseRows) else gradient)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

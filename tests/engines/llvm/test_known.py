@@ -9,7 +9,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch import ops
-from foldbatch.params.parameters import SparseRows
+from foldbatch.params.parameters import dense
 from foldbatch.scheduler.sharing import SHARES
 from tests.backends import always_known
 
@@ -23,10 +23,6 @@ pytestmark = [
 def _small_ones_too() -> Iterator[None]:
     with always_known():
         yield
-
-
-def dense(gradient: Any) -> Any:
-    return gradient.dense() if isinstance(gradient, SparseRows) else gradient
 
 
 def tree_model(*, again: bool, added: bool) -> Any:

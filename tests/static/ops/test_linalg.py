@@ -7,7 +7,7 @@ import pytest
 
 import foldbatch as fb
 from foldbatch.errors import ExampleError
-from foldbatch.program.variants import dense
+from foldbatch.params.parameters import dense
 from foldbatch.static import ops
 from foldbatch.static.graph import Graph, Node, input_node, reachable
 from foldbatch.static.op import CALL, UNBATCHED, Axis, ragged
