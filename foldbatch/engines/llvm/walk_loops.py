@@ -156,9 +156,10 @@ def fits(known: Any, own: Any, arguments: Any) -> bool:
 
 
 def appended(known: Any, to: int, thing: int) -> int:
+    """Append to a list; what nobody made, a value without a number, is left to CPython, which raises."""
     own = at(to)
     size = own[COUNT]
-    if size == own[ROOM]:
+    if size == own[ROOM] or thing == 0:
         return i8(ask_i4(known[APPEND], to, thing))
     ask(known[INCREASE], thing)
     at(own[ITEMS])[size], own[COUNT] = thing, size + 1
