@@ -206,7 +206,12 @@ class StructureRegressor(RegressorMixin, StructureEstimator):
     def fit(self, X: Sequence[Any], y: Any) -> StructureRegressor:
         """Train on structures and their numbers."""
         structures = _structures(self, X, y)
-        numbers = column_or_1d(y, warn=True).astype("float64")
+        try:
+            numbers = column_or_1d(y, warn=True).astype("float64")
+        except (TypeError, ValueError) as error:
+            raise TrainingError(
+                "y", "a number for each structure", str(error), "classes: StructureClassifier"
+            ) from error
         with np.errstate(all="ignore"):
             self.center_, self.scale_ = float(numbers.mean()), float(numbers.std()) or 1.0
         if not np.isfinite(self.scale_):

@@ -185,10 +185,10 @@ def as_type(spec: object, where: str = "type") -> Type:
             return spec
         case None:
             return VOID
+        case bool() | np.ndarray():
+            pass
         case "object":
             return OBJECT
-        case bool():
-            pass
         case int() | np.integer():
             return _tensor((int(spec),), DEFAULT_DTYPE, where)
         case str() | np.dtype():
@@ -201,6 +201,10 @@ def as_type(spec: object, where: str = "type") -> Type:
                 return _tensor(tuple(shape), last, where)
             return _tensor(tuple(spec), DEFAULT_DTYPE, where)
     expected = 'a type, an int, a dtype name, "object", a list (shape) or a tuple of these'
+    if hasattr(spec, "shape"):
+        raise BlockTypeError(
+            where, expected, describe_value(spec), "numbers are Parameter([3, 4], init=array)"
+        )
     raise BlockTypeError(where, expected, repr(spec), "for example 150 or (150, 150)")
 
 

@@ -391,6 +391,8 @@ def test_what_users_of_pytorch_write_first_is_answered() -> None:
         (lambda: fb.Linear(2)(ZERO), "call it in a function given to foldbatch.compile"),
         (lambda: fb.compile(lambda x: fb.cell(filled)(y for y in [x]), "numpy").run([1.0]), "a list of it"),
         (lambda: fb.compile(fb.cell(filled), "numpy").run([1.0]), "ops.stack to fill an array"),
+        (lambda: fb.compile(lambda x: fb.ops.stack([]), "numpy").run([1.0]), "expected at least one tensor"),
+        (lambda: fb.Parameter(ZERO), r"found float32 array of shape \(4,\); numbers are Parameter"),
     ):
         with pytest.raises(FoldbatchError, match=said):
             wrong()
