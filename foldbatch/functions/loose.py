@@ -82,9 +82,8 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
         cell, places = found
         return cell.call(*[operands[i] for i in places])
     types = [x.type for x in _flat(operands) if isinstance(x, Value | Parameter)]
-    if (
-        name == "random" or not operands or (name in TOGETHER and not len(operands[0]))
-    ):  # each call draws anew; what lacks operands says so
+    # each call draws anew; what lacks operands says so
+    if name == "random" or not operands or (name in TOGETHER and not len(operands[0])):
         return op_cell(function, [(x, False, None) for x in operands], options).call()
     if not types:  # of data alone
         # einsum has letters first
