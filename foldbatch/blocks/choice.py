@@ -318,6 +318,8 @@ class Reference(Block[Any, Any]):
         where = builder.where(self)
         if declaration.input_type == OBJECT:
             value = as_object(value)
+        if declaration.input_type == VOID:  # what reads nothing may be given anything
+            value = None
         if type_of(value) != declaration.input_type:
             fix = "declare the input_type that it is given"
             raise BlockTypeError(where, f"the declared {declaration.input_type}", str(type_of(value)), fix)

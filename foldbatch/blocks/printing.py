@@ -284,7 +284,7 @@ class _Printer:
             case Call():
                 yield from self.call(statement)
             case Invoke(_, results, name, arguments):
-                call = f"{self.invoke(name, arguments)}, {LEFT} - 1)"
+                call = f"{self.invoke(name, arguments)}{LEFT} - 1)"
                 yield (f"{self.names(*results)}, = {call}" if results else call), blame
             case InvokeWalk(_, results, function, arguments):
                 call = f"{function.name}({', '.join(map(self.text, arguments))})"
@@ -307,18 +307,18 @@ class _Printer:
                 yield f"{kind}{k}_{i}({self.noted(datum.value, call.draft, kind, i)})", datum.blame
 
     def invoke(self, name: str, arguments: Sequence[Expression]) -> str:
-        """Return the call of a function, up to its last argument."""
+        """Return the call of a function, up to its last argument, with the comma before it."""
         given = tuple(x in self.numbers for x in arguments)
         function = self.functions[name]
         if function.memo:  # its objects are looked up all or none
             pairs = zip(given, function.names, strict=True)
             given = given if all(number for number, name in pairs if name in function.objects) else ()
         if not any(given):
-            return f"{name}({', '.join(map(self.text, arguments))}"
+            return f"{name}({''.join(f'{self.text(x)}, ' for x in arguments)}"
         self.invoked.append((name, given))
         numbered = zip(arguments, given, strict=True)
         texts = [self.names(str(x)) if number else self.text(x) for x, number in numbered]
-        return f"{_named(name, given)}({', '.join(texts)}"
+        return f"{_named(name, given)}({', '.join(texts)}, "
 
     # -- expressions
 

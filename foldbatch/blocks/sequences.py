@@ -169,6 +169,8 @@ class ZipWith(Block[TupleType | ObjectType, Any]):
 class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
     """Makes the sequence of all `n` neighbours, in tuples; there is none where there are fewer.
 
+    Of a broadcast it makes a broadcast.
+
     Raises:
         BlockValueError: when `n` is not from 1 to 1,000.
         BlockTypeError: when the input is no finite sequence.
@@ -185,6 +187,8 @@ class NGrams(Block[ObjectType | TupleType | SequenceType, Any]):
         self.n = n
 
     def build(self, builder: Builder, value: Value) -> Value:
+        if isinstance(value, Repeated):
+            return Repeated((value.value,) * self.n)
         source = expect_list(self, builder, value)
         name, items = builder.fresh("list"), builder.fresh("items")
         subject = source if isinstance(source, Object) else None

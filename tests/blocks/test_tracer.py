@@ -247,6 +247,20 @@ def test_examples_are_let_go_when_they_are_traced():
     assert gone() is None
 
 
+@pytest.mark.parametrize("memo", [None, True])
+def test_a_declaration_may_need_nothing(memo: bool | None) -> None:
+    """As Fold's with a void input; any node may be given to it."""
+    start = fb.ForwardDeclaration(fb.types.VOID, [], "start", memo=memo)
+    start.resolve_to(fb.FromTensor(np.float32(1)))
+    counted = fb.ForwardDeclaration(output_type="float32", memo=memo)
+    inner = fb.AllOf(start(), fb.Map(counted()) >> fb.Sum()) >> fb.Function(fb.ops.add)
+    counted.resolve_to(fb.OneOf(fb.GetItem("is_leaf"), {True: start(), False: inner}))
+    trees = [fb.trees.parse_brackets(text) for text in ("(S (A a) (B (C c) (D d)))", "(S s)")]
+    assert fb.compile(counted()).run(trees) == [5, 1]
+    pairs = (fb.Scalar() >> fb.Broadcast() >> fb.NGrams(2)).eval(4)
+    assert next(pairs) == next(pairs) == (4, 4)
+
+
 def test_an_iterator_that_two_blocks_read_is_refused_as_the_second_would_have_no_items():
     program = fb.compile(fb.AllOf(fb.Map(ONE), fb.NGrams(2)))
     assert program.run([iter([]), [1, 2]])[0] == ([], [])
