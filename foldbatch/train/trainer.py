@@ -15,7 +15,7 @@ from typing import Any
 
 from foldbatch.communicators import Alone, from_first, together
 from foldbatch.communicators.communicator import told
-from foldbatch.errors import ProcessError, TrainingError, counted
+from foldbatch.errors import ProcessError, TrainingError, UnknownNameError, counted
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
 from foldbatch.program.saving import KIND
@@ -60,6 +60,14 @@ class Callback(Described):
     first_only = False
     steers = False
     in_state = tuple[str, ...]()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        moments = [name for name in vars(Callback) if name.startswith("on_")]
+        for name in vars(cls):
+            if name.startswith("on_") and name not in moments:  # nobody would call it
+                expected = f"a moment of {', '.join(moments)}"
+                raise UnknownNameError(cls.__name__, expected, repr(name), "a batch is a step")
 
     def on_fit_start(self, trainer: Trainer) -> None:
         """Be called once, before the first epoch of a `fit`."""

@@ -9,7 +9,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines.cuda.device import Device
 from foldbatch.engines.pending import Pending
-from foldbatch.errors import ExampleError, ExampleTypeError, TrainingError
+from foldbatch.errors import ExampleError, ExampleTypeError, TrainingError, UnknownNameError
 from foldbatch.train import Accuracy, Callback, LambdaCallback, NaNGuard, Sampler, Trainer
 from foldbatch.train.checks import fitting_examples
 from foldbatch.trees import Tree
@@ -164,6 +164,11 @@ def test_a_sampler_makes_the_batches_of_its_examples():
         trainer.fit(EXAMPLES[1:], epochs=3)
     with pytest.raises(TrainingError, match="fit epochs: expected a whole number"):
         trainer.fit(EXAMPLES, epochs=1.5)
+
+
+def test_a_callback_has_no_moments_that_nobody_calls() -> None:
+    with pytest.raises(UnknownNameError, match="Lost: expected a moment of on_fit_start, .*'on_batch_end'"):
+        type("Lost", (Callback,), {"on_batch_end": print})
 
 
 def test_a_callback_stops_a_fit_after_its_epoch():
