@@ -113,6 +113,15 @@ _HOMES = dict.fromkeys(__all__, "blocks") | {
     "bench": "gain",
     "explain": "views",
 }
+_OTHERS = {  # names of TensorFlow Fold and PyTorch
+    "FC": "Linear",
+    "Compiler": "compile",
+    "Sequential": "a >> b",
+    "nn": "Linear and other layers",
+    "LSTM": "RNN(LSTMCell(size))",
+    "GRU": "RNN(GRUCell(size))",
+    "DataLoader": "train.Trainer",
+}
 if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
 
     def __getattr__(name: str) -> Any:
@@ -126,8 +135,9 @@ if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
             globals()[name] = found = getattr(import_module(f"foldbatch.{_HOMES[name]}"), name)
             return found
         looked = () if name.startswith("_") else ("train", "trees", "blocks", "types", "views", "ops")
-        homes = (f"; it is foldbatch.{room}.{name}" for room in looked if hasattr(__getattr__(room), name))
-        raise AttributeError(f"module 'foldbatch' has no attribute {name!r}{next(homes, '')}")
+        homes = [f"; it is foldbatch.{room}.{name}" for room in looked if hasattr(__getattr__(room), name)]
+        homes += [f"; see {_OTHERS[name]}"] if name in _OTHERS else []
+        raise AttributeError(f"module 'foldbatch' has no attribute {name!r}{''.join(homes[:1])}")
 
 
 def __dir__() -> list[str]:

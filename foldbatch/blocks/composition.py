@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from foldbatch.blocks.block import MADE, AnyBlock, Block, as_block, build, check, opened
 from foldbatch.blocks.builder import Builder
@@ -54,6 +54,12 @@ class Wire:
         return self.home.add(GetItem(key), (self,), selects=True)
 
     __iter__ = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            fix = "reads returns what the block yields; keep the block, as in inner = Composition()"
+            raise AttributeError(f"a wire has no {name!r}; {fix}", name=name, obj=self)
 
     def __rshift__(self, block: Any) -> Wire:
         wire: Wire = as_block(block, ">>").reads(self)
