@@ -161,9 +161,11 @@ def items_of(own: int) -> Any:
 
 def whole(thing: Any, held: Any) -> int:
     """Return a whole number of at most two digits; -1 of a negative one, and of what is none."""
+    if thing[TYPE] != held[WHOLE_TYPE]:  # which may have fewer words
+        return -1
     size, digits = u8(thing[TAG]) >> u8(held[SHIFT]), u8(thing[DIGITS])
     low, high = i8(digits % u8(2**32)), i8(digits >> u8(32))
-    other = thing[TYPE] != held[WHOLE_TYPE] or size > u8(2) or thing[TAG] & held[SIGNS] == 2
+    other = size > u8(2) or thing[TAG] & held[SIGNS] == 2
     known = i8(0) if size == u8(0) else low if size == u8(1) else low + high * 2**30
     return i8(-1) if other else known
 
