@@ -78,12 +78,12 @@ from foldbatch.model.columns import BadDataError, items_of
 from foldbatch.model.drafts import ASIDES, Draft, Flow, PrunedDraft, components, needed
 from foldbatch.model.link import link
 from foldbatch.model.model import Model, asides_of
-from foldbatch.model.tracer import MAX_CALLS, Decide, Look, Written
+from foldbatch.model.tracer import MAX_CALLS, AtOnce, Decide, Look, Written
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.levels import longest_chains
 from foldbatch.scheduler.policies import Policy, levels, scopes
-from foldbatch.scheduler.record import Few, Together
+from foldbatch.scheduler.record import Together
 from foldbatch.scheduler.trace import Levels, Trace
 from foldbatch.static.cellgraph import CellGraph
 from foldbatch.static.graph import SOURCES, Node, is_view, reachable
@@ -163,27 +163,15 @@ class Lowered:
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
-    ) -> list[Trace]:
-        traces: list[Trace] = self.traced(examples, numbers, look)
-        return traces
-
-    def traced(
-        self,
-        examples: Sequence[Any],
-        numbers: Sequence[int],
-        look: Look | None = None,
-        few: Callable[[Few], Any] = lambda _: None,
-    ) -> Any:
-        """The one place that chooses how examples are traced: trees at once, all else by the program.
-
-        What examples noted is given to `few`, if it is one record; this returns what that does, unless None.
-        """
+        few: AtOnce | None = None,
+    ) -> list[Trace] | Any:
+        """The one place that chooses how examples are traced: trees at once, all else by the program."""
         traced = self.arithmetic.traced
         if traced is not None and isinstance(self.trees, TreeProgram) and all(map(suits, examples)):
             with no_garbage():  # many traces are many objects
                 records = self.trees.records(traced, examples, self.max_calls, atoms=look is not None)
                 if records is not None:
-                    found = few(records[0].few()) if len(records) == 1 else None
+                    found = few(records[0].few()) if few is not None and len(records) == 1 else None
                     return found or [trace for record in records for trace in record.traces()]
         traces: list[Trace] = []
         while len(traces) < len(examples):
@@ -228,11 +216,11 @@ class Lowered:
         examples: Sequence[Any],
         numbers: Sequence[int],
         look: Look | None = None,
-        few: Callable[[Few], Any] = lambda _: None,
-    ) -> Any:
+        few: AtOnce | None = None,
+    ) -> Together | Any:
         """Return the record of examples, or of the first ones where there are very many calls.
 
-        Arguments and errors are those of `traced`.
+        Arguments and errors are those of `trace_all`.
         """
         numbered = self.numbered if all(map(suits, examples)) else None
         try:
@@ -257,7 +245,7 @@ class Lowered:
                     break
             if look is not None:
                 look(self.model, recorder.data)
-            record = few(recorder.few) or recorder.record(self.levels)
+            record = (few and few(recorder.few)) or recorder.record(self.levels)
         except Exception as error:
             bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
             if bad is None or bad[0] == len(examples):  # it is no example's fault

@@ -29,13 +29,16 @@ from foldbatch.functions.notes import (
     session,
 )
 from foldbatch.functions.rounds import Computing, Pending, Rounds
+from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
+from foldbatch.types import Type
 
 MANY: Final = 10_000  # rounds in which an example waits for a number, after which it may never end
+LARGE: Final = 8_192  # numbers, from which few examples are planned better as any batch
 NEVER: Final = 2**62  # beyond all numbers
 
 
@@ -76,7 +79,7 @@ def results(
     """Run a walk on examples in rounds, and return its results, with arrays in the place of values.
 
     With `keep_going` the result of an example whose walk raises an exception is the exception. The other
-    arguments are those of `decide`. Of a walk that reads no number what is new is learnt, as of any batch.
+    arguments are those of `decide`.
     """
 
     def run() -> list[Any]:
@@ -85,11 +88,35 @@ def results(
             batch.join(examples, range(len(examples)))
             while batch.go():
                 pass
-            batch.compute(last=True)  # what the results need and nobody asked for
+            batch.compute()  # what the results need and nobody asked for
         give_back(batch.notes)
         return batch.results()
 
     return session(run, examples, range(len(examples)))
+
+
+def few(
+    rounds: Rounds, computing: Computing, tracer: FunctionTracer, notes: Notes, numbers: Sequence[int]
+) -> list[Any] | None:
+    """Return the results of a few examples whose walks have ended and read no number, computed as a round.
+
+    What is new in their notes is learnt. None where they are no few: they noted much.
+    """
+    if COUNTERS[0] - notes.start > LARGE:
+        return None
+    rounds.read(tracer.learnt.own)
+    rounds.store.clear()
+    before, whose = rounds.linked, [*range(len(numbers))]
+    if COUNTERS[0] > notes.start:
+        rounds.compute(Pending(computing, notes, whose, notes.ends, [], numbers))
+    if rounds.linked is not before:
+        tracer.learn(notes, numbers)
+    type_, results = tracer.learnt.result, list[Any]()
+    for place, result, number in zip(whose, notes.results, numbers, strict=True):
+        type_, found = _shown(rounds.store, notes.start, type_, result, place, number)
+        results.append(found)
+    give_back(notes)
+    return results
 
 
 _WAITS: Final = object()  # what a walk says that waits already
@@ -352,28 +379,16 @@ class UnderWay:
         COUNTERS[1] = number + max(0, min(int(left[fiber.walked.place]) for fiber in others))
         return True
 
-    def compute(self, *, last: bool = False) -> list[Any]:
-        """Compute what is pending; return the numbers that are asked for, where they are read at once.
-
-        In the `last` round, all examples have ended.
-        """
+    def compute(self) -> list[Any]:
+        """Compute what is pending; return the numbers that are asked for, where they are read at once."""
         found = list[Any]()
         if COUNTERS[0] == self._first:
             refuse_broken(self.notes, self._first)
         else:
             self._pending.first = self._first - self._start
-            before = self._rounds.linked
             found = self._rounds.compute(self._pending)
-            if self._rounds.linked is not before and last:
-                self._learn()
         self._next()
         return found
-
-    def _learn(self) -> None:
-        """Let the tracer learn what examples brought that are as if none had waited, each in one piece."""
-        if self._round == 0 and self._whose == [*range(len(self.walked))] and not self._failures:
-            results = [walked.result for walked in self.walked]
-            self._tracer.learn(Notes(self._start, [*self._ends], results, self.notes.lists), self._numbers)
 
     def _next(self) -> None:
         """Begin a round: lists of notes go on empty."""
@@ -445,20 +460,25 @@ class UnderWay:
 
     def shown(self, walked: Walked) -> Walked:
         """Put arrays into the place of values in a result; they must have been computed."""
-        result = walked.result
-        if self._result is OBJECTS and type(result) is list and ATOMS.issuperset(map(type, result)):
-            walked.result = [*result]  # as below, in a fifth of the time
-            return walked
-
-        def number(value: Value) -> NDArray[Any]:
-            n = value.n - self._start
-            if n < 0 or self.store.example[n] != walked.place:
-                raise kept_result(walked.number)
-            return np.array(self.store.row(n), value.type.dtype)
-
-        self._result = joined_result(self._result, walked.result, 0, [], set(), walked.number)
-        walked.result = _replaced(walked.result, number)
+        given = self.store, self._start, self._result, walked.result
+        self._result, walked.result = _shown(*given, walked.place, walked.number)
         return walked
+
+
+def _shown(
+    store: Store, start: int, type_: Type | None, result: Any, place: int, number: int
+) -> tuple[Type | None, Any]:
+    """Return the type of results, given that of others, and one with arrays in the place of values."""
+    if type_ is OBJECTS and type(result) is list and ATOMS.issuperset(map(type, result)):
+        return type_, [*result]  # as below, in a fifth of the time
+
+    def array(value: Value) -> NDArray[Any]:
+        n = value.n - start
+        if n < 0 or store.example[n] != place:
+            raise kept_result(number)
+        return np.array(store.row(n), value.type.dtype)
+
+    return joined_result(type_, result, 0, [], set(), number), _replaced(result, array)
 
 
 def _replaced(x: Any, value: Callable[[Value], Any]) -> Any:

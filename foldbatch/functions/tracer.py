@@ -52,7 +52,7 @@ from foldbatch.model.columns import BadDataError, column
 from foldbatch.model.drafts import ASIDES, Flow, PrunedDraft, needed
 from foldbatch.model.link import StagedBefore, link
 from foldbatch.model.model import Model
-from foldbatch.model.tracer import Decide, Look, Written
+from foldbatch.model.tracer import AtOnce, Decide, Look, Written
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.arithmetic import NUMPY, Arithmetic
 from foldbatch.scheduler.noting import Integers, Noting
@@ -191,10 +191,11 @@ class FunctionTracer:
         numbers: Sequence[int],
         look: Look | None = None,
         decide: Decide | None = None,
-    ) -> list[Trace]:
+        few: AtOnce | None = None,
+    ) -> list[Trace] | Any:
         with LOCK:
             try:
-                return self._traced(examples, numbers, look, decide)
+                return self._traced(examples, numbers, look, decide, few)
             except (BadDataError, ExampleError):  # of which call, and whether the walk goes on, is told below
                 pass
             try:
@@ -208,9 +209,10 @@ class FunctionTracer:
         numbers: Sequence[int],
         look: Look | None,
         decide: Decide | None,
+        few: AtOnce | None = None,
         *,
         careful: bool = False,
-    ) -> list[Trace]:
+    ) -> list[Trace] | Any:
         """Return the traces of examples; where `careful`, a datum is checked at the call that it is for."""
         runs, done = list[Notes](), 0
         learnt, linked_before, decided, before = self.learnt, self._linked, self.learnt.decides, None
@@ -219,6 +221,10 @@ class FunctionTracer:
                 with no_garbage():
                     runs.append(self._note(examples[done:], numbers[done:], decide, careful=careful))
                 done += len(runs[-1].ends)
+            if few is not None and len(runs) == 1 and not self.decides:
+                made = few(runs[0], numbers)
+                if made is not None:
+                    return made
             ends = accumulate([len(notes.ends) for notes in runs], initial=0)
             left = [numbers[end:] for end, _ in zip(ends, runs, strict=False)]
             linked = self.linked()

@@ -22,6 +22,9 @@ TraceAll: TypeAlias = Callable[[Sequence[Any], Sequence[int]], list[Trace]]
 # datum is checked when it is read; what is pending of all examples is computed whenever all wait.
 Decide: TypeAlias = Callable[..., Any]
 
+# Takes what few examples noted, before it becomes traces, and returns what it makes of them, or None.
+AtOnce: TypeAlias = Callable[..., Any]
+
 MAX_CALLS = 10_000_000  # calls of one example, by default
 
 
@@ -99,8 +102,9 @@ class Tracer(Protocol):
         numbers: Sequence[int],  # their numbers in the batch, for errors
         look: Look | None = None,  # sees the data that were read; it may be called several times
         decide: Decide | None = None,  # computes for examples that ask for numbers; None refuses them
-    ) -> list[Trace]:
-        """Return the traces of examples.
+        few: AtOnce | None = None,  # takes what all of them noted, at once; it may leave it
+    ) -> list[Trace] | Any:
+        """Return the traces of examples; or what `few` makes of them, unless that is None.
 
         Raises:
             ExampleError: when an example does not fit the model; it tells of the first one that does not.

@@ -15,16 +15,17 @@ from foldbatch.engines.batch import ScheduledBatch
 from foldbatch.engines.engine import Engine, EngineSettings, choose_engine, load_engine
 from foldbatch.engines.keys import call_keys, example_numbers
 from foldbatch.engines.launch import OutOfRangeError
+from foldbatch.engines.results import Results
 from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.errors import BlockTypeError, ExampleError
-from foldbatch.functions.cells import COUNTERS
-from foldbatch.functions.deciding import UnderWay, decide, results
+from foldbatch.functions.deciding import UnderWay, decide, few, results
+from foldbatch.functions.notes import Notes
 from foldbatch.functions.rounds import Rounds
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.columns import BadDataError
 from foldbatch.model.model import Model
-from foldbatch.model.tracer import Decide, Tracer
+from foldbatch.model.tracer import AtOnce, Decide, Tracer
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.program.traced import Prepared
 from foldbatch.scheduler.layout import find_layout
@@ -38,8 +39,6 @@ from foldbatch.trees import Tree
 
 FEW = 8  # examples that are a round: from 16 trees of 40 nodes on plans of whole batches are better,
 FEW_OF_BLOCKS = 128  # of blocks, which make plans of whole batches once more if they make many calls
-LARGE = 8_192  # and where so many numbers are noted; then so many
-REST = 16  # of these batches go by before one is tried again
 
 
 class ReadyRound(NamedTuple):
@@ -63,7 +62,6 @@ class Deciding:
         self.form: Form
         plain = options.batched and not options.debug and self.policy.alone is not None
         self._at_once = plain and options.backend == "llvm"
-        self._rest = 0  # how many times few examples are run as any batch, as the last ones were large
         self._version = -1  # of what was learnt of the walk when a few examples came last
         self._trees: dict[int, weakref.ref[Tree]] = {}
         self.levels: Any = None  # finds those of a round's calls, where a schedule needs them
@@ -95,13 +93,8 @@ class Deciding:
     def results(
         self, tracer: Tracer, examples: Any, asides: Collection[str], step: int, *, keep_going: bool
     ) -> list[Any] | None:
-        """Return what a walk makes of examples in inference; None where others know.
-
-        A few examples of a walk that reads no number are a round, too: to plan one takes a third of the time.
-        """
-        few = not (keep_going or tracer.decides)
-        given = isinstance(examples, list | tuple)
-        if few and not (given and tracer.grows and self.are_few(tracer, examples, asides)):
+        """Return what a walk that decides makes of examples in inference; None where others know."""
+        if not (keep_going or tracer.decides):
             return None
         simple = not asides and isinstance(examples, list | tuple)
         if (
@@ -114,32 +107,37 @@ class Deciding:
                 raise BlockTypeError("run return_exceptions", expected, "more, or others", "leave it out")
             return None
         work = partial(results, self.rounds, self.computing(step, training=False), tracer, examples)
-        start = COUNTERS[0]
         with single_threaded_blas():
             try:
-                found = work(keep_going=keep_going)
+                return work(keep_going=keep_going)
             except BadDataError:
                 work(careful=True)  # which says at which call
                 raise
-        self._rest = REST if few and COUNTERS[0] - start > LARGE else 0
-        return found
 
-    def are_few(self, tracer: Tracer, examples: Sequence[Any], asides: Collection[str]) -> bool:
-        """Whether examples are to be run at once: few that nobody has met, by blocks or a known walk."""
+    def few(
+        self, tracer: Tracer, blocks: AtOnce, examples: Any, asides: Collection[str], step: int
+    ) -> AtOnce | None:
+        """Return what runs examples as they are noted: few that are new, by `blocks` or a known walk."""
         most = FEW if isinstance(tracer, FunctionTracer) else FEW_OF_BLOCKS
-        if asides or not self._at_once or not 0 < len(examples) <= most:
-            return False
-        known = True
-        if isinstance(tracer, FunctionTracer):
-            if tracer.learnt.result is None:
-                return False
-            if self._rest:
-                self._rest -= 1
-                return False
-            # what grows all the time is told of where whole batches run
-            known, self._version = self._version in (-1, tracer.learnt.version), tracer.learnt.version
+        given = self._at_once and not asides and isinstance(examples, list | tuple)
+        if not given or not 0 < len(examples) <= most:
+            return None
         met = [isinstance(x, Prepared) or (isinstance(x, Tree) and self._met(x)) for x in examples]
-        return known and not any(met)
+        if not isinstance(tracer, FunctionTracer):
+            return None if any(met) else blocks
+        if tracer.learnt.result is None or tracer.decides:
+            return None
+        # what grows all the time is told of where whole batches run
+        known, self._version = self._version in (-1, tracer.learnt.version), tracer.learnt.version
+        if not known or any(met):
+            return None
+        return partial(self._few, tracer, self.computing(step, training=False))
+
+    def _few(
+        self, tracer: FunctionTracer, computing: RoundEngine, notes: Notes, numbers: Sequence[int]
+    ) -> Results | None:
+        found = few(self.rounds, computing, tracer, notes, numbers)
+        return None if found is None else Results(found)
 
     def _met(self, tree: Tree) -> bool:
         """Whether a tree was met before: then it is traced, as its trace is kept; it is from now on."""

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from foldbatch.blocks.drafts import refuse_no_count
-from foldbatch.blocks.lower import Lowered
 from foldbatch.engines.batch import Planned, ScheduledBatch
 from foldbatch.engines.cotangents import seeds_of
 from foldbatch.engines.engine import Engine
@@ -317,11 +316,8 @@ class Program(Closed, Printed):
         if decided is not None:
             return Results(decided)
         variant = self._variants.for_run(batch, asides)
-        ready, tracer, work = variant.ready, variant.tracer, None
-        if not isinstance(batch, Planned) and isinstance(tracer, Lowered):
-            work = variant.few(tracer, batch) if self._deciding.are_few(tracer, batch, asides) else None
-        if work is None:
-            ready, work = variant.work(batch, self._deciding.decide(step, training=False))
+        few = self._deciding.few(variant.tracer, variant.ready.runner.few, batch, asides, step)
+        ready, work = variant.work(batch, self._deciding.decide(step, training=False), few)
         results = work if isinstance(work, Results) else ready.runner.run(work, step, asides)
         if losses:
             self._warned.look_at(self.model, results.loss)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from foldbatch.engines.batch import Planned, SubBatch, belongs, fingerprint
+from foldbatch.engines.results import Results
 from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.model.columns import items_of
 from foldbatch.model.model import Model
@@ -82,12 +83,12 @@ class Traces:
         owner: object,
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
-    ) -> list[Trace] | tuple[SubBatch, ...]:
-        """Return the traces of examples, or a plan of the batch where one is at hand."""
+    ) -> list[Trace] | tuple[SubBatch, ...] | Any:
+        """Return the traces of examples, or a plan of the batch where one is at hand, or their results."""
         if isinstance(examples, Planned):
             return _own(examples, owner).parts
         traces = self.all(examples, owner, trace_all, fresh)
-        if self._tracer.model is not self._model:  # it has grown: nothing here fits
+        if isinstance(traces, Results) or self._tracer.model is not self._model:  # it has grown: none fits
             return traces
         if len(traces) == 1 and isinstance(examples, list | tuple):
             key = id(examples[0])
@@ -104,8 +105,8 @@ class Traces:
         owner: object,
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
-    ) -> list[Trace]:
-        """Return the traces of examples; `trace_all` traces new ones."""
+    ) -> list[Trace] | Any:
+        """Return the traces of examples; `trace_all` traces new ones, or returns results in their place."""
         if isinstance(examples, Planned):
             return _own(examples, owner).traces
         examples = listed(examples)
@@ -123,6 +124,8 @@ class Traces:
                 new.append(number)
         if new:
             made = (trace_all or self._tracer.trace_all)([examples[number] for number in new], new)
+            if isinstance(made, Results):
+                return made
             fresh.clear()
             fresh.update(zip(new, made, strict=True))
             for number, trace in fresh.items():

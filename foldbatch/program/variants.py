@@ -16,18 +16,17 @@ from warnings import warn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from foldbatch.blocks.lower import Lowered
 from foldbatch.engines.batch import Planned
 from foldbatch.engines.engine import Engine
 from foldbatch.engines.held import Pool
 from foldbatch.engines.parts import Seeds
 from foldbatch.engines.report import Captures
 from foldbatch.engines.results import Metrics, Results
-from foldbatch.engines.runner import Options, Runner, Work
+from foldbatch.engines.runner import Options, Runner
 from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, WalkError, frames_inside
 from foldbatch.model.dual import LOSS, dual, float_reads, with_gradients
-from foldbatch.model.tracer import Decide, TraceAll, Tracer
+from foldbatch.model.tracer import AtOnce, Decide, TraceAll, Tracer
 from foldbatch.params.parameters import Array, Gradient, Parameter, SparseRows, dense
 from foldbatch.program.traced import Prepared, Traces, listed
 from foldbatch.scheduler.trace import Trace
@@ -226,25 +225,20 @@ class Variant:
         self._examples = self._brought = self._told = 0  # in these: examples, and parameters brought
 
     def work(
-        self, examples: Iterable[Any] | Planned, decide: Decide | None = None
-    ) -> tuple[ReadyModel, Work]:
-        """Return the traces of examples, or a plan of the batch where one is at hand, and what runs them."""
+        self, examples: Iterable[Any] | Planned, decide: Decide | None = None, few: AtOnce | None = None
+    ) -> tuple[ReadyModel, Any]:
+        """Return traces of examples, or a plan of the batch where one is at hand, and what runs them.
+
+        What `few`, of `Tracer.trace_all`, makes of new examples are `Results`, which stand in their place.
+        """
         if not isinstance(examples, Planned):
             batch = listed(examples)
-            trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide)
+            trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide, few=few)
             return self._fitting(lambda ready, new: ready.traces.work(batch, ready, trace_all, new), batch)
         owner = examples.owner
         if isinstance(owner, ReadyModel) and owner.tracer is self.tracer:  # planned before the model grew
             return owner, examples.parts
         return self._fitting(lambda ready, fresh: ready.traces.work(examples, ready), examples)
-
-    def few(self, tracer: Lowered, examples: Sequence[Any]) -> Results | Work:
-        """Return the results of few examples of blocks, run as they were noted, or what `work` does."""
-        ready = self.ready
-        found = tracer.traced(examples, range(len(examples)), few=ready.runner.few)
-        if isinstance(found, Results):
-            return found
-        return ready.traces.work(examples, ready, lambda _, new: [found[number] for number in new])
 
     def all(
         self, examples: Iterable[Any] | Planned, trace_all: TraceAll | None = None
@@ -263,6 +257,8 @@ class Variant:
                     self.ready = self._make(self.tracer)
                 ready = self.ready
                 traced = trace(ready, fresh)
+                if isinstance(traced, Results):
+                    return ready, traced
                 if self.tracer.model is ready.model:
                     if tries or self.growing:
                         brought = before and len(ready.model.parameters) - before

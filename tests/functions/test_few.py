@@ -125,9 +125,18 @@ def test_schedules_of_rounds_are_kept_while_what_was_noted_is_small(monkeypatch:
 
 
 def test_few_large_examples_are_any_batch() -> None:
-    """But for one in so many, as nobody knows before how large they are."""
     program = fb.compile(lambda n: fb.ops.stack([leaf(k % 9) for k in range(n)][-2:]), "llvm")
     for n in (2, 3):
         program.run([n])
-    assert rounds(lambda: [program.run([n]) for n in (2, 9_000, *[4] * 16)]) == 2
-    assert rounds(lambda: program.run([4])) == 1
+    assert rounds(lambda: [program.run([n]) for n in (2, 9_000, 4, 4)]) == 3
+
+
+def test_an_iterator_is_read_once_though_the_walk_asks_for_a_number_at_last() -> None:
+    program = fb.compile(
+        lambda x: [leaf(w) if w < 8 else leaf(int(fb.ops.sum(leaf(w)) > 0)) for w in x], "llvm"
+    )
+    for _ in range(2):
+        program.run([[1, 2]])
+    with pytest.raises(fb.errors.WalkError, match="data that can be read again"):
+        program.run([iter([1, 8])])
+    assert len(program.run([[1, 8]])[0]) == 2
