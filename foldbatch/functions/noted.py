@@ -289,7 +289,7 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
     """Return part of a result with numbers that count from the example's beginning."""
     if isinstance(part, Value):
         number = part.n - start
-        return int(number if new is None else new[number]) - begin
+        return (number if new is None else new.item(number)) - begin
     if isinstance(part, _ListOfValues):
         found = np.array(part.numbers, np.int64) - start
         counted: list[int] = ((found if new is None else new[found]) - begin).tolist()

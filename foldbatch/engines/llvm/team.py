@@ -184,10 +184,10 @@ class Team:
     def leave(self) -> None:
         """Let others have the helper; after a stall, or where it was no help, nobody has it for a while."""
         jobs, helped, stalls = self._before
-        now, failed = time.monotonic(), self.stalls - stalls
-        failed += self.helped == helped and self.jobs > jobs + ENOUGH and now > self._woken + WAKING
-        if failed:
-            rare = now - self._until >= RARE * failed
+        now, stalled = time.monotonic(), self.stalls - stalls
+        idle = self.helped == helped and self.jobs > jobs + ENOUGH and now > self._woken + WAKING
+        if idle or stalled:
+            rare = not idle and now - self._until >= RARE * stalled
             self._rest = REST if rare else min(2 * self._rest, LONGEST)
             self._until = now + self._rest
             self._words[ASLEEP] = 1
