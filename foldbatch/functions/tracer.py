@@ -328,9 +328,10 @@ class FunctionTracer:
         if type_ != learnt.result:
             return None
         held, start, ends = notes.noted or lists, notes.start, notes.ends
+        parts = [(own.rows, *own.elements) for own in held.values()]
         if notes.noted:  # whose numbers count from the beginning of the run
             start, ends, seen = 0, [end - start for end in ends], {number - start for number in seen}
-        parts = [(own.rows, *own.elements) for own in held.values()]
+            parts = [tuple([array.ravel() for array in own]) for own in parts]
         integers = noting.columns(check, start, ends, seen, parts)
         return None if integers is None else ([held[s] for s, _ in linked.cells], integers, results)
 

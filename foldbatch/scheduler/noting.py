@@ -117,16 +117,15 @@ class Noting:
         start: int,  # the first number of the run
         ends: Sequence[int],  # after each example, the next number
         seen: Iterable[int],  # the values in results
-        # of each cell that the walk calls, the rows of its calls, and its lists
+        # of each cell that the walk calls, the rows of its calls, and its lists, flat
         noted: Sequence[Sequence[array[int] | Index]],
     ) -> Integers | None:
         """Return what was noted as columns; None where a wire is new, or a value is not the example's own."""
         examples, cells = len(ends), len(self.kept)
-        sizes, arrays, in_results = list[int](), list[Index](), [*seen]
+        sizes, arrays, in_results = list[int](), list[array[int] | Index](), [*seen]
         for held, width in zip(noted, self.widths, strict=True):
-            own = [np.asarray(each).reshape(-1) for each in held]
-            sizes += [own[0].size // width, *[each.size for each in own[1:]]]
-            arrays += own
+            sizes += [len(held[0]) // width, *map(len, held[1:])]
+            arrays += held
         head = [examples, start, len(in_results), start, *ends, *sizes]
         total, told = ends[-1] - start, len(head)
         given = np.concatenate([np.array(head + in_results, np.int64), *arrays])
