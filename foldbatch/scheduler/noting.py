@@ -122,7 +122,8 @@ class Noting:
     ) -> Integers | None:
         """Return what was noted as columns; None where a wire is new, or a value is not the example's own."""
         examples, cells = len(ends), len(self.kept)
-        sizes, arrays, in_results = list[int](), list[array[int] | Index](), [*seen]
+        sizes, in_results = list[int](), [*seen]
+        arrays: list[array[int] | Index] = []
         for held, width in zip(noted, self.widths, strict=True):
             sizes += [len(held[0]) // width, *map(len, held[1:])]
             arrays += held
