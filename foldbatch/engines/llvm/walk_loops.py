@@ -172,7 +172,7 @@ def put(known: Any, to: int, number: int) -> int:
     size = own[COUNT]
     if size == own[ROOM]:
         given = moved(known, GIVEN_ONCE)
-        given[0], given[1] = to, known[SPACE]
+        given[0], given[1] = to, to if size > 0 else known[SPACE]  # it is twice as long then
         made = ask(known[VECTORCALL], known[LENGTHEN], address(given), i8(2), i8(0))
         if made == 0:
             return -1

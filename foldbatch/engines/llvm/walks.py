@@ -39,8 +39,8 @@ OBJECTS = {
     loops.LISTED: list,
     loops.ARRAYS: np.ndarray,
     loops.COPY: np.ndarray.copy,
-    loops.LENGTHEN: array.frombytes,
-    loops.SPACE: bytes(8 * 512),
+    loops.LENGTHEN: array.extend,
+    loops.SPACE: array("q", bytes(8 * 48)),
 }
 
 
