@@ -55,7 +55,8 @@ def others(runner: Runner, ways: Sequence[dict[str, Any]] = WAYS) -> Iterator[Ru
 
 
 def tangents_of(program: Program, rng: np.random.Generator) -> Arrays:
-    trained = [name for name, p in program.params.parameters.items() if p.trainable]
+    own = program.model.parameters  # calls whose values nobody uses may bring others
+    trained = [name for name, p in program.params.parameters.items() if p.trainable and p in own]
     return {name: rng.normal(size=program.params[name].shape) for name in trained}
 
 
