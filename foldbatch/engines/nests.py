@@ -7,11 +7,12 @@ left over is unrolled: one part of it for each turn, with its places further on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
-from foldbatch.static.op import UNBATCHED
+from foldbatch.static.op import UNBATCHED, Axis
 from foldbatch.static.places import Place, merged
+from foldbatch.static.statements import Statement, axis_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +52,65 @@ def leading(x: Place, y: Place) -> tuple[list[tuple[int, tuple[int, ...]]], bool
     if alone or by_rows(axes, rows):
         return axes or [(1, rows)], True
     return axes, False
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """How a matrix lies in a place: where it begins, and how far it is to the next row, column and matrix."""
+
+    place: Place
+    offset: int
+    row: int
+    column: int
+    step: int = 0
+
+    @property
+    def turned(self) -> Factor:
+        """The transposed matrix."""
+        return replace(self, row=self.column, column=self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Products ``c = a b`` side by side, ``[m, k]`` times ``[k, n]``; rows multiply one of the extents."""
+
+    by: str  # which extent: ``m``, ``k`` or ``count``
+    axis: Axis  # along which the rows are
+    count: int
+    m: int
+    k: int
+    n: int
+    a: Factor
+    b: Factor
+    c: Factor
+    adds: bool = False  # whether it is added to the one before
+
+
+def products_of(statement: Statement) -> Iterator[Product]:
+    """Yield the products that a ``linear``, ``matmul`` or ``sum_outer`` is, one after the other."""
+    (left, right), write = statement.reads, statement.result
+    axis = axis_of(statement, [left, right, write])
+    if statement.op == "matmul":
+        (m, k), (_, n) = left.shape, right.shape
+        a, b, c = (_factor(place, place.row) for place in (left, right, write))
+        yield Product("count", axis, 1, m, k, n, a, b, c)
+        return
+    weight, other = (right, write) if statement.op == "linear" else (write, right)
+    first, last = weight.shape
+    axes, joined = leading(left, other)
+    for number, part in enumerate(parts(axes, 1, 2)):
+        (extent,), steps = part.extents, [stride for (stride,) in part.strides]
+        count, rows = (1, extent) if joined else (extent, 1)
+        x, y = (
+            Factor(place, offset, step if joined else place.row, place.strides[-1], 0 if joined else step)
+            for place, offset, step in zip((left, other), part.offsets, steps, strict=True)
+        )
+        if statement.op == "linear":
+            yield Product("m", axis, count, rows, first, last, x, _factor(weight), y)
+        else:
+            yield Product("k", axis, count, first, rows, last, x.turned, y, _factor(weight), number > 0)
+
+
+def _factor(place: Place, step: int = 0) -> Factor:
+    row, column = place.strides
+    return Factor(place, 0, row, column, step)

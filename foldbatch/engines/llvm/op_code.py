@@ -27,6 +27,7 @@ from foldbatch.engines.llvm.coder import (
     ENTRIES,
     ERRORS,
     FIELDS_OF,
+    NO_CUT,
     TARGET,
     WHOLE,
     Coder,
@@ -36,7 +37,7 @@ from foldbatch.engines.llvm.coder import (
 )
 from foldbatch.engines.llvm.compiling import Native, native
 from foldbatch.engines.llvm.loop_texts import KINDS, MEMORY, computed, spell
-from foldbatch.engines.nests import Stretch, by_rows, leading, parts
+from foldbatch.engines.nests import Stretch, by_rows, parts, products_of
 from foldbatch.static.bodies import line_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op
 from foldbatch.static.ops.lists import OF_LISTS
@@ -318,52 +319,25 @@ def _product(coder: Coder, place: Place) -> Native:
     return products.compiled(products.native_text, kind, products.cut_of(kind, coder.routine.precision))
 
 
-OUTER, M, K = 1, 2, 3  # what the number of rows multiplies
+BY = {"count": 1, "m": 2, "k": 3}  # what the number of rows multiplies
 N = 3  # which of a product's whole numbers are its columns
 
 
-def _linear(coder: Coder, statement: Statement) -> None:
-    (x, weight), write = statement.reads, statement.result
-    (k, n), function = weight.shape, _product(coder, write)
-    axes, by_row = leading(x, write)
-    for part in parts(axes, 1, 2):
-        (extent,), ((x_step,), (y_step,)) = part.extents, part.strides
-        extents = [1, extent, k, n, M] if by_row else [extent, 1, k, n, M]
-        x_row, y_row = (x_step, y_step) if by_row else (x.row, write.row)
-        apart = [0, 0, 0] if by_row else [x_step, 0, y_step]
-        statics = [*extents, x_row, x.strides[-1], *weight.strides, y_row, *apart, 0]
-        pointers = [coder.at(x, part.offsets[0]), coder.at(weight), coder.at(write, part.offsets[1])]
-        size = np.dtype(coder.dtype(write)).itemsize
-        cut = by_columns(pointers, statics, N, {1: weight.strides[1] * size, 2: size}, k * extent)
-        coder.add(function, axis_of(statement, [x]), pointers, statics, cut)
-
-
-def _sum_outer(coder: Coder, statement: Statement) -> None:
-    (x, g), write = statement.reads, statement.result
-    if prod(x.shape[:-1]) == 0:
+def _products(coder: Coder, statement: Statement) -> None:
+    write = statement.result
+    if statement.op == "sum_outer" and prod(statement.reads[0].shape[:-1]) == 0:
         zeroed(coder, write)
         return
-    (m, n), function = write.shape, _product(coder, write)
-    axes, by_row = leading(x, g)
-    for number, part in enumerate(parts(axes, 1, 2)):
-        (extent,), ((x_step,), (g_step,)) = part.extents, part.strides
-        extents = [1, m, extent, n, K] if by_row else [extent, m, 1, n, K]
-        x_row, g_row = (x_step, g_step) if by_row else (x.row, g.row)
-        apart = [0, 0, 0] if by_row else [x_step, g_step, 0]
-        adds = 2 if number else 1
-        statics = [*extents, x.strides[-1], x_row, g_row, g.strides[-1], write.strides[0], *apart, adds]
-        pointers = [coder.at(x, part.offsets[0]), coder.at(g, part.offsets[1]), coder.at(write)]
-        size = np.dtype(coder.dtype(write)).itemsize
-        cut = by_columns(pointers, statics, N, {1: g.strides[-1] * size, 2: size}, m * extent)
-        coder.add(function, axis_of(statement, [x, g]), pointers, statics, cut)
-
-
-def _matmul(coder: Coder, statement: Statement) -> None:
-    (a, b), write = statement.reads, statement.result
-    sizes = [*a.shape, b.shape[1]]
-    statics = [1, *sizes, OUTER, *a.strides, *b.strides, write.strides[0], a.row, b.row, write.row, 0]
-    pointers = [coder.at(a), coder.at(b), coder.at(write)]
-    coder.add(_product(coder, write), axis_of(statement, [a, b]), pointers, statics)
+    function, size = _product(coder, write), np.dtype(coder.dtype(write)).itemsize
+    for p in products_of(statement):
+        adds = 0 if p.by != "k" else 2 if p.adds else 1
+        strides = [p.a.row, p.a.column, p.b.row, p.b.column, p.c.row, p.a.step, p.b.step, p.c.step]
+        statics = [p.count, p.m, p.k, p.n, BY[p.by], *strides, adds]
+        pointers = [coder.at(factor.place, factor.offset) for factor in (p.a, p.b, p.c)]
+        cut = NO_CUT
+        if p.by != "count":
+            cut = by_columns(pointers, statics, N, {1: p.b.column * size, 2: size}, p.count * p.m * p.k)
+        coder.add(function, p.axis, pointers, statics, cut)
 
 
 def _linear_by(coder: Coder, statement: Statement) -> None:
@@ -387,11 +361,9 @@ ENCODERS: dict[str, Callable[[Coder, Statement], None]] = {
     "random": _random,
     "order": _order,
     "check_range": _check_range,
-    "linear": _linear,
-    "sum_outer": _sum_outer,
     "linear_by": _linear_by,
     "sum_outer_by": _sum_outer_by,
-    "matmul": _matmul,
+    **dict.fromkeys(("linear", "sum_outer", "matmul"), _products),
     **dict.fromkeys(OF_LISTS, list_products.append),
 }
 
