@@ -56,6 +56,7 @@ def lacking_bf16() -> str:
     return ""
 
 
+needs_llvm = [pytest.mark.llvm, pytest.mark.skipif(bool(lacking("llvm")), reason=lacking("llvm"))]
 lawful = pytest.mark.parametrize(
     "engine",
     [

@@ -30,14 +30,11 @@ from foldbatch.engines.engine import (
 )
 from foldbatch.errors import BackendError, UnknownNameError
 from foldbatch.scheduler.arithmetic import Arithmetic
+from tests.backends import needs_llvm
 from tests.engines.cuda.emulated import gpu_answers
 from tests.programs import BlockProgram, programs
 from tests.programs.comparing import assert_meant, assert_same, gradients_of, many
 
-needs_llvm = [
-    pytest.mark.llvm,
-    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
-]
 needs_gpu = [pytest.mark.gpu, pytest.mark.skipif(not gpu_answers(), reason="there is no GPU")]
 NAMES = [
     "reference",

@@ -1,7 +1,6 @@
 """Optimizers, parameters and gradients to try them on, and the places where parameters may be."""
 
 import shutil
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from foldbatch.params.parameters import Parameter, ParameterStore, SparseRows, dense
 from foldbatch.train import SGD, AdaGrad, Adam, AdamW, LazyAdam, RMSprop
 from foldbatch.types import TensorType
+from tests.backends import needs_llvm
 
 MAKERS = {
     "sgd": lambda **kw: SGD(0.1, **kw),
@@ -84,10 +84,7 @@ wherever = pytest.mark.parametrize(
     "place",
     [
         dict,
-        pytest.param(
-            with_llvm,
-            marks=[pytest.mark.llvm, pytest.mark.skipif(find_spec("llvmlite") is None, reason="no llvm")],
-        ),
+        pytest.param(with_llvm, marks=needs_llvm),
         pytest.param(
             on_device, marks=pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
         ),

@@ -1,7 +1,6 @@
 """Schedules are the same to the bit, whatever computes them."""
 
 from dataclasses import fields, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,11 @@ from foldbatch.scheduler.merge import merge
 from foldbatch.scheduler.policies import POLICIES
 from foldbatch.scheduler.sharing import SHARES
 from foldbatch.scheduler.tables import build
+from tests.backends import needs_llvm
 from tests.engines.llvm.test_integer_loops import LOOPS, PLAIN
 from tests.programs import programs
 from tests.scheduler.random_traces import Setting, settings_of
 from tests.scheduler.test_tables import assert_same
-
-needs_llvm = [
-    pytest.mark.llvm,
-    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
-]
 
 
 def flat(part: Any) -> Any:

@@ -1,7 +1,6 @@
 """Products taken out of a recursion change nothing but the time, whatever is known before it starts."""
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,9 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.params.parameters import dense
 from foldbatch.scheduler.sharing import SHARES
-from tests.backends import always_known
+from tests.backends import always_known, needs_llvm
 
-pytestmark = [
-    pytest.mark.llvm,
-    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
-]
+pytestmark = needs_llvm
 
 
 @pytest.fixture(autouse=True)

@@ -3,16 +3,13 @@
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import pytest
 
 from foldbatch.errors import BackendError
+from tests.backends import needs_llvm
 
-pytestmark = [
-    pytest.mark.llvm,
-    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
-]
+pytestmark = needs_llvm
 
 PROGRAM = """
 import numpy as np

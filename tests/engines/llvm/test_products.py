@@ -1,6 +1,5 @@
 """Products against NumPy's in float64: every form, shapes around the edges of tiles, no write beside the result."""
 
-from importlib.util import find_spec
 from itertools import product as pairs_of
 
 import numpy as np
@@ -10,13 +9,10 @@ from hypothesis import strategies as st
 
 from foldbatch.engines.launch import FIELDS, STORES
 from foldbatch.engines.numpy.spelling import rounded
-from tests.backends import lacking_bf16
+from tests.backends import lacking_bf16, needs_llvm
 from tests.engines.llvm.walking import call_native
 
-pytestmark = [
-    pytest.mark.llvm,
-    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
-]
+pytestmark = needs_llvm
 needs_bf16 = pytest.mark.skipif(bool(lacking_bf16()), reason=lacking_bf16())
 DTYPES = {"f4": "float32", "f8": "float64"}
 # around the rows and columns of tiles, and around blocks of the inner dimension

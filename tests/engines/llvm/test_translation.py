@@ -1,18 +1,15 @@
 """The language of loops: what Python says, computed by compiled code; what it does not say is refused."""
 
-from importlib.util import find_spec
 from textwrap import indent
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.backends import needs_llvm
 from tests.engines.llvm.walking import run_native
 
-pytestmark = [
-    pytest.mark.llvm,
-    pytest.mark.skipif(find_spec("llvmlite") is None, reason="llvmlite is not installed"),
-]
+pytestmark = needs_llvm
 
 
 def run(lines: str, x: Any, kinds: str = "i8 i8", out: int = 1) -> list[Any]:
