@@ -171,10 +171,8 @@ def assert_input_gradients(engine: Program, program: BlockProgram) -> None:
     assert_near(along, right, 1e-6, abs(found_loss))
     assert_near(found_loss, at(0), 1e-9)
     traces = engine._trace_all(program.examples)
-    derivatives, key = (
-        engine._ready.derivatives,
-        (True, ("inputs", True), ("losses", True), ("results", False)),
-    )
+    derivatives = engine._ready.derivatives
+    key = (True, ("inputs", True), ("losses", True), ("results", False))
     with mock.patch.multiple(threads, CALLS_PER_PART=1, MULTIPLICATIONS_PER_PART=1):
         for other in others(derivatives._runners[key]):
             derivatives._runners[key] = other
@@ -320,10 +318,8 @@ def assert_pulled_back_by_others(
     """Check gradients from cotangents against those of other ways to run."""
     traces = engine._trace_all(program.examples)
     seeds = seeds_of(engine.model.result, [trace.result for trace in traces], cotangents)
-    derivatives, key = (
-        engine._ready.derivatives,
-        (True, ("inputs", True), ("losses", False), ("results", True)),
-    )
+    derivatives = engine._ready.derivatives
+    key = (True, ("inputs", True), ("losses", False), ("results", True))
     outputs = tuple(cell.outputs for cell in engine.model.signatures)
     first = derivatives._runners[key]
     ways = [*WAYS, {"share": "subtrees"}, {"share": None}, {"share": "subtrees", "threads": 2}]

@@ -198,25 +198,10 @@ LINES = (  # along the last axis
         zeros=True,
     ),
 )
+OF_ALL = partial(magnitude, axis=0)
 SEQUENCES = (  # of a sequence's elements, along the first axis
-    Case(
-        "segment_sum",
-        ops.segment_sum,
-        partial(summed, axis=0),
-        NUMBERS,
-        8,
-        partial(magnitude, axis=0),
-        zeros=True,
-    ),
-    Case(
-        "segment_mean",
-        ops.segment_mean,
-        lambda x: np.mean(x, 0),
-        FLOATS,
-        8,
-        partial(magnitude, axis=0),
-        zeros=True,
-    ),
+    Case("segment_sum", ops.segment_sum, partial(summed, axis=0), NUMBERS, 8, OF_ALL, zeros=True),
+    Case("segment_mean", ops.segment_mean, lambda x: np.mean(x, 0), FLOATS, 8, OF_ALL, zeros=True),
     Case("segment_max", ops.segment_max, lambda x: np.max(x, 0), NUMBERS, zeros=True),
     Case("segment_min", ops.segment_min, lambda x: np.min(x, 0), NUMBERS, zeros=True),
     Case(

@@ -101,13 +101,8 @@ def test_children_that_are_zipped_are_nodes() -> None:
     tree = Tree.from_nested((1, (2, (3, "x"), (4, "y")), (5, "z")))
     check_same(block, [tree])
     found = fb.compile(block, "numpy").run([tree], metrics=True).metrics["depth"]
-    assert {node.label: int(d) for node, d in zip(found.labels, found.values, strict=True)} == {
-        1: 1,
-        2: 2,
-        3: 3,
-        4: 3,
-        5: 2,
-    }
+    depths = {node.label: int(d) for node, d in zip(found.labels, found.values, strict=True)}
+    assert depths == {1: 1, 2: 2, 3: 3, 4: 3, 5: 2}
 
 
 def tables(*functions: Any) -> int:

@@ -25,15 +25,8 @@ def test_the_file_says_what_a_reader_must_know(file):
 
 
 def test_the_check_tells_the_largest_difference(run, treebank, tmp_path, capsys, monkeypatch):
-    command = [
-        "export",
-        str(run),
-        str(tmp_path / "model.onnx"),
-        "--check",
-        str(treebank / "test.txt"),
-        "--opset",
-        "20",
-    ]
+    files = [str(run), str(tmp_path / "model.onnx"), "--check", str(treebank / "test.txt")]
+    command = ["export", *files, "--opset", "20"]
     assert main(command) == 0
     out = capsys.readouterr().out
     assert (

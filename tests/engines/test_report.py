@@ -88,14 +88,8 @@ def test_what_can_be_read_once_is_traced_once() -> None:
 
 
 NODE = CellReport("node", 7, 5, True, (3, 2), 2, ("near", "far"), ("seen",))
-PHASES = {
-    "trace": 0.001,
-    "merge": 0.0005,
-    "tables": 0.001,
-    "ready": 0.0005,
-    "forward": 0.006,
-    "backward": 0.011,
-}
+PHASES = {"trace": 0.001, "merge": 0.0005, "tables": 0.001, "ready": 0.0005}
+PHASES |= {"forward": 0.006, "backward": 0.011}
 REPORT = Report(2, 7, 2, 2, 4, 5, 2, 2_500_000, PHASES, (NODE,))
 
 
@@ -259,12 +253,8 @@ def test_each_level_is_a_span_and_no_bit_changes():
         np.testing.assert_array_equal(np.asarray(dense(gradients[name])), dense(gradient))
     assert levels == [1] * len(watch.spans())
     steps = [span for span in watch.spans() if span.name.endswith("forward_step")]
-    assert [(span.arguments["level"], span.arguments["rows"]) for span in steps] == [
-        (0, 2),
-        (1, 2),
-        (2, 1),
-        (3, 1),
-    ]
+    told = [(span.arguments["level"], span.arguments["rows"]) for span in steps]
+    assert told == [(0, 2), (1, 2), (2, 1), (3, 1)]
     assert {span.row for span in watch.spans()} == {"part 3"}
     assert all(a.end <= b.start for a, b in pairwise(steps))
 

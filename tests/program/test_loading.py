@@ -137,20 +137,13 @@ def test_options_are_those_it_was_saved_with_unless_others_are_given(tmp_path):
     options = {"policy": "by_depth", "layout": "producer", "share": None, "max_calls": 50}
     path = saved(kept.tree_model(), tmp_path, batched=False, seed=9, **options)
     program = fb.load(path, "numpy", trust=[kept])
-    assert (program.options.policy, program.options.layout, program.options.share) == (
-        "by_depth",
-        "producer",
-        None,
-    )
-    assert (program.options.batched, program.seed) == (False, 9)
+    own = program.options
+    assert (own.policy, own.layout, own.share, own.batched) == ("by_depth", "producer", None, False)
+    assert program.seed == 9
     assert program.lowered.max_calls == 50
     other = fb.load(path, "numpy", trust=[kept], policy="by_agenda", seed=1, threads=1, debug=True)
-    assert (other.options.policy, other.seed, other.options.threads, other.options.debug) == (
-        "by_agenda",
-        1,
-        1,
-        True,
-    )
+    own = other.options
+    assert (own.policy, own.threads, own.debug, other.seed) == ("by_agenda", 1, True, 1)
     with pytest.raises(UnknownNameError, match="^load: expected options of fb.compile: .*found colour"):
         fb.load(path, trust=[kept], colour=1)
     with pytest.raises(UnknownNameError, match="policy"):

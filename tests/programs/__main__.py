@@ -132,18 +132,7 @@ def child(
     """Return the command that checks some programs in its own process."""
     whole = [sys.executable, "-X", "faulthandler", "-m", "tests.programs", "--here", "--door", door]
     few = ["--few-ways"] if few_ways else []
-    return [
-        *whole,
-        "--engine",
-        engine,
-        "--seed",
-        str(number),
-        "--count",
-        str(count),
-        "--seconds",
-        str(seconds),
-        *few,
-    ]
+    return [*whole, *f"--engine {engine} --seed {number} --count {count} --seconds {seconds}".split(), *few]
 
 
 def pass_on(stream: TextIO, lines: Queue[str]) -> None:

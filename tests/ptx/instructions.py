@@ -58,19 +58,14 @@ def _integers() -> None:
     for type_ in INTEGERS:
         kind, bits = type_[0], int(type_[1:])
         unsigned, wide = f"u{bits}", f"{kind}{2 * bits}" if bits < 64 else f"{kind}128"
-        product = f"({wide})a * ({wide})b"
+        product, two, three = f"({wide})a * ({wide})b", f"{type_} {type_}", f"{type_} {type_} {type_}"
         for name, sign in (("add", "+"), ("sub", "-"), ("mul.lo", "*")):
-            define(f"{name}.{type_}", type_, f"{type_} {type_}", f"d = (u64)a {sign} (u64)b;")
-        define(f"mad.lo.{type_}", type_, f"{type_} {type_} {type_}", "d = (u64)a * (u64)b + (u64)c;")
-        define(f"mul.hi.{type_}", type_, f"{type_} {type_}", f"d = ({product}) >> {bits};")
-        define(
-            f"mad.hi.{type_}",
-            type_,
-            f"{type_} {type_} {type_}",
-            f"d = (u64)(({product}) >> {bits}) + (u64)c;",
-        )
+            define(f"{name}.{type_}", type_, two, f"d = (u64)a {sign} (u64)b;")
+        define(f"mad.lo.{type_}", type_, three, "d = (u64)a * (u64)b + (u64)c;")
+        define(f"mul.hi.{type_}", type_, two, f"d = ({product}) >> {bits};")
+        define(f"mad.hi.{type_}", type_, three, f"d = (u64)(({product}) >> {bits}) + (u64)c;")
         if bits < 64:
-            define(f"mul.wide.{type_}", wide, f"{type_} {type_}", f"d = {product};")
+            define(f"mul.wide.{type_}", wide, two, f"d = {product};")
             define(f"mad.wide.{type_}", wide, f"{type_} {type_} {wide}", f"d = (u64)({product}) + (u64)c;")
         by_zero = 'if (b == 0) fault("division by zero", pc, 32 * warp + lane, 0);'
         minus = f"if (b == ({type_})-1) d = {{}}; else " if kind == "s" else ""

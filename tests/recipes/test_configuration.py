@@ -63,16 +63,8 @@ def test_what_is_written_is_read_again(tmp_path):
     [
         ('[model]\nhidden = "x"', {}, "my.toml: model.hidden: expected int, found str 'x'; "),
         ("[model]\nhidden = 0", {}, "my.toml: model.hidden: expected int >= 1, found int 0; "),
-        (
-            "[model]\nhiden = 1",
-            {},
-            "my.toml: model.hiden: expected an option, found 'hiden' (did you mean 'hidden'?)",
-        ),
-        (
-            "[modle]\nhidden = 1",
-            {},
-            "my.toml: modle: expected an option, found 'modle' (did you mean 'model'?)",
-        ),
+        ("[model]\nhiden = 1", {}, "model.hiden: expected an option, found 'hiden' (did you mean 'hidden'?)"),
+        ("[modle]\nhidden = 1", {}, "my.toml: modle: expected an option, found 'modle' (did you mean 'model"),
         ("model = 3", {}, "my.toml: model: expected object, found int 3"),
         ("model = 3", {"model.hidden": "3"}, "my.toml: model: expected object, found int 3"),
         ('[data]\nformat = "sts"', {}, "data.format: expected one of expressions, functions, sst, "),
@@ -80,16 +72,8 @@ def test_what_is_written_is_read_again(tmp_path):
         ("", {"train.metrics": "f2"}, "--train.metrics[0]: expected one of accuracy, f1, "),
         ('[model]\nname = "rntm"', {}, "found 'rntm' (did you mean 'rntn'?)"),
         ('[task]\nweights = [1, "x"]', {}, "my.toml: task.weights[1]: expected float, found str 'x'"),
-        (
-            "[optimizer]\nlr = 1",
-            {"optimizer.lr": "-2"},
-            "--optimizer.lr: expected float >= 0.0, found int -2",
-        ),
-        (
-            "",
-            {"model.name": "bilstm", "model.counts": "true"},
-            "--model.counts: expected an option, found 'counts'",
-        ),
+        ("[optimizer]\nlr = 1", {"optimizer.lr": "-2"}, "--optimizer.lr: expected float >= 0.0, found int"),
+        ("", {"model.name": "bilstm", "model.counts": "true"}, "--model.counts: expected an option, found"),
         ("x =", {}, "my.toml: expected a TOML file, found Invalid value"),
     ],
 )
@@ -128,10 +112,7 @@ def test_options_inside_each_other_are_one_line(tmp_path, text, overrides):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (
-            ["--train.epoch", "3"],
-            "expected an option, found '--train.epoch' (did you mean '--train.epochs'?)",
-        ),
+        (["--train.epoch", "3"], "an option, found '--train.epoch' (did you mean '--train.epochs'?)"),
         (["--train.epochs"], "--train.epochs: expected a value, found none"),
     ],
 )

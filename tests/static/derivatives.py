@@ -89,13 +89,8 @@ def check_derivatives(
 
 
 def inner(left: Values, right: Values) -> float:
-    return sum(
-        (
-            inner(a, b) if isinstance(a, list) else float(np.vdot(a, b))
-            for a, b in zip(left, right, strict=True)
-        ),
-        0.0,
-    )
+    pairs = zip(left, right, strict=True)
+    return sum((inner(a, b) if isinstance(a, list) else float(np.vdot(a, b)) for a, b in pairs), 0.0)
 
 
 def _moved(values: Values, at: Sequence[int], tangents: Values, step: float) -> Values:

@@ -71,14 +71,7 @@ def test_constants_are_the_same_when_their_bytes_dtype_and_shape_are() -> None:
     assert constant(1.5) is constant(np.float32(1.5))
     assert constant([1, 2]) is constant(np.array([1, 2]))
     assert constant(np.nan) is constant(np.nan)
-    different = [
-        constant(1),
-        constant(1.0),
-        constant(1.0, "float64"),
-        constant([1]),
-        constant([[1]]),
-        constant(True),
-    ]
+    different = [constant(1.0, "float64"), *map(constant, (1, 1.0, [1], [[1]], True))]
     assert len(set(different)) == len(different)
     assert constant(0.0) is not constant(-0.0)
 
@@ -94,11 +87,8 @@ def test_a_constant_does_not_change_with_the_array_it_was_made_of() -> None:
 
 def test_a_python_float_is_float32_and_an_array_keeps_its_dtype() -> None:
     assert [constant(v).dtype for v in (1.0, [1.0], 1, True)] == ["float32", "float32", "int64", "bool"]
-    assert [constant(v).dtype for v in (np.float64(1), np.ones(1), np.ones(1, "int32"))] == [
-        "float64",
-        "float64",
-        "int32",
-    ]
+    arrays = np.float64(1), np.ones(1), np.ones(1, "int32")
+    assert [constant(array).dtype for array in arrays] == ["float64", "float64", "int32"]
 
 
 def test_a_parameter_is_known_by_identity_not_by_name() -> None:

@@ -22,18 +22,12 @@ AXES = (UNBATCHED, CALL, ELEMENTS)
 SCALAR = TensorType((), "float64")
 Ends = list[tuple[tuple[int, ...], Axis]]
 Function = Callable[[Node], Node]
+SHAPES = [((), (3,)), ((3,), ()), ((2, 3), (3,)), ((3,), (2, 3)), ((2, 1), (1, 3)), ((2, 1, 3), (4, 1))]
 
 
 def test_operands_broadcast_in_any_order_along_any_axes() -> None:
     """A batch axis never meets an instance axis, however many axes the operands have."""
-    for left, right in [
-        ((), (3,)),
-        ((3,), ()),
-        ((2, 3), (3,)),
-        ((3,), (2, 3)),
-        ((2, 1), (1, 3)),
-        ((2, 1, 3), (4, 1)),
-    ]:
+    for left, right in SHAPES:
         for axes in list(itertools.product(AXES, AXES)):
             rng = np.random.default_rng(0)
             x, y = (

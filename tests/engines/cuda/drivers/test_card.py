@@ -21,6 +21,8 @@ from tests.engines.cuda.stand_in import CUDARuntimeError, StandIn
 
 ANEW = "pip install -e '.[cuda13]' in the checkout, or the extra cuda12 where the driver is older than 580"
 NO_DEVICE = "cudaErrorNoDevice: no CUDA-capable device is detected"
+OR = "or take the backend llvm"
+MEND = f"run nvidia-smi and mend what it says, {OR}"
 
 
 @contextmanager
@@ -64,25 +66,10 @@ def test_where_all_is_there_it_is_cupy() -> None:
 @pytest.mark.parametrize(
     ("cupy", "visible", "expected"),
     [
-        (None, None, f"expected CuPy to be installed, found none; {ANEW}; or take the backend llvm"),
-        (
-            StandIn(driver=0),
-            None,
-            "expected NVIDIA's driver, found none; install the driver, or take the backend llvm",
-        ),
-        (
-            without_gpu(),
-            None,
-            f"expected a GPU, found {NO_DEVICE}; run nvidia-smi and mend what it says, or take the backend llvm",
-        ),
-        (
-            without_gpu(),
-            "",
-            (
-                f"expected a GPU, found {NO_DEVICE}, with CUDA_VISIBLE_DEVICES=''; run nvidia-smi and mend what it says,"
-                " or take the backend llvm"
-            ),
-        ),
+        (None, None, f"expected CuPy to be installed, found none; {ANEW}; {OR}"),
+        (StandIn(driver=0), None, f"expected NVIDIA's driver, found none; install the driver, {OR}"),
+        (without_gpu(), None, f"expected a GPU, found {NO_DEVICE}; {MEND}"),
+        (without_gpu(), "", f"expected a GPU, found {NO_DEVICE}, with CUDA_VISIBLE_DEVICES=''; {MEND}"),
         (
             StandIn(13000, 12040),
             None,
