@@ -209,9 +209,8 @@ class StructureRegressor(RegressorMixin, StructureEstimator):
         try:
             numbers = column_or_1d(y, warn=True).astype("float64")
         except (TypeError, ValueError) as error:
-            raise TrainingError(
-                "y", "a number for each structure", str(error), "classes: StructureClassifier"
-            ) from error
+            fix = "classes: StructureClassifier"
+            raise TrainingError("y", "a number for each structure", str(error), fix) from error
         with np.errstate(all="ignore"):
             self.center_, self.scale_ = float(numbers.mean()), float(numbers.std()) or 1.0
         if not np.isfinite(self.scale_):

@@ -149,9 +149,8 @@ class Block(Closed, Generic[In_contra, Out_co]):
         """
         if Hooks.layer is None or is_symbolic():
             fix = "block.eval(example) shows what it makes of one example"
-            raise WalkError(
-                shown(self), "a call in a plain function given to foldbatch.compile", "one elsewhere", fix
-            )
+            expected = "a call in a plain function given to foldbatch.compile"
+            raise WalkError(shown(self), expected, "one elsewhere", fix)
         return Hooks.layer(self, xs)
 
     # an array on the left of >> must leave the operator to us

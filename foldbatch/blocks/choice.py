@@ -119,9 +119,8 @@ class OneOf(Block[Any, Any]):
                 key = as_object(build(self.key_fn, builder, value))
             if not isinstance(key, Object):
                 fix = "choose by the example's data; on tensors, use ops.where"
-                raise BlockTypeError(
-                    f"{builder.path}.key", "a block that yields an object", str(type_of(key)), fix
-                )
+                expected = "a block that yields an object"
+                raise BlockTypeError(f"{builder.path}.key", expected, str(type_of(key)), fix)
             return key
         value = as_object(value)
         if not isinstance(value, Object):
@@ -264,10 +263,8 @@ class ForwardDeclaration(Closed):
         self.input_type: Type = OBJECT if input_type is None else as_type(input_type, f"{where} input_type")
         self.output_type: Type | None = None  # until it is declared
         if output_type is ... and self.input_type != OBJECT:
-            found, fix = (
-                f"input_type={input_type!r} alone",
-                f"write ForwardDeclaration(output_type={input_type!r})",
-            )
+            found = f"input_type={input_type!r} alone"
+            fix = f"write ForwardDeclaration(output_type={input_type!r})"
             raise BlockTypeError(where, "the type that it yields", found, fix)
         if output_type is not ...:
             self.output_type = as_type(output_type, f"{where} output_type")

@@ -96,9 +96,8 @@ class RNN(Block[ObjectType | TupleType | SequenceType, TupleType]):
         if self.initial_state_from_input:
             if not isinstance(value, tuple) or len(value) != 2:
                 fix = "give it both, or drop initial_state_from_input"
-                raise BlockTypeError(
-                    builder.where(self), "a pair (sequence, state)", str(type_of(value)), fix
-                )
+                expected = "a pair (sequence, state)"
+                raise BlockTypeError(builder.where(self), expected, str(type_of(value)), fix)
             value, first = value
         source = flow.expect_list(self, builder, value)
         if not self.initial_state_from_input:
@@ -209,11 +208,8 @@ def _with_rest(above: list[Any], items: list[Any]) -> list[Any]:
     return [*above, items[-1]] if len(items) % 2 else above
 
 
-ROUNDS, PAIRS, REST = (
-    Constant("rounds", _rounds),
-    Constant("pairs", _pairs),
-    Constant("with_rest", _with_rest),
-)
+ROUNDS, PAIRS = Constant("rounds", _rounds), Constant("pairs", _pairs)
+REST = Constant("with_rest", _with_rest)
 
 
 class _Summary(Block[TupleType | SequenceType, TensorType]):

@@ -167,9 +167,8 @@ class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):
         except TypeError:
             count = "1 argument" if len(xs) == 1 else f"{len(xs)} arguments"
             fix = "an input of several values is spread over the arguments"
-            raise GraphError(
-                repr(self), f"a function of {count}", f"{function_name(self.fn)}{signature}", fix
-            ) from None
+            expected = f"a function of {count}"
+            raise GraphError(repr(self), expected, f"{function_name(self.fn)}{signature}", fix) from None
 
 
 class Concat(TensorBlock[TupleType, TensorType]):
@@ -212,9 +211,8 @@ class Concat(TensorBlock[TupleType, TensorType]):
                 case tuple():
                     raise BlockTypeError(where, "a flat tuple", str(type_of(value)), "pass flatten=True")
                 case _:
-                    raise BlockTypeError(
-                        where, "tensors", str(type_of(item)), "read objects as tensors first"
-                    )
+                    fix = "read objects as tensors first"
+                    raise BlockTypeError(where, "tensors", str(type_of(item)), fix)
         return parts
 
 
@@ -244,9 +242,8 @@ class FromTensor(Block[Any, TensorType]):
             found, fix = describe_value(tensor), "convert it with np.asarray"
             raise BlockTypeError("FromTensor", "an array or a Parameter", found, fix)
         if isinstance(tensor, np.ndarray | np.generic) and tensor.dtype.kind not in "fiub":
-            raise BlockTypeError(
-                "FromTensor", "an array of numbers", describe_value(tensor), "encode it as numbers"
-            )
+            fix = "encode it as numbers"
+            raise BlockTypeError("FromTensor", "an array of numbers", describe_value(tensor), fix)
         copied: Any = tensor if isinstance(tensor, Parameter) else constant(tensor).attrs["value"]
         self.tensor: Parameter | Array = copied
 

@@ -85,16 +85,14 @@ class GetItem(Block[Any, Any]):
             if isinstance(value, Node)
             else "give it something with items"
         )
-        raise BlockTypeError(
-            builder.where(self), "an object, a tuple or a sequence", str(type_of(value)), fix
-        )
+        expected = "an object, a tuple or a sequence"
+        raise BlockTypeError(builder.where(self), expected, str(type_of(value)), fix)
 
     def _of_tuple(self, builder: Builder, value: tuple[Value, ...]) -> Value:
         if not isinstance(self.key, int | slice) or isinstance(self.key, bool):
             fix = f"the tuple is {type_of(value)}; a Record of names yields a tuple too"
-            raise BlockTypeError(
-                builder.where(self), "an int or a slice as key of a tuple", repr(self.key), fix
-            )
+            expected = "an int or a slice as key of a tuple"
+            raise BlockTypeError(builder.where(self), expected, repr(self.key), fix)
         try:
             return value[self.key]
         except IndexError:
@@ -109,9 +107,8 @@ class GetItem(Block[Any, Any]):
             return Sequence(cut, value.element, value.wires)
         if not isinstance(self.key, int) or isinstance(self.key, bool):
             fix = "to apply it to every element, write Map(GetItem(...))"
-            raise BlockTypeError(
-                builder.where(self), "an int or a slice as key of a sequence", repr(self.key), fix
-            )
+            expected = "an int or a slice as key of a sequence"
+            raise BlockTypeError(builder.where(self), expected, repr(self.key), fix)
         source = Object(value.expression)
         item = builder.item(source, self.key, None, (), f"an element {self.key}", builder.where(self))
         return builder.element(value, item.expression)

@@ -220,9 +220,8 @@ class OneHot(Block[ObjectType, TensorType]):
         self.start, self.stop = (0, start) if stop is None else (start, stop)
         for bound in (self.start, self.stop):
             if not is_int(bound):
-                raise BlockTypeError(
-                    "OneHot", "an int as bound", describe_value(bound), "as in OneHot(0, 10)"
-                )
+                fix = "as in OneHot(0, 10)"
+                raise BlockTypeError("OneHot", "an int as bound", describe_value(bound), fix)
         if self.stop <= self.start:
             found = f"none from {self.start} to {self.stop}"
             raise BlockIndexError("OneHot", "one int or more", found, "give the bounds of a range")

@@ -168,9 +168,8 @@ def find(path: Any, trust: Trust = NOBODY) -> Any:
         return given
     found = _defined(_imported(home, shown), home, names)
     if found is None:
-        raise ModelError(
-            shown, "a function or class that is defined there", "none", "define it, or rename it"
-        )
+        fix = "define it, or rename it"
+        raise ModelError(shown, "a function or class that is defined there", "none", fix)
     return found
 
 

@@ -298,9 +298,8 @@ def _blaming(where: str) -> Iterator[None]:
         raise ModelError(f"{where}: {error.where}", error.expected, found, error.fix) from error
     except Exception as error:
         found = " ".join(f"data that raise {type(error).__name__}: {error}".split())
-        raise ModelError(
-            where, "data of a block that foldbatch wrote", found, "save the model anew"
-        ) from error
+        fix = "save the model anew"
+        raise ModelError(where, "data of a block that foldbatch wrote", found, fix) from error
 
 
 STORED = {"bool", "float16", "float32", "float64"} | {

@@ -176,11 +176,8 @@ class Recorder:
         if len(sizes) > 1:
             sizes[1:] -= sizes[:-1].copy()
         labels = tuple([tuple(map(list.copy, columns)) if columns else () for columns in self._labels])
-        offsets, counts, lengths = (
-            np.array(self._offsets, np.int64),
-            sizes[:, : len(calls)],
-            sizes[:, len(calls) :],
-        )
+        counts, lengths = sizes[:, : len(calls)], sizes[:, len(calls) :]
+        offsets = np.array(self._offsets, np.int64)
         if len(sizes) > 1:
             shift(self._form, calls, elements, counts, lengths, offsets[:-1])
         parts = calls, elements, (), feeds, labels, self._offsets[-1]

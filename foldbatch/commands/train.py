@@ -163,9 +163,8 @@ def _folder(given: Path | None, name: str, *, resume: bool) -> Path:
             fix = "add --resume to go on with it, or name another folder"
             raise BlockUseError(WHERE, "a folder without a run", str(given), fix)
         if resume and not given.is_dir():
-            raise BlockUseError(
-                WHERE, "a folder with a run to resume", f"no folder {given}", "leave --resume out"
-            )
+            fix = "leave --resume out"
+            raise BlockUseError(WHERE, "a folder with a run to resume", f"no folder {given}", fix)
         return given
     taken = [RUNS / name] if (RUNS / name).exists() else []
     while taken and (following := RUNS / f"{name}-{len(taken) + 1}").exists():

@@ -250,9 +250,8 @@ class Runner:
                 if parameter in self._frozen:  # its gradient is nowhere computed
                     fix = "compile the block or the function again; layers keep their parameters"
                     found = "one that was frozen then"
-                    raise ParameterError(
-                        parameter.path, "a parameter that was compiled to be trained", found, fix
-                    )
+                    expected = "a parameter that was compiled to be trained"
+                    raise ParameterError(parameter.path, expected, found, fix)
                 terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
                 sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
                 gradients[parameter] = total(terms, sums) if terms else self._no_gradient(parameter)

@@ -474,9 +474,8 @@ class Exporter:
             raise BlockTypeError("export", "a program", describe_value(program), fix)
         if program.lowered.decides:
             fix = "export what runs between two questions as a program of its own"
-            raise ModelError(
-                "export", "a walk that only the example decides", "one that asked for numbers", fix
-            )
+            expected = "a walk that only the example decides"
+            raise ModelError("export", expected, "one that asked for numbers", fix)
         self.program = program
         self.lowered = program.lowered.variant(ASIDES, find_policy("by_component"))
         self.model = self.lowered.model

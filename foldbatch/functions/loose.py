@@ -63,9 +63,8 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     if not running():
         if not any(isinstance(x, Value) for x in _flat(operands)):  # another thread's walk runs
             return function(*operands, **options)
-        raise WalkError(
-            f"ops.{name}", "values of the walk that runs", "one outside of its walk", notes.OUTSIDE
-        )
+        expected = "values of the walk that runs"
+        raise WalkError(f"ops.{name}", expected, "one outside of its walk", notes.OUTSIDE)
     if any(isinstance(x, Value) for x in options.values()):
         bound = inspect.signature(function).bind(*operands, **options)
         bound.apply_defaults()

@@ -222,9 +222,8 @@ class BlockInWalk:
         made = built(self.block, given=self.given, path=shown(self.block))
         self.yields, self._functions = made.type, made.functions
         if _repeats(made.type):
-            raise BlockTypeError(
-                shown(self.block), "values, objects and sequences", str(made.type), "Zip it first"
-            )
+            fix = "Zip it first"
+            raise BlockTypeError(shown(self.block), "values, objects and sequences", str(made.type), fix)
         text = program(made.functions)
         self._blames, file = text.blames, f"<foldbatch block {next(_files)}>"
         linecache.cache[file] = (len(text.source), None, text.source.splitlines(keepends=True), file)

@@ -479,9 +479,8 @@ def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
     signature = cell.find(arguments)
     if len(cell.signatures) == known and not fits(signature, arguments):
         found = "lists whose elements are not alike, or change while the call is noted"
-        raise WalkError(
-            cell.name, "arguments of one structure", found, "give elements of one shape and dtype"
-        )
+        fix = "give elements of one shape and dtype"
+        raise WalkError(cell.name, "arguments of one structure", found, fix)
     return cell.called(signature, arguments)
 
 

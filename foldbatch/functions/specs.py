@@ -278,9 +278,8 @@ def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
     match x:
         case Value():
             if isinstance(hint, TensorType) and x.type != hint:
-                raise WalkError(
-                    where, f"{hint}, as annotated", str(x.type), "mend the annotation, or the value"
-                )
+                fix = "mend the annotation, or the value"
+                raise WalkError(where, f"{hint}, as annotated", str(x.type), fix)
             return ValueSpec(x.type)
         case None:
             return StaticSpec(None)
@@ -372,9 +371,8 @@ def _list_of(items: list[Any], where: str, hint: Any) -> ListSpec:
                 raise WalkError(f"{where}[{number}]{path}", "a value, or a tuple of values", found, fix)
         if spec != first:
             fix = "elements of a list have one shape and dtype each"
-            raise WalkError(
-                f"{where}[{number}]", f"{described(first)}, as the first one", described(spec), fix
-            )
+            expected = f"{described(first)}, as the first one"
+            raise WalkError(f"{where}[{number}]", expected, described(spec), fix)
     if hint is not None and first != (said := _hinted(hint)):
         raise WalkError(f"{where}[0]", f"{described(said)}, as annotated", described(first), "mend either")
     return ListSpec(first, hinted=hint is not None)

@@ -166,9 +166,8 @@ class Parameter(Closed, Stored):
         self.placed = False
         if isinstance(init, str) and init not in INITIALIZERS:
             expected = f"an initialiser of {', '.join(INITIALIZERS)}"
-            raise UnknownNameError(
-                self.name, expected, repr(init), "or give a number, an array or a function"
-            )
+            fix = "or give a number, an array or a function"
+            raise UnknownNameError(self.name, expected, repr(init), fix)
         spec = as_type(type, f"Parameter {self.name}")
         if not isinstance(spec, TensorType):
             fix = "write its shape as a list, as in [3, 4]"

@@ -66,10 +66,8 @@ def predictions(
     """
     kind, classes = notes.get("task"), notes.get("classes")
     if nodes and kind != "nodes":
-        found, fix = (
-            f"the task {kind}" if kind else "none",
-            "leave --nodes out, or train with task.kind nodes",
-        )
+        found = f"the task {kind}" if kind else "none"
+        fix = "leave --nodes out, or train with task.kind nodes"
         raise ExampleTypeError("nodes", "a model that is trained on every node", found, fix)
     rest = iter(structures)
     batches = enumerate(iter(lambda: list(islice(rest, BATCH)), []))
@@ -119,9 +117,8 @@ def plain(result: Any) -> Any:
         case None | bool() | int() | float() | str():
             return result
     fix = "return such from the model, or call run"
-    raise ModelError(
-        "predict", "a result of arrays, tuples, lists, texts and numbers", describe_value(result), fix
-    )
+    expected = "a result of arrays, tuples, lists, texts and numbers"
+    raise ModelError("predict", expected, describe_value(result), fix)
 
 
 def _check_shapes(results: Iterable[Results], shape: tuple[int, ...]) -> None:
@@ -166,14 +163,9 @@ def probabilities(scores: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _nodes(tree: Tree, shares: NDArray[Any], classes: Sequence[str]) -> list[dict[str, Any]]:
-    rows = zip(
-        tree.parents.tolist(),
-        tree.tokens,
-        shares.argmax(axis=1).tolist(),
-        shares.max(axis=1).tolist(),
-        strict=True,
-    )
+    best, most = shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist()
+    rows = zip(tree.parents.tolist(), tree.tokens, best, most, strict=True)
     return [
-        {"parent": parent, "word": word, "label": classes[best], "probability": round(share, 6)}
-        for parent, word, best, share in rows
+        {"parent": parent, "word": word, "label": classes[label], "probability": round(share, 6)}
+        for parent, word, label, share in rows
     ]

@@ -218,12 +218,8 @@ def check_model(configuration: Configuration) -> None:
         ending = Path(getattr(configuration.data, files[0])).suffix
         likely = [name for name in readers if FORMATS[name].ending == ending]
         expected = f"a data.format that reads files: {', '.join(readers)}"
-        raise UnknownNameError(
-            f"data.{files[0]}",
-            expected,
-            repr(format_),
-            f"add --data.format {likely[0] if len(likely) == 1 else 'NAME'}",
-        )
+        fix = f"add --data.format {likely[0] if len(likely) == 1 else 'NAME'}"
+        raise UnknownNameError(f"data.{files[0]}", expected, repr(format_), fix)
 
 
 def check_arity(configuration: Configuration, example: Any, where: str) -> None:
@@ -356,11 +352,8 @@ def describe_options() -> Iterator[tuple[str, str, str]]:
         for kind in _kinds(section):
             tag = kind.__struct_config__.tag
             if tag is not None:
-                yield (
-                    f"{section}.name",
-                    f'"{tag}"',
-                    f"{(kind.__doc__ or '').rstrip('.')}; it has the options:",
-                )
+                what = f"{(kind.__doc__ or '').rstrip('.')}; it has the options:"
+                yield f"{section}.name", f'"{tag}"', what
             defaults = msgspec.to_builtins(kind())
             for f in msgspec.structs.fields(kind):
                 what = next(part for part in get_args(f.type) if isinstance(part, str))

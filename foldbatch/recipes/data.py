@@ -75,11 +75,8 @@ def read_labelled(path: Path | None, configuration: Configuration, classes: Sequ
     """
     data, where = configuration.data, "DATA" if path is None else str(path)
     if path is None and any(getattr(data, key) for key in PATHS["data"]):
-        expected, fix = (
-            "a file of examples, or the CONFIG.toml of the run",
-            "a model's own file opens no other",
-        )
-        raise ReadError(where, expected, "none", fix)
+        expected = "a file of examples, or the CONFIG.toml of the run"
+        raise ReadError(where, expected, "none", "a model's own file opens no other")
     if path is not None and path.suffix == ".toml":
         data = read_configuration(path, {}).data
         if data.format != configuration.data.format:

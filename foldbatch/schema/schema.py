@@ -23,12 +23,8 @@ from foldbatch.trees.vocabulary import Vocabulary
 from foldbatch.types import describe_value
 
 WHOLE = "record"  # what the whole value is called
-POOLINGS: dict[str, Callable[[], fb.Block[Any, Any]]] = {
-    "mean": fb.Mean,
-    "max": fb.Max,
-    "sum": fb.Sum,
-    "min": fb.Min,
-}
+Pooling = Callable[[], fb.Block[Any, Any]]
+POOLINGS: dict[str, Pooling] = {"mean": fb.Mean, "max": fb.Max, "sum": fb.Sum, "min": fb.Min}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +145,12 @@ class Schema:
         """
         for name, number in (("size", size), ("ngram", ngram), ("buckets", buckets)):
             if not is_int(number) or number < 1:
-                raise BlockValueError(
-                    "Schema.block", f"a positive int as {name}", describe_value(number), "for example 64"
-                )
+                expected = f"a positive int as {name}"
+                raise BlockValueError("Schema.block", expected, describe_value(number), "for example 64")
         if isinstance(pooling, str) or not pooling or not set(pooling) <= set(POOLINGS):
             expected = f"pooling as some of {', '.join(map(repr, POOLINGS))}"
-            raise BlockValueError(
-                "Schema.block", expected, describe_value(pooling), "for example ('mean', 'max')"
-            )
+            fix = "for example ('mean', 'max')"
+            raise BlockValueError("Schema.block", expected, describe_value(pooling), fix)
         block = place_block(self.root, Settings(size, tuple(pooling), ngram, buckets), "")
         if block is None:
             fix = "infer the schema from samples with values"

@@ -244,11 +244,8 @@ def listen(host: str, port: int) -> socket.socket:
                 room.enter_context(socket.socket(family))
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        found = error.strerror or str(error)
-        expected, fix = (
-            "an address that is free",
-            "give another --host or --port; --port 0 is any that is free",
-        )
+        found, expected = error.strerror or str(error), "an address that is free"
+        fix = "give another --host or --port; --port 0 is any that is free"
         if error.errno == errno.EMFILE:
             expected, fix = f"{ROOM} more files and sockets at once", "allow them, as by ulimit -n 1024"
         raise ReadError(f"{host}:{port}", expected, found, fix) from None

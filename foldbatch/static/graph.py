@@ -98,13 +98,8 @@ class Id(Node):
 
 def _intern(op: Op, inputs: tuple[Node, ...], attrs: Attrs, type_: TensorType, axis: Axis) -> Node:
     # a node keeps what it is made of; a key that did, too, would keep the node where a parameter has cells
-    key = (
-        op.name,
-        tuple(map(id, inputs)),
-        tuple((name, _freeze(attrs[name])) for name in sorted(attrs)),
-        type_,
-        axis,
-    )
+    told = tuple((name, _freeze(attrs[name])) for name in sorted(attrs))
+    key = op.name, tuple(map(id, inputs)), told, type_, axis
     node = _interned.get(key)
     if node is None:
         node = (Node if type_.shape or type_.is_float else Id)(op, inputs, attrs, type_, axis)

@@ -102,15 +102,8 @@ def constant_name(value: Array) -> str:
 
 Names = Mapping[Parameter, str]
 
-_LETTERS = {
-    "operand": "x",
-    "cotangent": "g",
-    "feed": "f",
-    "kept": "k",
-    "store": "d",
-    "scratch": "s",
-    "segments": "offsets",
-}
+_LETTERS = {"operand": "x", "cotangent": "g", "feed": "f", "kept": "k", "store": "d", "scratch": "s"}
+_LETTERS["segments"] = "offsets"
 _RESULTS = {"value": "output {}", "cotangent": "cotangent of x{}", "feed": "gradient of f{}"}
 
 

@@ -152,11 +152,8 @@ class _RoutineBuilder:
                 self._loop(unit)
             elif access(unit).root is unit:
                 self._compute(unit)
-        results = tuple(
-            Result(Binding(*key), self._place(node))
-            for key, node in self.stage.results
-            if node not in self.stores
-        )
+        left = [(key, node) for key, node in self.stage.results if node not in self.stores]
+        results = tuple(Result(Binding(*key), self._place(node)) for key, node in left)
         for _, place in results:
             self._segments(place.axis)
         made = tuple(self.made), tuple(self.statements), results, self.segments

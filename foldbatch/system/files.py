@@ -123,9 +123,8 @@ def locked(folder: Path) -> Iterator[None]:
     except BlockingIOError:
         _let_go(handle)
         fix = "wait for it or end it, or name another folder"
-        raise TrainingError(
-            str(folder), "a folder that no other training writes to", "one that does", fix
-        ) from None
+        expected = "a folder that no other training writes to"
+        raise TrainingError(str(folder), expected, "one that does", fix) from None
     except OSError as error:
         if error.errno not in LOCKLESS:
             _let_go(handle)

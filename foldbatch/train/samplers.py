@@ -176,9 +176,8 @@ def _of_each(
             costs[number] = of_prepared(example)
         else:
             fix = "give what program.prepare(examples) returns"
-            raise ExampleTypeError(
-                f"{where} at example {number}", "a Tree or a prepared example", describe_value(example), fix
-            )
+            expected = "a Tree or a prepared example"
+            raise ExampleTypeError(f"{where} at example {number}", expected, describe_value(example), fix)
     return costs
 
 

@@ -86,9 +86,8 @@ def parse_brackets(text: str, labels: Callable[[str], Label] = str, *, unescape:
     trees = list(islice(_parse(text_pieces(text), _Labels(labels), unescape=unescape), 2))
     if len(trees) > 1:
         where = _where(trees[1][1])
-        raise ReadError(
-            where, "one tree", "a second one", "read several with read_brackets(text.splitlines())"
-        )
+        fix = "read several with read_brackets(text.splitlines())"
+        raise ReadError(where, "one tree", "a second one", fix)
     return trees[0][0]
 
 
@@ -159,9 +158,8 @@ def write_brackets(tree: Tree, *, escape: bool = False) -> str:
             stack.extend(reversed(below))
         elif below:
             fix = "write JSON, or move it to a leaf: read_conllu(..., heads='leaf')"
-            raise ExampleError(
-                f"node {node}", "a word or children", f"the word {word!r} beside children", fix
-            )
+            expected = "a word or children"
+            raise ExampleError(f"node {node}", expected, f"the word {word!r} beside children", fix)
         else:
             parts.append(f" {_written_word(word, node, escape=escape)})")
     return "".join(parts)[1:]
@@ -313,12 +311,8 @@ def _parse(  # noqa: PLR0915 - one loop: calls would double its time
         expected = f"{len(around)} more ')' to close the tree that begins at {_where(begin)}"
         raise ReadError(end, expected, "the end of the file", "close it, or remove what is left of it")
     if begin is None and not allow_empty:
-        raise ReadError(
-            end,
-            "a tree",
-            "the end of the file",
-            "check the path; in Python, allow_empty=True takes such a file",
-        )
+        fix = "check the path; in Python, allow_empty=True takes such a file"
+        raise ReadError(end, "a tree", "the end of the file", fix)
 
 
 def _unescaped(word: str) -> str:

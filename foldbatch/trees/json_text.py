@@ -66,9 +66,8 @@ def write_json(tree: Tree) -> str:
         return msgspec.json.encode(plain).decode()
     except UnicodeEncodeError as error:
         fix = "replace such characters, as str.encode(errors='replace') does"
-        raise ExampleError(
-            "write_json", "text that UTF-8 can hold", describe_value(error.object), fix
-        ) from None
+        expected = "text that UTF-8 can hold"
+        raise ExampleError("write_json", expected, describe_value(error.object), fix) from None
 
 
 def read_json_trees(path_or_lines: Source) -> Iterator[Tree]:
@@ -113,9 +112,8 @@ def _decode(piece: TextPiece, what: str) -> Any:
         raise ReadError(piece.where(error.start), "text that UTF-8 can hold", found, "replace it") from None
     except RecursionError:
         found = "deeper nesting than the parser can follow"
-        raise ReadError(
-            piece.where(0), f"a JSON {what}", found, "write deep trees with fb.trees.write_json"
-        ) from None
+        fix = "write deep trees with fb.trees.write_json"
+        raise ReadError(piece.where(0), f"a JSON {what}", found, fix) from None
     except ValueError as error:  # msgspec's errors are ValueErrors
         message, at = str(error), 0
         if place := _BYTE.search(message):

@@ -54,14 +54,12 @@ def parse_python(source: str | bytes, name: str = "source") -> ast.Module:
         return ast.parse(source)
     except SyntaxError as error:
         where = f"{name}:{error.lineno or 1}:{max(error.offset or 1, 1)}"
-        raise ReadError(
-            where, "Python source", error.msg, "is it written for another version of Python?"
-        ) from None
+        fix = "is it written for another version of Python?"
+        raise ReadError(where, "Python source", error.msg, fix) from None
     except (RecursionError, MemoryError) as error:
         found = f"deeper nesting ({type(error).__name__})"
-        raise ReadError(
-            f"{name}:1:1", "nesting that Python can parse", found, "split the expression"
-        ) from None
+        fix = "split the expression"
+        raise ReadError(f"{name}:1:1", "nesting that Python can parse", found, fix) from None
     except ValueError as error:  # a NUL character, a lone surrogate
         raise ReadError(f"{name}:1:1", "Python source", str(error), "save the file as UTF-8 text") from None
 

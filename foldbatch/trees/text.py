@@ -112,10 +112,8 @@ def _placed(parts: Iterable[str | bytes | Problem], name: str, line: int = 1) ->
         text, problem = _decoded(part)
         text = text if begun else text.removeprefix(_BOM)
         if (nul := text.find("\0")) >= 0:
-            text, problem = (
-                text[:nul],
-                ("text", "a NUL byte", "save the file as UTF-8 text, or remove the byte"),
-            )
+            fix = "save the file as UTF-8 text, or remove the byte"
+            text, problem = text[:nul], ("text", "a NUL byte", fix)
         begun = True
         if problem is not None:
             yield TextPiece(text[: text.rfind(NEW_LINE) + 1], name, line)

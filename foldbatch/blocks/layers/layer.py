@@ -186,12 +186,8 @@ def hidden(layer: AnyLayer, state: Any, size: int) -> Node:
     if isinstance(state, Node) and state.shape == (size,):
         return state
     expected = f"a state of one vector of {size}"
-    raise GraphError(
-        repr(layer),
-        expected,
-        describe(state),
-        "give that of another call, a first one of zeros, or a Parameter",
-    )
+    fix = "give that of another call, a first one of zeros, or a Parameter"
+    raise GraphError(repr(layer), expected, describe(state), fix)
 
 
 def projected(

@@ -94,10 +94,8 @@ def _slots(slots: Sequence[Item], items: Sequence[Item]) -> list[int] | None:
 def _takes_wholes(room: Shape, shape: Shape, slots: Sequence[int]) -> bool:
     """Whether a batch takes all slots through all calls of its cells: one that it left would run, too."""
     cells, taken = {item.cell for item in shape.items}, set(slots)
-    return all(
-        is_level(slot.stages) or slot.cell not in cells or number in taken
-        for number, slot in enumerate(room.items)
-    )
+    left = [slot for number, slot in enumerate(room.items) if number not in taken]
+    return all(is_level(slot.stages) or slot.cell not in cells for slot in left)
 
 
 def _once(kinds: Sequence[tuple[int, tuple[str, ...]]]) -> bool:

@@ -337,9 +337,8 @@ class CupyDriver:
             free, total = self._runtime.memGetInfo()
             found = f"{_size(free)} free of {_size(total)}"
             fix = "take smaller batches, or end what else uses the GPU"
-            raise BackendError(
-                "backend cuda", f"{_size(nbytes)} more memory on {self.name}", found, fix
-            ) from None
+            expected = f"{_size(nbytes)} more memory on {self.name}"
+            raise BackendError("backend cuda", expected, found, fix) from None
 
     @_here
     def pinned(self, nbytes: int) -> Array:

@@ -230,12 +230,9 @@ class CudaEngine(Engine):
 
     def nbytes(self, ready: Ready) -> int:
         """Return the bytes of the buffers that a batch needs, apart from what it brings."""
-        types = ready.phase.bound.types
-        return sum(
-            h * t.nbytes
-            for h, t in zip(ready.arranged.tables.forward.heights, types, strict=True)
-            if t is not None
-        )
+        heights = ready.arranged.tables.forward.heights
+        sizes = zip(heights, ready.phase.bound.types, strict=True)
+        return sum(height * type_.nbytes for height, type_ in sizes if type_ is not None)
 
     def source(self, cells: Collection[int]) -> str:
         return "\n\n".join(

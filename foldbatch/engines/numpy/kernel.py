@@ -533,17 +533,8 @@ Function = Callable[[Ints, Sequence[int], Ints, Sequence[Array]], None]
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     *(add_rows, cast_into, check_range, linear_by, located, put_rows, random_bits, rounded, spread),
-    *(
-        segment_is_max,
-        segment_max,
-        segment_mix,
-        segment_position,
-        segment_softmax,
-        sums.segment_sum,
-        sums.sum_axes,
-    ),
-    *(ordered, sum_copies, sums.sum_first, sum_outer, sum_outer_by, sum_rows, top_and_rest, view),
-    sums.segment_sum,
+    *(segment_is_max, segment_max, segment_mix, segment_position, segment_softmax, sums.segment_sum, view),
+    *(ordered, sum_copies, sums.sum_axes, sums.sum_first, sum_outer, sum_outer_by, sum_rows, top_and_rest),
 )
 GLOBALS: dict[str, Any] = {"inf": np.inf, "nan": np.nan, "np": np, **NUMBERS}
 GLOBALS |= {function.__name__: function for function in _FUNCTIONS}

@@ -234,11 +234,8 @@ def gather(table: TensorLike, ids: TensorLike) -> Node:
     lines = apply("transpose", x, axes=(*range(1, x.ndim), 0))
     shape = (*numbers.shape, *lines.shape[:-1])
     places = apply("reshape", numbers, shape=(*numbers.shape, *(1,) * (x.ndim - 1)))
-    return apply(
-        "pick",
-        apply("broadcast_to", lines, shape=(*shape, x.shape[0])),
-        apply("broadcast_to", places, shape=shape),
-    )
+    lines = apply("broadcast_to", lines, shape=(*shape, x.shape[0]))
+    return apply("pick", lines, apply("broadcast_to", places, shape=shape))
 
 
 def _of_sequence(x: Node, ids: Node) -> Node:
@@ -246,12 +243,8 @@ def _of_sequence(x: Node, ids: Node) -> Node:
     wanted, position = apply("cast", ids, dtype="int64"), segment_position(x)
     found = apply("segment_sum", apply("cast", apply("equal", position, wanted), dtype="int64"))
     # an id of no element becomes one outside of the range of one, and so is refused
-    outside = apply(
-        "where",
-        apply("equal", found, 1),
-        constant(0, "int64"),
-        apply("where", wanted < 0, wanted, wanted + 1),
-    )
+    other = apply("where", wanted < 0, wanted, wanted + 1)
+    outside = apply("where", apply("equal", found, 1), constant(0, "int64"), other)
     inside = apply("one_hot", outside, size=1, dtype="float32") > 0
     column = (*ids.shape, *(1,) * x.ndim)
     chosen = apply("equal", position, apply("reshape", wanted, shape=column))
