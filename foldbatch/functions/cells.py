@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, update_wrapper
+from threading import get_ident
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -57,10 +58,10 @@ from foldbatch.system.remembering import code_of
 from foldbatch.system.showing import arguments_of
 from foldbatch.types import describe_value
 
-# the next number of a value, and the last one that the present example may take
-COUNTERS: Final = array("q", (0, 0))
+# the next number of a value, the last one that the present example may take, and the thread that notes, or 0
+COUNTERS: Final = array("q", (0, 0, 0))
 # What the code of all cells finds among its globals; `notes` binds lists of a run.
-GLOBALS: Final[dict[str, Any]] = {"COUNTERS": COUNTERS}
+GLOBALS: Final[dict[str, Any]] = {"COUNTERS": COUNTERS, "THREAD": get_ident}
 _names: dict[Any, str] = {}
 numbers = itertools.count()
 
@@ -260,6 +261,7 @@ class Signature:
             *(f"{code(path)}.n" for path, _ in self.operands),
             *(f"len({GIVEN}{path})" for path, _, _ in self.sequences),
         ]
+        yield f"if THREAD() != COUNTERS[2]: NOWHERE({self.name!r})"
         yield "v = COUNTERS[0]"
         yield "if v > COUNTERS[1]: STOP(v)"
         noted = [f"R{k}(({', '.join(row)},))", *[f"E{k}_{i}(e{i})" for i in range(len(self.sequences))]]

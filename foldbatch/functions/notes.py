@@ -88,7 +88,6 @@ class State:
 
     notes: Notes | None = None
     fork: Callable[[Any], Any] | None = None  # runs parts of a walk side by side, there
-    thread: int = 0
     careful: bool = False
     bound: Notes | None = None  # whose lists signatures have: the same, or of a run that was interrupted
     deep: bool = False  # whether walks go as deep as they may
@@ -99,7 +98,7 @@ class State:
 
 
 def running() -> bool:
-    return State.notes is not None and State.thread == get_ident()
+    return COUNTERS[2] == get_ident()
 
 
 def lists_of(signature: Signature) -> Lists:
@@ -118,8 +117,8 @@ def bind(signature: Signature) -> Lists:
         WalkError: when no walk runs.
     """
     notes = State.notes
-    if notes is None or State.thread != get_ident():
-        raise WalkError(signature.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
+    if notes is None or not running():
+        elsewhere(signature.name)
     made = signature.spare or lists_of(signature)
     if signature.coded is not None:
         signature.coded.unbind()
@@ -437,15 +436,15 @@ def noting(
     outer, unknown = Hooks.layer, Reading.read
     try:
         _unbind_all()
-        State.thread, State.careful, State.fork, State.bound = get_ident(), careful, fork, notes
+        State.careful, State.fork, State.bound, COUNTERS[2] = careful, fork, notes, get_ident()
         State.drawn, State.whose, State.may_take = 0, whose, may_take
         State.notes, Hooks.layer, Reading.read = notes, _layer, read or _forced  # type: ignore[assignment,method-assign]
         for signature in known:
             bind(signature)
         yield
     finally:  # in one line, which nothing interrupts
-        Hooks.layer, Reading.read, State.notes, State.fork, State.whose = outer, unknown, None, None, None  # type: ignore[method-assign]
-        State.may_take = None
+        Hooks.layer, Reading.read, State.notes, COUNTERS[2] = outer, unknown, None, 0  # type: ignore[method-assign]
+        State.fork = State.whose = State.may_take = None
         _unbind_all()
 
 
@@ -471,10 +470,15 @@ class Layers:
     call: Callable[[Any, tuple[Any, ...]], Any]
 
 
+def elsewhere(name: str) -> NoReturn:
+    """Refuse a call of a cell in no walk, or in another thread than that of the walk that runs."""
+    raise WalkError(name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
+
+
 def _first_call(cell: CellFunction, arguments: dict[str, Any]) -> Any:
     """Do a call whose structure is new."""
     if not running():
-        raise WalkError(cell.name, "a call of a cell in a walk", "one elsewhere", OUTSIDE)
+        elsewhere(cell.name)
     known = len(cell.signatures)
     signature = cell.find(arguments)
     if len(cell.signatures) == known and not fits(signature, arguments):
@@ -509,5 +513,5 @@ def _forced(value: Value, what: str) -> Any:
     return _unknown(value, what)
 
 
-GLOBALS["STOP"], GLOBALS["UNDO"] = too_many, _undo
+GLOBALS["STOP"], GLOBALS["UNDO"], GLOBALS["NOWHERE"] = too_many, _undo, elsewhere
 Slow.call, Slow.made = _first_call, unbind

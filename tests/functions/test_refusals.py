@@ -16,6 +16,7 @@ from foldbatch.errors import ExampleError, FoldbatchError, NewCellsWarning, Trai
 from foldbatch.functions import notes
 from foldbatch.program.variants import TRIES
 from foldbatch.serve.service import Continuous
+from tests.backends import lacking
 
 ZERO = np.zeros(4, "float32")
 
@@ -249,6 +250,27 @@ def test_threads_take_turns() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("engine", [e for e in ("numpy", "llvm") if not lacking(e)])
+def test_a_cell_that_another_thread_calls_is_refused_there(engine: str) -> None:
+    """Whether it is known or new: its calls could stand between two halves of one of the walk's own."""
+    double, errors = fb.cell(lambda x: x * 2.0), list[WalkError]()
+
+    def other(x: Any) -> None:
+        with pytest.raises(WalkError, match=r": expected a call of a cell in a walk, found one") as refused:
+            double(x)
+        errors.append(refused.value)
+
+    def walk(x: float) -> Any:
+        thread = threading.Thread(target=other, args=[y := fb.tensor(x)])
+        thread.start()
+        thread.join()
+        return double(y)
+
+    program = fb.compile(walk, engine)
+    assert [[*map(float, program.run([1.0, 2.0]))] for _ in range(3)] == [[2.0, 4.0]] * 3
+    assert len(errors) == 6
 
 
 def test_what_was_learnt_before_changes_no_bits() -> None:

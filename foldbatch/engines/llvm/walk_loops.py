@@ -58,8 +58,8 @@ from foldbatch.model.calls import (
 )
 
 # what the array begins with: the addresses of functions of CPython's, and of its objects
-INCREASE, DECREASE, APPEND, WHOLE, OF_WHOLE, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL = range(9)
-NOTHING, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(9, 20)
+INCREASE, DECREASE, APPEND, WHOLE, OF_WHOLE, NEW_TUPLE, NEW_LIST, ALLOCATE, VECTORCALL, THREAD = range(10)
+NOTHING, TRUE, FALSE, REAL, INTEGER, TRUTH, LISTED, ARRAYS, COPY, LENGTHEN, SPACE = range(10, 21)
 GIVEN_ONCE, OWN = SPACE + 1, SPACE + 3  # two words for arguments
 # then, for calls: the array of counters, what stands for numbers of a value, and where in a value both are,
 # in words; then comes what `model.calls` tells of
@@ -248,7 +248,7 @@ def call(given: int, arguments: int, count: int) -> int:
         if own[ROWS] != 0 and fits(known, own, args):
             counters = at(at(known[COUNTERS])[ITEMS])
             number = counters[0]
-            if counters[1] < number:
+            if counters[1] < number or counters[2] != ask(known[THREAD]):
                 break
             if noted(known, own, args, number) != 0:
                 return 0

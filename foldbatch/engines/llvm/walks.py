@@ -28,6 +28,7 @@ API = {
     loops.NEW_LIST: "PyList_New",
     loops.ALLOCATE: "PyType_GenericAlloc",
     loops.VECTORCALL: "PyObject_Vectorcall",
+    loops.THREAD: "PyThread_get_thread_ident",
 }
 OBJECTS = {
     loops.NOTHING: None,
