@@ -41,7 +41,7 @@ _SHOWN_STEPS = 8  # a place a million levels down is not spelled out
 
 
 def as_parents(parents: ArrayLike) -> NDArray[np.int32]:
-    """Return a read-only ``[n] int32`` copy of `parents`."""
+    """Return an ``[n] int32`` copy of `parents`."""
     array = np.asarray(parents)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         fix = "give each node's parent, -1 at the root"
@@ -52,9 +52,7 @@ def as_parents(parents: ArrayLike) -> NDArray[np.int32]:
     if array.min() < limit.min or array.max() > limit.max:
         number = array.min() if array.min() < limit.min else array.max()
         raise ExampleError("Tree.parents", "indices of nodes", str(number), "number nodes from 0")
-    array = np.array(array, dtype=np.int32)
-    array.flags.writeable = False
-    return array
+    return np.array(array, dtype=np.int32)
 
 
 def as_entries(name: str, entries: Any, size: int, kinds: frozenset[type], expected: str) -> tuple[Any, ...]:
@@ -581,7 +579,7 @@ def _fill(
     _set(tree, "label", labels[-1])
     _set(tree, "token", tokens[-1])
     _set(tree, "is_leaf", len(labels) == 1)
-    _set(tree, "parents", parents)
+    _set(tree, "parents", np.frombuffer(parents.tobytes(), np.int32))  # which nobody can make writeable
     _set(tree, "labels", labels)
     _set(tree, "tokens", tokens)
     _set(tree, "_kids", [])
@@ -604,7 +602,5 @@ def trusted_tree(
 ) -> Tree:
     """Return a tree of arrays that are known to be in post-order; for readers, which build them so."""
     tree = Tree.__new__(Tree)
-    array = np.array(parents, np.int32)
-    array.flags.writeable = False
-    _fill(tree, array, tuple(labels), tuple(tokens))
+    _fill(tree, np.array(parents, np.int32), tuple(labels), tuple(tokens))
     return tree

@@ -164,6 +164,8 @@ def test_a_tree_cannot_be_changed():
         SENTENCE.labels = ()
     with pytest.raises(AttributeError, match="immutable"):
         del SENTENCE.labels
+    with pytest.raises(ValueError, match="cannot set WRITEABLE"):  # compiled code trusts them
+        SENTENCE.parents.flags.writeable = True
     with pytest.raises(ValueError, match="read-only"):
         SENTENCE.parents[0] = 1
     parents = np.array([1, -1])
