@@ -89,4 +89,4 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Program]]:
         noting(Variant, "work", note_batch)
         yield made
     for program in made:
-        program.batch = next((batches[v] for v in program._variants._built.values() if v in batches), [])
+        program._batch = next((batches[v] for v in program._variants._built.values() if v in batches), [])

@@ -81,7 +81,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         defined.mkdir()
         (defined / f"{name}.py").write_text(definitions(text), encoding="utf-8")
         folders.insert(0, str(defined))
-        yield Ran(path, [program for program in made if program.batch], folders)
+        yield Ran(path, [program for program in made if program._batch], folders)
     sys.modules.pop(name)
 
 
@@ -101,8 +101,8 @@ def test_it_is_the_same_in_another_process_or_save_says_what_the_file_lacks_and_
         lacks += [str(each.message) for each in said]
         if not said:
             trust, backend = (ran.path.name, *TRUSTED), program.engine.name
-            there = fresh.results(ran.path, program.batch, ran.folders, trust=trust, backend=backend)
-            np.testing.assert_equal(there, list(program.run(program.batch)))
+            there = fresh.results(ran.path, program._batch, ran.folders, trust=trust, backend=backend)
+            np.testing.assert_equal(there, list(program.run(program._batch)))
     assert bool(lacks) == (ran.path.name in NOT_WHOLE), lacks
     assert all(
         LACKS.search(each) and re.search(rf"{ran.path.name}.py:\d|which no variable holds", each)
@@ -122,10 +122,10 @@ def check_exports(ran: Ran) -> None:
             data = exporter.proto().SerializeToString()
         except fb.errors.ModelError as error:
             assert "\n" not in str(error)
-            assert program.lowered.decides or not any(map(tensors, program.run(program.batch))), error
+            assert program.lowered.decides or not any(map(tensors, program.run(program._batch))), error
         else:
             assert not program.lowered.decides
-            assert largest_difference(program, exporter, data, program.batch) < 1e-5
+            assert largest_difference(program, exporter, data, program._batch) < 1e-5
 
 
 def tensors(value: Any) -> bool:
