@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from threading import get_ident
 from types import CoroutineType, FrameType
@@ -311,16 +312,23 @@ def iterator_in(example: Any) -> Iterator[Any] | None:
 
     Looked at are items of tuples, lists and dicts, and attributes of objects.
     """
+    return next((x for x in parts_of(example) if isinstance(x, Iterator)), None)
+
+
+def held_in(example: Any) -> int:
+    """Return how many things an example holds, up to a million."""
+    return sum(1 for _ in islice(parts_of(example), 1_000_000))
+
+
+def parts_of(example: Any) -> Iterator[Any]:
+    """Yield an example, items of tuples, lists and dicts, and attributes of objects, to any depth."""
     stack, seen = [example], set[int]()
     while stack:
-        x = stack.pop()
-        if isinstance(x, Iterator):
-            return x
-        if id(x) not in seen and not isinstance(x, type):
+        yield (x := stack.pop())
+        if id(x) not in seen and not isinstance(x, type | Iterator):
             seen.add(id(x))
             stack += x.values() if isinstance(x, dict) else x if isinstance(x, tuple | list) else ()
             stack += getattr(x, "__dict__", {}).values()
-    return None
 
 
 def forking() -> Callable[[Any], Any] | None:

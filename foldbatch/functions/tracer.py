@@ -41,6 +41,7 @@ from foldbatch.functions.notes import (
     Lists,
     Notes,
     give_back,
+    held_in,
     line_of,
     lists_of,
     note,
@@ -273,6 +274,8 @@ class FunctionTracer:
     ) -> Notes:
         """Run the walk on examples: alone, or, once it has asked for a number, in rounds."""
         if not self.decides or decide is None:
+            first = () if self.learnt.cells else examples[:1]
+            held = [*map(held_in, first)]
             try:
                 notes = note(
                     self.walk, examples, numbers, [*self.learnt.cells], self.max_calls, careful=careful
@@ -284,7 +287,13 @@ class FunctionTracer:
                     )
                     fix = "run, value_and_grad, step and Trainer compute; prepare, plan and export do not"
                     raise DecidingError(forced.what, expected, "one that asks for a number", fix) from None
-                refuse_iterators(examples, numbers, "the first walk to ask for a number begins anew")
+                why = "the first walk to ask for a number begins anew"
+                refuse_iterators(examples, numbers, why)
+                if held > [*map(held_in, first)]:
+                    found, fix = "one that the walk takes items from", "let the walk copy it: list(x)"
+                    raise WalkError(
+                        f"walk at example {numbers[0]}", f"data that stay, as {why}", found, fix
+                    ) from None
                 self.learnt.decides = True
         if self.decides and decide is not None:
             notes = decide(self, examples, numbers, careful=careful)
