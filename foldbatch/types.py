@@ -201,10 +201,10 @@ def as_type(spec: object, where: str = "type") -> Type:
                 return _tensor(tuple(shape), last, where)
             return _tensor(tuple(spec), DEFAULT_DTYPE, where)
     expected = 'a type, an int, a dtype name, "object", a list (shape) or a tuple of these'
+    found, fix = repr(spec), "for example 150 or (150, 150)"
     if hasattr(spec, "shape"):
-        fix = "numbers are Parameter([3, 4], init=array)"
-        raise BlockTypeError(where, expected, describe_value(spec), fix)
-    raise BlockTypeError(where, expected, repr(spec), "for example 150 or (150, 150)")
+        found, fix = describe_value(spec), "numbers are Parameter([3, 4], init=array)"
+    raise BlockTypeError(where, expected, found, fix)
 
 
 def tensor_written(text: str) -> TensorType | None:
