@@ -63,7 +63,7 @@ class TensorBlock(Block[In_contra, Out_co]):
         In a plain function that stands for a model it is a call of a small cell.
         """
         if Hooks.layer is None or is_symbolic():
-            return self.apply(*xs)
+            return self.apply(*map(_read, xs))
         return Hooks.layer(self, xs)
 
     def build(self, builder: Builder, value: Value) -> Value:
@@ -113,6 +113,13 @@ class TensorBlock(Block[In_contra, Out_co]):
             fix = "return what the function computes"
         expected = "a tensor, or a tuple or list of tensors, as result"
         raise BlockTypeError(builder.where(self), expected, describe_value(result), fix)
+
+
+def _read(x: Any) -> Any:
+    """Return parameters as symbolic tensors, in tuples too."""
+    if type(x) is tuple:
+        return tuple(map(_read, x))
+    return parameter_node(x) if isinstance(x, Parameter) else x
 
 
 class Function(TensorBlock[TensorType | TupleType | SequenceType, Any]):

@@ -21,11 +21,23 @@ from typing import Any
 
 import numpy as np
 
-from foldbatch.errors import GraphError, UnknownNameError
+from foldbatch.errors import PACKAGE, GraphError, UnknownNameError
 from foldbatch.operators import Operators, is_symbolic, unknown
 from foldbatch.params.parameters import Array, Parameter
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Attrs, Axis, Op, fail
 from foldbatch.types import TensorType, describe_value, is_masked
+
+
+class _Each(tuple[int, ...]):
+    """The shape of each element of a list, whose first number may be taken for the list's length."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, int) and key >= 0:
+            fix = "shape[-1] is of each element; give the cell the list's length as a number"
+            fail("shape", "a tensor of one call", f"shape[{key}] of every element of a list", fix)
+        return super().__getitem__(key)
 
 
 class Node(Operators["Node"]):
@@ -49,6 +61,13 @@ class Node(Operators["Node"]):
 
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.axis} {self.type}>"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The instance shape, without the batch axis; of a list's tensor that of each element."""
+        shape, several = self.type.shape, self.axis.rank > CALL.rank and is_symbolic()
+        asks = several and not sys._getframe(1).f_code.co_filename.startswith(PACKAGE)  # a user's function
+        return _Each(shape) if asks else shape
 
     def __len__(self) -> int:
         self._is_no_list("len", "give the cell the list's length as a number, or use ops.segment_mean")

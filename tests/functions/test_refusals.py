@@ -405,6 +405,13 @@ def test_what_users_of_pytorch_write_first_is_answered() -> None:
         array[0] = x
         return array
 
+    def averaged(xs):
+        return fb.ops.segment_sum(xs) / xs.shape[0]
+
+    start, gru = fb.Parameter([2], init=0.5, name="start"), fb.GRUCell(2, name="gru")
+    inside, given = fb.cell(lambda x: gru(x, start)[1]), fb.cell(lambda x, h: gru(x, h)[1])
+    both = fb.compile(lambda x: (inside(fb.tensor(x)), given(fb.tensor(x), start)), "numpy").run([[1.0, 2.0]])
+    assert (both[0][0] == both[0][1]).all()
     program = fb.compile(lambda x: f"{fb.tensor(x):.1f}", "numpy")
     assert program.run([0.25]) == ["0.2"]
     for wrong, said in (
@@ -414,6 +421,10 @@ def test_what_users_of_pytorch_write_first_is_answered() -> None:
         (lambda: fb.compile(lambda x: fb.cell(filled)(y for y in [x]), "numpy").run([1.0]), "a list of it"),
         (lambda: fb.compile(fb.cell(filled), "numpy").run([1.0]), "ops.stack to fill an array"),
         (lambda: fb.compile(lambda x: fb.ops.stack([]), "numpy").run([1.0]), "expected at least one tensor"),
+        (
+            lambda: fb.compile(lambda x: fb.cell(averaged)([fb.tensor(x)]), "numpy").run([[1.0]]),
+            r"shape\[-1\] is",
+        ),
         (lambda: fb.Parameter(ZERO), r"found float32 array of shape \(4,\); numbers are Parameter"),
     ):
         with pytest.raises(FoldbatchError, match=said):
