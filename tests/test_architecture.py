@@ -71,6 +71,11 @@ def test_names_of_rooms_are_told():
         (foldbatch, "Trainer", "has no attribute 'Trainer'; it is foldbatch.train.Trainer"),
         (foldbatch, "FC", "has no attribute 'FC'; see Linear"),
         (foldbatch, "Trainor", "has no attribute 'Trainor'"),
+        (
+            foldbatch.Linear(2),
+            "weight",
+            r".* see parameters\['weight'\], made when the layer is first called",
+        ),
         (foldbatch.Composition().input, "scope", "a wire has no 'scope'; reads returns .*"),
     ):
         with pytest.raises(AttributeError, match=f"{said}$"):

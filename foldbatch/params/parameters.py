@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import ArrayLike, NDArray
 
 from foldbatch import errors
@@ -200,7 +201,11 @@ class Parameter(Closed, Stored):
             if isinstance(self.init, str):
                 drawn = INITIALIZERS[self.init](rng, self.type.shape)
             elif callable(self.init):
-                drawn = self.init(rng, self.type.shape)
+                try:
+                    drawn = self.init(rng, self.type.shape)
+                except TypeError as error:
+                    expected = "an init that takes a generator of NumPy and a shape"
+                    raise ParameterError(name, expected, str(error), "as lambda rng, shape: ...") from error
             else:
                 drawn = np.full(self.type.shape, self.init)
             self.assign(drawn, name)
@@ -330,7 +335,7 @@ class Remote:
 
 
 @dataclass(frozen=True, slots=True)
-class SparseRows:
+class SparseRows(NDArrayOperatorsMixin):
     """The gradient of a table of which a batch touched few rows.
 
     Shapes: ``rows: [r] int64``, ascending and distinct; ``values: [r, ...]``; ``shape`` is the
@@ -355,6 +360,11 @@ class SparseRows:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001 - NumPy's
         return np.array(self.dense(), dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        """Compute with the whole table; what is written in place, as by ``*=``, becomes an array."""
+        options |= {} if out is None or isinstance(out[0], SparseRows) else {"out": out}
+        return getattr(ufunc, method)(*map(dense, inputs), **options)
 
 
 Gradient = Array | SparseRows

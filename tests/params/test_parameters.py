@@ -55,7 +55,15 @@ def test_assigning_checks_and_copies_into_the_same_array() -> None:
 
 def test_sparse_rows_become_a_dense_table() -> None:
     """Rows not named are zero."""
-    dense = SparseRows(np.array([0, 2]), np.ones((2, 2), np.float32), (4, 2)).dense()
+    rows = SparseRows(np.array([0, 2]), np.ones((2, 2), np.float32), (4, 2))
+    dense = rows.dense()
+    for computed, right in ((0.5 * rows, 0.5 * dense), (1 - rows, 1 - dense), (rows**2 + rows, 2 * dense)):
+        assert (computed == right).all()
+    grads = {"w": rows}
+    grads["w"] *= 0.5
+    assert (grads["w"] == 0.5 * dense).all()
+    with pytest.raises(ParameterError, match="expected an init that takes a generator of NumPy and a shape"):
+        Parameter([2], init=lambda: 1).initialize(0, "w")
     assert dense.tolist() == [[1, 1], [0, 0], [1, 1], [0, 0]]
 
 

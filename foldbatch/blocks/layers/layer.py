@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
 
 import numpy as np
 
@@ -46,6 +46,13 @@ class Layer(TensorBlock[In_contra, Out_co]):
             where = f"{type(self).__name__}.{name}"
             raise BlockValueError(where, "what the layer was made with", describe_value(value), fix)
         super().__setattr__(name, value)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            known = {"weight", "bias", *self.__dict__.get("parameters", ())}
+            fix = f"; see parameters[{name!r}], made when the layer is first called" if name in known else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{fix}")
 
     def parameter(
         self, name: str, type_: TensorType, init: Initializer, *, trainable: bool = True
