@@ -33,12 +33,12 @@ from foldbatch.functions.store import Store
 from foldbatch.functions.suspended import Fiber, Fork, Join, Walked, greenlets
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.functions.values import Value
+from foldbatch.model.rounds import FEW
 from foldbatch.scheduler.trace import Index
 from foldbatch.system.processes import no_garbage
 from foldbatch.types import Type
 
 MANY: Final = 10_000  # rounds in which an example waits for a number, after which it may never end
-LARGE: Final = 8_192  # numbers, from which few examples are planned better as any batch
 NEVER: Final = 2**62  # beyond all numbers
 
 
@@ -102,7 +102,7 @@ def few(
 
     What is new in their notes is learnt. None where they are no few: they noted much.
     """
-    if COUNTERS[0] - notes.start > LARGE:
+    if COUNTERS[0] - notes.start > FEW:
         return None
     rounds.read(tracer.learnt.own)
     rounds.store.clear()

@@ -8,3 +8,6 @@ USED, ROOM, BYTES, VALUES, CLASS = range(5)
 # what comes of a round that is run at once: it was not; or the number of the class of all that is asked for,
 # if that is one
 FAILED, SEVERAL = -1, -2
+# values that few examples make at most: from there on plans of whole batches are better, which take products
+# of words alone out of recursions
+FEW = 2_048

@@ -37,8 +37,7 @@ from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Form, Ints, batch_trace, form
 from foldbatch.trees import Tree
 
-FEW = 8  # examples that are a round: from 16 trees of 40 nodes on plans of whole batches are better,
-FEW_OF_BLOCKS = 128  # of blocks, which make plans of whole batches once more if they make many calls
+FEW = 128  # examples that may run as they are noted, if they make few values
 
 
 class ReadyRound(NamedTuple):
@@ -118,9 +117,8 @@ class Deciding:
         self, tracer: Tracer, blocks: AtOnce, examples: Any, asides: Collection[str], step: int
     ) -> AtOnce | None:
         """Return what runs examples as they are noted: few that are new, by `blocks` or a known walk."""
-        most = FEW if isinstance(tracer, FunctionTracer) else FEW_OF_BLOCKS
         given = self._at_once and not asides and isinstance(examples, list | tuple)
-        if not given or not 0 < len(examples) <= most:
+        if not given or not 0 < len(examples) <= FEW:
             return None
         met = [isinstance(x, Prepared) or (isinstance(x, Tree) and self._met(x)) for x in examples]
         if not isinstance(tracer, FunctionTracer):

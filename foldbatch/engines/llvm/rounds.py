@@ -21,7 +21,7 @@ from foldbatch.engines.llvm.round_loops import BUFFER_OF_FEED, FIRST, IMPORTS, K
 from foldbatch.engines.llvm.tables import Flags, launch_numbers, plan_numbers
 from foldbatch.model.columns import limits
 from foldbatch.model.drafts import Feed
-from foldbatch.model.rounds import FAILED, SEVERAL
+from foldbatch.model.rounds import FAILED, FEW, SEVERAL
 from foldbatch.params.parameters import Array
 from foldbatch.scheduler.layout import Layout
 from foldbatch.scheduler.policies import Policy
@@ -31,7 +31,6 @@ from foldbatch.scheduler.sharing import leaves, nothing
 from foldbatch.system.lines import address_of
 
 LARGE = 16384  # numbers noted or made from which a round is planned as any batch
-FEW = 2048  # numbers of values that few examples have: from there on plans of whole batches are better
 PLAIN = {"int64": calls.I8, "int32": calls.I4, "float64": calls.F8, "float32": calls.F4}
 NOBODY: list[int] = []  # asks for numbers
 # of whole numbers of Python: by how many bits the number of digits is moved, and what signs are among them
