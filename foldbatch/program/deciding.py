@@ -20,7 +20,6 @@ from foldbatch.engines.runner import Options
 from foldbatch.engines.threads import single_threaded_blas
 from foldbatch.errors import BlockTypeError, ExampleError
 from foldbatch.functions.deciding import UnderWay, decide, few, results
-from foldbatch.functions.notes import Notes
 from foldbatch.functions.rounds import Rounds
 from foldbatch.functions.tracer import FunctionTracer
 from foldbatch.model.columns import BadDataError
@@ -120,34 +119,27 @@ class Deciding:
         given = self._at_once and not asides and isinstance(examples, list | tuple)
         if not given or not 0 < len(examples) <= FEW:
             return None
-        met = [isinstance(x, Prepared) or (isinstance(x, Tree) and self._met(x)) for x in examples]
+        trees = self._trees
+        if any(isinstance(x, Prepared) or (id(x) in trees and trees[id(x)]() is x) for x in examples):
+            return None
         if not isinstance(tracer, FunctionTracer):
-            return None if any(met) else blocks
+            return partial(self._ran, blocks, examples)
         if tracer.learnt.result is None or tracer.decides:
             return None
         # what grows all the time is told of where whole batches run
         known, self._version = self._version in (-1, tracer.learnt.version), tracer.learnt.version
-        if not known or any(met):
+        walk = partial(few, self.rounds, self.computing(step, training=False), tracer)
+        return partial(self._ran, walk, examples) if known else None
+
+    def _ran(self, run: AtOnce, examples: Sequence[Any], *noted: Any) -> Results | None:
+        """Run what was noted. A tree that was run so is traced when it comes again, as its trace is kept."""
+        found = run(*noted)
+        if found is None:
             return None
-        return partial(self._few, tracer, self.computing(step, training=False))
-
-    def _few(
-        self, tracer: FunctionTracer, computing: RoundEngine, notes: Notes, numbers: Sequence[int]
-    ) -> Results | None:
-        found = few(self.rounds, computing, tracer, notes, numbers)
-        return None if found is None else Results(found)
-
-    def _met(self, tree: Tree) -> bool:
-        """Whether a tree was met before: then it is traced, as its trace is kept; it is from now on."""
-        entry, key, trees = self._trees.get(id(tree)), id(tree), self._trees
-        if entry is not None and entry() is tree:
-            return True
-
-        def forget(_: object) -> None:
-            trees.pop(key, None)
-
-        trees[key] = weakref.ref(tree, forget)
-        return False
+        for tree in {id(x): x for x in examples if isinstance(x, Tree)}.values():
+            key = id(tree)
+            self._trees[key] = weakref.ref(tree, partial(_forget, self._trees, key))
+        return found if isinstance(found, Results) else Results(found)
 
     def begun(self, tracer: Tracer) -> UnderWay:
         """Return an empty batch that examples join between rounds, for inference."""
@@ -159,6 +151,11 @@ class Deciding:
     def _decide(self, computing: RoundEngine, *given: Any, careful: bool) -> Any:
         with single_threaded_blas():
             return decide(self.rounds, computing, *given, careful=careful)
+
+
+def _forget(trees: dict[int, weakref.ref[Tree]], key: int, tree: weakref.ref[Tree]) -> None:
+    if trees.get(key) is tree:  # else another one has its place
+        del trees[key]
 
 
 class RoundEngine:
