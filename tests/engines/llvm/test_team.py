@@ -116,7 +116,8 @@ def test_after_a_stall_the_helper_is_left_alone_for_a_while(
 
 def test_a_helper_that_is_no_help_is_left_alone(team: Any, chains: list[Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(team, "_wake", lambda: None)
-    monkeypatch.setattr(sys.modules[type(team).__module__], "REST", 60.0)
+    monkeypatch.setattr(sys.modules[type(team).__module__], "LONGEST", 60.0)
+    team._rest = 60.0
     together = program(2)
     together.run(chains)
     assert team.jobs > 0
