@@ -52,6 +52,7 @@ def _settings(kind: Any) -> Mapping[str, Check | None]:
 def from_outside() -> bool:
     """Whether code outside the package uses the method that asks."""
     frame = sys._getframe(2)
-    while frame.f_code.co_name == "__setattr__" and frame.f_back is not None:  # that of a class between
+    # a class between, or one of abc
+    while frame.f_code.co_name in ("__setattr__", "__instancecheck__") and frame.f_back is not None:
         frame = frame.f_back
     return str(frame.f_globals.get("__name__")).partition(".")[0] != PACKAGE

@@ -425,6 +425,11 @@ def test_what_users_of_pytorch_write_first_is_answered() -> None:
             lambda: fb.compile(lambda x: fb.cell(averaged)([fb.tensor(x)]), "numpy").run([[1.0]]),
             r"shape\[-1\] is",
         ),
+        (lambda: fb.compile(fb.Embedding(3, 2)).run(["a"]), "expected tensors, found object"),
+        (
+            lambda: fb.compile(lambda x: fb.Embedding(3, 2)(x)).run(["a"]),
+            "ids, found object of an example; read",
+        ),
         (lambda: fb.Parameter(ZERO), r"found float32 array of shape \(4,\); numbers are Parameter"),
     ):
         with pytest.raises(FoldbatchError, match=said):
