@@ -108,7 +108,8 @@ class BadDataError(Exception):
         self.expected, self.found, self.fix, self.kind = expected, found, fix, kind
 
 
-FEW = 64  # ids of which Python finds the greatest faster than NumPy
+FEW = 64  # numbers of which Python finds the greatest faster than NumPy
+NUMBERS: tuple[set[type], ...] = {int}, {float}
 PLAIN = frozenset({int, float, bool})  # classes of numbers that nobody writes to
 UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
@@ -122,9 +123,10 @@ def column(
     """
     if not len(items):  # an array has no truth
         return np.zeros((0, *type_.shape), type_.dtype)
-    few = bound is not None and len(items) <= FEW and not type_.shape and {*map(type, items)} == {int}
-    if few and min(items) >= 0 and max(items) < min(bound or 0, limits(declared or type_.dtype)[1]):
-        return np.array(items, type_.dtype)  # ids, as most data are
+    if len(items) <= FEW and not type_.shape and (kinds := {*map(type, items)}) in NUMBERS:
+        low, high = _plain(*kinds, type_.dtype, bound, declared)
+        if low <= min(items) and max(items) <= high:
+            return np.array(items, type_.dtype)  # plain numbers, as most data are
     try:
         return _column(items, type_, bound, declared)
     except BadDataError:
@@ -134,6 +136,18 @@ def column(
         for item in items if len(items) > 1 else ():
             _column([item], type_, bound, declared)  # raises for the item to blame
         raise
+
+
+@cache
+def _plain(kind: type, dtype: str, bound: int | None, declared: str) -> tuple[float, float]:
+    """Return from which number to which those of a class become an array as they are: none from 1 to 0."""
+    if kind is int and dtype.startswith(("int", "uint")):
+        low, high = limits(declared or dtype)
+        return (low, high) if bound is None else (0, min(bound - 1, high))
+    if dtype in ("float32", "float64"):
+        most = 2.0**24 if kind is int else float(np.finfo(dtype).max)
+        return -most, most
+    return 1, 0
 
 
 def _column(
