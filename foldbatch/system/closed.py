@@ -16,12 +16,6 @@ class Closed:
 
     Settings are those that `settable` names, with their checks, and fields of a dataclass that have one in
     their metadata. Classes that are derived elsewhere have what else they like.
-
-    >>> from foldbatch.train import SGD
-    >>> SGD(0.1).learning_rate = 0.5
-    Traceback (most recent call last):
-    ...
-    foldbatch.errors.UnknownNameError: SGD: expected an assignment to lr, weight_decay, lr_factors, ...
     """
 
     __slots__ = ()
