@@ -262,8 +262,17 @@ def check_after_an_error(compiled: Program, program: WalkProgram) -> None:
     assert_same(np.array(after), np.array(before))
 
 
+def check_few(compiled: Program, program: AnyProgram) -> None:
+    """Few examples that run as they were noted, alone too, make to the bit what they make as any batch."""
+    few, any_batch = (fb.compile(program.block, compiled.options.backend, threads=1) for _ in range(2))
+    any_batch._deciding._at_once = False
+    examples = program.examples
+    for batch in (examples, examples, examples[-1:], examples):
+        assert_same([*few.run(batch)], [*any_batch.run(batch)], exact=True)
+
+
 FURTHER: dict[str, Sequence[Any]] = {
-    "blocks": (check_evaluation, check_kept, check_order),
-    "functions": (check_eagerly, check_after_an_error, check_order),
-    "both": (check_eagerly, check_after_an_error, check_order),
+    "blocks": (check_evaluation, check_kept, check_order, check_few),
+    "functions": (check_eagerly, check_after_an_error, check_order, check_few),
+    "both": (check_eagerly, check_after_an_error, check_order, check_few),
 }
