@@ -503,12 +503,12 @@ class Optimizer(Described):
         raise NotImplementedError
 
     def _check_factors(self, params: Mapping[str, Array]) -> None:
-        kinds = {"lr_factors": self.lr_factors, "decay_factors": self.decay_factors}
-        for kind, key in ((kind, key) for kind, factors in kinds.items() for key in factors or ()):
-            if not any(name == key or name.startswith(f"{key}.") for name in params):
-                expected = f"a parameter of {', '.join(params)}, or a prefix that ends before a dot"
-                where = f"{type(self).__name__} {kind}"
-                raise UnknownNameError(where, expected, repr(key), "print(program.params)")
+        for kind in ("lr_factors", "decay_factors"):
+            where = f"{type(self).__name__} {kind}"
+            for key in _factors(where, getattr(self, kind)):  # which may have been written to
+                if not any(name == key or name.startswith(f"{key}.") for name in params):
+                    expected = f"a parameter of {', '.join(params)}, or a prefix that ends before a dot"
+                    raise UnknownNameError(where, expected, repr(key), "print(program.params)")
 
     def _check_moments(self, name: str, parameter: Any) -> None:
         moments = self._moments.get(name, ())

@@ -177,6 +177,9 @@ def test_factors_multiply_the_learning_rate_by_name_or_prefix_and_the_longest_co
     opt.update(params, {name: np.ones(1) for name in params})
     moved = {name: -float(p[0]) for name, p in params.items()}
     assert moved == {"a.b.weight": 0.25, "a.b.bias": 0.0, "a.c": 0.5, "a_1.c": 1.0, "free": 1.0}
+    opt.lr_factors["a"] = -1.0
+    with pytest.raises(TrainingError, match=r"SGD lr_factors\['a'\]: expected a number of 0 or more"):
+        opt.update(params, {"a.c": np.ones(1)})
 
 
 def test_a_table_without_decay_is_visited_by_rows():
