@@ -119,7 +119,8 @@ def _check_array(where: str, what: str, array: Array, dtype: str, shape: tuple[i
 def _calls(model: Model, merged: Merged) -> list[_CellCalls]:
     ends = _ends(merged)
     sizes = ends - merged.offsets
-    width = max([1, *(len(cell.outputs) for cell in model.signatures)])
+    # a block that a walk calls counts by the widest of its cells, which may have been left out
+    width = max([8, *(len(cell.outputs) for cell in model.signatures)])
     numbered = np.zeros(len(ends), np.int64)  # calls, and the visits of metrics that have a number, too
     for counts, marks in zip(merged.counts, model.marks, strict=True):
         numbered += counts * (1 + len(marks))
