@@ -335,7 +335,7 @@ def loosely(maker: Walks, type_: TensorType, depth: int, given: Given) -> Part:
                 return -(p / (q * q + 1.0)) + ops().mean(q)
             case 13:
                 return ops().tanh(p) ** 2 - q * np.float64(0.5)
-            case 14 if len(type_.shape) == 2:
+            case 14 if len(type_.shape) == 2 and type_.shape[0] == type_.shape[1]:
                 return ops().transpose(ops().tanh(p)) @ q
             case 15:
                 return ops().minimum(p, number) + constant
