@@ -49,7 +49,7 @@ class _SingleThreadedBlas:
     def _start(self) -> None:
         if self._process.inside:  # threads of the process that this one was forked from
             self._process.restore()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # it stays taken where a signal handler raises just then
         self._process = _ThreadLimit(per_thread=False)
         self._threads = threading.local()
 

@@ -301,7 +301,8 @@ class Variants:
             return self.full
         if asides:
             asides &= self.full.tracer.asides
-        with self._lock:
-            if asides not in self._built:
-                self._built[asides] = Variant(self.full.tracer.variant(asides), self._make)
-            return self._built[asides]
+        if asides not in self._built:  # looked at first: a handler of signals may raise where a lock is taken
+            with self._lock:
+                if asides not in self._built:
+                    self._built[asides] = Variant(self.full.tracer.variant(asides), self._make)
+        return self._built[asides]
