@@ -16,25 +16,11 @@ EXPRESSIONS = [
     lambda v, n: (fb.ops.reshape(v, [3, 1]), fb.ops.reshape(v, (1, 3)), v.reshape(3)),
     lambda v, n: (fb.ops.gather(v, ids=n), fb.ops.gather(v, n), fb.ops.gather(v, np.int64(n))),
     lambda v, n: (fb.ops.cross_entropy(v, n), fb.ops.cross_entropy(v, np.int32(n)), fb.ops.tanh(x=v)),
-    lambda v, n: (
-        v + n,
-        n + v,
-        v + (n + 0.5),
-        v * np.float64(n),
-        v - np.float32(n),
-        v * v,
-        fb.ops.clip(v, 0, n),
-    ),
+    lambda v, n: (v + n, n + v, v + (n + 0.5), v * v, fb.ops.clip(v, 0, n), v > n),
+    lambda v, n: (v * np.float64(n), v - np.float32(n), v @ W, v.mean(), fb.ops.sum(v)),
+    lambda v, n: (fb.ops.sum(v, axis=0), fb.ops.sum(v, 0, keepdims=True), fb.ops.sum(v, axis=0, keepdims=1)),
     lambda v, n: (v + np.full(3, n), v + np.full(1, n + 0.5), v + np.full((2, 3), n, np.int8)),
     lambda v, n: (fb.ops.where(v > 1, n, 0), fb.ops.where(v > 1, v, n), fb.ops.argmax(v) + n),
-    lambda v, n: (
-        v.mean(),
-        fb.ops.sum(v),
-        fb.ops.sum(v, axis=0),
-        fb.ops.sum(v, 0, keepdims=True),
-        v @ W,
-        v > n,
-    ),
 ]
 
 
