@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 import foldbatch as fb
-from foldbatch.train import AverageWeights, DataParallel, ReduceLROnPlateau, RMSprop, Sampler, Trainer
+from foldbatch.train import DataParallel, ReduceLROnPlateau, RMSprop, Sampler, Trainer
 
 W = fb.Parameter([], init=0.0, name="w")
 PROGRAM = fb.compile(fb.Scalar() >> fb.Function(lambda x: (W * x - 1) ** 2) >> fb.Loss(), "numpy")
@@ -31,7 +31,6 @@ PROGRAM = fb.compile(fb.Scalar() >> fb.Function(lambda x: (W * x - 1) ** 2) >> f
             "max",
             "ReduceLROnPlateau: expected an assignment to min_delta, ",
         ),
-        (AverageWeights(0.9), "keep", "no", "AverageWeights keep: expected True or False"),
         (
             Trainer(PROGRAM, fb.SGD(0.1)),
             "batch_size",
@@ -46,7 +45,6 @@ PROGRAM = fb.compile(fb.Scalar() >> fb.Function(lambda x: (W * x - 1) ** 2) >> f
         (PROGRAM.params, "w", 1.0, "ParameterStore: expected no assignment"),
         (W, "trainable", "no", "Parameter trainable: expected True or False, found str 'no'"),
         (W, "init", "zeros", "Parameter: expected an assignment to trainable"),
-        (fb.Vector(3), "size", 4, "Vector: expected no assignment"),
         (fb.ForwardDeclaration(), "output_type", "float32", "ForwardDeclaration: expected no assignment"),
     ],
 )
