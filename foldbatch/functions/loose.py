@@ -65,11 +65,15 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
             return function(*operands, **options)
         expected = "values of the walk that runs"
         raise WalkError(f"ops.{name}", expected, "one outside of its walk", notes.OUTSIDE)
-    if any(isinstance(x, Value) for x in options.values()):
+    if any(isinstance(x, Value | np.ndarray) for x in options.values()):
         bound = inspect.signature(function).bind(*operands, **options)
         bound.apply_defaults()
-        left = {n: index(x) if isinstance(x, Value) else x for n, x in bound.kwargs.items()}
-        return _apply(function, bound.args, left)
+        for n, x in bound.kwargs.items():
+            if isinstance(x, Value) and (x.shape or x.type.is_float):
+                fix = "call it in a cell, which may be given values"
+                raise WalkError(f"ops.{name} {n}", "what belongs to the op", repr(x), fix)
+        options = {n: index(x) if isinstance(x, Value) else x for n, x in bound.kwargs.items()}
+        operands = bound.args
     if name == "getitem":
         if _is_row(*operands):
             return ops.gather(operands[0], int(operands[1]))
@@ -212,7 +216,8 @@ def _given(name: str, x: Any, kind: TensorType) -> Given:
     if isinstance(x, bool | int | float) and name in NUMBERS:
         other = not kind.is_float and (isinstance(x, float) or kind.dtype == "bool")
         return x, not other, TensorType((), kind.dtype)
-    if isinstance(x, np.ndarray | np.generic) and name in NUMBERS and kind.is_float and x.dtype.kind in "fiu":
+    read = name in NUMBERS or name == "matmul"
+    if isinstance(x, np.ndarray | np.generic) and read and kind.is_float and x.dtype.kind in "fiu":
         return x, True, TensorType(x.shape, kind.dtype)
     if isinstance(x, np.generic) and name not in NUMBERS | IDS:
         return x, False, None
@@ -220,7 +225,9 @@ def _given(name: str, x: Any, kind: TensorType) -> Given:
 
 
 def _as_now(x: Any) -> Any:
-    """Return what belongs to a cell as it is now: lists may be written to."""
+    """Return what belongs to a cell as it is now: lists and arrays may be written to."""
+    if type(x) is np.ndarray:
+        return x.copy()
     return type(x)(map(_as_now, x)) if type(x) in (list, tuple) else x
 
 

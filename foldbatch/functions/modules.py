@@ -121,12 +121,16 @@ class MethodCell:
 
     def __init__(self, function: Callable[..., Any], make: Callable[..., Any]) -> None:
         self.function, self.make = function, make
-        self.__doc__ = function.__doc__
+        self.__doc__, self.__signature__ = function.__doc__, arguments_of(function)
 
     def __set_name__(self, owner: type, name: str) -> None:
         whole: Any = owner.__getstate__
         if whole is object.__getstate__:
             owner.__getstate__ = _without_cells  # type: ignore[assignment, method-assign]
+
+    def __call__(self, instance: Any, *given: Any, **options: Any) -> Any:
+        """Do what it does as a method of an object."""
+        return self.__get__(instance)(*given, **options)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:

@@ -90,6 +90,9 @@ class State:
     notes: Notes | None = None
     fork: Callable[[Any], Any] | None = None  # runs parts of a walk side by side, there
     careful: bool = False
+    forced: str | None = (
+        None  # who has asked for a number: NumPy, or the walk, may have caught what that raised
+    )
     bound: Notes | None = None  # whose lists signatures have: the same, or of a run that was interrupted
     deep: bool = False  # whether walks go as deep as they may
     example: int = 0  # the number of the present example in its batch,
@@ -282,6 +285,8 @@ def note(
                 try:
                     result = walk(example)
                 except Exception as error:
+                    if State.forced is not None:
+                        raise Forced(State.forced) from None
                     if may_go_deeper(error):
                         raise
                     name_example(error, number)
@@ -289,6 +294,8 @@ def note(
                 if isinstance(result, CoroutineType):
                     result.close()
                     raise Forced("await")
+                if State.forced is not None:
+                    raise Forced(State.forced)
                 notes.results.append(result)
                 notes.ends.append(COUNTERS[0])
                 if COUNTERS[0] - notes.start > MANY:
@@ -445,7 +452,7 @@ def noting(
     try:
         _unbind_all()
         State.careful, State.fork, State.bound, COUNTERS[2] = careful, fork, notes, get_ident()
-        State.drawn, State.whose, State.may_take = 0, whose, may_take
+        State.drawn, State.whose, State.may_take, State.forced = 0, whose, may_take, None
         State.notes, Hooks.layer, Reading.read = notes, _layer, read or _forced  # type: ignore[assignment,method-assign]
         for signature in known:
             bind(signature)
@@ -517,6 +524,7 @@ _unknown = Reading.read
 def _forced(value: Value, what: str) -> Any:
     """Stop a run that computes nothing, where its walk asks for a number."""
     if running():
+        State.forced = what
         raise Forced(what)
     return _unknown(value, what)
 

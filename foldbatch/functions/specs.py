@@ -139,6 +139,8 @@ def typed(value: Any) -> Any:
             return kind, repr(value)
         case tuple() | list():
             return kind, tuple(map(typed, value))
+        case np.ndarray():
+            return kind, value.dtype.str, value.shape, value.tobytes()
         case slice():
             return kind, typed((value.start, value.stop, value.step))
         case set() | frozenset():

@@ -129,8 +129,8 @@ def value_class(type_: TensorType) -> type[Value]:
     if not type_.shape:  # what most walks wait in, without a look at what the value is
         what = "int" if type_.dtype in WHOLE else "float" if type_.is_float else "bool"
         own[f"__{what}__"] = lambda value: Reading.read(value, what)
-        if what == "int":  # so `word in {1, 2}` looks for the number, as `word in [1, 2]` does
-            own["__hash__"] = lambda value: hash(int(value))
+        # so `word in {1, 2}` looks for the number, as `word in [1, 2]` does
+        own["__hash__"] = lambda value: hash(Reading.read(value, what))
     made: type[Value] = typed_class(f"Value[{type_}]", (Value,), own)
     return made
 

@@ -101,8 +101,8 @@ class Deciding:
             or any(isinstance(x, Prepared) for x in examples)
         ):
             if keep_going:
-                expected = "results of a plain function, of examples in a list, and nothing else"
-                raise BlockTypeError("run return_exceptions", expected, "more, or others", "leave it out")
+                expected, found = "results alone of a plain function, of examples in a list", "another run"
+                raise BlockTypeError("run return_exceptions", expected, found, "leave it out")
             return None
         work = partial(results, self.rounds, self.computing(step, training=False), tracer, examples)
         with single_threaded_blas():

@@ -20,6 +20,15 @@ EXPRESSIONS = [
     lambda v, n: (v * np.float64(n), v - np.float32(n), v @ W, v.mean(), fb.ops.sum(v)),
     lambda v, n: (fb.ops.sum(v, axis=0), fb.ops.sum(v, 0, keepdims=True), fb.ops.sum(v, axis=0, keepdims=1)),
     lambda v, n: (v + np.full(3, n), v + np.full(1, n + 0.5), v + np.full((2, 3), n, np.int8)),
+    lambda v, n: (
+        fb.ops.clip(v, low=np.full(3, n)),
+        fb.ops.cross_entropy(v, label=n, weights=np.full(3, n + 1.0)),
+    ),
+    lambda v, n: (
+        v @ np.full(3, n + 0.5),
+        fb.ops.where(condition=v > n, a=v, b=0.0),
+        fb.ops.mean(v, keepdims=True),
+    ),
     lambda v, n: (fb.ops.where(v > 1, n, 0), fb.ops.where(v > 1, v, n), fb.ops.argmax(v) + n),
 ]
 

@@ -102,6 +102,39 @@ def test_numbers_are_looked_for_in_sets_and_dicts_by_what_they_are(asks) -> None
             wrong()
 
 
+def test_numbers_that_are_asked_for_first_where_nothing_is_told_of_it_are_read() -> None:
+    """NumPy, and a bare `except`, catch what begins a walk anew."""
+
+    def fill(x: Any) -> Any:
+        filled = np.zeros(2)
+        filled[0] = fb.ops.sum(fb.tensor(x))
+        return filled
+
+    def hides(x: Any) -> Any:
+        try:
+            return fb.tensor(float(fb.ops.sum(fb.tensor(x))))
+        except:  # noqa: E722
+            return fb.tensor(-1.0)
+
+    for walk, wanted in (
+        (fill, [3.0, 0.0]),
+        (hides, 3.0),
+        (lambda x: fb.ops.sum(fb.tensor(x)) in {3.0, 7.0}, True),
+    ):
+        np.testing.assert_array_equal(fb.compile(walk, "numpy").run([[1.0, 2.0]])[0], wanted)
+
+
+def test_a_module_that_is_called_as_a_cell_can_be_the_walk() -> None:
+    class Doubled(fb.Module):
+        @fb.cell
+        def __call__(self, x: Any) -> Any:
+            return x * 2.0
+
+    made = Doubled()
+    for walk in made, lambda x: Doubled.__call__(made, fb.tensor(x)):
+        assert fb.compile(walk, "numpy").run([1.5]) == [3.0]
+
+
 def test_values_of_other_examples_and_runs_are_refused() -> None:
     kept: list[Any] = []
 

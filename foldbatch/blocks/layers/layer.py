@@ -42,7 +42,7 @@ class Layer(TensorBlock[In_contra, Out_co]):
     def __setattr__(self, name: str, value: Any) -> None:
         old = self.__dict__.get(name, value)
         if old is not value and name in signature_of(type(self)).parameters:
-            fix = "make another layer; layer.parameters['weight'].trainable = False freezes a parameter"
+            fix = "make another layer; what freezes is trainable of its parameters, see docs/parameters.md"
             where = f"{type(self).__name__}.{name}"
             raise BlockValueError(where, "what the layer was made with", describe_value(value), fix)
         super().__setattr__(name, value)
