@@ -177,7 +177,7 @@ class Lowered:
         while len(traces) < len(examples):
             done = len(traces)
             with no_garbage():  # long traces make very many numbers
-                record = self.record(examples[done:], numbers[done:], look, few)
+                record = self.record(examples[done:], numbers[done:], look, None if done else few)
             if not isinstance(record, Together):
                 return record  # what `few` has made of it
             traces += record.traces()
@@ -245,7 +245,7 @@ class Lowered:
                     break
             if look is not None:
                 look(self.model, recorder.data)
-            record = (few and few(recorder.few)) or recorder.record(self.levels)
+            record = (few and not recorder.full and few(recorder.few)) or recorder.record(self.levels)
         except Exception as error:
             bad = None if interrupted(error) else recorder.first_bad() or (recorder.ended, error)
             if bad is None or bad[0] == len(examples):  # it is no example's fault

@@ -53,8 +53,8 @@ class Coded:
         self._words: Any = self.numbers.data
         self._lists = lists
 
-    def bind(self, lists: Sequence[list[Any]]) -> None:
-        """Let calls append to lists: that of rows, and then all others."""
+    def bind(self, lists: Sequence[Any]) -> None:
+        """Let calls append to arrays and lists: that of rows, and then all others."""
         for place, items in zip(self._lists, lists[1:], strict=True):
             self._words[place] = id(items)
         self._words[ROWS] = id(lists[0])

@@ -102,10 +102,12 @@ def _apply(function: Callable[..., Any], operands: tuple[Any, ...], options: dic
     if key is not None and whole:
         places = [i for i, (_, dynamic, _) in enumerate(given) if dynamic]
         kept[function, key] = cell, places
-        if told is not None and places == [0]:
+        if np.ndarray in kinds:
+            pass  # of arrays types do not tell all, nor of tuples
+        elif told is not None and places == [0]:
             told[0][told[1]] = cell.call
-        elif kinds and len(places) == len(operands) and {np.ndarray, tuple}.isdisjoint(kinds):
-            _quick[kinds] = cell.call  # of arrays and tuples types do not tell all
+        elif kinds and len(places) == len(operands) and tuple not in kinds:
+            _quick[kinds] = cell.call
     return cell.call(*[x for x, dynamic, _ in given if dynamic])
 
 

@@ -122,8 +122,13 @@ class MethodCell:
     def __init__(self, function: Callable[..., Any], make: Callable[..., Any]) -> None:
         self.function, self.make = function, make
         self.__doc__, self.__signature__ = function.__doc__, arguments_of(function)
+        self.names = (
+            function.__name__,
+            function.__qualname__,
+        )  # of the attribute, and where super() asks for it
 
     def __set_name__(self, owner: type, name: str) -> None:
+        self.names = name, f"{owner.__qualname__}.{name}"
         whole: Any = owner.__getstate__
         if whole is object.__getstate__:
             owner.__getstate__ = _without_cells  # type: ignore[assignment, method-assign]
@@ -135,13 +140,12 @@ class MethodCell:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        names = self.function.__name__, self.function.__qualname__
-        for name in names:  # `__call__` is looked up here each time
+        for name in self.names:  # `__call__` is looked up here each time
             if getattr(made := instance.__dict__.get(name), "method", None) is self:
                 return made
         # super() asks for one behind another of its name
-        name = names[inspect.getattr_static(type(instance), names[0], None) is not self]
-        made = self.make(self.function.__get__(instance), names[0]).call
+        name = self.names[inspect.getattr_static(type(instance), self.names[0], None) is not self]
+        made = self.make(self.function.__get__(instance), self.names[0]).call
         made.__dict__["cell"].origin = ("method", instance, name)
         made.__dict__["method"] = self
         instance.__dict__[name] = made  # found before this the next time

@@ -274,7 +274,7 @@ class FunctionTracer:
     ) -> Notes:
         """Run the walk on examples: alone, or, once it has asked for a number, in rounds."""
         if not self.decides or decide is None:
-            first = () if self.learnt.cells else examples[:1]
+            first = () if self.learnt.cells else examples
             held = [*map(held_in, first)]
             try:
                 notes = note(
@@ -289,11 +289,11 @@ class FunctionTracer:
                     raise DecidingError(forced.what, expected, "one that asks for a number", fix) from None
                 why = "the first walk to ask for a number begins anew"
                 refuse_iterators(examples, numbers, why)
-                if held > [*map(held_in, first)]:
-                    found, fix = "one that the walk takes items from", "let the walk copy it: list(x)"
-                    raise WalkError(
-                        f"walk at example {numbers[0]}", f"data that stay, as {why}", found, fix
-                    ) from None
+                for number, example, before in zip(numbers, first, held, strict=False):
+                    if before > held_in(example):
+                        found, fix = "one that the walk takes items from", "let the walk copy it: list(x)"
+                        where, expected = f"walk at example {number}", f"data that stay, as {why}"
+                        raise WalkError(where, expected, found, fix) from None
                 self.learnt.decides = True
         if self.decides and decide is not None:
             notes = decide(self, examples, numbers, careful=careful)

@@ -1,4 +1,4 @@
-"""UnderWay that read numbers, on the engine of a program: what computes their rounds."""
+"""Walks that read numbers, and few examples, on the engine of a program: what computes their rounds."""
 
 from __future__ import annotations
 

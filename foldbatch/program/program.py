@@ -175,10 +175,6 @@ class Program(Closed, Printed):
             hint = f"; {ELSEWHERE[name]}" if name in ELSEWHERE else ""
             raise AttributeError(f"a Program has no {name!r}{hint}", name=name, obj=self)
 
-    def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        """Refuse, and say what runs."""
-        raise BlockTypeError("program(...)", "program.run(examples)", "a call", "or value_and_grad(examples)")
-
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         fix = "program.save(path) keeps it in a file; or pickle the block, and dict(program.params) with it"
         expected, found = "what can be pickled or copied", "a program, whose kernels belong to its process"

@@ -16,7 +16,7 @@ from foldbatch.engines.results import Results
 from foldbatch.errors import ExampleError, ExampleTypeError, counted
 from foldbatch.model.columns import items_of
 from foldbatch.model.model import Model
-from foldbatch.model.tracer import TraceAll, Tracer
+from foldbatch.model.tracer import AtOnce, TraceAll, Tracer
 from foldbatch.scheduler.trace import Trace
 from foldbatch.system.processes import start_in_each_process
 from foldbatch.system.showing import Bar
@@ -83,11 +83,12 @@ class Traces:
         owner: object,
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
+        few: AtOnce | None = None,
     ) -> list[Trace] | tuple[SubBatch, ...] | Any:
         """Return the traces of examples, or a plan of the batch where one is at hand, or their results."""
         if isinstance(examples, Planned):
             return _own(examples, owner).parts
-        traces = self.all(examples, owner, trace_all, fresh)
+        traces = self.all(examples, owner, trace_all, fresh, few)
         if isinstance(traces, Results) or self._tracer.model is not self._model:  # it has grown: none fits
             return traces
         if len(traces) == 1 and isinstance(examples, list | tuple):
@@ -105,8 +106,9 @@ class Traces:
         owner: object,
         trace_all: TraceAll | None = None,
         fresh: dict[int, Trace] | None = None,
+        few: AtOnce | None = None,
     ) -> list[Trace] | Any:
-        """Return the traces of examples; `trace_all` traces new ones, or returns results in their place."""
+        """Return the traces of examples; `trace_all` traces new ones, or gives them to `few` if all are."""
         if isinstance(examples, Planned):
             return _own(examples, owner).traces
         examples = listed(examples)
@@ -123,7 +125,9 @@ class Traces:
             else:
                 new.append(number)
         if new:
-            made = (trace_all or self._tracer.trace_all)([examples[number] for number in new], new)
+            given = [examples[number] for number in new]
+            more = {"few": few} if few is not None and len(new) == len(examples) else {}
+            made = (trace_all or self._tracer.trace_all)(given, new, **more)
             if isinstance(made, Results):
                 return made
             fresh.clear()

@@ -233,8 +233,10 @@ class Variant:
         """
         if not isinstance(examples, Planned):
             batch = listed(examples)
-            trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide, few=few)
-            return self._fitting(lambda ready, new: ready.traces.work(batch, ready, trace_all, new), batch)
+            trace_all = None if decide is None else partial(self.tracer.trace_all, decide=decide)
+            return self._fitting(
+                lambda ready, new: ready.traces.work(batch, ready, trace_all, new, few), batch
+            )
         owner = examples.owner
         if isinstance(owner, ReadyModel) and owner.tracer is self.tracer:  # planned before the model grew
             return owner, examples.parts

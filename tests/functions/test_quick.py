@@ -9,7 +9,7 @@ import foldbatch as fb
 from foldbatch.errors import GraphError
 from tests.backends import LLVM
 
-W = fb.Parameter([3, 2], name="W")
+W, B = fb.Parameter([3, 2], name="W"), fb.Parameter([2], name="B")
 EXPRESSIONS = [
     lambda v, n: (fb.ops.stack([v, v], 0), fb.ops.stack([v, v, v], 0), fb.ops.concat([v, v[n : n + 1]])),
     lambda v, n: (v[n : n + 1], v[n], v[True:2], v[:2], v[0:2], fb.ops.reshape(v, (1, 3))[0, n : n + 1]),
@@ -19,6 +19,7 @@ EXPRESSIONS = [
     lambda v, n: (v + n, n + v, v + (n + 0.5), v * v, fb.ops.clip(v, 0, n), v > n),
     lambda v, n: (v * np.float64(n), v - np.float32(n), v @ W, v.mean(), fb.ops.sum(v)),
     lambda v, n: (fb.ops.sum(v, axis=0), fb.ops.sum(v, 0, keepdims=True), fb.ops.sum(v, axis=0, keepdims=1)),
+    lambda v, n: (np.full(3, n) - v, fb.ops.minimum(np.full(2, n + 0.5), B), np.full((3, 2), n) * B, B + n),
     lambda v, n: (v + np.full(3, n), v + np.full(1, n + 0.5), v + np.full((2, 3), n, np.int8)),
     lambda v, n: (
         fb.ops.clip(v, low=np.full(3, n)),

@@ -101,6 +101,16 @@ def test_a_tree_is_traced_when_it_is_met_again(ran: list[bool]) -> None:
     assert ran == [True]
 
 
+def test_what_is_known_or_was_recorded_before_is_among_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    block, (known, new) = MODELS["trees"]
+    for program in fb.compile(block, "llvm"), fb.compile(lambda t: fb.tensor(t.labels[0]), "llvm"):
+        program.plan([known])
+        assert len(program.run([known, new])) == len(program.run([new, known, new])) - 1 == 2
+    monkeypatch.setattr("foldbatch.blocks.recorder.MANY", 8)
+    one, other = programs(MODELS["ids"][0])
+    assert alike([*one.run(many := [[1, 2] * 10, [1, 2], [3]])], [*other.run(many)])
+
+
 def test_an_iterator_is_read_once() -> None:
     one, _ = programs(fb.Map(WORD) >> fb.Sum())
     for ids in ([1, 2], [np.int64(1), 2]):  # of which the second is no plain number

@@ -79,6 +79,7 @@ HIGHEST = 3.4e38  # no smaller float64 is infinite as float32
 TYPE = objects.TYPE // 8
 SIZE = TAG = REAL = objects.DATA // 8
 ITEMS = DIGITS = SIZE + 1
+FIRST_ITEM = tuple.__basicsize__ // 8  # of a tuple, which has a hash before it from 3.14 on
 
 
 def reads(held: Any, told: Any, memory: Any, several: int) -> int:
@@ -273,7 +274,7 @@ def few(held: Any, told: Any, rows: Any) -> bool:
                 if to + several > 2 * most:
                     return False
                 for j in range(several):
-                    n = whole(at(thing[ITEMS + j]) if inside else thing, held)
+                    n = whole(at(thing[FIRST_ITEM + j]) if inside else thing, held)
                     if n < 0:
                         return False
                     rows[to] = i4(n + offset if i8(u8(to - start) % u8(width)) < numbered else n)
