@@ -161,9 +161,7 @@ UNCAUGHT = {
 
 
 @pytest.mark.parametrize("made", UNCAUGHT)
-def test_what_nobody_catches_shows_the_users_lines_alone(
-    made: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nobody_catches_shows_the_users_lines_alone(made, capsys, monkeypatch):
     """Also the errors that it came of. The traceback itself stays whole, and a variable shows it."""
     with pytest.raises(Exception, match=".") as caught:
         UNCAUGHT[made]()

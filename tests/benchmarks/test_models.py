@@ -201,9 +201,7 @@ def test_ours_and_pytorchs_walks_agree() -> None:
     assert all(row.rounds > 0 for row in rows)
 
 
-def test_the_command_prints_a_row_a_task(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_a_row_a_task(capsys, monkeypatch):
     monkeypatch.setattr(deciding, "TURNS", 2)
     assert main(["deciding", "--batch", "3", "--hidden", "8", "--repeats", "1", "--only", "parse"]) == 0
     assert "parse, 8" in capsys.readouterr().out

@@ -178,9 +178,7 @@ MODELS = [one_of_each_node, where_to_stop, beside_a_tree]
 
 
 @pytest.mark.parametrize("make", STATEFUL, ids=lambda make: make.__name__)
-def test_what_a_function_keeps_is_what_it_keeps_when_it_is_called_at_every_visit(
-    make: Callable[[], Case],
-) -> None:
+def test_what_a_function_keeps_is_what_it_keeps_when_it_is_called_at_every_visit(make):
     for seed, model in enumerate(MODELS):
         check(make, model, trees(seed))
         check(make, model, trees(seed), beside=True)

@@ -156,9 +156,7 @@ def test_auto_is_what_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> 
             assert choose_engine("auto") in {"llvm", "numpy"}
 
 
-def test_an_unknown_name_in_the_environment_is_told_with_the_variable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_unknown_name_in_the_environment_is_told_with_the_variable(monkeypatch):
     monkeypatch.setenv(VARIABLE, "cdua")
     names = "auto, cuda, llvm, numpy, reference, cuda-on-cpu, cuda-on-ptx"
     with pytest.raises(UnknownNameError) as error:

@@ -22,13 +22,7 @@ def corpus() -> fb.trees.Corpus:
     return fb.trees.Corpus(whole.train[:60], whole.dev[:10], whole.test[:20], whole.verbs)
 
 
-def test_it_trains_and_prints_both_baselines(
-    load: LoadExample,
-    corpus: fb.trees.Corpus,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_it_trains_and_prints_both_baselines(load, corpus, tmp_path, capsys, monkeypatch):
     """Three epochs on a few functions: the loss falls, and the figures are written."""
     monkeypatch.setattr(fb.trees, "standard_library_functions", lambda **_: corpus)
     file = tmp_path / "figures.json"
@@ -93,14 +87,7 @@ def test_it_learns_four_trees_by_heart(load: LoadExample, treebank: Path, optimi
         ("vectors.txt", "good 1.0 nan\n", "vectors.txt:1:"),
     ],
 )
-def test_bad_files_are_one_line(
-    load: LoadExample,
-    treebank: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    text: str | None,
-    expected: str,
-) -> None:
+def test_bad_files_are_one_line(load, treebank, capsys, name, text, expected):
     """File, line and what was expected; status 2; no traceback."""
     (treebank / "vectors.txt").write_text(VECTORS, encoding="utf-8")
     if text is None:

@@ -151,9 +151,7 @@ def trainer(folder: Any, walk: Any, **options: Any) -> Trainer:
     return Trainer(walk, Adam(0.05), batch_size=1, metrics=[Accuracy("node")], callbacks=callbacks, **options)
 
 
-def test_a_resumed_training_is_one_without_a_break_though_the_order_of_batches_brings_cells(
-    tmp_path: Any,
-) -> None:
+def test_a_resumed_training_is_one_without_a_break_though_the_order_of_batches_brings_cells(tmp_path):
     def made() -> fb.Program:
         return fb.compile(module()["walk"], "numpy", seed=1)
 

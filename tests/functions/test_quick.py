@@ -6,31 +6,29 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
+from foldbatch import ops
 from foldbatch.errors import GraphError
 from tests.backends import LLVM
 
 W, B = fb.Parameter([3, 2], name="W"), fb.Parameter([2], name="B")
 EXPRESSIONS = [
-    lambda v, n: (fb.ops.stack([v, v], 0), fb.ops.stack([v, v, v], 0), fb.ops.concat([v, v[n : n + 1]])),
-    lambda v, n: (v[n : n + 1], v[n], v[True:2], v[:2], v[0:2], fb.ops.reshape(v, (1, 3))[0, n : n + 1]),
-    lambda v, n: (fb.ops.reshape(v, [3, 1]), fb.ops.reshape(v, (1, 3)), v.reshape(3)),
-    lambda v, n: (fb.ops.gather(v, ids=n), fb.ops.gather(v, n), fb.ops.gather(v, np.int64(n))),
-    lambda v, n: (fb.ops.cross_entropy(v, n), fb.ops.cross_entropy(v, np.int32(n)), fb.ops.tanh(x=v)),
-    lambda v, n: (v + n, n + v, v + (n + 0.5), v * v, fb.ops.clip(v, 0, n), v > n),
-    lambda v, n: (v * np.float64(n), v - np.float32(n), v @ W, v.mean(), fb.ops.sum(v)),
-    lambda v, n: (fb.ops.sum(v, axis=0), fb.ops.sum(v, 0, keepdims=True), fb.ops.sum(v, axis=0, keepdims=1)),
-    lambda v, n: (np.full(3, n) - v, fb.ops.minimum(np.full(2, n + 0.5), B), np.full((3, 2), n) * B, B + n),
+    lambda v, n: (ops.stack([v, v], 0), ops.stack([v, v, v], 0), ops.concat([v, v[n : n + 1]])),
+    lambda v, n: (v[n : n + 1], v[n], v[True:2], v[:2], v[0:2], ops.reshape(v, (1, 3))[0, n : n + 1]),
+    lambda v, n: (ops.reshape(v, [3, 1]), ops.reshape(v, (1, 3)), v.reshape(3)),
+    lambda v, n: (ops.gather(v, ids=n), ops.gather(v, n), ops.gather(v, np.int64(n))),
+    lambda v, n: (ops.cross_entropy(v, n), ops.cross_entropy(v, np.int32(n)), ops.tanh(x=v)),
+    lambda v, n: (v + n, n + v, v + (n + 0.5), v * v, ops.clip(v, 0, n), v > n),
+    lambda v, n: (v * np.float64(n), v - np.float32(n), v @ W, v.mean(), ops.sum(v)),
+    lambda v, n: (ops.sum(v, axis=0), ops.sum(v, 0, keepdims=True), ops.sum(v, axis=0, keepdims=1)),
+    lambda v, n: (np.full(3, n) - v, ops.minimum(np.full(2, n + 0.5), B), np.full((3, 2), n) * B, B + n),
     lambda v, n: (v + np.full(3, n), v + np.full(1, n + 0.5), v + np.full((2, 3), n, np.int8)),
-    lambda v, n: (
-        fb.ops.clip(v, low=np.full(3, n)),
-        fb.ops.cross_entropy(v, label=n, weights=np.full(3, n + 1.0)),
-    ),
+    lambda v, n: (ops.clip(v, low=np.full(3, n)), ops.cross_entropy(v, label=n, weights=np.full(3, n + 1.0))),
     lambda v, n: (
         v @ np.full(3, n + 0.5),
-        fb.ops.where(condition=v > n, a=v, b=0.0),
-        fb.ops.mean(v, keepdims=True),
+        ops.where(condition=v > n, a=v, b=0.0),
+        ops.mean(v, keepdims=True),
     ),
-    lambda v, n: (fb.ops.where(v > 1, n, 0), fb.ops.where(v > 1, v, n), fb.ops.argmax(v) + n),
+    lambda v, n: (ops.where(v > 1, n, 0), ops.where(v > 1, v, n), ops.argmax(v) + n),
 ]
 
 

@@ -35,9 +35,7 @@ def is_index(*arrays: Any) -> bool:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.sampled_from(["int32", "uint8", "int64"]))
-def test_grouping_leaves_out_numbers_that_do_not_occur(
-    arithmetic: Arithmetic, keys: list[int], dtype: str
-) -> None:
+def test_grouping_leaves_out_numbers_that_do_not_occur(arithmetic, keys, dtype):
     order, bounds = arithmetic.group(np.array(keys, dtype))
     assert is_index(order, bounds)
     assert order.tolist() == sorted(range(len(keys)), key=keys.__getitem__)

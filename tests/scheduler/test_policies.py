@@ -105,9 +105,7 @@ def test_every_call_runs_once_and_after_what_it_needs(setting: Setting, policy: 
 
 
 @given(settings_of(), policies, layouts)
-def test_every_policy_in_every_layout_makes_a_legal_schedule(
-    setting: Setting, policy: Policy, layout: Layout
-) -> None:
+def test_every_policy_in_every_layout_makes_a_legal_schedule(setting, policy, layout):
     """Which no schedule with fewer groups than the bound is."""
     setting = setting.under(policy)
     schedule = build(setting.merged, setting.signatures, policy, layout, setting.cells.arenas)

@@ -31,9 +31,7 @@ def _scheduled(setting: Setting, layout: Layout) -> tuple[Schedule, tuple[tuple[
 
 
 @given(settings_of(), layouts, st.data())
-def test_a_schedule_without_one_of_its_steps_is_refused(
-    setting: Setting, layout: Layout, data: st.DataObject
-) -> None:
+def test_a_schedule_without_one_of_its_steps_is_refused(setting, layout, data):
     """Be it only the before or the after of a recursive cell."""
     schedule, outputs = _scheduled(setting, layout)
     assume(schedule.steps)
@@ -74,9 +72,7 @@ def _depends(schedule: Schedule, outputs: tuple[tuple[int, ...], ...], later: St
 
 
 @given(settings_of(), layouts, st.data())
-def test_swapped_steps_are_refused_when_one_needs_the_other(
-    setting: Setting, layout: Layout, data: st.DataObject
-) -> None:
+def test_swapped_steps_are_refused_when_one_needs_the_other(setting, layout, data):
     """And accepted when not: the verdict is exactly about dependence."""
     schedule, outputs = _scheduled(setting, layout)
     assume(len(schedule.steps) > 1)

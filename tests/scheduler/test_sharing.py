@@ -20,7 +20,7 @@ from foldbatch.scheduler.sharing import share, stand_ins, subtrees
 from foldbatch.scheduler.tables import build
 from foldbatch.scheduler.trace import Trace
 from tests.knobs import knobs
-from tests.programs import BlockProgram, programs
+from tests.programs import programs
 from tests.programs.comparing import assert_same, gradients_of, metrics_of
 from tests.scheduler.random_traces import Setting, settings_of
 
@@ -131,9 +131,7 @@ def test_a_schedule_of_shared_subtrees_is_legal(setting: Setting, layout: Any) -
     st.sampled_from(list(LAYOUTS)),
     st.sampled_from(["leaves", "subtrees"]),
 )
-def test_sharing_changes_no_result_metric_loss_or_gradient(
-    program: BlockProgram, policy: str, layout: str, share: str
-) -> None:
+def test_sharing_changes_no_result_metric_loss_or_gradient(program, policy, layout, share):
     """Random programs on batches in which every example stands twice."""
     plain = fb.compile(
         program.block, "numpy", threads=1, options={"policy": policy, "layout": layout, "share": None}

@@ -156,9 +156,7 @@ def test_every_cotangent_is_the_sum_over_all_readers(setting: Setting, layout: L
 
 
 @given(settings_of(tree=True), layouts, st.integers(0, 2**32 - 1))
-def test_in_trees_every_cotangent_is_stored_and_none_added(
-    setting: Setting, layout: Layout, seed: int
-) -> None:
+def test_in_trees_every_cotangent_is_stored_and_none_added(setting, layout, seed):
     """The same sums, where nothing is shared."""
     schedule = _scheduled(setting, layout)
     Backward(setting, schedule, np.random.default_rng(seed)).run()

@@ -299,9 +299,7 @@ def test_feed_bounds_see_through_casts_and_take_the_smallest() -> None:
 
 
 @pytest.mark.parametrize(("trained", "inferred", "checks"), [(5, 5, 0), (9, 5, 1), (5, 9, 0), (None, 5, 1)])
-def test_an_index_that_only_inference_uses_is_checked_in_its_kernel(
-    trained: int | None, inferred: int, checks: int
-) -> None:
+def test_an_index_that_only_inference_uses_is_checked_in_its_kernel(trained, inferred, checks):
     """Tracing checks feeds against the tables of training; a smaller one in inference needs its own check."""
     x, word = input_node(TensorType((3,))), input_node(TensorType((), "int32"))
     table = lambda n: Parameter([n, 3], "normal", f"table{n}")  # noqa: E731

@@ -71,9 +71,7 @@ def test_a_directory_is_made_for_its_user_alone(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o702, 0o720, 0o1777])
 @pytest.mark.parametrize("part", PARTS)
-def test_what_others_may_write_to_is_not_used(
-    part: str, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_others_may_write_to_is_not_used(part, mode, tmp_path, monkeypatch):
     directory = tmp_path / "above" / "cache"
     filled(directory)
     assert why_not(directory, monkeypatch) == ""
@@ -89,9 +87,7 @@ def test_what_others_may_write_to_is_not_used(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("owner", [12345, 0])
 @pytest.mark.parametrize("part", [*PARTS, "above/link"])
-def test_what_belongs_to_another_user_is_not_used(
-    part: str, owner: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_belongs_to_another_user_is_not_used(part, owner, tmp_path, monkeypatch):
     """Root is another user, too, but may own what is above."""
     directory = tmp_path / "above" / "cache"
     filled(directory)

@@ -95,9 +95,7 @@ def treebank(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_captured_step_is_one_launch_and_two_copies(
-    treebank: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_captured_step_is_one_launch_and_two_copies(treebank, capsys):
     assert host.main([*SMALL, "--data", str(treebank)]) == 0
     first, straight, captured, kernels = capsys.readouterr().out.splitlines()
     assert "4 batches of 3 trees, the treebank's" in first

@@ -108,9 +108,7 @@ class TestCompiled:
         assert len([path for path in tmp_path.iterdir() if path.suffix == ".o"]) == 3
 
     @pytest.mark.parametrize("obstacle", ["a file", "no directory at all"])
-    def test_a_cache_that_does_not_work_is_done_without(
-        self, obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_cache_that_does_not_work_is_done_without(self, obstacle, tmp_path, monkeypatch):
         directory = tmp_path / "cache"
         monkeypatch.setenv("FOLDBATCH_CACHE", "" if obstacle == "no directory at all" else str(directory))
         if obstacle == "a file":
@@ -119,9 +117,7 @@ class TestCompiled:
         with pytest.warns(CacheWarning) if obstacle == "a file" else nullcontext():
             run_twice(7.0)
 
-    def test_a_person_who_waits_sees_a_line_that_vanishes(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_person_who_waits_sees_a_line_that_vanishes(self, monkeypatch, capsys):
         monkeypatch.setenv("FOLDBATCH_CACHE", "")
         monkeypatch.setattr(compiling, "_spent", [9.0])
         timed(int)
@@ -134,9 +130,7 @@ class TestCompiled:
         timed(int)
         assert capsys.readouterr().err == ""  # this took no time
 
-    def test_functions_that_loops_call_are_part_of_the_key(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_functions_that_loops_call_are_part_of_the_key(self, tmp_path, monkeypatch):
         """Or a new tanh would not reach the loops compiled with the old one."""
         monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
         forget_functions(monkeypatch)
@@ -149,9 +143,7 @@ class TestCompiled:
         compiling._translated.cache_clear()
         assert len([path for path in tmp_path.iterdir() if path.is_file()]) == 2
 
-    def test_functions_are_called_by_address_with_any_number_of_pointers(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_functions_are_called_by_address_with_any_number_of_pointers(self, monkeypatch):
         monkeypatch.setenv("FOLDBATCH_CACHE", "")
         for count in (1, 40):
             names = [f"x{i}" for i in range(count)]
@@ -166,9 +158,7 @@ class TestCompiled:
             assert native(text).count == count + 1
 
     @pytest.mark.parametrize("damage", ["cut short", "another byte", "nothing", "another file", "a pipe"])
-    def test_machine_code_that_is_damaged_is_made_anew(
-        self, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_machine_code_that_is_damaged_is_made_anew(self, damage, tmp_path, monkeypatch):
         monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
         forget_functions(monkeypatch)
         run_twice(2.0)
@@ -194,9 +184,7 @@ class TestCompiled:
             run_twice(2.0)
             assert assemble.call_count == 1
 
-    def test_machine_code_is_kept_apart_by_processor(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_machine_code_is_kept_apart_by_processor(self, tmp_path, monkeypatch):
         """Or a machine that shares the directory would stop at instructions that it does not know."""
         monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
         forget_functions(monkeypatch)
@@ -217,9 +205,7 @@ class TestCompiled:
         assert len(addresses) == assemble.call_count == 1
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-    def test_a_forked_process_compiles_though_a_thread_was_compiling(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_forked_process_compiles_though_a_thread_was_compiling(self, monkeypatch):
         monkeypatch.setenv("FOLDBATCH_CACHE", "")
         run_twice(5.0)
         held, done = Event(), Event()

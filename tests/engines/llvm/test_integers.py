@@ -45,9 +45,7 @@ def flat(part: Any) -> Any:
     st.booleans(),
     st.booleans(),
 )
-def test_batches_and_schedules_are_the_same(
-    name: str, alone: bool, drawn: Any, layout: Any, share: Any, twice: bool, turned: bool
-) -> None:
+def test_batches_and_schedules_are_the_same(name, alone, drawn, layout, share, twice, turned):
     """Also of cells that do not call each other, whose batches one call plans; in any order of calls."""
     setting: Setting = drawn[1].under(POLICIES["auto"]) if alone else drawn[0]
     feeds_of = setting.cells.feeds

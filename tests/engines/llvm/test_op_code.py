@@ -43,9 +43,7 @@ def test_operands_may_lie_anyhow(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("name", ["linear_by", "sum_outer_by", "matmul"])
-def test_processors_that_are_not_known_multiply_in_plain_loops(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processors_that_are_not_known_multiply_in_plain_loops(name, monkeypatch):
     monkeypatch.setattr(tiles, "blocks", lambda: None)
     test_operands_may_lie_anyhow(name, monkeypatch)
     test_products_over_axes_that_do_not_follow_each_other()

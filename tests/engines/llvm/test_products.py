@@ -73,9 +73,7 @@ def check(
     st.tuples(FORMS, FORMS),
     st.integers(0, 99),
 )
-def test_a_product_is_numpys(
-    narrow: bool, kind: str, extents: tuple[int, int, int], forms: tuple[str, str], seed: int
-) -> None:
+def test_a_product_is_numpys(narrow, kind, extents, forms, seed):
     from foldbatch.engines.llvm import tiles  # noqa: PLC0415 - it needs llvmlite
 
     cut = tiles.NARROW if narrow and tiles.blocks() else None
@@ -85,9 +83,7 @@ def test_a_product_is_numpys(
 @needs_bf16
 @settings(max_examples=150, deadline=None)
 @given(st.tuples(EXTENTS, EXTENTS, EXTENTS), st.tuples(FORMS, FORMS), st.integers(0, 99))
-def test_in_bfloat16_it_is_that_of_rounded_factors(
-    extents: tuple[int, int, int], forms: tuple[str, str], seed: int
-) -> None:
+def test_in_bfloat16_it_is_that_of_rounded_factors(extents, forms, seed):
     from foldbatch.engines.llvm.tiles import PAIRS  # noqa: PLC0415 - it needs llvmlite
 
     check(native_product("f4", PAIRS), "f4", extents, forms, seed, rounded)
@@ -96,9 +92,7 @@ def test_in_bfloat16_it_is_that_of_rounded_factors(
 @pytest.mark.parametrize("each", [1, pytest.param(2, marks=needs_bf16)])
 @settings(max_examples=60, deadline=None)
 @given(st.tuples(EXTENTS, EXTENTS, EXTENTS), st.booleans(), st.integers(0, 99))
-def test_products_of_rows_told_one_by_one_are_numpys(
-    each: int, extents: tuple[int, int, int], stores: bool, seed: int
-) -> None:
+def test_products_of_rows_told_one_by_one_are_numpys(each, extents, stores, seed):
     """Rows times a matrix, to rows; and rows times rows."""
     from foldbatch.engines.llvm import products, tiles  # noqa: PLC0415 - they need llvmlite
 

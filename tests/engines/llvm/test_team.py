@@ -65,9 +65,7 @@ def test_a_helper_changes_no_bit(team: Any, chains: list[Any], monkeypatch: pyte
     assert team.helped > 0
 
 
-def test_without_the_helper_the_walker_does_all_parts(
-    team: Any, chains: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_helper_the_walker_does_all_parts(team, chains, monkeypatch):
     monkeypatch.setattr(team, "_wake", lambda: None)
     expected = everything(program(1), chains)
     for a, b in zip(everything(program(2), chains), expected, strict=True):
@@ -89,9 +87,7 @@ def test_the_helper_serves_one_at_a_time(team: Any) -> None:
     team.leave()
 
 
-def test_after_a_stall_the_helper_is_left_alone_for_a_while(
-    team: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_stall_the_helper_is_left_alone_for_a_while(team, monkeypatch):
     """It is longer each time, until stalls are rare."""
     from foldbatch.engines.llvm import team as module  # noqa: PLC0415 - it needs llvmlite
 

@@ -88,9 +88,7 @@ def test_where_all_is_there_it_is_cupy() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_told(
-    monkeypatch: pytest.MonkeyPatch, cupy: Any, visible: str | None, expected: str
-) -> None:
+def test_what_is_missing_is_told(monkeypatch, cupy, visible, expected):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

@@ -57,9 +57,7 @@ KERNEL large(i8 n, i8 x) {
 
 @needs_nvrtc
 @pytest.mark.parametrize("where", ["sm_80", "sm_90", "sm_100"])
-def test_all_that_a_text_may_call_compiles_without_a_warning(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_that_a_text_may_call_compiles_without_a_warning(where, tmp_path, monkeypatch):
     """And is told what it takes; a second time it comes from the disk, by what it holds."""
     monkeypatch.setenv("FOLDBATCH_CACHE", str(tmp_path))
     taken = resources(SOME, where)
