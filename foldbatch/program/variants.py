@@ -50,17 +50,18 @@ class Derivatives:
     def __init__(self, runner: Runner, parameters: Mapping[str, Parameter]) -> None:
         self.runner = runner
         self.parameters = parameters
-        self.tangents = {
-            name: Parameter(p.type, 0.0, f"tangents[{name!r}]", trainable=False)
-            for name, p in parameters.items()
-            if p.trainable
-        }
         start_in_each_process(self, Derivatives._start)
         self._runners: dict[tuple[object, ...], Runner] = {}
         self._pools: dict[Runner, Pool] = {}
 
     def _start(self) -> None:
         self._lock = threading.Lock()
+
+    @cached_property
+    def tangents(self) -> dict[str, Parameter]:
+        """What stands for the tangents of trainable parameters, by name."""
+        named = [(name, p.type) for name, p in self.parameters.items() if p.trainable]
+        return {name: Parameter(of, 0.0, f"tangents[{name!r}]", trainable=False) for name, of in named}
 
     @cached_property
     def _dual(self) -> Runner:
