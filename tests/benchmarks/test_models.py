@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from benchmarks import cores, deciding, functions, graphs, sequences
+from benchmarks import calls, cores, deciding, functions, graphs, sequences
 from benchmarks.command import main
 from benchmarks.fold_model import fold_model
 from benchmarks.ours import Ours, OursOfFlat
@@ -173,6 +173,11 @@ def test_a_wrong_peer_is_refused_and_an_absent_one_is_named(tmp_path) -> None:
 @pytest.mark.skipif(not find_spec("torch"), reason="needs PyTorch: pip install -e '.[torch]'")
 def test_ours_and_pytorchs_network_begin_with_the_same_loss() -> None:
     assert set(graphs.compared(8, 3, 1, "numpy")) == {"new", "ready"}
+
+
+def test_ways_to_write_a_call_can_be_noted_and_a_first_step_run():
+    assert all(calls.noted(way, 1, "numpy") > 0 for way in calls.ways().values())
+    assert all(seconds > 0 for seconds in calls.first_steps("numpy"))
 
 
 def test_the_function_computes_what_the_block_does() -> None:
