@@ -3,8 +3,8 @@
 A BLAS copies both factors into a layout of its own at each call, which pays for large squares; a level
 of a batch has a few dozen rows, and the weights it multiplies lie in the cache from the level before. So
 the factors are read where they lie, row by row where they are not neighbours, and cut into the blocks of
-`tiles`. Where the second factor is a transposed matrix, its columns are read as dots, or, if there are many
-rows, its panel of columns is copied to the stack first.
+`tiles`. Where the second factor is a transposed matrix, its columns are read as dots. If there are many rows,
+a panel of its columns, transposed or not, is copied to the stack first.
 
 ===============  ===============================================
 `native_text`    c (+)= a @ b, one after the other
@@ -29,7 +29,7 @@ from typing import Any
 from foldbatch.engines.launch import FIRST, STORES
 from foldbatch.engines.llvm import tiles
 from foldbatch.engines.llvm.compiling import Native, link, native
-from foldbatch.engines.llvm.tiles import BITS, NARROW, PAIRS, WIDE, Blocks, fetch
+from foldbatch.engines.llvm.tiles import AHEAD, BITS, NARROW, PAIRS, WIDE, Blocks, fetch
 from foldbatch.engines.llvm.vector_functions import stack
 
 Text = Callable[[str, Any], str]  # of a product, for element types and `Blocks`, or None
@@ -38,23 +38,21 @@ Stacks = tuple[tuple[str, int], ...]  # names and sizes
 # Rows of the first factor, and steps of the inner dimension, that stay in cache while columns pass by.
 ROW_BLOCK, INNER_BLOCK = 320, 512
 DOT_ROW_BLOCK, DOT_INNER_BLOCK = 32, 1024
-PANEL_BLOCK = 128
 SMALL = 65_536  # numbers of a second factor that stays in cache: sums of outer products go row by row then
 STARTS = 4096  # rows whose beginnings are known at a time; a panel is copied again for more
 DEPTH, COLUMN_BLOCK = 128, 16  # of what outer products copy: steps of the inner dimension, tiles' widths
 BEHIND = 16  # words that may be written behind others
-AHEAD = 4  # rows by which their copying asks for memory: each lies in a page that no processor foresees
-MANY = 96  # rows from which a panel is worth copying, though dots would do
-WORD_BLOCK = 160  # of bfloat16, words of the inner dimension in place of PANEL_BLOCK and DEPTH
+MANY = 32  # rows from which a panel is worth copying, though its columns or rows could be read where they are
+WORD_BLOCK = 160  # of bfloat16, words of the inner dimension in place of INNER_BLOCK and DEPTH
 FEW, MANY_WORDS = 16, 48  # rows up to which words are made in registers, and the same as MANY
 
 
 def functions(kind: str, cut: Blocks, own: Stacks) -> dict[str, Any]:
     """Return what the texts of products call, by name."""
     width = cut.vectors * cut.bits // BITS[kind]
-    depth, panel = (DEPTH, PANEL_BLOCK) if cut.each == 1 else (WORD_BLOCK, WORD_BLOCK)
+    depth, panel = (DEPTH, INNER_BLOCK) if cut.each == 1 else (WORD_BLOCK, WORD_BLOCK)
     return tiles.functions(kind, cut) | {
-        "panel": stack(kind, panel * width),
+        "panel": stack(kind, (panel + cut.bits // BITS[kind]) * width),
         "aside": stack(kind, 2 * ROW_BLOCK + BEHIND),
         "starts": stack("u8", STARTS),
         "lefts": stack(kind, depth * ROW_BLOCK + BEHIND),
@@ -199,12 +197,12 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
     return f"""\
 {_dot_lines(cut, lanes, at)}
     else:
-        packs = b_column != u8(1) and n > u8(1)
+        large = a_column == u8(1) or k * n > u8({SMALL})
+        packs = (b_column != u8(1) and n > u8(1)) or (large and m >= u8({MANY}))
         copied = panel()
-        limit = u8({PANEL_BLOCK}) if packs else u8({INNER_BLOCK})
-        step = k // (k // limit + u8(1)) + u8(1)
+        step = k // (k // u8({INNER_BLOCK}) + u8(1)) + u8(1)
         height = u8({STARTS}) if packs else u8({ROW_BLOCK})
-        if a_column != u8(1) and k * n <= u8({SMALL}):
+        if not large:
             height = u8({cut.rows})
         while start < k:
             depth = min(step, k - start)
@@ -218,9 +216,16 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                     columns = min(u8({width}), n - j)
                     left, right, right_row = moved(a0, start * a_column), moved(b0, start * b_row + j), b_row
                     if packs:
-                        for i in range(columns):
-                            for s in range(depth):
-                                copied[s * u8({width}) + i] = b0[(start + s) * b_row + (j + i) * b_column]
+                        for s in range(depth if b_column == u8(1) else u8(0)):
+                            source, target = moved(right, s * b_row), moved(copied, s * u8({width}))
+                            for i in range(columns):
+                                target[i] = source[i]
+                        if b_column != u8(1) and b_row == u8(1):
+                            turned(moved(b0, start + j * b_column), b_column, copied, depth, columns)
+                        elif b_column != u8(1):
+                            for i in range(columns):
+                                for s in range(depth):
+                                    copied[s * u8({width}) + i] = b0[(start + s) * b_row + (j + i) * b_column]
                         right, right_row = copied, u8({width})
 {_tiles(cut, lanes, "left, starts_a, a_column, right, right_row", 20)}
                     j += u8({width})

@@ -29,6 +29,8 @@ from llvmlite import binding, ir
 from foldbatch.engines.llvm.numbers import I32, I64, TYPES, Instruction, Typed
 
 BITS = {"f4": 32, "f8": 64}
+LINE = 64  # bytes that come to a cache together
+AHEAD = 4  # rows of the second factor by which tiles ask for memory: no processor foresees rows far apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def _written(kind: str, cut: Blocks) -> dict[str, tuple[str, Instruction]]:
     written = {f"tile_{i}_{v}": ("*^i*i*^iii", tile(kind, cut, i, v)) for i, v in sizes}
     written |= {f"dots_{i}_{j}": ("*^*i*^ii", dots(kind, cut, i, j)) for i, j in squares}
     if cut.each == 1:
-        return written
+        return written | {"turned": ("*i*ii", turned(kind, cut))}
     written |= {f"rounding_{i}_{v}": ("*^i*i*^iii", tile(kind, cut, i, v, rounds=True)) for i, v in sizes}
     return written | {"pair_rows": ("***ii", pair_rows(kind, cut)), "pair_row": ("**i", pair_row(kind, cut))}
 
@@ -284,7 +286,10 @@ def tile(kind: str, cut: Blocks, rows: int, vectors: int, *, rounds: bool = Fals
         masks = [None] * (vectors - 1) + [write.first(tail)]
         a_rows, c_rows = _read(builder, a_at, rows), _read(builder, c_at, rows)
         zeros = [write.zero] * (rows * vectors)
+        for start in c_rows:  # which are far apart, too, and are read or written at the end
+            _fetch_row(write, c, start, vectors)
         with _loop(builder, k, [*zeros, I64(0), I64(0)]) as (_, (*sums, at, b_at), end):
+            _fetch_row(write, b, builder.add(b_at, builder.mul(b_step, I64(AHEAD))), vectors)
             columns = []
             for v, mask in enumerate(masks):
                 here = builder.add(b_at, I64(v * write.lanes))
@@ -352,6 +357,40 @@ def dots(kind: str, cut: Blocks, rows: int, columns: int) -> Instruction:
     return Instruction(generate)
 
 
+def turned(kind: str, cut: Blocks) -> Instruction:
+    """Return ``turned(b, b_step, out, k, columns)``: a tile's width of b.T, whose columns are rows of `b`.
+
+    Column j of it is row j of `b`, at ``j * b_step``, of k numbers. What lies in a row of `out` behind so
+    many columns means nothing, and up to a vector of such rows is written behind the last one.
+    """
+
+    def generate(builder: Any, *arguments: Typed) -> None:
+        b, b_step, out, k, columns = (argument.at for argument in arguments)
+        write = _VectorWriter(builder, kind, cut)
+        lanes, last = write.lanes, builder.sub(columns, I64(1))
+        low = [i // 2 + i % 2 * lanes for i in range(lanes)]  # of two vectors, in turn
+        halves = low, [i + lanes // 2 for i in low]
+        with _loop(builder, builder.udiv(builder.add(last, I64(lanes)), I64(lanes)), []) as (block, _, _):
+            first = builder.mul(block, I64(lanes))
+            rows = [builder.add(first, I64(i)) for i in range(lanes)]
+            rows = [builder.select(builder.icmp_unsigned("<", row, last), row, last) for row in rows]
+            starts = [builder.mul(row, b_step) for row in rows]
+
+            def step(turn: Any, rest: Any = None) -> None:
+                at, mask = builder.mul(turn, I64(lanes)), rest and write.first(rest)
+                lines = [write.load(write.pointer(b, builder.add(start, at)), mask) for start in starts]
+                for _ in range(lanes.bit_length() - 1):  # each moves the bits of (line, lane) round by one
+                    pairs = list(zip(lines[: lanes // 2], lines[lanes // 2 :], strict=True))
+                    lines = [write.lanes_of(x, y, half) for x, y in pairs for half in halves]
+                for i, line in enumerate(lines):
+                    to = builder.mul(builder.add(at, I64(i)), I64(lanes * cut.vectors))
+                    write.store(line, write.pointer(out, builder.add(to, first)))
+
+            _turns(builder, k, lanes, step)
+
+    return Instruction(generate)
+
+
 def pair_rows(kind: str, cut: Blocks) -> Instruction:
     """Return ``pair_rows(x, y, out, n, both)``: n words of the numbers of x, and of y or, if not both, zeros.
 
@@ -407,6 +446,12 @@ def _turns(builder: Any, n: Any, width: int, step: Callable[..., None]) -> None:
 
 def _read(builder: Any, numbers: Any, count: int) -> list[Any]:
     return [builder.load(builder.gep(numbers, [I64(i)])) for i in range(count)]
+
+
+def _fetch_row(write: _VectorWriter, base: Any, at: Any, vectors: int) -> None:
+    """Ask for the memory of so many vectors, whichever of them count."""
+    for v in range(0, vectors, max(1, LINE * 8 // write.cut.bits)):
+        _fetch(write.builder, Typed("", write.pointer(base, write.builder.add(at, I64(v * write.lanes)))))
 
 
 def _fetch(builder: Any, pointer: Typed) -> None:

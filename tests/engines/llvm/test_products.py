@@ -120,11 +120,13 @@ def test_nothing_is_made_of_what_is_not_finite_elsewhere() -> None:
     """Columns beyond the last are not read, and rows keep to themselves."""
     from foldbatch.engines.llvm.tiles import PAIRS  # noqa: PLC0415 - it needs llvmlite
 
-    a, b = np.ones((9, 70), "float32"), np.ones((70, 50), "float32")
+    a, b = np.ones((99, 70), "float32"), np.ones((70, 50), "float32")
     a[4], b[:, 49] = np.nan, np.inf
     cuts = [None] if lacking_bf16() else [None, PAIRS]
-    for cut, left, right in pairs_of(cuts, (a, np.asfortranarray(a)), (b, np.asfortranarray(b))):
-        out = np.empty((9, 50), "float32")
+    # few rows, and as many as a panel is copied for
+    lefts = a[:9], np.asfortranarray(a[:9]), a, np.asfortranarray(a)
+    for cut, left, right in pairs_of(cuts, lefts, (b, np.asfortranarray(b))):
+        out = np.empty((len(left), 50), "float32")
         native_product("f4", cut)(left, right, out)
         assert np.isnan(out[4]).all()
         assert (np.delete(out, 4, 0)[:, :49] == 70).all()
