@@ -28,7 +28,11 @@ def processor() -> tuple[str, str]:
     if features and not re.fullmatch(r"[+-][\w.-]+(,[+-][\w.-]+)*", features):  # LLVM would end the process
         fix = "write + or - before each, and commas between; or leave it unset"
         raise BackendError("FOLDBATCH_CPU_FEATURES", "features in LLVM's words", repr(features), fix)
-    return name, binding.get_host_cpu_features().flatten() if features is None else features
+    if features is None:
+        host = binding.get_host_cpu_features()
+        # LLVM would write loops for half the registers of many Intels, lest these slow down; tiles fill them
+        features = host.flatten() + (",-prefer-256-bit" if host.get("avx512f") else "")
+    return name, features
 
 
 @cache
