@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import re
 import sys
-from collections.abc import Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
@@ -109,6 +109,48 @@ class TupleType:
     def __str__(self) -> str:
         inner = ", ".join(map(str, self.items))
         return f"({inner},)" if len(self.items) == 1 else f"({inner})"
+
+    def with_items(self, items: tuple[Type, ...]) -> TupleType:
+        """Return the type of the same structure with other types in it."""
+        return TupleType(items)
+
+    def made(self, parts: Iterable[Any]) -> Any:
+        """Return a value of these parts."""
+        return tuple(parts)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class NestType(TupleType):
+    """A dict or a dataclass with a type for each key or field: what walks return, and no block reads.
+
+    >>> print(NestType(dict, ("score", "words"), (TensorType(()), OBJECT)))
+    dict(score: float32, words: object)
+    """
+
+    kind: type
+    keys: tuple[str, ...]
+
+    def __init__(self, kind: type, keys: tuple[str, ...], items: tuple[Type, ...]) -> None:
+        TupleType.__init__(self, items)
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "keys", keys)
+
+    def __str__(self) -> str:
+        parts = [f"{key}: {item}" for key, item in zip(self.keys, self.items, strict=True)]
+        return f"{self.kind.__name__}({', '.join(parts)})"
+
+    def with_items(self, items: tuple[Type, ...]) -> NestType:
+        """Return the type of the same keys or fields with other types in it."""
+        return NestType(self.kind, self.keys, items)
+
+    def made(self, parts: Iterable[Any]) -> Any:
+        """Return a value of these parts; no code of a dataclass runs, as parts may be numbers of values."""
+        if self.kind is dict:
+            return dict(zip(self.keys, parts, strict=True))
+        made: Any = object.__new__(self.kind)
+        for key, part in zip(self.keys, parts, strict=True):
+            object.__setattr__(made, key, part)
+        return made
 
 
 @dataclass(frozen=True, slots=True)

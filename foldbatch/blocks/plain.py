@@ -40,6 +40,7 @@ from foldbatch.types import (
     OBJECT,
     VOID,
     BroadcastType,
+    NestType,
     ObjectType,
     SequenceType,
     TensorType,
@@ -360,7 +361,7 @@ def _data(x: Any, sink: Sink) -> Any:
         case np.generic() if x.dtype.name in STORED:
             return {"number": [x.dtype.name, _data(x.item(), sink)]}
         case TensorType() | TupleType() | SequenceType() | BroadcastType() | ObjectType() | VoidType():
-            return {"type": _type_data(x)}
+            return {"type": _type_data(x, sink)}
         case Enum() if (path := path_of(type(x))) is not None:
             return {"enum": [path, x.name]}
         case re.Pattern() if not x.flags & ~FLAGS:
@@ -404,16 +405,21 @@ def _hidden(attributes: Sequence[str]) -> bool:
     return any(name.startswith("_") for path in attributes for name in path.split("."))
 
 
-def _type_data(type_: Type) -> Any:
+def _type_data(type_: Type, sink: Sink) -> Any:
     match type_:
         case TensorType(shape, dtype):
             return [*shape, dtype]
+        case NestType(items, kind, keys):
+            path = None if kind is dict else path_of(kind)
+            if path is None and kind is not dict:
+                sink.lose(f"the class {kind.__qualname__}")
+            return {"nest": [path, [_data(key, sink) for key in keys], [_type_data(x, sink) for x in items]]}
         case TupleType(items):
-            return {"tuple": [_type_data(item) for item in items]}
+            return {"tuple": [_type_data(item, sink) for item in items]}
         case SequenceType(element):
-            return {"sequence": _type_data(element)}
+            return {"sequence": _type_data(element, sink)}
         case BroadcastType(element):
-            return {"broadcast": _type_data(element)}
+            return {"broadcast": _type_data(element, sink)}
     return "object" if isinstance(type_, ObjectType) else None
 
 
@@ -501,6 +507,12 @@ def _type(content: Any, source: Source) -> Type:
             return TensorType(tuple(shape), dtype)
         case {"tuple": list(items)}:
             return TupleType(tuple(_type(item, source) for item in items))
+        case {"nest": [path, list(keys), list(items)]} if len(keys) == len(items):
+            kind = dict if path is None else find(path, source.trust)
+            if kind is not dict and not (isinstance(kind, type) and is_dataclass(kind)):
+                raise refused(f"{path}, which is no dataclass")
+            names = tuple([str(from_data(key, source)) for key in keys])
+            return NestType(kind, names, tuple([_type(item, source) for item in items]))
         case {"sequence": element}:
             return SequenceType(_type(element, source))
         case {"broadcast": element}:

@@ -12,6 +12,7 @@ from foldbatch.errors import ExampleError, ExampleTypeError
 from foldbatch.params.parameters import Array
 from foldbatch.types import (
     BroadcastType,
+    NestType,
     ObjectType,
     SequenceType,
     TensorType,
@@ -68,6 +69,16 @@ def numbered(type_: Type, held: Iterator[Any], cotangent: Any, where: str) -> It
             number = next(held)
             if cotangent is not None:
                 yield number, _array(type_, cotangent, where)
+        case NestType(items, kind, keys) if cotangent is not None:
+            own = cotangent if isinstance(cotangent, dict) else dict.fromkeys(keys)
+            if type(cotangent) is not kind or own.keys() != {*keys}:
+                found, fix = describe_value(cotangent), "give it the form of the result"
+                raise ExampleTypeError(where, f"a {type_} of cotangents, or None", found, fix)
+            for key, item in zip(keys, items, strict=True):
+                part, path = (
+                    (own[key], f"[{key!r}]") if kind is dict else (getattr(cotangent, key), f".{key}")
+                )
+                yield from numbered(item, held, part, where + path)
         case TupleType(items):
             parts = _parts(cotangent, len(items), where, "a tuple")
             for i, (item, part) in enumerate(zip(items, parts, strict=True)):

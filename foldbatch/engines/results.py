@@ -214,7 +214,7 @@ def walk(type_: Type, held: Iterator[Any], tensor: Callable[[int], Any]) -> Any:
         case VoidType():
             return None
         case TupleType(items):
-            return tuple(walk(item, held, tensor) for item in items)
+            return type_.made([walk(item, held, tensor) for item in items])
         case BroadcastType(element):
             return itertools.repeat(walk(element, held, tensor))
         case TensorType():

@@ -19,6 +19,8 @@ from foldbatch.engines.parts import labels_of
 from foldbatch.engines.results import Metrics, MetricValues, Results, decode, numbers_in
 from foldbatch.errors import BlockTypeError, BlockValueError, ModelError
 from foldbatch.exporting.operators import REFUSED, TRANSLATIONS, OnnxScope, OnnxWriter, onnx_type, write
+from foldbatch.functions.noted import is_named
+from foldbatch.functions.specs import opened
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Array
 from foldbatch.program.program import Program
@@ -621,4 +623,6 @@ def largest_difference(program: Program, exporter: Exporter, data: bytes, exampl
 def _tensors(value: Any) -> list[Any]:
     if isinstance(value, list | tuple):
         return [tensor for part in value for tensor in _tensors(part)]
+    if is_named(value):
+        return _tensors(opened(value)[1])
     return [value] if isinstance(value, np.ndarray) else []

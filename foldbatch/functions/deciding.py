@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from foldbatch.errors import ManyRoundsWarning, WalkError, frames_inside, install
 from foldbatch.functions.cells import COUNTERS, Signature
-from foldbatch.functions.noted import ATOMS, OBJECTS, Noted, joined_result, kept_result, leak, noted_of
+from foldbatch.functions.noted import (
+    ATOMS,
+    OBJECTS,
+    Noted,
+    joined_result,
+    kept_result,
+    leak,
+    noted_of,
+    replaced,
+)
 from foldbatch.functions.notes import (
     Lists,
     Notes,
@@ -494,4 +503,4 @@ def _replaced(x: Any, value: Callable[[Value], Any]) -> Any:
             return [*x]
         case list():
             return [_replaced(item, value) for item in x]
-    return x
+    return replaced(x, lambda part: _replaced(part, value))

@@ -16,6 +16,7 @@ from foldbatch.functions import notes
 from foldbatch.functions.cells import COUNTERS, CellFunction, Signature, Slow, go_slow
 from foldbatch.functions.learnt import with_own
 from foldbatch.functions.mixed import BlockInWalk, Eagerly, Slots
+from foldbatch.functions.noted import replaced
 from foldbatch.functions.specs import rebuilt
 from foldbatch.functions.suspended import finished
 from foldbatch.functions.values import Value, released, typed_class, value_class
@@ -124,7 +125,7 @@ def _arrays(x: Any) -> Any:
             return type(x)(map(_arrays, x))
         case dict():
             return {key: _arrays(item) for key, item in x.items()}
-    return x
+    return replaced(x, _arrays)
 
 
 def _call(cell: CellFunction, arguments: dict[str, Any]) -> Any:

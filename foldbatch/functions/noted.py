@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from types import GeneratorType
 from typing import Any
@@ -14,12 +14,13 @@ from foldbatch.errors import WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.notes import Lists
+from foldbatch.functions.specs import opened
 from foldbatch.functions.values import Value
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.params.parameters import Parameter
 from foldbatch.scheduler.noting import CalledCell, Integers, Noting
 from foldbatch.scheduler.trace import Ints
-from foldbatch.types import OBJECT, VOID, SequenceType, TensorType, TupleType, Type, describe_value
+from foldbatch.types import OBJECT, VOID, NestType, SequenceType, TensorType, TupleType, Type, describe_value
 
 Index = NDArray[np.int64]
 Left = tuple[Signature, PrunedDraft]  # a cell of a model, and what is left of it
@@ -296,7 +297,7 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
         return counted
     if isinstance(part, _Several):
         return [relative(item, begin, start, new) for item in part.items]
-    if type(part) is tuple and part and isinstance(part[0], Value | _ListOfValues | _Several | tuple):
+    if type(part) is tuple:
         return tuple([relative(item, begin, start, new) for item in part])
     return part
 
@@ -357,10 +358,15 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
                 items.append(parts[0] if len(parts) == 1 else tuple(parts))
             held.append(_Several(items))
             return SequenceType(VOID if element is None else element)
+    if is_named(x):
+        keys, parts = opened(x)
+        types = [_taken(part, start, held, seen, example) for part in parts]
+        return NestType(type(x), keys, tuple(types))
     of_values = isinstance(x, set | frozenset) and any(isinstance(item, Value) for item in x)
     if isinstance(x, dict | GeneratorType) or of_values or (is_dataclass(x) and not isinstance(x, type)):
+        expected = "values, tuples, lists, dicts with keys that are texts, and dataclasses"
         fix = "return a tuple of them"
-        raise WalkError(f"walk at example {example}", "values, tuples and lists", describe_value(x), fix)
+        raise WalkError(f"walk at example {example}", expected, describe_value(x), fix)
     if isinstance(x, Parameter):
         fix = "return fb.tensor(parameter), its value"
         raise WalkError(f"walk at example {example}", "values", f"the parameter {x.path}", fix)
@@ -378,7 +384,25 @@ def _joined(a: Type | None, b: Type) -> Type | None:
                 return b if x == VOID else a
             joined = _joined(x, y)
             return None if joined is None else SequenceType(joined)
-        case TupleType(xs), TupleType(ys) if len(xs) == len(ys):
-            items = [_joined(x, y) for x, y in zip(xs, ys, strict=True)]
-            return None if None in items else TupleType(tuple(items))
+        case TupleType(xs), TupleType(ys) if len(xs) == len(ys) and b.with_items(xs) == a:
+            items = [joined for x, y in zip(xs, ys, strict=True) if (joined := _joined(x, y)) is not None]
+            return b.with_items(tuple(items)) if len(items) == len(ys) else None
     return None
+
+
+# -- dicts and dataclasses in results
+
+
+def is_named(x: Any) -> bool:
+    """Whether results may hold an object part by part: a dict with keys that are texts, or a dataclass."""
+    if type(x) is dict:
+        return {*map(type, x)} <= {str}
+    return is_dataclass(x) and not isinstance(x, type) and type(x).__new__ is object.__new__
+
+
+def replaced(x: Any, part: Callable[[Any], Any]) -> Any:
+    """Return a dict or a dataclass with other parts; anything else as it is."""
+    if not is_named(x):
+        return x
+    keys, parts = opened(x)
+    return NestType(type(x), keys, ()).made(map(part, parts))

@@ -111,6 +111,8 @@ def written(walk: Any, learnt: Learnt, parameters: Mapping[str, Parameter]) -> W
 
     wires = [WrittenWire(number[s], i, at, outputs(read)) for (s, i, at), read in learnt.wires.items()]
     result = None if learnt.result is None else to_data(learnt.result, sink)
+    if sink.lost:
+        raise _refused("the result", sink.lost[0])
     trained = [(name, parameter.trainable) for name, parameter in parameters.items()]
     plain = WrittenWalk(found, cells, wires, outputs(learnt.results), result, trained, learnt.decides)
     return Written(plain, sink.arrays)

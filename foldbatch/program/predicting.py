@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from foldbatch.engines.results import Results
 from foldbatch.errors import ExampleTypeError, ModelError, counted_anew
+from foldbatch.functions.noted import is_named
+from foldbatch.functions.specs import opened
 from foldbatch.trees.tree import Tree, TreeNode, trusted_tree
 from foldbatch.types import describe_value
 
@@ -116,8 +118,11 @@ def plain(result: Any) -> Any:
             return [plain(item) for item in result]
         case None | bool() | int() | float() | str():
             return result
+    if is_named(result):
+        keys, items = opened(result)
+        return dict(zip(keys, map(plain, items), strict=True))
     fix = "return such from the model, or call run"
-    expected = "a result of arrays, tuples, lists, texts and numbers"
+    expected = "a result of arrays, tuples, lists, dicts, texts and numbers"
     raise ModelError("predict", expected, describe_value(result), fix)
 
 

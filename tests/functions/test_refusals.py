@@ -429,7 +429,7 @@ def test_swapped_arguments_of_an_update_are_refused() -> None:
 
 def test_values_are_returned_in_tuples_and_lists_alone() -> None:
     for wrong in (lambda x: {fb.tensor(x)}, lambda x: (fb.tensor(x) for _ in "ab")):
-        with pytest.raises(WalkError, match="walk at example 0: expected values, tuples and lists, found"):
+        with pytest.raises(WalkError, match="walk at example 0: expected values, tuples, lists, dicts"):
             fb.compile(wrong, "numpy").run([1.0])
     assert fb.compile(lambda x: {x}, "numpy").run([1.0]) == [{1.0}]
 

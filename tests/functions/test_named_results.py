@@ -1,0 +1,175 @@
+"""Walks return dicts and dataclasses of values, as they return tuples, wherever results come from."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foldbatch as fb
+from foldbatch.errors import ExampleTypeError, ModelError, WalkError
+from tests.backends import BACKENDS
+
+ops = fb.ops
+layer = fb.Linear(3, name="layer")
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    score: Any
+    states: Any
+    twice: Any = field(init=False)
+    made: list[int] = field(default_factory=list, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "twice", self.score * 2.0)
+        object.__setattr__(self, "made", [1])
+
+
+def walk(x: Any) -> Any:
+    v = layer(fb.tensor(np.array(x, np.float32)))
+    fb.loss(ops.sum(v))
+    states = [{"name": "state", "state": v * float(i)} for i in range(len(x) - 1)]
+    return {"out": Out(ops.sum(v), states), "pair": (v, {}), "name": str(x[0])}
+
+
+def deciding(x: Any) -> Any:
+    return walk(x) if float(ops.sum(fb.tensor(np.array(x)))) > 0 else walk([-number for number in x])
+
+
+def expected(program: fb.Program, x: Any) -> Any:
+    weight, bias = (np.asarray(program.params[name]) for name in ("layer.weight", "layer.bias"))
+    x = [abs(number) for number in x]
+    v = np.array(x, np.float32) @ weight + bias
+    states = [{"name": "state", "state": v * i} for i in range(len(x) - 1)]
+    return {"out": (v.sum(), states, 2 * v.sum(), [1]), "pair": (v, {}), "name": str(x[0])}
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    if isinstance(wanted, dict):
+        assert type(found) is dict
+        assert [*found] == [*wanted]
+        assert_same([*found.values()], [*wanted.values()])
+    elif isinstance(wanted, list | tuple):
+        if type(found) is Out:
+            found = found.score, found.states, found.twice, found.made
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            assert_same(one, other)
+    elif isinstance(wanted, str):
+        assert found == wanted
+    else:
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+EXAMPLES = [[1.0, 2.0], [3.0, 4.0], [-5.0, -6.0]]
+
+
+@pytest.mark.parametrize("engine", BACKENDS)
+@pytest.mark.parametrize("function", [walk, deciding])
+def test_results_are_dicts_and_dataclasses_wherever_they_come_from(
+    function: Any, engine: str, tmp_path: Any
+) -> None:
+    program = fb.compile(function, engine)
+    xs = EXAMPLES[:2] if function is walk else EXAMPLES
+    program.run(xs[:1])
+    wanted = [expected(program, x) for x in xs]
+    assert_same(list(program.run(xs)), wanted)
+    assert_same(list(program.run(xs)), wanted)
+    assert_same(list(program.run(xs[:1])), wanted[:1])
+    assert_same(list(program.run(xs, losses=True)), wanted)
+    assert_same(list(program.step(xs).results), wanted)
+    assert_same([program.debug(x).result for x in xs], wanted)
+    assert program.predict(xs[:1])[0]["result"]["out"]["made"] == [1]
+    if function is walk:
+        assert_same(list(program.run(program.prepare(xs))), wanted)
+        assert_same(list(program.run(program.plan(xs))), wanted)
+    program.save(tmp_path / "file")
+    loaded = fb.load(tmp_path / "file", engine, trust=(__name__,))
+    assert_same(list(loaded.run(xs)), wanted)
+    assert str(loaded.model.result) == str(program.model.result)
+
+
+def test_cotangents_have_the_form_of_results() -> None:
+    program = fb.compile(walk, "numpy")
+    state = program.run([[1.0, 2.0]])[0]
+    out = Out(np.float32(1.0), None)
+    object.__setattr__(out, "twice", np.float32(2.0))
+    object.__setattr__(out, "made", None)
+    given = {"out": out, "pair": (np.ones(3, np.float32), None), "name": None}
+    found = program.vjp([[1.0, 2.0]], [given], losses=False).gradients["layer.bias"]
+    np.testing.assert_allclose(np.asarray(found), np.full(3, 1.0 + 2.0 * 2.0 + 1.0))
+    for wrong in ({"out": None}, (None, None, None), {**given, "out": {"score": None}}):
+        with pytest.raises(
+            ExampleTypeError, match=r"cotangents\[0\].*: expected a .* of cotangents, or None"
+        ):
+            program.vjp([[1.0, 2.0]], [wrong], losses=False)
+    assert [*state] == ["out", "pair", "name"]
+
+
+def test_pytorch_has_them() -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install -e '.[torch]'")
+    (result,) = fb.torch.Module(walk, "numpy")([[1.0, 2.0]])
+    assert type(result["out"]) is Out
+    assert isinstance(result["out"].score, torch.Tensor)
+    assert result["pair"][0].shape == (3,)
+
+
+@dataclass
+class Other:
+    a: Any
+
+
+@pytest.mark.parametrize(
+    "second",
+    [lambda v: {"b": v}, lambda v: {"a": v, "b": v}, Other, lambda v: (v,), lambda v: {"a": 1}, lambda v: {}],
+)
+def test_the_structure_is_that_of_other_examples(second: Any) -> None:
+    for decides in (False, True):
+        program = fb.compile(
+            lambda x, decides=decides: (
+                {"a": fb.tensor(x)} if (float(fb.tensor(x)) if decides else x) < 2 else second(fb.tensor(x))
+            ),
+            "numpy",
+        )
+        with pytest.raises(
+            WalkError, match=r"example 1: expected a result of dict\(a: float32\), as of other"
+        ):
+            program.run([1.0, 2.0])
+
+
+def test_what_cannot_be_a_result_is_refused() -> None:
+    class Kept(dict):
+        pass
+
+    for wrong in ({1: 2}, Kept(a=1)):
+        with pytest.raises(
+            WalkError, match="expected values, tuples, lists, dicts with keys that are texts, and"
+        ):
+            fb.compile(lambda x, wrong=wrong: {**wrong} if 1 in wrong else wrong, "numpy").run([1.0])
+
+
+def test_a_class_without_an_import_path_is_refused_in_a_file(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = fb.compile(walk, "numpy")
+    program.run(EXAMPLES[:1])
+    monkeypatch.setitem(globals(), "Out", None)
+    with pytest.raises(
+        ModelError, match="the result: expected what an import path leads to, found the class Out"
+    ):
+        program.save(tmp_path / "file")
+
+
+def test_objects_beside_values_in_tuples_of_lists() -> None:
+    program = fb.compile(lambda x: [("a", fb.tensor(x)), ("b", fb.tensor(x) * 2.0)], "numpy")
+    for _ in range(2):
+        assert [*program.run([1.0, 3.0], losses=True)] == [[("a", 1.0), ("b", 2.0)], [("a", 3.0), ("b", 6.0)]]
+
+
+def test_tuples_of_other_lengths_are_another_structure() -> None:
+    program = fb.compile(lambda x: tuple([fb.tensor(x)] * int(x)), "numpy")
+    with pytest.raises(
+        WalkError, match=r"example 1: expected a result of \(float32,\), as of other examples"
+    ):
+        program.run([1.0, 2.0])
