@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from foldbatch.errors import BlockTypeError
+from foldbatch.errors import BlockTypeError, FoldbatchError
 
 # What computes, for checkers; `foldbatch.engines.engine.ENGINES` says what each is.
 BackendName: TypeAlias = Literal["auto", "cuda", "llvm", "numpy", "reference"]
@@ -323,6 +323,19 @@ def is_masked(value: object) -> bool:
     if masked is not None and isinstance(value, list | tuple):
         return bool({*map(type, value)} - {float, int, bool}) and any(map(is_masked, value))
     return masked is not None and isinstance(value, masked) and bool(np.ma.getmaskarray(value).any())
+
+
+def truth(
+    where: str, value: object, kind: type[FoldbatchError] = BlockTypeError, fix: str = "True asks for it"
+) -> bool:
+    """Return a setting that is True or False; a text would be true, whatever it says.
+
+    Raises:
+        FoldbatchError: of that kind, when it is neither.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise kind(where, "True or False", describe_value(value), fix)
+    return bool(value)
 
 
 def describe_value(value: object) -> str:

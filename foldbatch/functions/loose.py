@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from numbers import Real
 from operator import index
 from typing import Any, TypeAlias
 
@@ -310,8 +311,9 @@ def loss(value: Any, name: str = "loss", *, weight: float = 1.0) -> None:
     """
     if value is None:
         return
-    if not math.isfinite(weight):
-        raise WalkError("fb.loss", "a finite weight", str(weight), "1 counts the loss as it is")
+    if not isinstance(weight, Real) or isinstance(weight, bool) or not math.isfinite(weight):
+        found = describe_value(weight)
+        raise WalkError("fb.loss", "a finite weight", found, "1 counts the loss as it is")
     if isinstance(value, NUMBERS_OF_PYTHON) and np.any(value):
         fix = "compute it with fb.ops, as in fb.ops.mean(fb.ops.stack(values)); a number learns nothing"
         raise WalkError("fb.loss", "a value", describe_value(value), fix)

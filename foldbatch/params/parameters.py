@@ -21,7 +21,7 @@ from foldbatch.errors import BlockTypeError, GraphError, ParameterError, Unknown
 from foldbatch.operators import Stored, is_symbolic, unknown
 from foldbatch.system.closed import Closed
 from foldbatch.system.lines import aligned
-from foldbatch.types import TensorType, as_type, describe_value, is_masked
+from foldbatch.types import TensorType, as_type, describe_value, is_masked, truth
 
 NONE_YET = "it has none; a walk has its own once it has run, or after program.warm(examples)"
 
@@ -62,9 +62,7 @@ INITIALIZERS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], ArrayLi
 
 
 def _truth(where: str, value: Any) -> bool:
-    if not isinstance(value, bool | np.bool_):  # a text would be true, whatever it says
-        raise ParameterError(where, "True or False", describe_value(value), "False freezes a parameter")
-    return bool(value)
+    return truth(where, value, ParameterError, "False freezes a parameter")
 
 
 _numbers = itertools.count()

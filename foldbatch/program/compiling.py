@@ -41,7 +41,7 @@ from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.sharing import find_share
 from foldbatch.system.cores import available_cores
-from foldbatch.types import BackendName, describe_value
+from foldbatch.types import BackendName, describe_value, truth
 
 # Options of `compile` that few programs set, with their defaults.
 OPTIONS: Mapping[str, Any] = {
@@ -174,13 +174,12 @@ def _prepare(
     if threads is not None:
         refuse_no_count("threads", threads, 1)
     refuse_no_count("max_calls", chosen["max_calls"], 1)
+    debug, batched = truth("debug", debug), truth("batched", chosen["batched"])
     engine = choose_engine(backend)
     cores = available_cores() if threads is None else threads
     check_precision(chosen["precision"], engine)
     launch = choose_launch(launch, engine)
-    options = Options(
-        engine, policy, layout, chosen["batched"], cores, debug, share, chosen["precision"], launch
-    )
+    options = Options(engine, policy, layout, batched, cores, debug, share, chosen["precision"], launch)
     find_layout(layout)
     find_share(share)
     arithmetic = planning_arithmetic(engine)

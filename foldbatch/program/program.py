@@ -34,7 +34,7 @@ from foldbatch.static.graph import Node
 from foldbatch.system.closed import Closed
 from foldbatch.system.showing import Printed
 from foldbatch.timelines import Timeline
-from foldbatch.types import describe_value
+from foldbatch.types import truth
 
 SHOWN = 20  # lines of cells, and of parameters, in a notebook
 
@@ -189,7 +189,7 @@ class Program(Closed, Printed):
             examples: new ones.
             progress: whether a terminal shows a bar when this takes more than a second.
         """
-        trace_all = partial(trace_in_parts, self.lowered, progress)
+        trace_all = partial(trace_in_parts, self.lowered, truth("prepare progress", progress))
         ready, traces = self._variants.full.all(examples, trace_all)
         return [Prepared(trace, ready) for trace in traces]
 
@@ -304,7 +304,7 @@ class Program(Closed, Printed):
         if not losses is metrics is return_exceptions is False:
             asked = {"losses": losses, "metrics": metrics}
             for name, value in (*asked.items(), ("return_exceptions", return_exceptions)):
-                _refuse_no_bool(f"run {name}", value)
+                truth(f"run {name}", value)
             asides = frozenset([name for name, value in asked.items() if value])
         refuse_no_count("run step", step, 0)
         batch = examples if isinstance(examples, Planned) else listed(examples)
@@ -418,7 +418,8 @@ class Program(Closed, Printed):
         ready, traces = self._traced(examples, step)
         results = [trace.result for trace in traces]
         seeds = None if cotangents is None else seeds_of(ready.model.result, results, cotangents)
-        chosen = cotangents is None if losses is None else losses
+        chosen = cotangents is None if losses is None else truth("vjp losses", losses)
+        truth("vjp inputs", inputs)
         return ready.derivatives.vjp(traces, self._drawing(step), seeds, losses=chosen, inputs=inputs)
 
     def jvp(
@@ -512,6 +513,7 @@ class Program(Closed, Printed):
                 with all that it has to make.
         """
         given = several_of(examples)
+        truth("describe compare", compare)
         again = compare and not (isinstance(given, list | tuple) and any(map(iterator_in, given)))
         seconds: list[float] = []
         while not seconds or (again and len(seconds) <= TURNS and sum(seconds) < SECONDS):
@@ -540,7 +542,7 @@ class Program(Closed, Printed):
         chosen = find_cells(cells, name, "kernels")
         if name:
             return source(chosen)
-        if whole or len(cells) <= FEW_CELLS:
+        if truth("kernels whole", whole) or len(cells) <= FEW_CELLS:
             return f"{self.lowered.source}\n\n{source(chosen)}"
         lines = [f"the tracing program: {len(self.lowered.source.splitlines())} lines"]
         lines += [f"{cells[k].name}: {len(source([k]).splitlines())} lines" for k in chosen]
@@ -570,7 +572,7 @@ class Program(Closed, Printed):
         ['trace', 'merge', 'schedule', 'ready', 'forward', 'backward']
         """
         refuse_no_count("profile steps", steps, 1)
-        _refuse_no_bool("profile training", training)
+        truth("profile training", training)
         given = several_of(examples)
         ready = self._traced(given)[0]
         return profiled(ready.runner, lambda: self._trace_all(given), steps, training=training)
@@ -625,11 +627,6 @@ class Program(Closed, Printed):
         notes = self.notes if notes is None else notes
         self._admit(self.lowered.parameters)  # runs without losses have not asked for all
         write(path, self.lowered, self._params.parameters, self.options, self.seed, self.steps_drawn, notes)
-
-
-def _refuse_no_bool(where: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise BlockTypeError(where, "True or False", describe_value(value), "True asks for it")
 
 
 def schedule(program: Program, examples: Iterable[Any] | Planned) -> ScheduledBatch:

@@ -11,6 +11,7 @@ from foldbatch.engines.results import MetricValues, Results
 from foldbatch.errors import TrainingError, UnknownNameError, with_nearest
 from foldbatch.params.parameters import Array
 from foldbatch.system.closed import Closed
+from foldbatch.train.numbers import whole
 from foldbatch.types import describe_value
 
 Mode = Literal["min", "max"]
@@ -179,8 +180,7 @@ class TopK(OfClasses):
     """
 
     def __init__(self, of: str, k: int = 5, name: str | None = None, *, every: Every = "value") -> None:
-        if k < 1:
-            raise TrainingError("TopK k", "a whole number of 1 or more", repr(k), "for example 5")
+        whole("TopK k", k, 1, "for example 5")
         super().__init__(of, f"top_{k}" if name is None else name, every=every)
         self.k = k
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch import types
 from foldbatch.blocks.drafts import is_int
 from foldbatch.errors import TrainingError
 from foldbatch.types import describe_value
@@ -18,7 +19,7 @@ def number(
     where: str, value: Any, low: float, below: float = math.inf, fix: str = SEE, *, above: bool = False
 ) -> float:
     """Return a setting of `low` or more, or only `above` it, and `below` another number."""
-    fits = isinstance(value, int | float | np.floating | np.integer)
+    fits = isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
     if fits and low <= value < below and not (above and value == low):
         return float(value)
     expected = f"a number above {low:g}" if above else f"a number of {low:g} or more"
@@ -35,10 +36,8 @@ def whole(where: str, value: Any, least: int | None = None, fix: str = SEE) -> i
 
 
 def truth(where: str, value: Any) -> bool:
-    """Return a setting that is True or False; a text would be true, whatever it says."""
-    if not isinstance(value, bool | np.bool_):
-        raise TrainingError(where, "True or False", describe_value(value), SEE)
-    return bool(value)
+    """Return a setting that is True or False."""
+    return types.truth(where, value, TrainingError, SEE)
 
 
 def checked(

@@ -55,7 +55,7 @@ def clip_by_global_norm(grads: Gradients, max_norm: float) -> tuple[dict[str, An
 
     Source: Pascanu, Mikolov and Bengio 2013, algorithm 1.
     """
-    if not max_norm > 0:
+    if not isinstance(max_norm, Real) or isinstance(max_norm, bool) or not max_norm > 0:
         raise TrainingError("clip_by_global_norm", "max_norm above 0", repr(max_norm), "try 5.0")
     remote = next((array for array in map(numbers_of, grads.values()) if isinstance(array, Remote)), None)
     if remote is not None:

@@ -19,7 +19,7 @@ EXPRESSIONS = [
     lambda v, n: (ops.cross_entropy(v, n), ops.cross_entropy(v, np.int32(n)), ops.tanh(x=v)),
     lambda v, n: (v + n, n + v, v + (n + 0.5), v * v, ops.clip(v, 0, n), v > n),
     lambda v, n: (v * np.float64(n), v - np.float32(n), v @ W, v.mean(), ops.sum(v)),
-    lambda v, n: (ops.sum(v, axis=0), ops.sum(v, 0, keepdims=True), ops.sum(v, axis=0, keepdims=1)),
+    lambda v, n: (ops.sum(v, axis=0), ops.sum(v, 0, keepdims=True), ops.sum(v, axis=0, keepdims=np.True_)),
     lambda v, n: (np.full(3, n) - v, ops.minimum(np.full(2, n + 0.5), B), np.full((3, 2), n) * B, B + n),
     lambda v, n: (v + np.full(3, n), v + np.full(1, n + 0.5), v + np.full((2, 3), n, np.int8)),
     lambda v, n: (ops.clip(v, low=np.full(3, n)), ops.cross_entropy(v, label=n, weights=np.full(3, n + 1.0))),

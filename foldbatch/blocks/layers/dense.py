@@ -25,7 +25,7 @@ from foldbatch.errors import BlockValueError, GraphError, UnknownNameError
 from foldbatch.params.parameters import Initializer
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, parameter_node
-from foldbatch.types import DEFAULT_DTYPE, TensorType, TupleType, describe_value
+from foldbatch.types import DEFAULT_DTYPE, TensorType, TupleType, describe_value, truth
 
 
 class Linear(Layer[TensorType, TensorType]):
@@ -63,7 +63,7 @@ class Linear(Layer[TensorType, TensorType]):
         self.size = positive(size, "Linear")
         self.activation = activation
         self.init = find_initializer(init, "Linear")
-        self.bias = bias
+        self.bias = truth("Linear bias", bias)
         self._activate = find_activation(activation, "Linear")
 
     def apply(self, *xs: Any) -> Node:

@@ -31,7 +31,7 @@ from foldbatch.errors import GraphError
 from foldbatch.params.parameters import Array, Initializer
 from foldbatch.static import ops
 from foldbatch.static.graph import Node, constant, parameter_node
-from foldbatch.types import DEFAULT_DTYPE, TensorType, TupleType, Type, terminals
+from foldbatch.types import DEFAULT_DTYPE, TensorType, TupleType, Type, terminals, truth
 
 State = tuple[Node, Node]
 
@@ -182,7 +182,7 @@ class GRUCell(_Sized[TupleType, TupleType]):
         name: str | None = None,
     ) -> None:
         super().__init__(size, init=init, name=name)
-        self.reset_after = reset_after
+        self.reset_after = truth("GRUCell reset_after", reset_after)
 
     def state_type(self, element: Type) -> Type:
         """Return the type of h for an input x of a type.

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from foldbatch.errors import GraphError
 from foldbatch.operators import numpys, public
 from foldbatch.static.graph import Node, TensorLike, apply, constant, lift, matmul
 from foldbatch.static.op import CALL, fail
 from foldbatch.static.ops.random import KEY, SITES
 from foldbatch.static.ops.rows import gather
 from foldbatch.static.ops.shape import as_node, axis_of, expand_dims, pad, reshape, transpose, wholes
-from foldbatch.types import TensorType, describe_value
+from foldbatch.types import TensorType, describe_value, truth
 
 
 def _as_bool(x: TensorLike, op: str) -> Node:
@@ -45,10 +46,13 @@ def _reduced(name: str, x: TensorLike, axis: int | Sequence[int] | None, keepdim
     node = as_node(x, name)
     axes = _axes(node, axis, name)
     result = apply("sum", node, axes=axes) if axes else node
-    return _keep(result, node, axes) if keepdims else result
+    return _kept(name, result, node, axes, keepdims)
 
 
-def _keep(result: Node, x: Node, axes: tuple[int, ...]) -> Node:
+def _kept(name: str, result: Node, x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:  # noqa: FBT001
+    """Return a result with the axes of `x` that it has lost, if these are asked for."""
+    if not truth(f"ops.{name} keepdims", keepdims, GraphError, "True keeps axes of extent 1"):
+        return result
     return reshape(result, tuple(1 if a in axes else extent for a, extent in enumerate(x.shape)))
 
 
@@ -359,10 +363,10 @@ def max(x: TensorLike, axis: int | None = None, *, keepdims: bool = False) -> No
     node = as_node(x, "max")
     if axis is None:
         result = apply("max", reshape(node, -1), axis=0)
-        return _keep(result, node, _axes(node, None, "max")) if keepdims else result
+        return _kept("max", result, node, _axes(node, None, "max"), keepdims)
     place = axis_of(node, axis, "max")
     result = apply("max", node, axis=place)
-    return _keep(result, node, (place,)) if keepdims else result
+    return _kept("max", result, node, (place,), keepdims)
 
 
 @numpys

@@ -225,7 +225,7 @@ def axis_of(x: Node, axis: object, op: str, *, extra: int = 0) -> int:
         fix = f"over the elements of a list goes ops.segment_{op}" if own else ""
         fix = "ops.stack makes a vector of scalars" if op == "concat" else fix
         fail(op, "a tensor of at least one axis", str(x.type), fix)
-    if not isinstance(axis, int | np.integer) or not -rank <= axis < rank:
+    if not isinstance(axis, int | np.integer) or isinstance(axis, bool) or not -rank <= axis < rank:
         fail(op, f"an axis from {-rank} to {rank - 1}", str(axis))
     return int(axis) % rank
 
@@ -233,9 +233,12 @@ def axis_of(x: Node, axis: object, op: str, *, extra: int = 0) -> int:
 def wholes(op: str, *numbers: int) -> list[int]:
     """Return settings of an op that are whole numbers, refusing others."""
     try:
-        return [operator.index(number) for number in numbers]
+        found = [operator.index(number) for number in numbers]
     except TypeError:
+        found = []
+    if len(found) < len(numbers) or bool in map(type, numbers):
         fail(op, "whole numbers", str(numbers))
+    return found
 
 
 @numpys
