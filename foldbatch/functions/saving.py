@@ -31,7 +31,7 @@ from foldbatch.functions import loose
 from foldbatch.functions.cells import CellFunction, Signature, all_cells
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.mixed import BlockCell, part_of
-from foldbatch.functions.modules import Module
+from foldbatch.functions.modules import MethodCell, Module
 from foldbatch.functions.notes import LOCK
 from foldbatch.functions.specs import DataSpec, ListSpec, NestSpec, ObjectSpec, Spec, StaticSpec, ValueSpec
 from foldbatch.model.tracer import Written
@@ -334,12 +334,15 @@ def _variable(path: Any, source: Source) -> Any:
 
 
 def _method(path: Any, name: str, source: Source) -> Any:
-    """Return a method that the class of a module defines."""
+    """Return a method that a class of a module defines, `__call__` among them; no property runs."""
     owner = _variable(path, source)
-    defined = inspect.getattr_static(type(owner), name.rpartition(".")[2], None)
-    if not isinstance(owner, Module) or name.startswith("_") or defined is None:
+    home, _, last = name.rpartition(".")  # a class is named where `super()` asks for its method
+    classes = type(owner).__mro__ if isinstance(owner, Module) else ()
+    named = [vars(c)[last] for c in classes if last in vars(c) and home in ("", c.__qualname__)]
+    pythons = last.startswith("__") and last.endswith("__") and last != "__call__"
+    if pythons or not named or not isinstance(named[0], MethodCell | FunctionType):
         raise ModelError(f"{path[0]}.{name}", "a method of a Module", describe_value(owner), CHANGED)
-    return getattr(owner, name)
+    return named[0].__get__(owner)
 
 
 def _cell_of(data: Any, source: Source) -> CellFunction:

@@ -87,6 +87,31 @@ class Net(Part):
     def other(self, example):
         return self(example)
 
+class Inner(fb.Module):
+    def __init__(self):
+        self.layer = fb.Linear(4)
+    @fb.cell
+    def __call__(self, x):
+        return self.layer(x)
+
+class Private(Part):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+    @fb.cell
+    def __half(self, x):
+        return x * 0.5
+    @fb.cell
+    def hidden(self, x, *, n):
+        return x
+    def _walk(self, example):
+        x = self.inner(self.__half(super().hidden(fb.tensor(example["vector"]), n=0)))
+        fb.loss(fb.ops.sum(x * x))
+        return x
+    @property
+    def _ran(self):
+        raise KeyboardInterrupt
+
 scale = fb.Parameter([], init=1.0, name="scale")
 
 def deciding(example):
@@ -104,7 +129,7 @@ def begun(example):
     fb.loss(fb.ops.sum(start * x) + fb.ops.mean(fb.tensor(table)))
     return fb.tensor(start), fb.ops.concat([x, start])
 
-net = Net()
+net, private = Net(), Private()
 nets = {"first": [net]}
 scaled = partial(walk)
 read = os.listdir
@@ -181,7 +206,7 @@ def assert_same(one: fb.Program, other: fb.Program) -> None:
     assert repr(one.debug(EXAMPLES[0]).result) == repr(other.debug(EXAMPLES[0]).result)
 
 
-@pytest.mark.parametrize("name", ["walk", "scaled", "net", "net.other", "deciding", "begun"])
+@pytest.mark.parametrize("name", ["walk", "scaled", "net", "net.other", "private._walk", "deciding", "begun"])
 def test_a_loaded_program_is_the_saved_one_and_learns_nothing(model, tmp_path, name):
     walk = eval(f"m.{name}", {"m": model()})
     program = trained(walk)
@@ -310,6 +335,16 @@ def test_a_file_that_does_not_fit_is_refused_by_name(model, tmp_path, trust, old
             fb.compile(sys.modules["walkmodel"].walk, "numpy").run([{"word": 1, "label": 0}])
     finally:
         sys.dont_write_bytecode = before
+
+
+@pytest.mark.parametrize("name", ["_ran", "__init__", "__class__", "Part._walk"])
+def test_a_file_names_no_method_but_those_of_ones_own(model, tmp_path, name):
+    trained(model().private._walk).save(tmp_path / "file")
+    arrays, header = files.read(tmp_path / "file", KIND, "")
+    header["walk"]["walk"]["method"][1] = name
+    files.write(tmp_path / "file", KIND, arrays, header)
+    with pytest.raises(ReadError, match=f"walkmodel:private.{name}: expected a method of a Module"):
+        fb.load(tmp_path / "file", "numpy", trust=("walkmodel",))
 
 
 def edited(walk: dict[str, Any], draw: random.Random) -> dict[str, Any]:
