@@ -21,6 +21,7 @@ from enum import Enum
 from functools import partial
 from operator import attrgetter, itemgetter
 from pathlib import Path
+from types import EllipsisType
 from typing import Any
 
 import msgspec
@@ -362,7 +363,9 @@ def _data(x: Any, sink: Sink) -> Any:
             return {"number": [x.dtype.name, _data(x.item(), sink)]}
         case TensorType() | TupleType() | SequenceType() | BroadcastType() | ObjectType() | VoidType():
             return {"type": _type_data(x, sink)}
-        case Enum() if (path := path_of(type(x))) is not None:
+        case EllipsisType():
+            return {"ellipsis": None}
+        case Enum() if x.name in type(x).__members__ and (path := path_of(type(x))) is not None:
             return {"enum": [path, x.name]}
         case re.Pattern() if not x.flags & ~FLAGS:
             return {"pattern": [_data(x.pattern, sink), x.flags]}
@@ -529,6 +532,7 @@ READERS: dict[str, Callable[[Any, Source], Any]] = {
     "attributes": _attributes,
     "bytes": lambda content, _: bytes.fromhex(content),
     "dict": _dict,
+    "ellipsis": lambda content, source: ...,
     "enum": _enum,
     "float": lambda content, _: float(content),
     "frozenset": lambda content, source: frozenset(_many(content, source)),

@@ -317,7 +317,7 @@ def _walk_of(data: Any, source: Source) -> Any:
                 return walk
         case {"function": _} | {"partial": _}:
             walk = from_data(data, source)
-            if isinstance(walk, FunctionType | partial):
+            if isinstance(walk, FunctionType | MethodType | partial):  # of a class, it is a method
                 return walk
     raise refused(f"{describe_value(data)} in place of a walk")
 

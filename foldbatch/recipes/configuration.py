@@ -409,10 +409,11 @@ def _checked(raw: Raw, where: str, overrides: Mapping[str, str]) -> Configuratio
     found = given[int(item[:-1])] if item and isinstance(given, list) else given
     expected, shown = said.partition(", got ")[0].removeprefix("Expected "), describe_value(found)
     expected = expected.replace("Object missing required field", "the option")
+    expected = expected.replace("array", "a list in brackets")
     choices = _choices(types_of(section).get(key))
     if key == "name" and len(_kinds(section)) > 1:
         choices = [str(kind.__struct_config__.tag) for kind in _kinds(section)]
-    if choices:
+    if choices and not expected.startswith("a list"):
         expected, shown = f"one of {', '.join(choices)}", with_nearest(found, choices)
     raise ReadError(f"{source(path)}{place[len(path) :]}", expected, shown, LISTED)
 

@@ -19,6 +19,10 @@ from foldbatch.types import sequence_of
 from tests import kept
 
 
+class Side(enum.Flag):
+    LEFT, RIGHT = 1, 2
+
+
 class Kind(enum.Enum):
     WORD = "word"
     NODE = "node"
@@ -75,7 +79,7 @@ BLOCKS: list[fb.Block] = [
     fb.Function(fb.Linear(2)),
     fb.Function(Scaled(2.0, fb.Linear(2))),
     fb.GRUCell(2, reset_after=False),
-    *map(fb.GetItem, ("a", 0, -1, slice(1, None), True, (1, "x"), 1.5, None, Kind.WORD)),
+    *map(fb.GetItem, ("a", 0, -1, slice(1, None), ..., True, (1, "x"), 1.5, None, Kind.WORD)),
     fb.GetItem("a", default=None),
     fb.GetItem("a", default={"x": [1]}),
     fb.Identity(),
@@ -219,11 +223,13 @@ def test_what_cannot_be_written_is_named_with_its_block():
     block = fb.Pipe(
         fb.InputTransform(lambda x: x), fb.InputTransform(local), Here(), fb.OneOf(lambda x: 0, [scalar])
     )
-    one, two, three, four = to_plain(block, {}).lost
+    both = fb.GetItem(Side.LEFT | Side.RIGHT)  # no member has this name
+    one, two, three, four, five = to_plain(fb.AllOf(block, both), {}).lost
     assert re.fullmatch(r"a lambda \(test_plain.py:\d+\) of InputTransform\(<lambda>\)", one)
     assert re.fullmatch(r"the function .*local \(test_plain.py:\d+\) of InputTransform\(local\)", two)
     assert "the class" in three
     assert "of OneOf(<lambda>" in four
+    assert "LEFT|RIGHT" in five
 
 
 DATA_NO = [

@@ -57,7 +57,7 @@ def tree(t):
 def walk(t):
     state = tree(t)
     x = summed([state[0], state[0]], boxed(state))
-    y = fb.ops.tanh(x * 2.0)[:3] + fb.tensor(np.ones(3)) + t["label"]
+    y = fb.ops.tanh(x * 2.0)[..., :3] + fb.tensor(np.ones(3)) + t["label"]
     fb.loss(fb.ops.mean(y), "mean", weight=0.5)
     fb.metric("y", y, label=t)
     fb.loss(fb.ops.sum(judge(state[0])), "judge")
@@ -108,6 +108,9 @@ class Private(Part):
         x = self.inner(self.__half(super().hidden(fb.tensor(example["vector"]), n=0)))
         fb.loss(fb.ops.sum(x * x))
         return x
+    @classmethod
+    def made(cls, example):
+        return private._walk(example)
     @property
     def _ran(self):
         raise KeyboardInterrupt
@@ -206,7 +209,9 @@ def assert_same(one: fb.Program, other: fb.Program) -> None:
     assert repr(one.debug(EXAMPLES[0]).result) == repr(other.debug(EXAMPLES[0]).result)
 
 
-@pytest.mark.parametrize("name", ["walk", "scaled", "net", "net.other", "private._walk", "deciding", "begun"])
+@pytest.mark.parametrize(
+    "name", ["walk", "scaled", "net", "net.other", "private._walk", "Private.made", "deciding", "begun"]
+)
 def test_a_loaded_program_is_the_saved_one_and_learns_nothing(model, tmp_path, name):
     walk = eval(f"m.{name}", {"m": model()})
     program = trained(walk)

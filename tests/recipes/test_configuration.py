@@ -69,6 +69,11 @@ def test_what_is_written_is_read_again(tmp_path):
         ("model = 3", {"model.hidden": "3"}, "my.toml: model: expected object, found int 3"),
         ('[data]\nformat = "sts"', {}, "data.format: expected one of expressions, functions, sst, "),
         ('[data]\nformat = "sts"', {}, "found 'sts' (did you mean 'sst'?)"),
+        (
+            '[train]\nmetrics = "f1"',
+            {},
+            "my.toml: train.metrics: expected a list in brackets, found str 'f1'",
+        ),
         ("", {"train.metrics": "f2"}, "--train.metrics[0]: expected one of accuracy, f1, "),
         ('[model]\nname = "rntm"', {}, "found 'rntm' (did you mean 'rntn'?)"),
         ('[task]\nweights = [1, "x"]', {}, "my.toml: task.weights[1]: expected float, found str 'x'"),
