@@ -44,6 +44,12 @@ class Value(Deferred, msgspec.Struct, gc=False, eq=False):
     def __reduce__(self) -> NoReturn:
         raise WalkError("Value", "what can be pickled", repr(self), "return it from the walk instead")
 
+    def __copy__(self) -> Value:
+        return self  # nothing changes it
+
+    def __deepcopy__(self, memo: object) -> Value:
+        return self
+
     def __bool__(self) -> bool:
         return bool(self._number("bool") if self.several else Reading.read(self, "bool"))
 

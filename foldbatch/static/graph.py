@@ -62,6 +62,12 @@ class Node(Operators["Node"]):
     def __repr__(self) -> str:
         return f"<{self.op.name} {self.axis} {self.type}>"
 
+    def __copy__(self) -> Node:
+        return self  # nothing changes it
+
+    def __deepcopy__(self, memo: object) -> Node:
+        return self
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The instance shape, without the batch axis; of a list's tensor that of each element."""

@@ -1,5 +1,6 @@
 """Ops of a walk that are found by the types of their operands, and those that are not."""
 
+import copy
 from typing import Any, Self
 
 import numpy as np
@@ -95,3 +96,21 @@ def test_ints_that_no_bool_is_are_refused_beside_bools() -> None:
         program.run([np.array([True, False])])
     found = fb.compile(lambda x: fb.tensor(x) == 1, "numpy").run([np.array([True, False])])
     assert found[0].tolist() == [True, False]
+
+
+def test_what_holds_values_can_be_copied() -> None:
+    """As searches copy their beams; a value is its own copy, as nothing changes it."""
+
+    @fb.cell
+    def doubled(x: Any) -> Any:
+        return copy.deepcopy([x * 2.0])[0]
+
+    def walk(x: float) -> Any:
+        beam = [doubled(x), {"h": (fb.tensor(x),)}]
+        other: Any = copy.deepcopy(beam)
+        other[0] += 1.0
+        return beam[0], other[0], copy.copy(other[1]["h"][0])
+
+    program = fb.compile(walk, "numpy")
+    assert program.run([1.5, 2.0]) == [(3.0, 4.0, 1.5), (4.0, 5.0, 2.0)]
+    assert program.debug(1.5).result == (3.0, 4.0, 1.5)
