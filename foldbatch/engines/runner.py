@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from statistics import median
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from foldbatch.engines.results import Losses, Metrics, Results, decode, join
 from foldbatch.engines.sums import total
 from foldbatch.engines.threads import in_threads, split
 from foldbatch.engines.visits import DataGradients
-from foldbatch.errors import ParameterError
+from foldbatch.errors import BackendError, ParameterError
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.model import Model
 from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
@@ -42,6 +42,7 @@ from foldbatch.scheduler.trace import Trace
 from foldbatch.system.processes import start_in_each_process
 
 R = TypeVar("R")
+P = ParamSpec("P")
 Work: TypeAlias = "list[Trace] | tuple[SubBatch, ...]"  # a batch, or one that `Runner.plan` made ready
 Phases: TypeAlias = "dict[str, float]"  # seconds by phase
 
@@ -62,6 +63,24 @@ class Options:
     share: str | None = "leaves"
     precision: str = "fp32"
     launch: str = "auto"
+
+
+def _alone(method: Callable[Concatenate[Runner, P], R]) -> Callable[Concatenate[Runner, P], R]:
+    """Let a method, which uses the memories, run in one thread after the other, and never within another."""
+
+    @wraps(method)
+    def alone(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._lock:
+            if self._busy:
+                expected, found = "one run after the other", "one within another, as of a signal handler"
+                raise BackendError("Program", expected, found, "run it when the other one has ended")
+            try:
+                self._busy = True
+                return method(self, *args, **kwargs)
+            finally:
+                self._busy = False
+
+    return alone
 
 
 class Runner:
@@ -85,7 +104,8 @@ class Runner:
         self._memories = [self.engine.memory()]
         self._few: Any = None  # what runs few examples at once; False where nothing does
         self._pool = ThreadPoolExecutor(max(1, self.options.threads - 1), thread_name_prefix="foldbatch")
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # it stays taken where a signal handler raises just then
+        self._busy = False
 
     def plan(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
         """Return a batch cut into parts and scheduled, for `run` or `value_and_grad` of this runner."""
@@ -111,15 +131,15 @@ class Runner:
         parts = self._each(partial(self._run, step, asides), batch, training=False)
         return join(parts) if parts else nothing(self.model, asides)
 
+    @_alone
     @np.errstate(all="ignore")
     def few(self, noted: Few) -> Results | None:
         """Return the results of few examples in inference, as they were noted; None where that cannot be."""
-        with self._lock:
-            if self._few is None:
-                self._few = self._ready_for_few()
-            if not self._few or not self._few.few(noted):
-                return None
-            return Results(decode(self.model.result, noted.results, noted.offsets[:-1], self._few.fetch))
+        if self._few is None:
+            self._few = self._ready_for_few()
+        if not self._few or not self._few.few(noted):
+            return None
+        return Results(decode(self.model.result, noted.results, noted.offsets[:-1], self._few.fetch))
 
     def _ready_for_few(self) -> Any:
         engine, model, options = self.engine, self.model, self.options
@@ -181,6 +201,7 @@ class Runner:
         work = partial(self.begin, step, seeded_results)
         return self._each(work, batch, training=training, memories=memories)
 
+    @_alone
     def backward(
         self, parts: Sequence[ForwardPart], cotangents: Sequence[Cotangents], *, visited: bool
     ) -> tuple[list[DataGradients], dict[Parameter, Gradient]]:
@@ -190,10 +211,10 @@ class Runner:
         """
         finish = partial(self.finish, visited=visited)
         tasks = [partial(finish, *both) for both in zip(parts, cotangents, strict=True)]
-        with self._lock:
-            done = self._side_by_side(tasks) if tasks else []
+        done = self._side_by_side(tasks) if tasks else []
         return [part.visits for part in done], self._summed(done)
 
+    @_alone
     def report(self, traces: list[Trace], phases: Phases, *, compare: bool) -> Report:
         """Return a report on one batch, run whole on one thread; `phases` are the seconds spent before.
 
@@ -201,7 +222,7 @@ class Runner:
         medians count. Else the first run is timed, with all that it has to make.
         """
         options = self.options
-        with self._lock, np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
             batch, ready, timed = self._timed(traces, options)
             kernels, needed = self.engine.launched(ready), self.engine.nbytes(ready)
             report = report_on(batch, self.model, kernels, needed, phases | timed)
@@ -279,16 +300,26 @@ class Runner:
         parts = [SubBatch(*part) for part in self._cut(batch)] if isinstance(batch, list) else batch
         if not parts:
             return []
-        with self._lock:
-            self.engine.helped = len(parts) == 1 and self.options.threads > 1
-            if self._one_by_one and memories is None:
-                memory = self._memories[0]
-                return [work(part, self._ready(part, training=training), memory) for part in parts]
-            memories = self._memories if memories is None else memories
-            memories += [self.engine.memory() for _ in parts[len(memories) :]]
-            # all are made ready in this thread: this is mostly Python, which threads cannot run side by side
-            ready = [self._ready(part, training=training) for part in parts]
-            return self._side_by_side(list(map(partial, [work] * len(parts), parts, ready, memories)))
+        return self._worked(work, parts, memories, training=training)
+
+    @_alone
+    def _worked(
+        self,
+        work: Callable[[SubBatch, Any, Any], R],
+        parts: Sequence[SubBatch],
+        memories: list[Any] | None,
+        *,
+        training: bool,
+    ) -> list[R]:
+        self.engine.helped = len(parts) == 1 and self.options.threads > 1
+        if self._one_by_one and memories is None:
+            memory = self._memories[0]
+            return [work(part, self._ready(part, training=training), memory) for part in parts]
+        memories = self._memories if memories is None else memories
+        memories += [self.engine.memory() for _ in parts[len(memories) :]]
+        # all are made ready in this thread: this is mostly Python, which threads cannot run side by side
+        ready = [self._ready(part, training=training) for part in parts]
+        return self._side_by_side(list(map(partial, [work] * len(parts), parts, ready, memories)))
 
     def _side_by_side(self, tasks: Sequence[Callable[[], R]]) -> list[R]:
         return [task() for task in tasks] if self._one_by_one else in_threads(self._pool, tasks)

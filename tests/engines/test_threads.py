@@ -18,6 +18,7 @@ import foldbatch as fb
 from foldbatch import ops
 from foldbatch.engines import numpy as numpy_engine
 from foldbatch.engines import threads
+from foldbatch.errors import BackendError
 from tests.backends import LLVM
 
 
@@ -192,3 +193,48 @@ def test_in_threads_keeps_order_and_raises_the_first_error() -> None:
         with pytest.raises(ValueError, match="1"):
             threads.in_threads(pool, [lambda n=n: task(n) for n in (0, 1, 2)])
         assert sorted(ended) == [0, 2]
+
+
+def test_a_runner_goes_on_after_a_handler_of_signals_raised_where_its_lock_is_taken():
+    """On CPython 3.14 one may raise when the lock is taken and nothing gives it back."""
+
+    class Torn:
+        def __init__(self, lock):
+            self.lock, self.raises = lock, True
+
+        def __enter__(self):
+            self.lock.acquire()
+            if self.raises:
+                self.raises = False
+                raise TimeoutError
+
+        def __exit__(self, *error):
+            self.lock.release()
+
+    program = fb.compile(fb.Vector(2), "numpy", threads=1)
+    runner = program._runner
+    assert runner._lock.acquire(blocking=False)  # or the next run would wait for good
+    assert runner._lock.acquire(blocking=False)
+    runner._lock.release()
+    runner._lock.release()
+    runner._lock = Torn(runner._lock)
+    with pytest.raises(TimeoutError):
+        program.run([[1, 2]])
+    assert program.run([[1, 2]])[0].tolist() == [1, 2]
+
+
+def test_a_run_within_a_run_of_the_same_program_is_refused(monkeypatch):
+    program = fb.compile(fb.Vector(2), "numpy", threads=1)
+    forward = program._runner._forward
+
+    def interrupted(*given):
+        program.run([[3, 4]])
+        return forward(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(program._runner, "_forward", interrupted)
+        with pytest.raises(
+            BackendError, match="Program: expected one run after the other, found one within another"
+        ):
+            program.run([[1, 2]])
+    assert program.run([[1, 2]])[0].tolist() == [1, 2]
