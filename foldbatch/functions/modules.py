@@ -9,6 +9,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from foldbatch.blocks.layers.layer import Layer
+from foldbatch.blocks.paths import called
 from foldbatch.errors import WalkError
 from foldbatch.params.parameters import Parameter
 from foldbatch.system.showing import arguments_of
@@ -116,6 +117,11 @@ def _without_cells(instance: Any) -> Any:
     return (held, state[1]) if isinstance(state, tuple) else held
 
 
+def class_name(owner: type) -> str:
+    """Return how a class is told from others, those of its name in other modules too."""
+    return f"{called(owner.__module__)}.{owner.__qualname__}"
+
+
 class MethodCell:
     """A cell that is a method: each object has a cell of its own, which `make` makes, and so has a copy."""
 
@@ -128,7 +134,7 @@ class MethodCell:
         )  # of the attribute, and where super() asks for it
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.names = name, f"{owner.__qualname__}.{name}"
+        self.names = name, f"{class_name(owner)}.{name}"
         whole: Any = owner.__getstate__
         if whole is object.__getstate__:
             owner.__getstate__ = _without_cells  # type: ignore[assignment, method-assign]

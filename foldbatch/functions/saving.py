@@ -31,7 +31,7 @@ from foldbatch.functions import loose
 from foldbatch.functions.cells import CellFunction, Signature, all_cells
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.mixed import BlockCell, part_of
-from foldbatch.functions.modules import MethodCell, Module
+from foldbatch.functions.modules import MethodCell, Module, class_name
 from foldbatch.functions.notes import LOCK
 from foldbatch.functions.specs import DataSpec, ListSpec, NestSpec, ObjectSpec, Spec, StaticSpec, ValueSpec
 from foldbatch.model.tracer import Written
@@ -338,7 +338,7 @@ def _method(path: Any, name: str, source: Source) -> Any:
     owner = _variable(path, source)
     home, _, last = name.rpartition(".")  # a class is named where `super()` asks for its method
     classes = type(owner).__mro__ if isinstance(owner, Module) else ()
-    named = [vars(c)[last] for c in classes if last in vars(c) and home in ("", c.__qualname__)]
+    named = [vars(c)[last] for c in classes if last in vars(c) and home in ("", class_name(c))]
     pythons = last.startswith("__") and last.endswith("__") and last != "__call__"
     if pythons or not named or not isinstance(named[0], MethodCell | FunctionType):
         raise ModelError(f"{path[0]}.{name}", "a method of a Module", describe_value(owner), CHANGED)

@@ -114,3 +114,31 @@ def test_what_holds_values_can_be_copied() -> None:
     program = fb.compile(walk, "numpy")
     assert program.run([1.5, 2.0]) == [(3.0, 4.0, 1.5), (4.0, 5.0, 2.0)]
     assert program.debug(1.5).result == (3.0, 4.0, 1.5)
+
+
+def test_super_finds_one_cell_where_classes_of_two_modules_have_one_name() -> None:
+    class Base(fb.Module):
+        __module__ = "elsewhere"
+
+        @fb.cell
+        def step(self, x: Any) -> Any:
+            return x * 2.0
+
+    first = Base
+
+    class Base(first):  # type: ignore[no-redef,valid-type,misc]
+        @fb.cell
+        def step(self, x: Any) -> Any:
+            return super().step(x) + 1.0
+
+    class Top(Base):  # type: ignore[valid-type,misc]
+        @fb.cell
+        def step(self, x: Any) -> Any:
+            return super().step(x) * 3.0
+
+        def __call__(self, x: float) -> Any:
+            return super().step(self.step(fb.tensor(x)))
+
+    program = fb.compile(Top(), "numpy")
+    assert [program.run([1.0])[0] for _ in range(4)] == [19.0] * 4
+    assert "linked once" in str(program.describe([1.0]))

@@ -342,7 +342,7 @@ def test_a_file_that_does_not_fit_is_refused_by_name(model, tmp_path, trust, old
         sys.dont_write_bytecode = before
 
 
-@pytest.mark.parametrize("name", ["_ran", "__init__", "__class__", "Part._walk"])
+@pytest.mark.parametrize("name", ["_ran", "__init__", "__class__", "walkmodel.Part._walk"])
 def test_a_file_names_no_method_but_those_of_ones_own(model, tmp_path, name):
     trained(model().private._walk).save(tmp_path / "file")
     arrays, header = files.read(tmp_path / "file", KIND, "")
