@@ -465,6 +465,7 @@ def link_learnt(learnt: Learnt, asides: frozenset[str], known: StagedBefore) -> 
         flows[source].feed(by_type[type_])
     kept = needed(drafts, results)
     left = [each.draft for each in kept.values()]
-    model = link(left, learnt.result or VOID, results, list(learnt.parameters), known)
+    result = VOID if learnt.result is None else learnt.result  # a tuple or a dict of nothing has length 0
+    model = link(left, result, results, list(learnt.parameters), known)
     own = tuple((cells[old], each) for old, each in kept.items())
     return Linked(learnt.version, model, own, model.form, model.bounds, learnt)

@@ -173,3 +173,18 @@ def test_tuples_of_other_lengths_are_another_structure() -> None:
         WalkError, match=r"example 1: expected a result of \(float32,\), as of other examples"
     ):
         program.run([1.0, 2.0])
+
+
+@dataclass
+class Nothing:
+    pass
+
+
+@pytest.mark.parametrize("nothing", [(), {}, Nothing()])
+def test_a_result_of_nothing_keeps_its_form(nothing: Any) -> None:
+    program = fb.compile(lambda x: (fb.loss(layer(fb.tensor(x)).sum()), nothing)[1], "numpy")
+    examples = [np.ones(2, np.float32)] * 2
+    for count in (1, 2):
+        assert [*program.run(examples[:count])] == [nothing] * count
+        assert [*program.run(examples[:count], losses=True)] == [nothing] * count
+    assert program.debug(examples[0]).result == nothing
