@@ -338,7 +338,9 @@ def _method(path: Any, name: str, source: Source) -> Any:
     owner = _variable(path, source)
     home, _, last = name.rpartition(".")  # a class is named where `super()` asks for its method
     classes = type(owner).__mro__ if isinstance(owner, Module) else ()
-    named = [vars(c)[last] for c in classes if last in vars(c) and home in ("", class_name(c))]
+    # files of before name classes without their modules
+    homes = [(c, ("", class_name(c), c.__qualname__)) for c in classes if last in vars(c)]
+    named = [vars(c)[last] for c, names in homes if home in names]
     pythons = last.startswith("__") and last.endswith("__") and last != "__call__"
     if pythons or not named or not isinstance(named[0], MethodCell | FunctionType):
         raise ModelError(f"{path[0]}.{name}", "a method of a Module", describe_value(owner), CHANGED)

@@ -352,6 +352,17 @@ def test_a_file_names_no_method_but_those_of_ones_own(model, tmp_path, name):
         fb.load(tmp_path / "file", "numpy", trust=("walkmodel",))
 
 
+def test_a_file_of_before_names_classes_without_their_modules(model, tmp_path):
+    program = trained(model().private._walk)
+    program.save(tmp_path / "file")
+    arrays, header = files.read(tmp_path / "file", KIND, "")
+    (found,) = [c["found"]["method"] for c in header["walk"]["cells"] if "Part.hidden" in str(c["found"])]
+    assert found[1] == "walkmodel.Part.hidden"
+    found[1] = "Part.hidden"
+    files.write(tmp_path / "file", KIND, arrays, header)
+    assert_same(program, fb.load(tmp_path / "file", "numpy", trust=("walkmodel",)))
+
+
 def edited(walk: dict[str, Any], draw: random.Random) -> dict[str, Any]:
     """Return the data of a walk with something exchanged, left out or put in."""
     walk = copy.deepcopy(walk)
