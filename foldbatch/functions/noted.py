@@ -366,7 +366,9 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
     if isinstance(x, dict | GeneratorType) or of_values or (is_dataclass(x) and not isinstance(x, type)):
         expected = "values, tuples, lists, dicts with keys that are texts, and dataclasses"
         fix = "return a tuple of them"
-        raise WalkError(f"walk at example {example}", expected, describe_value(x), fix)
+        other = isinstance(x, dict) and type(x) is not dict  # its keys may be texts
+        found = f"a {type(x).__name__}, which is another dict" if other else describe_value(x)
+        raise WalkError(f"walk at example {example}", expected, found, fix)
     if isinstance(x, Parameter):
         fix = "return fb.tensor(parameter), its value"
         raise WalkError(f"walk at example {example}", "values", f"the parameter {x.path}", fix)

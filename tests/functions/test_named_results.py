@@ -142,9 +142,10 @@ def test_what_cannot_be_a_result_is_refused() -> None:
     class Kept(dict):
         pass
 
-    for wrong in ({1: 2}, Kept(a=1)):
+    for wrong, found in (({1: 2}, "dict with keys"), (Kept(a=1), "a Kept, which is another dict")):
         with pytest.raises(
-            WalkError, match="expected values, tuples, lists, dicts with keys that are texts, and"
+            WalkError,
+            match=f"expected values, tuples, lists, dicts with keys that are texts, and .* found {found}",
         ):
             fb.compile(lambda x, wrong=wrong: {**wrong} if 1 in wrong else wrong, "numpy").run([1.0])
 
