@@ -137,7 +137,9 @@ def assert_differentiated(program: BlockProgram | WalkProgram, compiled: Program
         sides = [(at(step) - at(0.0)) / step for step in (1e-6, -1e-6)]
         if abs(sides[0] - sides[1]) > 0.01 * max(1.0, *map(abs, sides)):
             near = [pytest.approx(side, rel=1e-4, abs=1e-4 * scale) for side in sides]
-        alone = all(abs(side) > 1000 * scale for side in sides)  # what is equal at the point is so nowhere else
+        alone = all(
+            abs(side) > 1000 * scale for side in sides
+        )  # what is equal at the point is so nowhere else
         if alone or abs(closer) > 50 * abs(right) > 50:
             near.append(found)
     at(0.0)
