@@ -134,7 +134,9 @@ if not TYPE_CHECKING:  # for checkers, names that do not exist stay mistakes
         if name in _HOMES:
             globals()[name] = found = getattr(import_module(f"foldbatch.{_HOMES[name]}"), name)
             return found
-        looked = () if name.startswith("_") else ("train", "trees", "blocks", "types", "views", "ops")
+        looked = (
+            () if name.startswith("_") else ("errors", "train", "trees", "blocks", "types", "views", "ops")
+        )
         homes = [f"; it is foldbatch.{room}.{name}" for room in looked if hasattr(__getattr__(room), name)]
         homes += [f"; see {_OTHERS[name]}"] if name in _OTHERS else []
         raise AttributeError(f"module 'foldbatch' has no attribute {name!r}{''.join(homes[:1])}")

@@ -69,6 +69,7 @@ def test_dir_of_the_package_lists_what_is_public():
 def test_names_of_rooms_are_told():
     for owner, name, said in (
         (foldbatch, "Trainer", "has no attribute 'Trainer'; it is foldbatch.train.Trainer"),
+        (foldbatch, "FoldbatchError", "it is foldbatch.errors.FoldbatchError"),
         (foldbatch, "FC", "has no attribute 'FC'; see Linear"),
         (foldbatch, "Trainor", "has no attribute 'Trainor'"),
         (
