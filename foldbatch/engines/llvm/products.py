@@ -201,7 +201,7 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
         packs = (b_column != u8(1) and n > u8(1)) or (large and m >= u8({MANY}))
         copied = panel()
         step = k // (k // u8({INNER_BLOCK}) + u8(1)) + u8(1)
-        height = u8({STARTS}) if packs else u8({ROW_BLOCK})
+        height = u8({STARTS}) if packs and a_column == u8(1) else u8({ROW_BLOCK})
         if not large:
             height = u8({cut.rows})
         while start < k:
@@ -216,13 +216,14 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                     columns = min(u8({width}), n - j)
                     left, right, right_row = moved(a0, start * a_column), moved(b0, start * b_row + j), b_row
                     if packs:
-                        for s in range(depth if b_column == u8(1) else u8(0)):
-                            source, target = moved(right, s * b_row), moved(copied, s * u8({width}))
-                            for i in range(columns):
-                                target[i] = source[i]
-                        if b_column != u8(1) and b_row == u8(1):
+                        if b_column == u8(1):
+                            for s in range(depth):
+                                source, target = moved(right, s * b_row), moved(copied, s * u8({width}))
+                                for i in range(columns):
+                                    target[i] = source[i]
+                        elif b_row == u8(1):
                             turned(moved(b0, start + j * b_column), b_column, copied, depth, columns)
-                        elif b_column != u8(1):
+                        else:
                             for i in range(columns):
                                 for s in range(depth):
                                     copied[s * u8({width}) + i] = b0[(start + s) * b_row + (j + i) * b_column]
