@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import foldbatch as fb
-from benchmarks import calls, cores, deciding, functions, graphs, sequences
+from benchmarks import calls, cores, deciding, functions, graphs, rates, sequences
 from benchmarks.command import main
 from benchmarks.fold_model import fold_model
 from benchmarks.ours import Ours, OursOfFlat
@@ -178,6 +178,11 @@ def test_ours_and_pytorchs_network_begin_with_the_same_loss() -> None:
 def test_ways_to_write_a_call_can_be_noted_and_a_first_step_run():
     assert all(calls.noted(way, 1, "numpy") > 0 for way in calls.ways().values())
     assert all(seconds > 0 for seconds in calls.first_steps("numpy"))
+
+
+def test_rates_of_products_are_taken():
+    pytest.importorskip("llvmlite", reason="llvmlite is not installed")
+    assert all(rate > 0 for rate in rates.rates(8, 16, 24, 1))
 
 
 def test_the_function_computes_what_the_block_does() -> None:
