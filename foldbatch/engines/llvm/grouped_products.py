@@ -113,14 +113,13 @@ def sums_text(kind: str, cut: Blocks | None) -> str:
                 for j in range(m):
                     table[p * t_row + j] += t * y[j * y_column]
 """
-    at = "r", "(first + r) * c_row"
     body = f"""\
 a0, b0, c0 = moved(x_all, turn * x_outer), moved(y_all, turn * y_outer), moved(t_all, id * t_matrix)
 m, k, n, more, start = u8(told[0]), upper - lower, u8(told[1]), u8(1), u8(0)
 a_row, b_row, c_row, b_rows = x_row, y_row, t_row, a_rows
 {nothing_lines(kind, "m", "i * c_row", 0)}
 """
-    return head + _run(body, outer_lines(cut, cut.bits // BITS[kind], at))
+    return head + _run(body, outer_lines(cut, cut.bits // BITS[kind], "(first + r) * c_row"))
 
 
 def _run(body: str, lines: str) -> str:

@@ -12,6 +12,14 @@ from textwrap import indent
 from foldbatch.engines.launch import COPIES, FIRST, STORES, WIDTH
 from foldbatch.engines.llvm.sum_texts import sum_of_rows
 
+AHEAD = 8  # rows that are asked for before they are written
+# Rows that are told one by one lie where no processor foresees; line by line, or by pairs of them.
+_ASK = f"""\
+ahead = u8(entries[min(row + u8({AHEAD}), rows - u8(1))]) * size
+for k in range((size + u8(15)) // u8(16)):
+    fetch(moved(arena, ahead + k * u8(16)))
+"""
+
 # Of arena rows those of the index to `out`, or sums of those that shared calls stand for; nothing where the
 # rows themselves are what is read. `entries` is the level's part of the index, or all of it where copies tell
 # the part. s: numbers in a row of `out`.
@@ -55,6 +63,7 @@ def loop(n, values, arena, entries, copies, fields, s):
     if (what == {STORE}) & stores:
         return
     adds = (what != {VALUE}) & (not stores)
+    rows = n * width if fields[{COPIES}] < 0 else u8(copies[n]) * width
     for r in range(n):
         first, last = r, r + u8(1)
         if fields[{COPIES}] >= 0:
@@ -64,6 +73,7 @@ def loop(n, values, arena, entries, copies, fields, s):
                 for i in range(width):
                     row = e * width + i
                     if fields[{FIRST}] < 0:
+{indent(_ASK, " " * 24)}
                         row = u8(entries[row])
                     v, a = moved(values, r * u8(s[7]) + i * size), moved(arena, row * size)
                     if adds:

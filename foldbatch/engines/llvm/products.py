@@ -29,7 +29,7 @@ from typing import Any
 from foldbatch.engines.launch import FIRST, STORES
 from foldbatch.engines.llvm import tiles
 from foldbatch.engines.llvm.compiling import Native, link, native
-from foldbatch.engines.llvm.tiles import AHEAD, BITS, NARROW, PAIRS, WIDE, Blocks, fetch
+from foldbatch.engines.llvm.tiles import AHEAD, BITS, NARROW, PAIRS, WIDE, Blocks
 from foldbatch.engines.llvm.vector_functions import stack
 
 Text = Callable[[str, Any], str]  # of a product, for element types and `Blocks`, or None
@@ -38,6 +38,7 @@ Stacks = tuple[tuple[str, int], ...]  # names and sizes
 # Rows of the first factor, and steps of the inner dimension, that stay in cache while columns pass by.
 ROW_BLOCK, INNER_BLOCK = 320, 512
 DOT_ROW_BLOCK, DOT_INNER_BLOCK = 32, 1024
+PACKED = 98_304  # numbers of the same where panels are copied, which is done again for each block of rows
 SMALL = 65_536  # numbers of a second factor that stays in cache: sums of outer products go row by row then
 STARTS = 4096  # rows whose beginnings are known at a time; a panel is copied again for more
 DEPTH, COLUMN_BLOCK = 128, 16  # of what outer products copy: steps of the inner dimension, tiles' widths
@@ -57,7 +58,6 @@ def functions(kind: str, cut: Blocks, own: Stacks) -> dict[str, Any]:
         "starts": stack("u8", STARTS),
         "lefts": stack(kind, depth * ROW_BLOCK + BEHIND),
         "rights": stack(kind, depth * COLUMN_BLOCK * width),
-        "fetch": fetch,
         **{name: stack("u8", size) for name, size in own},
     }
 
@@ -125,7 +125,7 @@ def loop(n_rows, a0, a_rows, b0, b_rows, c0, fields, told):
     a_at, c_at, more = starts(), starts(), u8(fields[{STORES}] == 0)
     start = u8(0)
 {nothing_lines(kind, "m", "i * c_row", 4)}
-{outer_lines(cut, cut.bits // BITS[kind], ("r", "(first + r) * c_row"))}"""
+{outer_lines(cut, cut.bits // BITS[kind], "(first + r) * c_row")}"""
 
 
 def nothing_lines(kind: str, rows: str, at: str, spaces: int) -> str:
@@ -201,7 +201,8 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
         packs = (b_column != u8(1) and n > u8(1)) or (large and m >= u8({MANY}))
         copied = panel()
         step = k // (k // u8({INNER_BLOCK}) + u8(1)) + u8(1)
-        height = u8({STARTS}) if packs and a_column == u8(1) else u8({ROW_BLOCK})
+        most = min(u8({STARTS}), u8({PACKED}) // step)
+        height = m // (m // most + u8(1)) + u8(1) if packs and a_column == u8(1) else u8({ROW_BLOCK})
         if not large:
             height = u8({cut.rows})
         while start < k:
@@ -265,9 +266,13 @@ def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
             start += depth"""
 
 
-def outer_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
-    """Return the lines of c (+)= a[a_rows].T @ b[b_rows] behind `nothing_lines`, as `product_lines` does."""
-    width, each = lanes * cut.vectors, cut.each
+def outer_lines(cut: Blocks, lanes: int, at: str) -> str:
+    """Return the lines of c (+)= a[a_rows].T @ b[b_rows] behind `nothing_lines`, as `product_lines` does.
+
+    Row first + r of c begins at `at`. Columns of a are copied so that those of a tile follow each other.
+    """
+    width, each, tile = lanes * cut.vectors, cut.each, f"u8({cut.rows})"
+    begins = (f"r // {tile} * {tile} * depth + r % {tile}", tile) if each == 1 else ("r", "rows")
     most = DEPTH if each == 1 else each * WORD_BLOCK
     return f"""\
     else:
@@ -294,14 +299,14 @@ def outer_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
                 while first < m:
                     last = min(first + u8({ROW_BLOCK}), m)
                     rows = last - first
-{_begins(at, 20)}
+{_begins((begins[0], at), 20)}
                     for s in range(depth):
 {_row_of("a", cut, 24)}
-{_copy("a", cut, "first", "moved(left, s * rows)", "rows", 24)}
+{_columns_of_tiles(cut, 24)}
                     j, panel = start_column, right
                     while j < stop_column:
                         columns = min(u8({width}), stop_column - j)
-{_tiles(cut, lanes, f"left, starts_a, rows, panel, u8({width})", 24)}
+{_tiles(cut, lanes, f"left, starts_a, {begins[1]}, panel, u8({width})", 24)}
                         j += u8({width})
                         panel = moved(panel, depth * u8({width}))
                     first = last
@@ -326,6 +331,22 @@ def _copy(factor: str, cut: Blocks, first: str, to: str, count: str, spaces: int
     row, other = (f"moved({factor}0, {begin} + {first})" for begin in ("row", "other"))
     lines = f"source, target = {row}, {to}\nfor i in range({count}):\n    target[i] = source[i]"
     return indent(lines if cut.each == 1 else f"pair_rows({row}, {other}, {to}, {count}, both)", " " * spaces)
+
+
+def _columns_of_tiles(cut: Blocks, spaces: int) -> str:
+    """Return the lines that copy a row of a, a tile's columns apart from others. Words are side by side."""
+    if cut.each > 1:
+        return _copy("a", cut, "first", "moved(left, s * rows)", "rows", spaces)
+    tile, copies = f"u8({cut.rows})", "        target[i] = source[i]"
+    lines = f"""\
+source, target = moved(a0, row + first), moved(left, s * {tile})
+for _ in range(rows // {tile}):
+    for i in range({tile}):
+{copies}
+    source, target = moved(source, {tile}), moved(target, depth * {tile})
+for i in range(rows % {tile}):
+{copies[4:]}"""
+    return indent(lines, " " * spaces)
 
 
 def _word_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:

@@ -27,6 +27,7 @@ from typing import Any
 from llvmlite import binding, ir
 
 from foldbatch.engines.llvm.numbers import I32, I64, TYPES, Instruction, Typed
+from foldbatch.engines.llvm.vector_functions import fetch
 
 BITS = {"f4": 32, "f8": 64}
 LINE = 64  # bytes that come to a cache together
@@ -451,14 +452,6 @@ def _read(builder: Any, numbers: Any, count: int) -> list[Any]:
 def _fetch_row(write: _VectorWriter, base: Any, at: Any, vectors: int) -> None:
     """Ask for the memory of so many vectors, whichever of them count."""
     for v in range(0, vectors, max(1, LINE * 8 // write.cut.bits)):
-        _fetch(write.builder, Typed("", write.pointer(base, write.builder.add(at, I64(v * write.lanes)))))
-
-
-def _fetch(builder: Any, pointer: Typed) -> None:
-    place = builder.bitcast(pointer.at, ir.IntType(8).as_pointer())
-    name, wanted = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
-    function = builder.module.globals.get(name) or ir.Function(builder.module, wanted, name=name)
-    builder.call(function, [place, I32(0), I32(3), I32(1)])  # to read, to keep, data
-
-
-fetch = Instruction(_fetch)  # ask for the memory at a pointer, which will be read soon
+        fetch.write(
+            write.builder, Typed("", write.pointer(base, write.builder.add(at, I64(v * write.lanes))))
+        )

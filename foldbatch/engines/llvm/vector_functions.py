@@ -219,6 +219,14 @@ def _greatest(builder: Any, x: Typed, y: Typed) -> Typed:
     return Typed(x.kind, builder.select(compare(builder, ">", x, y).at, x.at, y.at))
 
 
+def _fetch(builder: Any, pointer: Typed) -> None:
+    place, whole = builder.bitcast(pointer.at, ir.IntType(8).as_pointer()), ir.IntType(32)
+    name, wanted = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [place.type, *[whole] * 3])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, wanted, name=name)
+    builder.call(function, [place, whole(0), whole(3), whole(1)])  # to read, to keep, data
+
+
+fetch: Any = Instruction(_fetch)  # ask for the memory at a pointer, which will be read or written soon
 moved: Any = Instruction(further)  # built in, so that a text need not name it
 copysign: Any = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
 # exact, with the sign of x
@@ -239,6 +247,7 @@ SCOPE: dict[str, Any] = {
     "rint": _known("rint"),
     "sqrt": _known("sqrt"),
     "as_f8": Instruction(_as_f8),  # the float64 of these bits
+    "fetch": fetch,
     "exp": {"f4": exp_f4, "f8": exp_f8},
     "tanh": {"f4": tanh_f4, "f8": tanh_f8},
     "sigmoid": {"f4": sigmoid_f4, "f8": sigmoid_f8},
