@@ -250,7 +250,7 @@ def join(parts: Sequence[Results]) -> Results:
         for name in (losses[0].by_name if losses else ())
     }
     return Results(
-        [item for part in parts for item in part],
+        [item for part in parts for item in part._items],
         _join_metrics(metrics, list(map(len, parts))) if metrics else None,
         Losses(sum((part.total for part in losses), 0.0), by_name) if losses else None,
     )

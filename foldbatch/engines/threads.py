@@ -132,7 +132,7 @@ def split(
     sizes = [trace.size for trace in traces]
     parts = max(1, min(parts, len(traces), sum(sizes) // (CALLS_PER_PART * scale)))
     if parts > 1 and any(weights):
-        counts = (sum(trace.counts[k] for trace in traces) for k in range(len(weights)))
+        counts = map(sum, zip(*[trace.counts for trace in traces], strict=True))
         work = sum(weight * count for weight, count in zip(weights, counts, strict=True))
         parts = max(1, min(parts, work // MULTIPLICATIONS_PER_PART))
     target = sum(sizes) / parts
