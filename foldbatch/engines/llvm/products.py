@@ -40,6 +40,7 @@ ROW_BLOCK, INNER_BLOCK = 320, 512
 DOT_ROW_BLOCK, DOT_INNER_BLOCK = 32, 1024
 PACKED = 98_304  # numbers of the same where panels are copied, which is done again for each block of rows
 SMALL = 65_536  # numbers of a second factor that stays in cache: sums of outer products go row by row then
+SWAPPED = 8192  # numbers of a product that is made transposed first
 STARTS = 4096  # rows whose beginnings are known at a time; a panel is copied again for more
 DEPTH, COLUMN_BLOCK = 128, 16  # of what outer products copy: steps of the inner dimension, tiles' widths
 BEHIND = 16  # words that may be written behind others
@@ -56,6 +57,7 @@ def functions(kind: str, cut: Blocks, own: Stacks) -> dict[str, Any]:
         "panel": stack(kind, (panel + cut.bits // BITS[kind]) * width),
         "aside": stack(kind, 2 * ROW_BLOCK + BEHIND),
         "starts": stack("u8", STARTS),
+        "swapped": stack(kind, SWAPPED),
         "lefts": stack(kind, depth * ROW_BLOCK + BEHIND),
         "rights": stack(kind, depth * COLUMN_BLOCK * width),
         **{name: stack("u8", size) for name, size in own},
@@ -175,16 +177,30 @@ def loop(n_rows, a_all, b_all, c_all, told):
                     c0[i * c_row + j] += t * b0[p * b_row + j * b_column]
 """
     at = "(first + r) * a_row", "(first + r) * c_row"
-    body = indent(product_lines(cut, cut.bits // BITS[kind], at), "    ")
+    lanes = cut.bits // BITS[kind]
+    body = indent(product_lines(cut, lanes, at), "    ")
+    swap = "m, n, a0, b0, a_row, a_column, b_row, b_column = n, m, b0, a0, b_column, b_row, a_column, a_row"
     return f"""\
 # {kind} {kind} {kind}
-{outer}    a_at, c_at = starts(), starts()
+{outer}    a_at, c_at, width = starts(), starts(), c_row
+    few = (a_row == u8(1)) & (b_column == u8(1)) & (n <= u8({cut.rows}))
+    few = few & (m >= u8({2 * lanes})) & (m * n <= u8({SWAPPED}))
     for o in range(outer):
         {turn}
         more = u8(0) if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))) else u8(1)
-        start = u8(0)
+        out, adds, start = c0, more, u8(0)
+        if few:  # columns for a tile's width: they are its rows
+            {swap}
+            c0, c_row, more = swapped(), n, u8(0)
 {nothing_lines(kind, "m", "i * c_row", 8)}
 {body}
+        if few:
+            {swap}
+            c_row = width
+            for i in range(m):
+                for j in range(n):
+                    old = out[i * c_row + j] if adds != u8(0) else {kind}(0)
+                    out[i * c_row + j] = old + c0[j * m + i]
 """
 
 
