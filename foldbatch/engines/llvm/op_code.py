@@ -37,7 +37,7 @@ from foldbatch.engines.llvm.coder import (
 )
 from foldbatch.engines.llvm.compiling import Native, native
 from foldbatch.engines.llvm.loop_texts import KINDS, MEMORY, computed, spell
-from foldbatch.engines.nests import Stretch, by_rows, parts, products_of
+from foldbatch.engines.nests import Product, Stretch, by_rows, parts, products_of
 from foldbatch.static.bodies import line_of
 from foldbatch.static.op import CALL, OPS, UNBATCHED, Axis, Op
 from foldbatch.static.ops.lists import OF_LISTS
@@ -313,10 +313,12 @@ def _check_range(coder: Coder, statement: Statement) -> None:
         coder.add(native(text), axis, pointers, statics)
 
 
-def _product(coder: Coder, place: Place) -> Native:
-    """Return the function of products: in tiles where the processor is known, else in plain loops."""
-    kind = KINDS[coder.dtype(place)]
-    return products.compiled(products.native_text, kind, products.cut_of(kind, coder.routine.precision))
+def _product(coder: Coder, product: Product) -> Native:
+    """Return the function of a product: in tiles where the processor is known, else in plain loops."""
+    kind = KINDS[coder.dtype(product.c.place)]
+    cut = products.cut_of(kind, coder.routine.precision)
+    by_rows = cut is not None and product.by == "k" and product.a.row == product.b.column == 1
+    return products.compiled(products.sums_text if by_rows else products.native_text, kind, cut)
 
 
 BY = {"count": 1, "m": 2, "k": 3}  # what the number of rows multiplies
@@ -328,7 +330,7 @@ def _products(coder: Coder, statement: Statement) -> None:
     if statement.op == "sum_outer" and prod(statement.reads[0].shape[:-1]) == 0:
         zeroed(coder, write)
         return
-    function, size = _product(coder, write), np.dtype(coder.dtype(write)).itemsize
+    size = np.dtype(coder.dtype(write)).itemsize
     for p in products_of(statement):
         adds = 0 if p.by != "k" else 2 if p.adds else 1
         strides = [p.a.row, p.a.column, p.b.row, p.b.column, p.c.row, p.a.step, p.b.step, p.c.step]
@@ -337,7 +339,7 @@ def _products(coder: Coder, statement: Statement) -> None:
         cut = NO_CUT
         if p.by != "count":
             cut = by_columns(pointers, statics, N, {1: p.b.column * size, 2: size}, p.count * p.m * p.k)
-        coder.add(function, p.axis, pointers, statics, cut)
+        coder.add(_product(coder, p), p.axis, pointers, statics, cut)
 
 
 def _linear_by(coder: Coder, statement: Statement) -> None:

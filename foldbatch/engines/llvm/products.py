@@ -10,6 +10,7 @@ a panel of its columns, transposed or not, is copied to the stack first.
 `native_text`    c (+)= a @ b, one after the other
 `rows_text`      c[c_rows] (+)= a[a_rows] @ b
 `outer_text`     c (+)= a[a_rows].T @ b[b_rows]
+`sums_text`      c (+)= a.T @ b, one after the other
 ===============  ===============================================
 
 All have two axes; columns of ``c`` are neighbours in memory. In bfloat16, too, the factors are float32 in
@@ -177,30 +178,48 @@ def loop(n_rows, a_all, b_all, c_all, told):
                     c0[i * c_row + j] += t * b0[p * b_row + j * b_column]
 """
     at = "(first + r) * a_row", "(first + r) * c_row"
-    lanes = cut.bits // BITS[kind]
-    body = indent(product_lines(cut, lanes, at), "    ")
-    swap = "m, n, a0, b0, a_row, a_column, b_row, b_column = n, m, b0, a0, b_column, b_row, a_column, a_row"
+    body = indent(product_lines(cut, cut.bits // BITS[kind], at), "    ")
     return f"""\
 # {kind} {kind} {kind}
-{outer}    a_at, c_at, width = starts(), starts(), c_row
-    few = (a_row == u8(1)) & (b_column == u8(1)) & (n <= u8({cut.rows}))
-    few = few & (m >= u8({2 * lanes})) & (m * n <= u8({SWAPPED}))
+{outer}    a_at, c_at = starts(), starts()
     for o in range(outer):
         {turn}
         more = u8(0) if (told[13] == 0) | ((told[13] == 1) & (o == u8(0))) else u8(1)
-        out, adds, start = c0, more, u8(0)
-        if few:  # columns for a tile's width: they are its rows
+        start = u8(0)
+{nothing_lines(kind, "m", "i * c_row", 8)}
+{body}
+"""
+
+
+def sums_text(kind: str, cut: Blocks) -> str:
+    """Return the text of c (+)= a.T @ b one after the other, of rows that follow each other.
+
+    Elements of a row do, too. Its whole numbers are those of `native_text`, for a product a.T @ b. Few
+    columns of b take the place of a, and the result is made transposed.
+    """
+    swap = "a0, b0, m, n, a_row, b_row = b0, a0, n, m, b_row, a_row"
+    lines = outer_lines(cut, cut.bits // BITS[kind], "(first + r) * c_row", "({})")
+    return f"""\
+# {kind} {kind} {kind}
+def loop(n_rows, a_all, b_all, c_all, told):
+    k, m, n, a_row, b_row = u8(told[2]) * n_rows, u8(told[1]), u8(told[3]), u8(told[6]), u8(told[7])
+    a_at, c_at = starts(), starts()
+    few = (n <= u8({cut.rows})) & (m > n) & (m * n <= u8({SWAPPED}))
+    for o in range(u8(told[0])):
+        a0, b0 = moved(a_all, o * u8(told[10])), moved(b_all, o * u8(told[11]))
+        out, adds, start = moved(c_all, o * u8(told[12])), u8((told[13] == 2) | (o > u8(0))), u8(0)
+        c0, c_row, more = out, u8(told[9]), adds
+        if few:
             {swap}
             c0, c_row, more = swapped(), n, u8(0)
 {nothing_lines(kind, "m", "i * c_row", 8)}
-{body}
+{indent(lines, "    ")}
         if few:
             {swap}
-            c_row = width
             for i in range(m):
                 for j in range(n):
-                    old = out[i * c_row + j] if adds != u8(0) else {kind}(0)
-                    out[i * c_row + j] = old + c0[j * m + i]
+                    place = moved(out, i * u8(told[9]) + j)
+                    place[0] = c0[j * m + i] if adds == u8(0) else place[0] + c0[j * m + i]
 """
 
 
@@ -213,14 +232,11 @@ def product_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
     return f"""\
 {_dot_lines(cut, lanes, at)}
     else:
-        large = a_column == u8(1) or k * n > u8({SMALL})
-        packs = (b_column != u8(1) and n > u8(1)) or (large and m >= u8({MANY}))
+        packs = (b_column != u8(1) and n > u8(1)) or m >= u8({MANY})
         copied = panel()
         step = k // (k // u8({INNER_BLOCK}) + u8(1)) + u8(1)
         most = min(u8({STARTS}), u8({PACKED}) // step)
         height = m // (m // most + u8(1)) + u8(1) if packs and a_column == u8(1) else u8({ROW_BLOCK})
-        if not large:
-            height = u8({cut.rows})
         while start < k:
             depth = min(step, k - start)
             first = u8(0)
@@ -282,17 +298,19 @@ def _dot_lines(cut: Blocks, lanes: int, at: tuple[str, str]) -> str:
             start += depth"""
 
 
-def outer_lines(cut: Blocks, lanes: int, at: str) -> str:
+def outer_lines(cut: Blocks, lanes: int, at: str, told: str = "u8({factor}_rows[{}])") -> str:
     """Return the lines of c (+)= a[a_rows].T @ b[b_rows] behind `nothing_lines`, as `product_lines` does.
 
-    Row first + r of c begins at `at`. Columns of a are copied so that those of a tile follow each other.
+    Row first + r of c begins at `at`, and `told` is what tells the rows of a factor. Columns of a are copied
+    so that those of a tile follow each other.
     """
     width, each, tile = lanes * cut.vectors, cut.each, f"u8({cut.rows})"
     begins = (f"r // {tile} * {tile} * depth + r % {tile}", tile) if each == 1 else ("r", "rows")
     most = DEPTH if each == 1 else each * WORD_BLOCK
+    ahead = told.format(f"min(start + s * u8({each}) + u8({AHEAD}), k - u8(1))", factor="b")
     return f"""\
     else:
-        left, right = lefts(), rights()
+        left, right, height = lefts(), rights(), u8({ROW_BLOCK}) if k * n > u8({SMALL}) else {tile}
         step = (k // (k // u8({most}) + u8(1)) + u8({each})) // u8({each}) * u8({each})
         while start < k:
             numbers = min(step, k - start)
@@ -301,8 +319,8 @@ def outer_lines(cut: Blocks, lanes: int, at: str) -> str:
             while start_column < n:
                 stop_column = min(n, start_column + u8({COLUMN_BLOCK * width}))
                 for s in range(depth):
-{_row_of("b", cut, 20)}
-                    ahead = u8(b_rows[min(start + s * u8({each}) + u8({AHEAD}), k - u8(1))]) * b_row
+{_row_of("b", cut, told, 20)}
+                    ahead = {ahead} * b_row
                     column, to = start_column, s * u8({width})
                     while column < stop_column:
                         columns = min(u8({width}), stop_column - column)
@@ -313,11 +331,11 @@ def outer_lines(cut: Blocks, lanes: int, at: str) -> str:
                         to += depth * u8({width})
                 first = u8(0)
                 while first < m:
-                    last = min(first + u8({ROW_BLOCK}), m)
+                    last = min(first + height, m)
                     rows = last - first
 {_begins((begins[0], at), 20)}
                     for s in range(depth):
-{_row_of("a", cut, 24)}
+{_row_of("a", cut, told, 24)}
 {_columns_of_tiles(cut, 24)}
                     j, panel = start_column, right
                     while j < stop_column:
@@ -331,14 +349,16 @@ def outer_lines(cut: Blocks, lanes: int, at: str) -> str:
 """
 
 
-def _row_of(factor: str, cut: Blocks, spaces: int) -> str:
+def _row_of(factor: str, cut: Blocks, told: str, spaces: int) -> str:
     """Return the lines that say where row s of a factor begins, or rows 2s and 2s + 1, if there are both."""
     if cut.each == 1:
-        return " " * spaces + f"row = u8({factor}_rows[start + s]) * {factor}_row"
+        return " " * spaces + f"row = {told.format('start + s', factor=factor)} * {factor}_row"
+    places = "start + u8(2) * s", "min(start + u8(2) * s + u8(1), k - u8(1))"
+    row, other = (told.format(place, factor=factor) for place in places)
     lines = f"""\
 both = numbers - u8(2) * s - u8(1)
-row = u8({factor}_rows[start + u8(2) * s]) * {factor}_row
-other = u8({factor}_rows[min(start + u8(2) * s + u8(1), k - u8(1))]) * {factor}_row"""
+row = {row} * {factor}_row
+other = {other} * {factor}_row"""
     return indent(lines, " " * spaces)
 
 

@@ -93,7 +93,7 @@ def test_in_bfloat16_it_is_that_of_rounded_factors(extents, forms, seed):
 @settings(max_examples=60, deadline=None)
 @given(st.tuples(EXTENTS, EXTENTS, EXTENTS), st.booleans(), st.integers(0, 99))
 def test_products_of_rows_told_one_by_one_are_numpys(each, extents, stores, seed):
-    """Rows times a matrix, to rows; and rows times rows."""
+    """Rows times a matrix, to rows; and rows times rows, also where all follow each other."""
     from foldbatch.engines.llvm import products, tiles  # noqa: PLC0415 - they need llvmlite
 
     if tiles.blocks() is None:
@@ -113,6 +113,10 @@ def test_products_of_rows_told_one_by_one_are_numpys(each, extents, stores, seed
     expected = factor(a)[a_rows].astype("float64").T @ factor(g)[g_rows] + (0 if stores else b)
     function = products.compiled(products.outer_text, "f4", cut)
     call_native(function, m, [a, a_rows, g, g_rows, out, fields], [k, n, k, n, n])
+    np.testing.assert_allclose(out, expected, rtol=0, atol=tolerance)
+    expected = factor(a)[:m].astype("float64").T @ factor(g)[:m] + (0 if stores else b)
+    function, out = products.compiled(products.sums_text, "f4", cut), b.copy()
+    call_native(function, m, [a, g, out], [1, k, 1, n, 3, 1, k, n, 1, n, 0, 0, 0, 0 if stores else 2])
     np.testing.assert_allclose(out, expected, rtol=0, atol=tolerance)
 
 
