@@ -408,17 +408,19 @@ class Optimizer(Described):
                     continue
                 parameter = parameter.value if remote is None else parameter
             ready.append((name, parameter, *fit(name, parameter, gradient, scale)))
-            self._check_moments(name, parameter)
+            if name in self._moments:
+                self._check_moments(name, parameter)
         if remote is None:
             self._bring_home()
             self._blocks.updates = updates
         place = self._blocks if remote is None else remote
         formulas: Formulas = {}
-        changes = []
+        changes, count = [], len(self.moments)  # which depend on settings
         for name, parameter, gradient, factor in ready:
             kept = self._moments.setdefault(name, [])
-            kept += [place.full(parameter, self.initial_accumulator) for _ in self.moments[len(kept) :]]
-            del kept[len(self.moments) :]  # which depend on settings
+            if len(kept) != count:
+                kept += [place.full(parameter, self.initial_accumulator) for _ in range(count - len(kept))]
+                del kept[count:]
             changes.append(self._change(name, parameter, gradient, factor, formulas))
         self._device = remote
         undo = partial(_take_back, self._steps, self._moments, [change.name for change in changes])
@@ -511,10 +513,10 @@ class Optimizer(Described):
                     raise UnknownNameError(where, expected, repr(key), "print(program.params)")
 
     def _check_moments(self, name: str, parameter: Any) -> None:
-        moments = self._moments.get(name, ())
-        like = parameter.type if moments and isinstance(parameter, Parameter) else parameter
-        for array in moments:
-            if array.shape != like.shape or array.dtype != like.dtype:
+        like = parameter.type if isinstance(parameter, Parameter) else parameter
+        shape, dtype = like.shape, like.dtype
+        for array in self._moments[name]:
+            if array.shape != shape or array.dtype != dtype:
                 expected = describe_value(np.broadcast_to(np.zeros((), like.dtype), like.shape))
                 fix = "load a state of the same model, or make a new optimizer"
                 raise ParameterError(f"{name} moment", expected, describe_value(array), fix)
