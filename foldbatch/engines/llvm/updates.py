@@ -88,8 +88,7 @@ class Jobs:
         self._count += 1
         if parts > 1:
             self._work += work
-        if parts * (count + 2) > self._room:
-            self._room = parts * (count + 2)
+        self._room = max(self._room, parts * (count + 2))
 
     def end_checks(self) -> None:
         """Let jobs that are added from now on depend on `answer`: unless it is 0, they will not run."""
@@ -98,7 +97,8 @@ class Jobs:
     def run(self, helper: Team | None) -> bool:
         """Run them, large ones together with a helper, if it is idle; return whether all have run."""
         run = compiled_function(_run, "i8 i8 i8 i8 i8 i8", sys.modules[__name__], team)
-        numbers, room = array("q", self._numbers), np.empty(self._room, np.int64)  # NumPy takes thrice as long
+        # an array of NumPy's would take thrice as long to make
+        numbers, room = array("q", self._numbers), np.empty(self._room, np.int64)
         words = helper.take() if helper is not None and self._work >= WORTH else 0
         given = numbers.buffer_info()[0], self._count, words, address_of(room)
         try:
