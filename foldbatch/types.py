@@ -121,7 +121,7 @@ class TupleType:
 
 @dataclass(frozen=True, slots=True, init=False)
 class NestType(TupleType):
-    """A dict or a dataclass with a type for each key or field: what walks return, and no block reads.
+    """A dict, dataclass or named tuple with a type for each key or field: walks return it, no block reads it.
 
     >>> print(NestType(dict, ("score", "words"), (TensorType(()), OBJECT)))
     dict(score: float32, words: object)
@@ -147,6 +147,8 @@ class NestType(TupleType):
         """Return a value of these parts; no code of a dataclass runs, as parts may be numbers of values."""
         if self.kind is dict:
             return dict(zip(self.keys, parts, strict=True))
+        if issubclass(self.kind, tuple):
+            return tuple.__new__(self.kind, parts)
         made: Any = object.__new__(self.kind)
         for key, part in zip(self.keys, parts, strict=True):
             object.__setattr__(made, key, part)

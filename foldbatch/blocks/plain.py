@@ -512,8 +512,9 @@ def _type(content: Any, source: Source) -> Type:
             return TupleType(tuple(_type(item, source) for item in items))
         case {"nest": [path, list(keys), list(items)]} if len(keys) == len(items):
             kind = dict if path is None else find(path, source.trust)
-            if kind is not dict and not (isinstance(kind, type) and is_dataclass(kind)):
-                raise refused(f"{path}, which is no dataclass")
+            named = isinstance(kind, type) and (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+            if not (named or kind is dict or (isinstance(kind, type) and is_dataclass(kind))):
+                raise refused(f"{path}, which is no dataclass and no named tuple")
             names = tuple([str(from_data(key, source)) for key in keys])
             return NestType(kind, names, tuple([_type(item, source) for item in items]))
         case {"sequence": element}:

@@ -69,7 +69,7 @@ def numbered(type_: Type, held: Iterator[Any], cotangent: Any, where: str) -> It
             number = next(held)
             if cotangent is not None:
                 yield number, _array(type_, cotangent, where)
-        case NestType(items, kind, keys) if cotangent is not None:
+        case NestType(items, kind, keys) if cotangent is not None and not issubclass(kind, tuple):
             own = cotangent if isinstance(cotangent, dict) else dict.fromkeys(keys)
             if type(cotangent) is not kind or own.keys() != {*keys}:
                 found, fix = describe_value(cotangent), "give it the form of the result"

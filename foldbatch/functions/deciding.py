@@ -19,6 +19,7 @@ from foldbatch.functions.noted import (
     ATOMS,
     OBJECTS,
     Noted,
+    is_named,
     joined_result,
     kept_result,
     leak,
@@ -497,7 +498,7 @@ def _replaced(x: Any, value: Callable[[Value], Any]) -> Any:
     match x:
         case Value():
             return value(x)
-        case tuple():
+        case tuple() if type(x) is tuple or not is_named(x):
             return tuple([_replaced(item, value) for item in x])
         case list() if {*map(type, x)} <= ATOMS:
             return [*x]

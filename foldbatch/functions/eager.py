@@ -16,7 +16,7 @@ from foldbatch.functions import notes
 from foldbatch.functions.cells import COUNTERS, CellFunction, Signature, Slow, go_slow
 from foldbatch.functions.learnt import with_own
 from foldbatch.functions.mixed import BlockInWalk, Eagerly, Slots
-from foldbatch.functions.noted import replaced
+from foldbatch.functions.noted import deep_result, is_named, replaced
 from foldbatch.functions.specs import rebuilt
 from foldbatch.functions.suspended import finished
 from foldbatch.functions.values import Value, released, typed_class, value_class
@@ -93,7 +93,10 @@ def run(
     """
     with _mode(dtype, begin, own) as seen:
         known = notes.note(lambda x: finished(partial(walk, x)), [example], [0], [], 1 << 60)
-        seen.result = _arrays(known.results[0])
+        try:
+            seen.result = _arrays(known.results[0])
+        except RecursionError:
+            raise deep_result("walk") from None
         for _, name, visit in sorted(_Eager.visits, key=itemgetter(0)):
             seen.metrics.setdefault(name, []).append(visit)
     return seen
@@ -119,9 +122,7 @@ def _arrays(x: Any) -> Any:
     match x:
         case Real():
             return x.array
-        case tuple() if hasattr(x, "_fields"):
-            return type(x)(*map(_arrays, x))
-        case tuple() | list():
+        case tuple() | list() if not is_named(x):
             return type(x)(map(_arrays, x))
         case dict():
             return {key: _arrays(item) for key, item in x.items()}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any
+from weakref import ref
 
 from foldbatch.blocks.layers.layer import Layer
 from foldbatch.blocks.paths import called
@@ -20,8 +21,8 @@ class Module:
 
     A layer or parameter without a name of its own is called as the attribute that holds it, and one inside
     of another module as the path to it: ``encoder.lstm``. So names of parameters do not depend on which
-    part ran first. Methods may be cells (`foldbatch.cell`). What ``__call__`` does is up to the subclass;
-    recursion is by methods.
+    part ran first. What several modules hold is called by the first one. Methods may be cells
+    (`foldbatch.cell`). What ``__call__`` does is up to the subclass; recursion is by methods.
 
     >>> class Pair(fb.Module):
     ...     def __init__(self):
@@ -38,7 +39,7 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-        _name(value, name)
+        _name(self, value, name)
 
     def parts(self) -> Iterator[tuple[str, Any]]:
         """Yield the layers, parameters and modules that it holds, by attribute, those in lists by number."""
@@ -89,22 +90,41 @@ def _held(name: str, value: Any) -> Iterator[tuple[str, Any]]:
                 yield from _held(f"{name}.{key}", item)
 
 
-def _name(value: Any, path: str) -> None:
+class _Home:
+    """The first module that held a part, by which that is called; weakly, so that copies leave it behind."""
+
+    def __init__(self, module: Module | None = None) -> None:
+        self.first = None if module is None else ref(module)
+
+    def of(self, module: Module) -> bool:
+        return self.first is None or self.first() is module
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Home:
+        return _Home(memo.get(id(self.first and self.first())))  # where that is copied, too
+
+    def __reduce__(self) -> Any:
+        return _Home, ()
+
+
+def _name(owner: Module, value: Any, path: str) -> None:
     """Name what has no name yet by its path, and put the path before names that came from inner modules."""
     for name, part in _held(path, value):
         match part:
             case Layer(name=None, owner=holder) | (Parameter(owner=None) as holder) if not holder.given:
-                holder.name, holder.given, holder.placed = name, True, True
-            case Module():
+                holder.name, holder.given, holder.placed = name, True, _Home(owner)
+            case Module() if "_home" not in vars(part) or vars(part)["_home"].first is None:
+                vars(part)["_home"] = _Home(owner)
                 _prefix(name, part)
 
 
 def _prefix(path: str, module: Module) -> None:
+    """Put a path before the names of parts of a module, but for those that another one held first."""
     for _, part in module.parts():
         match part:
-            case Layer(owner=holder) | (Parameter(owner=None) as holder) if holder.placed:
-                holder.name = f"{path}.{holder.name}"
-            case Module():
+            case Layer(owner=holder) | (Parameter(owner=None) as holder):
+                if holder.placed and holder.placed.of(module):
+                    holder.name = f"{path}.{holder.name}"
+            case Module() if vars(part).setdefault("_home", _Home(module)).of(module):
                 _prefix(path, part)
 
 

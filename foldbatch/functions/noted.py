@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache
 from types import GeneratorType
 from typing import Any
 
@@ -268,6 +269,7 @@ def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
 
 
 ATOMS = {bool, float, int, str}  # of lists whose items are not looked at one by one
+DEEPEST = 100  # levels of a result
 OBJECTS, NOTHING = SequenceType(OBJECT), SequenceType(VOID)  # these lists, and empty ones
 
 
@@ -302,6 +304,12 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
     return part
 
 
+def deep_result(where: str) -> WalkError:
+    """Return the error of a result that is nested too deep."""
+    found = "one that holds itself, or is nested deeper"
+    return WalkError(where, f"a result of {DEEPEST} levels at most", found, "return a list of its parts")
+
+
 def joined_result(
     known: Type | None, value: Any, start: int, held: list[Any], seen: set[int], example: int
 ) -> Type:
@@ -320,11 +328,13 @@ def joined_result(
     return found
 
 
-def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) -> Type:
+def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int, levels: int = DEEPEST) -> Type:
     """Return the type of a result, and put its terminals into `held`."""
     if type(x) in ATOMS:
         held.append(x)
         return OBJECT
+    if not levels:
+        raise deep_result(f"walk at example {example}")
     match x:
         case Value():
             if x.n < start:
@@ -332,8 +342,8 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
             seen.add(x.n)
             held.append(x)
             return x.type
-        case tuple():
-            return TupleType(tuple([_taken(item, start, held, seen, example) for item in x]))
+        case tuple() if type(x) is tuple or not is_named(x):
+            return TupleType(tuple([_taken(item, start, held, seen, example, levels - 1) for item in x]))
         case list() if {*map(type, x)} <= ATOMS:
             held.append(_Several(x))
             return OBJECTS if x else NOTHING
@@ -349,7 +359,7 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
             items: list[Any] = []
             for item in x:
                 parts: list[Any] = []
-                type_ = _taken(item, start, parts, seen, example)
+                type_ = _taken(item, start, parts, seen, example, levels - 1)
                 joined = _joined(element, type_)
                 if joined is None:
                     where = f"result of example {example}"
@@ -359,15 +369,18 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int) ->
             held.append(_Several(items))
             return SequenceType(VOID if element is None else element)
     if is_named(x):
-        keys, parts = opened(x)
-        types = [_taken(part, start, held, seen, example) for part in parts]
-        return NestType(type(x), keys, tuple(types))
+        keys, parts = opened(x, f"walk at example {example}")
+        types = [_taken(part, start, held, seen, example, levels - 1) for part in parts]
+        return NestType(type(x), getattr(x, "_fields", keys) if isinstance(x, tuple) else keys, tuple(types))
     of_values = isinstance(x, set | frozenset) and any(isinstance(item, Value) for item in x)
     if isinstance(x, dict | GeneratorType) or of_values or (is_dataclass(x) and not isinstance(x, type)):
         expected = "values, tuples, lists, dicts with keys that are texts, and dataclasses"
         fix = "return a tuple of them"
-        other = isinstance(x, dict) and type(x) is not dict  # its keys may be texts
-        found = f"a {type(x).__name__}, which is another dict" if other else describe_value(x)
+        found = describe_value(x)
+        if isinstance(x, dict) and type(x) is not dict:  # its keys may be texts
+            found = f"a {type(x).__name__}, which is another dict"
+        elif is_dataclass(x):
+            found = f"a {type(x).__name__}, with its own __new__ or a property as a field"
         raise WalkError(f"walk at example {example}", expected, found, fix)
     if isinstance(x, Parameter):
         fix = "return fb.tensor(parameter), its value"
@@ -392,18 +405,25 @@ def _joined(a: Type | None, b: Type) -> Type | None:
     return None
 
 
-# -- dicts and dataclasses in results
+# -- dicts, dataclasses and named tuples in results
 
 
 def is_named(x: Any) -> bool:
-    """Whether results may hold an object part by part: a dict with keys that are texts, or a dataclass."""
-    if type(x) is dict:
-        return {*map(type, x)} <= {str}
-    return is_dataclass(x) and not isinstance(x, type) and type(x).__new__ is object.__new__
+    """Whether results may hold an object part by part: a dict of texts, a dataclass or a named tuple."""
+    kind: Any = type(x)
+    return {*map(type, x)} <= {str} if kind is dict else _has_fields(kind)
+
+
+@lru_cache(100)
+def _has_fields(kind: type) -> bool:
+    if not is_dataclass(kind):
+        return issubclass(kind, tuple) and hasattr(kind, "_fields")
+    own = [getattr(kind, field.name, None) for field in fields(kind)]  # properties cannot be set
+    return kind.__new__ is object.__new__ and not any(isinstance(x, property) and not x.fset for x in own)
 
 
 def replaced(x: Any, part: Callable[[Any], Any]) -> Any:
-    """Return a dict or a dataclass with other parts; anything else as it is."""
+    """Return a dict, a dataclass or a named tuple with other parts; anything else as it is."""
     if not is_named(x):
         return x
     keys, parts = opened(x)

@@ -337,14 +337,22 @@ def refuse_text(spec: Spec, value: Any, where: str) -> None:
         raise WalkError(where, "values, numbers or arrays", describe_value(value), fix)
 
 
-def opened(x: Any) -> tuple[tuple[Any, ...], list[Any]]:
-    """Return the keys and items of a nest."""
+def opened(x: Any, where: str = "walk") -> tuple[tuple[Any, ...], list[Any]]:
+    """Return the keys and items of a nest.
+
+    Raises:
+        WalkError: when a field of a dataclass has no value.
+    """
     if isinstance(x, dict):
         return tuple(x), list(x.values())
     if isinstance(x, tuple):
         return tuple(range(len(x))), list(x)
     keys = tuple(field.name for field in dataclasses.fields(x))
-    return keys, [getattr(x, key) for key in keys]
+    try:
+        return keys, [getattr(x, key) for key in keys]
+    except AttributeError as error:
+        fix = "assign it, for example in __post_init__"
+        raise WalkError(where, "a dataclass whose fields have values", str(error), fix) from error
 
 
 def with_values(x: Any, value_of: Callable[[Parameter], Any]) -> Any:

@@ -78,8 +78,8 @@ def _restore(self: Any, state: tuple[None, dict[str, Any]]) -> None:
 class Owner:
     """The layer that a parameter belongs to, as far as names go; compared by identity.
 
-    A name that the user has not given may be changed to make it unique; one that is placed is the path of
-    attributes of modules to it.
+    A name that the user has not given may be changed to make it unique; one that is placed, by a module, is
+    the path of attributes of modules to it.
     """
 
     __slots__ = ("copied", "given", "name", "number", "placed")
@@ -89,7 +89,7 @@ class Owner:
         self.name = name
         self.given = given
         self.number, self.copied = next(_numbers), 0
-        self.placed = False
+        self.placed: Any = None
 
 
 class Away(Protocol):
@@ -162,7 +162,7 @@ class Parameter(Closed, Stored):
         self.name = "parameter" if name is None else name
         self.given = name is not None
         self.number, self.copied = next(_numbers), 0
-        self.placed = False
+        self.placed: Any = None
         if isinstance(init, str) and init not in INITIALIZERS:
             expected = f"an initialiser of {', '.join(INITIALIZERS)}"
             fix = "or give a number, an array or a function"

@@ -1,7 +1,7 @@
 """Walks return dicts and dataclasses of values, as they return tuples, wherever results come from."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -26,11 +26,16 @@ class Out:
         object.__setattr__(self, "made", [1])
 
 
+class Pair(NamedTuple):
+    v: Any
+    rest: Any
+
+
 def walk(x: Any) -> Any:
     v = layer(fb.tensor(np.array(x, np.float32)))
     fb.loss(ops.sum(v))
     states = [{"name": "state", "state": v * float(i)} for i in range(len(x) - 1)]
-    return {"out": Out(ops.sum(v), states), "pair": (v, {}), "name": str(x[0])}
+    return {"out": Out(ops.sum(v), states), "pair": Pair(v, {}), "name": str(x[0])}
 
 
 def deciding(x: Any) -> Any:
@@ -42,7 +47,7 @@ def expected(program: fb.Program, x: Any) -> Any:
     x = [abs(number) for number in x]
     v = np.array(x, np.float32) @ weight + bias
     states = [{"name": "state", "state": v * i} for i in range(len(x) - 1)]
-    return {"out": (v.sum(), states, 2 * v.sum(), [1]), "pair": (v, {}), "name": str(x[0])}
+    return {"out": (v.sum(), states, 2 * v.sum(), [1]), "pair": Pair(v, {}), "name": str(x[0])}
 
 
 def assert_same(found: Any, wanted: Any) -> None:
@@ -51,6 +56,7 @@ def assert_same(found: Any, wanted: Any) -> None:
         assert [*found] == [*wanted]
         assert_same([*found.values()], [*wanted.values()])
     elif isinstance(wanted, list | tuple):
+        assert isinstance(found, Pair) == isinstance(wanted, Pair)
         if type(found) is Out:
             found = found.score, found.states, found.twice, found.made
         assert len(found) == len(wanted)
@@ -138,16 +144,39 @@ def test_the_structure_is_that_of_other_examples(second: Any) -> None:
             program.run([1.0, 2.0])
 
 
+@dataclass
+class Unset(Other):
+    b: Any = field(init=False)
+
+
+def test_results_that_have_no_end_or_no_value_are_refused() -> None:
+    def endless(_: Any) -> Any:
+        return (made := {"a": fb.tensor(1.0), "b": []}, made["b"].append(made))[0]
+
+    deep = "expected a result of 100 levels at most, found one that holds itself"
+    unset = "expected a dataclass whose fields have values, found 'Unset' object has no attribute 'b'"
+    for wrong, message in ((endless, deep), (lambda _: Unset(fb.tensor(1.0)), unset)):
+        program = fb.compile(wrong, "numpy")
+        for run in (program.run, program.debug):
+            with pytest.raises(WalkError, match=f"walk.*: {message}"):
+                run([1.0])
+
+
 def test_what_cannot_be_a_result_is_refused() -> None:
     class Kept(dict):
         pass
 
-    for wrong, found in (({1: 2}, "dict with keys"), (Kept(a=1), "a Kept, which is another dict")):
+    read_only = type("ReadOnly", (Other,), {"a": property(lambda _: 1), "__init__": lambda _: None})
+    for wrong, found in (
+        ({1: 2}, "dict with keys"),
+        (Kept(a=1), "a Kept, which is another dict"),
+        (read_only(), "a ReadOnly, with its own __new__ or a property as a field"),
+    ):
         with pytest.raises(
             WalkError,
             match=f"expected values, tuples, lists, dicts with keys that are texts, and .* found {found}",
         ):
-            fb.compile(lambda x, wrong=wrong: {**wrong} if 1 in wrong else wrong, "numpy").run([1.0])
+            fb.compile(lambda x, wrong=wrong: {**wrong} if wrong == {1: 2} else wrong, "numpy").run([1.0])
 
 
 def test_a_class_without_an_import_path_is_refused_in_a_file(

@@ -288,3 +288,21 @@ def test_copies_have_names_in_the_order_in_which_they_were_made(order: list[int]
     program.warm(order)
     weights = {name: float(x.sum()) for name, x in program.params.items() if name.endswith("weight")}
     assert weights == {"layer.weight": 1.0, "layer_1.weight": 10.0}
+
+
+class Holder(fb.Module):
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+
+def test_names_are_those_of_the_first_module_that_holds_a_part() -> None:
+    def name(module: Any) -> str:
+        return name(module.inner) if isinstance(module, Holder) else module.layer.owner.name
+
+    inner = Holder(Scaled(1.0))
+    copied = copy.deepcopy(Holder(copy.deepcopy(inner)))
+    outer, beside = Holder(inner), Holder(inner.inner)
+    for late in (inner, inner.inner, beside, copied.inner):
+        Holder(late)
+    assert name(outer) == name(beside) == name(copied) == "inner.inner.layer"
+    assert name(Holder(copy.deepcopy(inner))) == "inner.inner.inner.layer"
