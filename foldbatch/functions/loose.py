@@ -362,8 +362,9 @@ def metric(name: str, value: Any, label: Any = None) -> None:
         fix = "collect it where elements are made"
         raise WalkError("fb.metric", "one tensor a call", f"a {value!r}", fix)
     if label is not None and not isinstance(label, GivenObject):
-        fix = "an argument of the cell that holds an object; numbers and None are no labels in a cell"
-        raise WalkError("fb.metric label", fix, describe_value(label), "collect the metric in the walk")
+        found = f"a tensor of {label.type}" if isinstance(label, Node) else describe_value(label)
+        fix = "call fb.metric in the walk, where any number or text is a label"
+        raise WalkError("fb.metric label", "an object that the cell is given", found, fix)
     found.metrics.append((name, value, label))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
@@ -42,6 +43,9 @@ from foldbatch.types import TensorType, Type, describe_value
 AT_TOP = "define it with def at the top of a module, or as a method of a Module that a variable there holds"
 CHANGED = "restore the functions that the file was saved with, or train anew"
 _SCALARS = {"bool": bool, "int": int, "float": float}
+# classes of nests that are compared and never called: of a dict of any class, a cell's function gets a dict
+_NESTS: dict[str, type] = {"tuple": tuple, "dict": dict}
+_NESTS |= {f"collections:{kind.__name__}": kind for kind in (OrderedDict, defaultdict, Counter)}
 
 
 class WrittenCell(msgspec.Struct, forbid_unknown_fields=True):
@@ -400,7 +404,7 @@ def _spec_of(data: Any, source: Source) -> Spec:
         case "object", None:
             return ObjectSpec()
         case "nest", [str(name), list(keys), list(items)]:
-            cls = {"tuple": tuple, "dict": dict}.get(name) or find(name, source.trust)
+            cls = _NESTS.get(name) or find(name, source.trust)
             if not isinstance(cls, type) or not (issubclass(cls, tuple | dict) or is_dataclass(cls)):
                 raise refused(f"{name}, which is no dataclass")
             own = tuple([from_data(key, source) for key in keys])

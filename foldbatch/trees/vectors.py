@@ -28,14 +28,16 @@ class Vectors:
     matrix: NDArray[np.float32]
 
 
-def read_vectors(path: str | os.PathLike[str], words: Collection[str] | None = None) -> Vectors:
+def read_vectors(
+    path: str | os.PathLike[str] | Iterable[str], words: Collection[str] | None = None
+) -> Vectors:
     """Return the vectors of a text file, plain or ``.gz``: lines of a word and its numbers, as GloVe's.
 
     A first line of two whole numbers is word2vec's: of words, and of numbers each. Of a repeated word the
     first is kept.
 
     Args:
-        path: the file.
+        path: the file, or its lines.
         words: keep only these, and do not parse the numbers of others. So memory is bounded by them.
 
     Raises:
@@ -43,11 +45,12 @@ def read_vectors(path: str | os.PathLike[str], words: Collection[str] | None = N
             no finite float32; when there is no word, or another number of words than the first line says; or
             when the file cannot be read.
     """
-    name, asked = os.fspath(path), None if words is None else frozenset(words)
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else "lines"
+    asked = None if words is None else frozenset(words)
     lines_of: dict[str, int] = {}  # the line of each word that is kept
     values, width, seen, end = array("f"), 0, 0, ""
     promised: int | None = None
-    for piece in read_pieces(name):
+    for piece in read_pieces(path):
         for number, line in piece.lines():
             text = line.rstrip(" \r")
             if not text.strip():

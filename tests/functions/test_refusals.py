@@ -404,6 +404,14 @@ def test_metrics_of_a_name_have_one_shape() -> None:
         program.run([[1.0], [1.0, 2.0]], metrics=True)
 
 
+@pytest.mark.parametrize("label, found", [(lambda y: y, "a tensor of int32"), (lambda y: [y], "list of 1")])
+def test_a_label_of_a_cell_is_an_object_that_it_is_given(label: Any, found: str) -> None:
+    cell = fb.cell(lambda y: fb.metric("m", y, label=label(y)))
+    expected = f"fb.metric label: expected an object that the cell is given, found {found}; call"
+    with pytest.raises(WalkError, match=expected):
+        fb.compile(lambda _: cell(3), "numpy").run([None])
+
+
 def test_a_label_is_noted_as_it_is() -> None:
     in_block = fb.Record((fb.Scalar(), fb.InputTransform(lambda x: x))) >> fb.Metric("block")
 

@@ -16,6 +16,7 @@ from foldbatch.program.saving import KIND
 from foldbatch.system import files
 
 MODEL = """
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -44,6 +45,10 @@ def node(left, right, *, kind="a"):
 @fb.cell
 def boxed(state):
     return State(*state)
+
+@fb.cell
+def picked(parts):
+    return parts["h"] * parts["c"]["h"]
 
 @fb.cell
 def summed(states: list, box):
@@ -128,7 +133,8 @@ start, table = fb.Parameter([4], init=0.5, name="start"), fb.Parameter([9, 4], n
 
 def begun(example):
     state = lstm(table[len(example)], ((start, fb.ops.tanh(start)),))
-    x = summed([start, state[0]], boxed((start, start)))
+    parts = OrderedDict(h=start, c=defaultdict(list, h=start))
+    x = summed([start, state[0]], boxed((start, picked(parts))))
     fb.loss(fb.ops.sum(start * x) + fb.ops.mean(fb.tensor(table)))
     return fb.tensor(start), fb.ops.concat([x, start])
 

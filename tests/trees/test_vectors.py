@@ -56,6 +56,14 @@ def test_words_may_hold_any_character_but_a_line_end(tmp_path, word):
     assert vectors.words == ("the", word)
 
 
+def test_lines_are_read_as_a_file_is():
+    assert read_vectors(["a 1 2", "b 3 4\n"]).matrix.tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(ReadError, match="lines:2:1: expected a word and 2 numbers"):
+        read_vectors(["a 1 2", "b 3"])
+    with pytest.raises(ReadError, match="expected a path or lines, found None"):
+        read_vectors(None)
+
+
 def test_of_a_repeated_word_the_first_is_kept(tmp_path):
     path = write(tmp_path, "a 1 2\nb 3 4\na 5 6\n")
     assert read_vectors(path).matrix.tolist() == [[1, 2], [3, 4]]

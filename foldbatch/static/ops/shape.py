@@ -12,7 +12,7 @@ from foldbatch.operators import FUNCTIONS, numpys, public
 from foldbatch.static.graph import Node, TensorLike, apply, lift
 from foldbatch.static.op import CALL, UNBATCHED, Attrs, Axis, Sample, define, fail
 from foldbatch.static.places import Place, backward, section
-from foldbatch.types import TensorType
+from foldbatch.types import TensorType, describe_value
 
 Copies = Iterator[tuple[Place, Place | None]]
 _ALIKE = "make them alike with ops.reshape, or ops.cast"
@@ -325,8 +325,10 @@ def split(x: TensorLike, parts: int, axis: int = 0) -> tuple[Node, ...]:
     """Return equal slices along an axis."""
     node = as_node(x, "split")
     place = axis_of(node, axis, "split")
-    if parts < 1 or node.shape[place] % parts:
-        fail("split", f"a divisor of {node.shape[place]}", str(parts))
+    whole = isinstance(parts, int | np.integer) and not isinstance(parts, bool)
+    if not whole or parts < 1 or node.shape[place] % parts:
+        extent, fix = node.shape[place], "for parts of other lengths take slices, as x[:1], x[1:3]"
+        fail("split", f"a number of parts that divides {extent}", describe_value(parts), fix)
     size = node.shape[place] // parts
     before = (slice(None),) * place
     return tuple(node[(*before, slice(i * size, (i + 1) * size))] for i in range(parts))
