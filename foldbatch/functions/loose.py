@@ -362,9 +362,9 @@ def metric(name: str, value: Any, label: Any = None) -> None:
         fix = "collect it where elements are made"
         raise WalkError("fb.metric", "one tensor a call", f"a {value!r}", fix)
     if label is not None and not isinstance(label, GivenObject):
-        found = f"a tensor of {label.type}" if isinstance(label, Node) else describe_value(label)
+        given = f"a tensor of {label.type}" if isinstance(label, Node) else describe_value(label)
         fix = "call fb.metric in the walk, where any number or text is a label"
-        raise WalkError("fb.metric label", "an object that the cell is given", found, fix)
+        raise WalkError("fb.metric label", "an object that the cell is given", given, fix)
     found.metrics.append((name, value, label))
 
 

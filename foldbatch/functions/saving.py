@@ -203,33 +203,42 @@ def _spec_data(spec: Spec, signature: Signature, sink: Sink) -> Any:
     return {"nest": [kind, keys, [_spec_data(item, signature, sink) for item in spec.items]]}
 
 
+_THINGS = Block, Module, Parameter
+_PARTS = *_THINGS, list, tuple, dict  # and what holds them
+
+
 class _Places:
     """The variables of modules, and how they lead to layers and modules."""
 
     def __init__(self, modules: Sequence[str]) -> None:
-        self._paths: dict[int, list[Any]] = {}
+        self._paths: dict[int, tuple[Any, Any]] = {}  # that of what holds it, and the key there
         self.things: list[Any] = []  # these layers and modules
         for name in modules:
             for variable, value in list(vars(sys.modules[name]).items()):
-                self._add(value, [f"{called(name)}:{variable}"])
+                self._add(value, (None, f"{called(name)}:{variable}"))
 
-    def _add(self, value: Any, path: list[Any]) -> None:
-        """Note where a part stands, and those in it; the first place counts."""
-        if isinstance(value, Block | Module | Parameter):
-            if id(value) in self._paths:
-                return
-            self._paths[id(value)] = path
-            self.things.append(value)
-        for key, part in _inside(value):
-            if len(path) < 20:
-                self._add(part, [*path, key])
+    def _add(self, value: Any, path: tuple[Any, Any]) -> None:
+        """Note where a part stands, and those in it, however deep; the first place counts."""
+        waiting = [(value, path)]
+        while waiting:
+            value, path = waiting.pop()
+            if isinstance(value, _PARTS) and id(value) not in self._paths:
+                self._paths[id(value)] = path
+                if isinstance(value, _THINGS):
+                    self.things.append(value)
+                inside = [(part, (path, key)) for key, part in _inside(value) if isinstance(part, _PARTS)]
+                waiting += reversed(inside)
 
     def of(self, thing: Any, where: str) -> list[Any]:
         if id(thing) not in self._paths:
             fix = "let a variable of the walk's module hold it, or the Module that it is a part of"
             name = f"a {type(thing).__name__}" if isinstance(thing, Module) else repr(thing)
             raise _refused(where, f"{name}, which no variable holds", fix)
-        return self._paths[id(thing)]
+        path, keys = self._paths[id(thing)], list[Any]()
+        while path is not None:
+            path, key = path
+            keys.append(key)
+        return keys[::-1]
 
 
 def _inside(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -138,6 +138,14 @@ def begun(example):
     fb.loss(fb.ops.sum(start * x) + fb.ops.mean(fb.tensor(table)))
     return fb.tensor(start), fb.ops.concat([x, start])
 
+class Chain(fb.Module):
+    def __init__(self, length):
+        self.layer, self.next = fb.Linear(3, init=1.0), Chain(length - 1) if length else None
+    def __call__(self, example):
+        return self.next(example) if self.next else self.layer(fb.tensor(example["vector"]))
+
+chain, looped = Chain(60), {}
+looped["me"] = [looped]
 net, private = Net(), Private()
 nets = {"first": [net]}
 scaled = partial(walk)
@@ -240,6 +248,13 @@ def test_a_loaded_program_is_the_saved_one_and_learns_nothing(model, tmp_path, n
         files.read(tmp_path / "again", KIND, "")[1]["walk"]
         == files.read(tmp_path / "file", KIND, "")[1]["walk"]
     )
+
+
+def test_a_layer_may_stand_deep_inside_of_modules(model, tmp_path):
+    program = fb.compile(model().chain, "numpy")
+    result = program.run(EXAMPLES[:1])[0]
+    program.save(tmp_path / "file")
+    assert (fb.load(tmp_path / "file", trust=("walkmodel",)).run(EXAMPLES[:1])[0] == result).all()
 
 
 def test_layers_of_losses_and_of_what_nobody_reads_are_saved_of_a_program_that_has_only_run(model, tmp_path):

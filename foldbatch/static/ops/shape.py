@@ -325,7 +325,8 @@ def split(x: TensorLike, parts: int, axis: int = 0) -> tuple[Node, ...]:
     """Return equal slices along an axis."""
     node = as_node(x, "split")
     place = axis_of(node, axis, "split")
-    whole = isinstance(parts, int | np.integer) and not isinstance(parts, bool)
+    given: object = parts
+    whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
     if not whole or parts < 1 or node.shape[place] % parts:
         extent, fix = node.shape[place], "for parts of other lengths take slices, as x[:1], x[1:3]"
         fail("split", f"a number of parts that divides {extent}", describe_value(parts), fix)
