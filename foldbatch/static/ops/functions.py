@@ -51,7 +51,8 @@ def _reduced(name: str, x: TensorLike, axis: int | Sequence[int] | None, keepdim
 
 def _kept(name: str, result: Node, x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:  # noqa: FBT001
     """Return a result with the axes of `x` that it has lost, if these are asked for."""
-    if not truth(f"ops.{name} keepdims", keepdims, GraphError, "True keeps axes of extent 1"):
+    given = bool(keepdims) if type(keepdims) is int and keepdims in (0, 1) else keepdims  # NumPy takes them
+    if not truth(f"ops.{name} keepdims", given, GraphError, "True keeps axes of extent 1"):
         return result
     return reshape(result, tuple(1 if a in axes else extent for a, extent in enumerate(x.shape)))
 
