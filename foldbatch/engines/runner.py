@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from statistics import median
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ from foldbatch.system.processes import start_in_each_process
 
 R = TypeVar("R")
 P = ParamSpec("P")
+L = TypeVar("L", bound="Locked")
 Work: TypeAlias = "list[Trace] | tuple[SubBatch, ...]"  # a batch, or one that `Runner.plan` made ready
 Phases: TypeAlias = "dict[str, float]"  # seconds by phase
 
@@ -65,11 +66,18 @@ class Options:
     launch: str = "auto"
 
 
-def _alone(method: Callable[Concatenate[Runner, P], R]) -> Callable[Concatenate[Runner, P], R]:
-    """Let a method, which uses the memories, run in one thread after the other, and never within another."""
+class Locked(Protocol):
+    """Whose methods run one after the other."""
+
+    _lock: Any  # an RLock: it stays taken where a signal handler raises just then
+    _busy: bool
+
+
+def alone(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P], R]:
+    """Let a method, which uses memory of its object, run in one thread after the other, and in no other."""
 
     @wraps(method)
-    def alone(self: Runner, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def run_alone(self: L, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self._lock:
             if self._busy:
                 expected, found = "one run after the other", "one within another, as of a signal handler"
@@ -80,7 +88,7 @@ def _alone(method: Callable[Concatenate[Runner, P], R]) -> Callable[Concatenate[
             finally:
                 self._busy = False
 
-    return alone
+    return run_alone
 
 
 class Runner:
@@ -104,7 +112,7 @@ class Runner:
         self._memories = [self.engine.memory()]
         self._few: Any = None  # what runs few examples at once; False where nothing does
         self._pool = ThreadPoolExecutor(max(1, self.options.threads - 1), thread_name_prefix="foldbatch")
-        self._lock = threading.RLock()  # it stays taken where a signal handler raises just then
+        self._lock = threading.RLock()
         self._busy = False
 
     def plan(self, traces: list[Trace]) -> tuple[SubBatch, ...]:
@@ -131,7 +139,7 @@ class Runner:
         parts = self._each(partial(self._run, step, asides), batch, training=False)
         return join(parts) if parts else nothing(self.model, asides)
 
-    @_alone
+    @alone
     @np.errstate(all="ignore")
     def few(self, noted: Few) -> Results | None:
         """Return the results of few examples in inference, as they were noted; None where that cannot be."""
@@ -201,7 +209,7 @@ class Runner:
         work = partial(self.begin, step, seeded_results)
         return self._each(work, batch, training=training, memories=memories)
 
-    @_alone
+    @alone
     def backward(
         self, parts: Sequence[ForwardPart], cotangents: Sequence[Cotangents], *, visited: bool
     ) -> tuple[list[DataGradients], dict[Parameter, Gradient]]:
@@ -214,7 +222,7 @@ class Runner:
         done = self._side_by_side(tasks) if tasks else []
         return [part.visits for part in done], self._summed(done)
 
-    @_alone
+    @alone
     def report(self, traces: list[Trace], phases: Phases, *, compare: bool) -> Report:
         """Return a report on one batch, run whole on one thread; `phases` are the seconds spent before.
 
@@ -302,7 +310,7 @@ class Runner:
             return []
         return self._worked(work, parts, memories, training=training)
 
-    @_alone
+    @alone
     def _worked(
         self,
         work: Callable[[SubBatch, Any, Any], R],

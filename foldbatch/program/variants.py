@@ -22,7 +22,7 @@ from foldbatch.engines.held import Pool
 from foldbatch.engines.parts import Seeds
 from foldbatch.engines.report import Captures
 from foldbatch.engines.results import Metrics, Results
-from foldbatch.engines.runner import Options, Runner
+from foldbatch.engines.runner import Options, Runner, alone
 from foldbatch.engines.visits import DataGradients, InputGradients, gather
 from foldbatch.errors import NewCellsWarning, ParameterError, UnknownNameError, WalkError, frames_inside
 from foldbatch.model.dual import LOSS, dual, float_reads, with_gradients
@@ -55,7 +55,8 @@ class Derivatives:
         self._pools: dict[Runner, Pool] = {}
 
     def _start(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # it stays taken where a signal handler raises just then
+        self._busy = False
 
     @cached_property
     def tangents(self) -> dict[str, Parameter]:
@@ -68,19 +69,19 @@ class Derivatives:
         tangents = {self.parameters[name]: tangent for name, tangent in self.tangents.items()}
         return Runner(dual(self.runner.model, tangents), self.runner.options, self.runner.seed)
 
+    @alone
     def jvp(self, traces: list[Trace], tangents: Tangents, step: int) -> tuple[float, float]:
         """Return the summed loss and its derivative along the tangents."""
-        with self._lock:
-            self._assign(tangents)
-            results = self._dual.run(traces, step)
+        self._assign(tangents)
+        results = self._dual.run(traces, step)
         losses = results.metrics[LOSS].values if LOSS in results.metrics else np.zeros(0)
         return float(losses.sum(dtype=np.float64)), results.loss
 
+    @alone
     def hvp(self, traces: list[Trace], tangents: Tangents, step: int) -> dict[str, Array]:
         """Return the Hessian of the summed loss times the tangents, by trainable parameter."""
-        with self._lock:
-            self._assign(tangents)
-            _, products = self._dual.value_and_grad(traces, step)
+        self._assign(tangents)
+        _, products = self._dual.value_and_grad(traces, step)
         own = {name: self.parameters[name] for name in self.tangents}  # some only serve decisions: no loss
         return {n: dense(products[p]) if p in products else np.zeros_like(p.value) for n, p in own.items()}
 
@@ -294,7 +295,7 @@ class Variants:
         self._built = {tracer.asides: self.full}
 
     def _start(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # it stays taken where a signal handler raises just then
 
     def for_run(self, examples: Iterable[Any] | Planned, asides: frozenset[str]) -> Variant:
         """Return the variant that runs examples."""

@@ -211,15 +211,22 @@ def test_a_runner_goes_on_after_a_handler_of_signals_raised_where_its_lock_is_ta
         def __exit__(self, *error):
             self.lock.release()
 
-    program = fb.compile(fb.Vector(2), "numpy", threads=1)
-    runner = program._runner
-    assert runner._lock.acquire(blocking=False)  # or the next run would wait for good
-    assert runner._lock.acquire(blocking=False)
-    runner._lock.release()
-    runner._lock.release()
-    runner._lock = Torn(runner._lock)
-    with pytest.raises(TimeoutError):
-        program.run([[1, 2]])
+    loss = fb.Function(fb.ops.sum) >> fb.Loss()
+    block = fb.Vector(2) >> fb.AllOf(fb.Identity(), loss) >> fb.GetItem(0)
+    program = fb.compile(block, "numpy", threads=1)
+    for owner, run in (
+        (program._variants, program.run),
+        (program._runner, program.value_and_grad),
+        (program._ready.derivatives, lambda xs: program.jvp(xs, {})),
+    ):
+        assert owner._lock.acquire(blocking=False)  # or the next run would wait for good
+        assert owner._lock.acquire(blocking=False)
+        owner._lock.release()
+        owner._lock.release()
+        owner._lock = Torn(owner._lock)
+        with pytest.raises(TimeoutError):
+            run([[1, 2]])
+        assert run([[1, 2]]) is not None
     assert program.run([[1, 2]])[0].tolist() == [1, 2]
 
 
@@ -238,3 +245,8 @@ def test_a_run_within_a_run_of_the_same_program_is_refused(monkeypatch):
         ):
             program.run([[1, 2]])
     assert program.run([[1, 2]])[0].tolist() == [1, 2]
+    derivatives = program._ready.derivatives
+    with monkeypatch.context() as patch:
+        patch.setattr(derivatives, "_assign", lambda tangents: derivatives.jvp([], tangents, 0))
+        with pytest.raises(BackendError, match="found one within another"):
+            program.jvp([[1, 2]], {})

@@ -30,9 +30,15 @@ def test_gelu_is_close_to_the_gaussian_it_approximates() -> None:
 @pytest.mark.parametrize("axis", [None, 0, np.int64(1), 2, -1, -3, (0, 2), (-1, 0), (0, 1, 2), ()])
 def test_sums_and_means_take_numpys_axes(axis: Any) -> None:
     for keep in (False, True, np.True_, 0, 1):
-        check(lambda x, k=keep: ops.sum(x, axis, keepdims=k), lambda x, k=keep: x.sum(axis, keepdims=bool(k)), CUBE)
         check(
-            lambda x, k=keep: ops.mean(x, axis, keepdims=k), lambda x, k=keep: x.mean(axis, keepdims=bool(k)), CUBE
+            lambda x, k=keep: ops.sum(x, axis, keepdims=k),
+            lambda x, k=keep: x.sum(axis, keepdims=bool(k)),
+            CUBE,
+        )
+        check(
+            lambda x, k=keep: ops.mean(x, axis, keepdims=k),
+            lambda x, k=keep: x.mean(axis, keepdims=bool(k)),
+            CUBE,
         )
 
 
