@@ -169,10 +169,21 @@ class MethodCell:
         for name in self.names:  # `__call__` is looked up here each time
             if getattr(made := instance.__dict__.get(name), "method", None) is self:
                 return made
-        # super() asks for one behind another of its name
-        name = self.names[inspect.getattr_static(type(instance), self.names[0], None) is not self]
+        name = self.names[0]
+        if inspect.getattr_static(type(instance), name, None) is not self:
+            name = self._behind(type(instance))
+            if getattr(made := instance.__dict__.get(name), "method", None) is self:
+                return made
         made = self.make(self.function.__get__(instance), self.names[0]).call
         made.__dict__["cell"].origin = ("method", instance, name)
         made.__dict__["method"] = self
         instance.__dict__[name] = made  # found before this the next time
         return made
+
+    def _behind(self, kind: type) -> str:
+        """Return what `super()` finds it by: its class, and a ' for each before it of its name."""
+        name, whole = self.names
+        alike = [
+            vars(c)[name] for c in kind.__mro__ if name in vars(c) and f"{class_name(c)}.{name}" == whole
+        ]
+        return whole + "'" * (alike.index(self) if self in alike else 0)

@@ -349,11 +349,12 @@ def _variable(path: Any, source: Source) -> Any:
 def _method(path: Any, name: str, source: Source) -> Any:
     """Return a method that a class of a module defines, `__call__` among them; no property runs."""
     owner = _variable(path, source)
-    home, _, last = name.rpartition(".")  # a class is named where `super()` asks for its method
+    # a class is named where `super()` asks for its method, with a ' for each of its name before it
+    home, _, last = name.rstrip("'").rpartition(".")
     classes = type(owner).__mro__ if isinstance(owner, Module) else ()
     # files of before name classes without their modules
     homes = [(c, ("", class_name(c), c.__qualname__)) for c in classes if last in vars(c)]
-    named = [vars(c)[last] for c, names in homes if home in names]
+    named = [vars(c)[last] for c, names in homes if home in names][name.count("'") :]
     pythons = last.startswith("__") and last.endswith("__") and last != "__call__"
     if pythons or not named or not isinstance(named[0], MethodCell | FunctionType):
         raise ModelError(f"{path[0]}.{name}", "a method of a Module", describe_value(owner), CHANGED)

@@ -116,9 +116,10 @@ def test_what_holds_values_can_be_copied() -> None:
     assert program.debug(1.5).result == (3.0, 4.0, 1.5)
 
 
-def test_super_finds_one_cell_where_classes_of_two_modules_have_one_name() -> None:
+@pytest.mark.parametrize("home", ["elsewhere", __name__])
+def test_super_finds_one_cell_where_classes_have_one_name(home: str) -> None:
     class Base(fb.Module):
-        __module__ = "elsewhere"
+        __module__ = home
 
         @fb.cell
         def step(self, x: Any) -> Any:
@@ -131,7 +132,9 @@ def test_super_finds_one_cell_where_classes_of_two_modules_have_one_name() -> No
         def step(self, x: Any) -> Any:
             return super().step(x) + 1.0
 
-    class Top(Base):  # type: ignore[valid-type,misc]
+    last = Base
+
+    class Base(last):  # type: ignore[no-redef,valid-type,misc]
         @fb.cell
         def step(self, x: Any) -> Any:
             return super().step(x) * 3.0
@@ -139,6 +142,6 @@ def test_super_finds_one_cell_where_classes_of_two_modules_have_one_name() -> No
         def __call__(self, x: float) -> Any:
             return super().step(self.step(fb.tensor(x)))
 
-    program = fb.compile(Top(), "numpy")
+    program = fb.compile(Base(), "numpy")
     assert [program.run([1.0])[0] for _ in range(4)] == [19.0] * 4
     assert "linked once" in str(program.describe([1.0]))

@@ -108,7 +108,7 @@ class Private(Part):
         return x * 0.5
     @fb.cell
     def hidden(self, x, *, n):
-        return x
+        return x + 1.0
     def _walk(self, example):
         x = self.inner(self.__half(super().hidden(fb.tensor(example["vector"]), n=0)))
         fb.loss(fb.ops.sum(x * x))
@@ -119,6 +119,13 @@ class Private(Part):
     @property
     def _ran(self):
         raise KeyboardInterrupt
+
+class Private(Private):
+    @fb.cell
+    def hidden(self, x, *, n):
+        return x * 3.0
+    def _walk(self, example):
+        return self.hidden(super().hidden(super()._walk(example), n=0), n=0)
 
 scale = fb.Parameter([], init=1.0, name="scale")
 
