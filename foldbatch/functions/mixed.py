@@ -46,7 +46,6 @@ from foldbatch.types import (
     types_in,
 )
 
-UNDER_WAY = 1 << 60  # is missing from the numbers that were taken, as long as a program runs
 _files = itertools.count()
 
 
@@ -313,7 +312,7 @@ class BlockInWalk:
         further = _further(run.first + len(numbers) * self.width, self.width)
         scope["numbers"] = itertools.chain(numbers, itertools.chain.from_iterable(further))
         scope["call"] = scope["numbers"].__next__
-        notes.State.drawn -= UNDER_WAY
+        notes.State.drawn -= notes.UNDER_WAY
 
     def _leave(self, run: _Run) -> None:
         """Let the walk count on from where the program has come."""
@@ -322,7 +321,7 @@ class BlockInWalk:
         except (ExampleError, StopIteration):  # it may take no more
             last = COUNTERS[1] + self.width
         # in one line, which nothing interrupts: what comes before leaves notes that are refused
-        COUNTERS[0], notes.State.drawn = last, notes.State.drawn + UNDER_WAY + last - run.first
+        COUNTERS[0], notes.State.drawn = last, notes.State.drawn + notes.UNDER_WAY + last - run.first
 
     def _function(self, called: Called) -> Callable[..., tuple[Any, ...]]:
         """Return what calls a function of the user's, and may run the program again.

@@ -41,6 +41,7 @@ LOCK: Final = threading.RLock()  # one run at a time
 if hasattr(os, "register_at_fork"):  # forks wait for the end of a run, so that a child has none half done
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 MANY = 1_000_000  # numbers of calls, after which a run ends
+UNDER_WAY = 1 << 60  # is missing from the numbers that were taken, as long as the program of a block runs
 DEEP = 1_000_000  # calls within calls in a walk; one without an end is refused within seconds
 FIRST = 1_000  # calls of those that are looked at for one like another
 OUTSIDE = "call it in a function given to foldbatch.compile; program.debug(example) shows numbers"
@@ -251,7 +252,13 @@ def refuse_broken(notes: Notes, first: int) -> None:
         len(lists.rows) // signature.arguments * taken_by(signature)
         for signature, lists in notes.lists.items()
     )
-    if taken != COUNTERS[0] - first:
+    missing = COUNTERS[0] - first - taken
+    if missing >= UNDER_WAY // 2:
+        expected = "blocks that read data of the example"
+        found = "a value that one has read, or one broken off by a handler of signals"
+        fix = "declare what the function returns, as in Walk(function, 'float32[3]'); or read it in the walk"
+        raise WalkError(f"walk at example {State.example}", expected, found, fix)
+    if missing:
         expected = "one call of a cell after the other"
         found = "some in the midst of others, or broken off by a handler of signals"
         fix = "call cells in the thread of the walk, and let what handlers raise end the run"

@@ -125,6 +125,15 @@ def test_calls_that_cannot_be_are_refused():
         Walk(word, 3)
 
 
+@pytest.mark.parametrize("data", [fb.Vector(3), fb.InputTransform(lambda x: float(x[0])) >> fb.Scalar()])
+def test_a_block_that_reads_a_value_as_data_is_refused(data):
+    made = Walk(lambda x: {"a": fb.tensor(x)}, "object") >> fb.GetItem("a")
+    found = "expected blocks that read data of the example, found a value that one has read, or"
+    with pytest.raises(WalkError, match=f"walk at example 0: {found}"):
+        fb.compile(made >> data, "numpy").run([[1.0, 2.0, 3.0]])
+    assert fb.compile(made, "numpy").run([[1.0, 2.0, 3.0]])[0].tolist() == [1.0, 2.0, 3.0]
+
+
 def test_what_a_block_collects_is_its_own_though_a_walk_in_it_calls_it_again():
     def further(xs):
         return fb.ops.sum(block(xs[1:])) if len(xs) > 1 else fb.tensor(0.0)

@@ -1,5 +1,6 @@
 """Walks return dicts and dataclasses of values, as they return tuples, wherever results come from."""
 
+import pickle
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -88,7 +89,8 @@ def test_results_are_dicts_and_dataclasses_wherever_they_come_from(
     assert_same([program.debug(x).result for x in xs], wanted)
     assert program.predict(xs[:1])[0]["result"]["out"]["made"] == [1]
     if function is walk:
-        assert_same(list(program.run(program.prepare(xs))), wanted)
+        prepared = pickle.loads(pickle.dumps(program.prepare(xs)))
+        assert_same(list(program.run(prepared)), wanted)
         assert_same(list(program.run(program.plan(xs))), wanted)
     program.save(tmp_path / "file")
     loaded = fb.load(tmp_path / "file", engine, trust=(__name__,))
