@@ -39,6 +39,9 @@ class Real(Value, gc=False, eq=False):
 
     __bool__, __int__, __float__ = Value.__bool__, Value.__int__, Value.__float__
 
+    def __hash__(self) -> int:
+        return object.__hash__(self) if self.type.shape else hash(self.array.item())
+
     def _read(self, what: str) -> Any:
         return self.array
 

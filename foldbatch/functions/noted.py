@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
@@ -268,7 +269,10 @@ def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
     return Noting(called, [number[signature] for signature, _ in cells], results)
 
 
-ATOMS = {bool, float, int, str}  # of lists whose items are not looked at one by one
+ATOMS = {bool, float, int, str, type(None)}  # of lists whose items are not looked at one by one
+_LAZY = GeneratorType, map, filter, zip, enumerate, reversed  # their calls would come when the walk has ended
+# which are no result where they hold values
+_HOLDING = set, frozenset, deque, type({0: 0}.values()), type({0: 0}.items())
 DEEPEST = 100  # levels of a result
 OBJECTS, NOTHING = SequenceType(OBJECT), SequenceType(VOID)  # these lists, and empty ones
 
@@ -369,11 +373,23 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int, le
             held.append(_Several(items))
             return SequenceType(VOID if element is None else element)
     if is_named(x):
-        keys, parts = opened(x, f"walk at example {example}")
-        types = [_taken(part, start, held, seen, example, levels - 1) for part in parts]
+        keys, own = opened(x, f"walk at example {example}")
+        types = [_taken(part, start, held, seen, example, levels - 1) for part in own]
         return NestType(type(x), getattr(x, "_fields", keys) if isinstance(x, tuple) else keys, tuple(types))
-    of_values = isinstance(x, set | frozenset) and any(isinstance(item, Value) for item in x)
-    if isinstance(x, dict | GeneratorType) or of_values or (is_dataclass(x) and not isinstance(x, type)):
+    _refuse_no_result(x, f"walk at example {example}")
+    held.append(x)
+    return OBJECT
+
+
+def _refuse_no_result(x: Any, where: str) -> None:
+    """Refuse what would come back with values that have no numbers, and parameters."""
+    if isinstance(x, np.ndarray):
+        many: Any = x.flat if x.dtype == object else ()
+    else:
+        many = x if isinstance(x, _HOLDING) else ()
+    parts = [part for item in many for part in (item if type(item) is tuple else [item])]
+    of_values = any(isinstance(part, Value) for part in parts)
+    if isinstance(x, (dict, *_LAZY)) or of_values or (is_dataclass(x) and not isinstance(x, type)):
         expected = "values, tuples, lists, dicts with keys that are texts, and dataclasses"
         fix = "return a tuple of them"
         found = describe_value(x)
@@ -381,12 +397,10 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int, le
             found = f"a {type(x).__name__}, which is another dict"
         elif is_dataclass(x):
             found = f"a {type(x).__name__}, with its own __new__ or a property as a field"
-        raise WalkError(f"walk at example {example}", expected, found, fix)
+        raise WalkError(where, expected, found, fix)
     if isinstance(x, Parameter):
         fix = "return fb.tensor(parameter), its value"
-        raise WalkError(f"walk at example {example}", "values", f"the parameter {x.path}", fix)
-    held.append(x)
-    return OBJECT
+        raise WalkError(where, "values", f"the parameter {x.path}", fix)
 
 
 def _joined(a: Type | None, b: Type) -> Type | None:

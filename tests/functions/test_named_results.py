@@ -1,6 +1,7 @@
 """Walks return dicts and dataclasses of values, as they return tuples, wherever results come from."""
 
 import pickle
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -179,6 +180,21 @@ def test_what_cannot_be_a_result_is_refused() -> None:
             match=f"expected values, tuples, lists, dicts with keys that are texts, and .* found {found}",
         ):
             fb.compile(lambda x, wrong=wrong: {**wrong} if wrong == {1: 2} else wrong, "numpy").run([1.0])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda v: map(ops.tanh, [v]),
+        lambda v: {"a": v}.items(),
+        lambda v: np.array([v, None]),
+        lambda v: deque([v]),
+    ],
+)
+def test_values_that_would_come_back_without_numbers_are_refused(made: Any) -> None:
+    with pytest.raises(WalkError, match="example 0: expected values, .* found (map|dict_items|object|deque)"):
+        fb.compile(lambda x: [made(fb.tensor(x))], "numpy").run([1.0])
+    assert fb.compile(lambda _: deque([1]), "numpy").run([1.0]) == [deque([1])]
 
 
 def test_a_class_without_an_import_path_is_refused_in_a_file(

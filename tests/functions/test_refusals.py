@@ -89,10 +89,10 @@ def test_an_int_where_a_float_is_meant_is_told_how_to_be_one() -> None:
 @pytest.mark.parametrize("asks", [lambda i: i in {1, 2}, {1: True}.get, lambda i: i + 1 in {2, 7}])
 def test_numbers_are_looked_for_in_sets_and_dicts_by_what_they_are(asks) -> None:
     """A walk reads the number; where there is none it is refused, as by identity it would never be found."""
-    found = fb.compile(lambda x: bool(asks(fb.ops.argmax(fb.tensor(x)))), "numpy").run(
-        [[0.0, 1.0], [1.0, 0.0]]
-    )
-    assert found == [True, asks(0) or False]
+    program = fb.compile(lambda x: bool(asks(fb.ops.argmax(fb.tensor(x)))), "numpy")
+    wanted = [True, asks(0) or False]
+    assert program.run([[0.0, 1.0], [1.0, 0.0]]) == wanted
+    assert [program.debug(x).result for x in ([0.0, 1.0], [1.0, 0.0])] == wanted
     chosen = fb.cell(lambda h, i: h if asks(i) else -h)
     for wrong in (
         lambda: fb.compile(lambda x: chosen(fb.tensor([1.0]), x), "numpy").run([1]),
