@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import partial
 from operator import attrgetter, itemgetter
@@ -516,6 +516,8 @@ def _type(content: Any, source: Source) -> Type:
             if not (named or kind is dict or (isinstance(kind, type) and is_dataclass(kind))):
                 raise refused(f"{path}, which is no dataclass and no named tuple")
             names = tuple([str(from_data(key, source)) for key in keys])
+            if kind is not dict:
+                refuse_other_fields(kind, names)
             return NestType(kind, names, tuple([_type(item, source) for item in items]))
         case {"sequence": element}:
             return SequenceType(_type(element, source))
@@ -526,6 +528,14 @@ def _type(content: Any, source: Source) -> Type:
         case None:
             return VOID
     raise refused(f"the type {content!r}")
+
+
+def refuse_other_fields(kind: Any, names: tuple[Any, ...]) -> None:
+    """Refuse a dataclass or a named tuple that had other fields when the file was written."""
+    own = kind._fields if issubclass(kind, tuple) else tuple(field.name for field in fields(kind))
+    if own != names:
+        fix = "restore the class that the file was saved with, or train anew"
+        raise ModelError(kind.__qualname__, f"the fields {names}", f"{own}", fix)
 
 
 READERS: dict[str, Callable[[Any, Source], Any]] = {

@@ -25,7 +25,7 @@ import numpy as np
 from foldbatch.blocks.block import Block
 from foldbatch.blocks.layers.layer import Layer
 from foldbatch.blocks.paths import NOBODY, Trust, called, find, path_of, variable_of
-from foldbatch.blocks.plain import Sink, Source, from_data, refused, to_data
+from foldbatch.blocks.plain import Sink, Source, from_data, refuse_other_fields, refused, to_data
 from foldbatch.blocks.writer import shown
 from foldbatch.errors import FoldbatchError, ModelError
 from foldbatch.functions import loose
@@ -418,6 +418,8 @@ def _spec_of(data: Any, source: Source) -> Spec:
             if not isinstance(cls, type) or not (issubclass(cls, tuple | dict) or is_dataclass(cls)):
                 raise refused(f"{name}, which is no dataclass")
             own = tuple([from_data(key, source) for key in keys])
+            if is_dataclass(cls):
+                refuse_other_fields(cls, own)
             return NestSpec(cls, own, tuple([_spec_of(item, source) for item in items]))
     raise refused(f"the structure {data!r}")
 

@@ -2,14 +2,14 @@
 
 import pickle
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import foldbatch as fb
-from foldbatch.errors import ExampleTypeError, ModelError, WalkError
+from foldbatch.errors import ExampleTypeError, ModelError, ReadError, WalkError
 from tests.backends import BACKENDS
 
 ops = fb.ops
@@ -207,6 +207,23 @@ def test_a_class_without_an_import_path_is_refused_in_a_file(
         ModelError, match="the result: expected what an import path leads to, found the class Out"
     ):
         program.save(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [make_dataclass("Out", ["score"], namespace={"__module__": __name__}), NamedTuple("Pair", [("v", Any)])],
+)
+def test_a_class_that_has_other_fields_by_now_is_refused(
+    changed: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    program = fb.compile(walk, "numpy")
+    program.run(EXAMPLES[:1])
+    program.save(tmp_path / "file")
+    monkeypatch.setitem(globals(), changed.__name__, changed)
+    with pytest.raises(
+        ReadError, match=rf"{changed.__name__}: expected the fields \('.*, found \('\w+',\); restore"
+    ):
+        fb.load(tmp_path / "file", "numpy", trust=(__name__,))
 
 
 def test_objects_beside_values_in_tuples_of_lists() -> None:

@@ -348,6 +348,12 @@ def test_what_no_path_leads_to_is_refused_and_the_file_stays(model, tmp_path, na
             "def leaf",
             "walkmodel:leaf: expected a function with @fb.cell",
         ),
+        (
+            ("walkmodel",),
+            "c: Any",
+            "c: Any = 0\n    d: Any = 0",
+            r"State: expected the fields \('h', 'c'\), found",
+        ),
         (("walkmodel",), "walk", "wander", "walkmodel:walk: expected a function or class"),
     ],
 )
