@@ -42,8 +42,7 @@ class Fork:
 
     def __await__(self) -> Generator[Fork, Any, tuple[Any, ...]]:
         """Wait until all parts have ended."""
-        found: tuple[Any, ...] = yield self
-        return found
+        return tuple((yield self))
 
 
 @dataclass(eq=False, slots=True)

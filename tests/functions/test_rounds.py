@@ -488,6 +488,18 @@ def test_coroutines_that_an_error_leaves_are_none_that_nobody_awaited() -> None:
     assert len(program.run([1, 2_000, 1])) == 3  # it begins anew
 
 
+def test_awaited_parts_come_in_a_tuple_and_may_differ() -> None:
+    async def part(x: list[float]) -> Any:
+        return x, await fb.ops.sum(fb.tensor(x))
+
+    async def walk(_: None) -> Any:
+        return await fb.together(part([1.0]), shrunk(fb.tensor(1.0), 0.25), part([2.0]))
+
+    program = fb.compile(walk, "numpy")
+    for result in (program.run([None])[0], program.debug(None).result):
+        assert result == (([1.0], 1.0), 1, ([2.0], 2.0))
+
+
 def test_coroutines_that_an_interrupt_leaves_are_none_that_nobody_awaited() -> None:
     async def walk(number: float) -> Any:
         return await fb.together(shrunk(fb.tensor(number), 0.5), lambda: shrunk(fb.tensor(number), 0.25))
