@@ -22,6 +22,7 @@ import numpy as np
 from foldbatch.errors import FoldbatchError, WalkError
 from foldbatch.functions.modules import MethodCell
 from foldbatch.functions.specs import (
+    DEEPEST,
     GIVEN,
     DataSpec,
     ListSpec,
@@ -40,6 +41,7 @@ from foldbatch.functions.specs import (
     refuse_text,
     spec_of,
     static_spec,
+    too_deep,
     typed,
     with_values,
 )
@@ -595,14 +597,14 @@ def _signature(
     outputs: list[Node] = []
     held: list[int | str] = []
 
-    def taken(x: Any) -> Spec:
+    def taken(x: Any, levels: int = DEEPEST) -> Spec:
+        if not levels:
+            raise too_deep(self.name)
+        x = tuple(x) if isinstance(x, list) else x
         if is_nest(x):
             keys, items = opened(x)
-            return NestSpec(
-                dict if isinstance(x, dict) else type(x), keys, tuple([taken(item) for item in items])
-            )
-        if isinstance(x, list):
-            return taken(tuple(x))
+            parts = tuple([taken(item, levels - 1) for item in items])
+            return NestSpec(dict if isinstance(x, dict) else type(x), keys, parts)
         if x is None:
             held.append("None")
             return StaticSpec(None)
@@ -628,9 +630,8 @@ def _signature(
     losses = [(name, ops.batched(node)) for name, node in found.losses]
     metrics = [(name, ops.batched(node)) for name, node, _ in found.metrics]
     ends = [*outputs, *(node for _, node in losses), *(node for _, node in metrics)]
-    inputs = (
-        {n for _, n in operands} | {n for _, n, _ in feeds} | {n for _, _, ms in sequences for _, n in ms}
-    )
+    inputs = {n for _, n in operands} | {n for _, n, _ in feeds}
+    inputs |= {n for _, _, ms in sequences for _, n in ms}
     read = {*reachable(ends, inputs)}
     if any(node.op is INPUT for node in read - inputs - {KEY}):
         fix = "give it as an argument"

@@ -16,8 +16,8 @@ from foldbatch.functions import notes
 from foldbatch.functions.cells import COUNTERS, CellFunction, Signature, Slow, go_slow
 from foldbatch.functions.learnt import with_own
 from foldbatch.functions.mixed import BlockInWalk, Eagerly, Slots
-from foldbatch.functions.noted import deep_result, is_named, replaced
-from foldbatch.functions.specs import rebuilt
+from foldbatch.functions.noted import is_named, replaced
+from foldbatch.functions.specs import rebuilt, too_deep
 from foldbatch.functions.suspended import finished
 from foldbatch.functions.values import Value, released, typed_class, value_class
 from foldbatch.model.columns import BadDataError, column
@@ -99,7 +99,7 @@ def run(
         try:
             seen.result = _arrays(known.results[0])
         except RecursionError:
-            raise deep_result("walk") from None
+            raise too_deep("walk") from None
         for _, name, visit in sorted(_Eager.visits, key=itemgetter(0)):
             seen.metrics.setdefault(name, []).append(visit)
     return seen

@@ -16,7 +16,7 @@ from foldbatch.errors import WalkError
 from foldbatch.functions.cells import Signature
 from foldbatch.functions.learnt import Learnt, Output, Slot
 from foldbatch.functions.notes import Lists
-from foldbatch.functions.specs import opened
+from foldbatch.functions.specs import DEEPEST, opened, too_deep
 from foldbatch.functions.values import Value
 from foldbatch.model.drafts import PrunedDraft
 from foldbatch.params.parameters import Parameter
@@ -273,7 +273,6 @@ ATOMS = {bool, float, int, str, type(None)}  # of lists whose items are not look
 _LAZY = GeneratorType, map, filter, zip, enumerate, reversed  # their calls would come when the walk has ended
 # which are no result where they hold values
 _HOLDING = set, frozenset, deque, type({0: 0}.values()), type({0: 0}.items())
-DEEPEST = 100  # levels of a result
 OBJECTS, NOTHING = SequenceType(OBJECT), SequenceType(VOID)  # these lists, and empty ones
 
 
@@ -308,12 +307,6 @@ def relative(part: Any, begin: int, start: int, new: NDArray[np.integer] | None)
     return part
 
 
-def deep_result(where: str) -> WalkError:
-    """Return the error of a result that is nested too deep."""
-    found = "one that holds itself, or is nested deeper"
-    return WalkError(where, f"a result of {DEEPEST} levels at most", found, "return a list of its parts")
-
-
 def joined_result(
     known: Type | None, value: Any, start: int, held: list[Any], seen: set[int], example: int
 ) -> Type:
@@ -338,7 +331,7 @@ def _taken(x: Any, start: int, held: list[Any], seen: set[int], example: int, le
         held.append(x)
         return OBJECT
     if not levels:
-        raise deep_result(f"walk at example {example}")
+        raise too_deep(f"walk at example {example}")
     match x:
         case Value():
             if x.n < start:

@@ -31,6 +31,7 @@ _READ |= dict.fromkeys(("int8", "int16", "uint8", "uint16"), "int32") | {"uint32
 _SCALARS: dict[type, str] = {bool: "bool", int: "int32", float: "float32"}
 # classes of numbers that nobody can write to; NumPy's tell the dtype, too
 FIXED = frozenset({*_SCALARS, *[np.dtype(code).type for code in np.typecodes["AllInteger"] + "?efd"]})
+DEEPEST: Final = 100  # levels of a nest, for Python reads as many brackets, and some more
 EXACT = frozenset({str, bytes, bool, int, type(None)})  # types of which ``==`` tells all values apart
 
 
@@ -273,8 +274,18 @@ def is_nest(x: Any) -> bool:
     return isinstance(x, tuple | dict) or (dataclasses.is_dataclass(x) and not isinstance(x, type))
 
 
-def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
+def too_deep(where: str) -> WalkError:
+    """Return the error of a nest that has no end, or too many levels."""
+    found = "one that holds itself, or has more"
+    return WalkError(
+        where, f"a nest of {DEEPEST} levels at most", found, "make it flat, as a list of its parts"
+    )
+
+
+def spec_of(x: Any, where: str, hint: Any = None, levels: int = DEEPEST) -> Spec:
     """Return the structure of an argument; `hint` is what its annotation says, see `hint_of`."""
+    if not levels:
+        raise too_deep(where)
     if isinstance(hint, TensorType) and not isinstance(x, Value) and x is not None:
         return DataSpec(hint)
     match x:
@@ -290,14 +301,14 @@ def spec_of(x: Any, where: str, hint: Any = None) -> Spec:
             return DataSpec(TensorType((), dtype), type(x))
         case list():
             element = hint[0] if isinstance(hint, list) and hint else None
-            return _list_of(x, where, element)
+            return _list_of(x, where, element, levels - 1)
     if is_nest(x):
         keys, items = opened(x)
         if not all(map(_is_written, keys)):
             fix = "give a tuple, or a dict of texts"
             raise WalkError(where, "keys that are texts or numbers", describe_value(x), fix)
         hints = hint if isinstance(hint, tuple) and len(hint) == len(items) else [None] * len(items)
-        found = [spec_of(item, where, each) for item, each in zip(items, hints, strict=True)]
+        found = [spec_of(item, where, each, levels - 1) for item, each in zip(items, hints, strict=True)]
         return NestSpec(type(x), keys, tuple(found))
     if _is_array(x):
         shape, dtype = form_of(x)
@@ -355,25 +366,27 @@ def opened(x: Any, where: str = "walk") -> tuple[tuple[Any, ...], list[Any]]:
         raise WalkError(where, "a dataclass whose fields have values", str(error), fix) from error
 
 
-def with_values(x: Any, value_of: Callable[[Parameter], Any]) -> Any:
+def with_values(x: Any, value_of: Callable[[Parameter], Any], levels: int = DEEPEST) -> Any:
     """Return an argument with values in the place of parameters: itself, where it holds none."""
+    if not levels:
+        raise too_deep("an argument of a cell")
     if isinstance(x, Parameter):
         return value_of(x)
     if not (isinstance(x, list) or is_nest(x)):
         return x
     keys, items = ((), x) if isinstance(x, list) else opened(x)
-    made = [with_values(item, value_of) for item in items]
+    made = [with_values(item, value_of, levels - 1) for item in items]
     if all(one is item for one, item in zip(made, items, strict=True)):
         return x
     return made if isinstance(x, list) else NestSpec(type(x), keys, ()).made(made)
 
 
-def _list_of(items: list[Any], where: str, hint: Any) -> ListSpec:
+def _list_of(items: list[Any], where: str, hint: Any, levels: int) -> ListSpec:
     if not items:
         return ListSpec(None) if hint is None else ListSpec(_hinted(hint), hinted=True)
-    first = spec_of(items[0], f"{where}[0]", hint)
+    first = spec_of(items[0], f"{where}[0]", hint, levels)
     for number, item in enumerate(items):
-        spec = spec_of(item, f"{where}[{number}]", hint)
+        spec = spec_of(item, f"{where}[{number}]", hint, levels)
         for path, leaf in leaves(spec):
             if not isinstance(leaf, ValueSpec):
                 fix = "make values of them: [embed(x) for x in words]; fb.tensor(numbers) for one vector"

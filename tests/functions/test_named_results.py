@@ -156,7 +156,7 @@ def test_results_that_have_no_end_or_no_value_are_refused() -> None:
     def endless(_: Any) -> Any:
         return (made := {"a": fb.tensor(1.0), "b": []}, made["b"].append(made))[0]
 
-    deep = "expected a result of 100 levels at most, found one that holds itself"
+    deep = "expected a nest of 100 levels at most, found one that holds itself"
     unset = "expected a dataclass whose fields have values, found 'Unset' object has no attribute 'b'"
     for wrong, message in ((endless, deep), (lambda _: Unset(fb.tensor(1.0)), unset)):
         program = fb.compile(wrong, "numpy")

@@ -404,6 +404,21 @@ def test_metrics_of_a_name_have_one_shape() -> None:
         program.run([[1.0], [1.0, 2.0]], metrics=True)
 
 
+def test_nests_without_an_end_are_refused_in_cells_and_leave_debug_as_it_was() -> None:
+    def endless(x: Any) -> Any:
+        return (made := [x], made.append((made,)))[0]
+
+    whole = fb.cell(lambda x: x[0] if isinstance(x, list | tuple) else endless(x))
+    for walk in (lambda x: whole(fb.tensor(x)), lambda x: whole(endless(fb.tensor(x)))):
+        program = fb.compile(walk, "numpy")
+        for run in (lambda xs: program.run(xs), lambda xs: program.debug(xs[0])):
+            with pytest.raises(
+                WalkError, match="expected a nest of 100 levels at most, found one that holds"
+            ):
+                run([1.0])
+    assert fb.compile(lambda x: fb.tensor(x) * 2.0, "numpy").debug(1.0).result == 2.0
+
+
 @pytest.mark.parametrize("label, found", [(lambda y: y, "a tensor of int32"), (lambda y: [y], "list of 1")])
 def test_a_label_of_a_cell_is_an_object_that_it_is_given(label: Any, found: str) -> None:
     cell = fb.cell(lambda y: fb.metric("m", y, label=label(y)))
