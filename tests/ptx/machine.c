@@ -142,31 +142,42 @@ int memory_touch(u64 start, u64 nbytes, int writes) {
 
 static int before(u32 when, u32 who, int me) {  // whether what was done then, by them, is surely done now
   if (when < launch_stamp) return 1;
-  i64 id = who & WHO;
+  u32 id = who & WHO;  // in this block they are below its number of threads, or of warps; no division tells so
   switch (who >> 30) {
     case THREAD:
-      if (id == block * threads + me) return 1;
-      if (id / threads != block) return 0;
-      return when < block_stamp || (id % threads / 32 == me / 32 && when < warp_stamps[me / 32]);
+      if ((id -= (u32)(block * threads)) == (u32)me) return 1;
+      return id < threads && (when < block_stamp || (id / 32 == (u32)me / 32 && when < warp_stamps[id / 32]));
     case WARP:
-      if (id / warps != block) return 0;
-      return when < block_stamp || (id % warps == me / 32 && when < warp_stamps[me / 32]);
+      id -= (u32)(block * warps);
+      return id < warps && (when < block_stamp || (id == (u32)me / 32 && when < warp_stamps[id]));
     case BLOCK: return id == block && when < block_stamp;
   }
   return 0;
 }
 
 static u32 both(u32 who, int me) {  // who read: they and I
-  i64 id = who & WHO, theirs = (who >> 30) == THREAD ? id / threads : (who >> 30) == WARP ? id / warps : id;
-  i64 warp = (who >> 30) == THREAD ? id % threads / 32 : (who >> 30) == WARP ? id % warps : -1;
-  if ((who >> 30) == ALL || theirs != block) return (u32)ALL << 30;
-  if (warp == me / 32) return (u32)WARP << 30 | (u32)(block * warps + warp);
+  u32 id = who & WHO, warp = -1;
+  int here = 0;
+  switch (who >> 30) {
+    case THREAD: id -= (u32)(block * threads), here = id < threads, warp = id / 32; break;
+    case WARP: id -= (u32)(block * warps), here = id < warps, warp = id; break;
+    case BLOCK: here = id == block;
+  }
+  if (!here) return (u32)ALL << 30;
+  if (warp == (u32)me / 32) return (u32)WARP << 30 | (u32)(block * warps + warp);
   return (u32)BLOCK << 30 | (u32)block;
 }
 
 static void noted(Shadow* s, int nbytes, int how, int pc, int me, u64 address) {
   u32 mine = (u32)(block * threads + me);
+  Shadow last;
   for (int k = 0; k < nbytes; k++, s++) {
+    if (k && !memcmp(s, &last, sizeof last)) {  // as most often: what held of the byte before holds of this one
+      *s = s[-1];
+      missing |= (u64)!last.write << k;
+      continue;
+    }
+    last = *s;
     report->other = how == ATOMIC ? s->plainer : s->writer;
     if (how == WRITE || how == ATOMIC) {
       int ordered = how == ATOMIC ? before(s->plain, s->plainer, me) : before(s->write, s->writer, me);
@@ -200,7 +211,7 @@ static char* accessed(int space, u64 address, int item, int count, int how, int 
     if (space != GLOBAL) address &= ((u64)1 << WINDOW) - 1;
   }
   if (space != GLOBAL) address = (u32)address;  // they are computed in 32 bits, and may pass 0
-  if (address % nbytes) fault("misaligned address", pc, me, address);
+  if (address & (nbytes - 1)) fault("misaligned address", pc, me, address);
   if (space == GLOBAL) {
     Buffer* b = buffer_at(address, nbytes);
     if (!b) fault("out of bounds of global memory", pc, me, address);
@@ -229,20 +240,20 @@ static char* accessed(int space, u64 address, int item, int count, int how, int 
 // -- numbers
 
 #define WHOLE(type)                                       \
-  static type of_##type(u64 v) { return (type)v; }        \
-  static u64 bits_##type(type v) { return (u64)v; }
+  static inline type of_##type(u64 v) { return (type)v; } \
+  static inline u64 bits_##type(type v) { return (u64)v; }
 WHOLE(u8) WHOLE(u16) WHOLE(u32) WHOLE(u64) WHOLE(s64)
 #define SIGNED(type, unsigned_)                           \
-  static type of_##type(u64 v) { return (type)v; }        \
-  static u64 bits_##type(type v) { return (unsigned_)v; }
+  static inline type of_##type(u64 v) { return (type)v; } \
+  static inline u64 bits_##type(type v) { return (unsigned_)v; }
 SIGNED(s16, u16) SIGNED(s32, u32)
-static s8 of_s8(u64 v) { return (s8)v; }
-static u64 bits_s8(s8 v) { return (u32)(s32)v; }  // registers are wider
-static p of_p(u64 v) { return v != 0; }
-static u64 bits_p(p v) { return v != 0; }
+static inline s8 of_s8(u64 v) { return (s8)v; }
+static inline u64 bits_s8(s8 v) { return (u32)(s32)v; }  // registers are wider
+static inline p of_p(u64 v) { return v != 0; }
+static inline u64 bits_p(p v) { return v != 0; }
 #define FLOAT(type, unsigned_)                                                                   \
-  static type of_##type(u64 v) { unsigned_ w = (unsigned_)v; type x; memcpy(&x, &w, sizeof x); return x; } \
-  static u64 bits_##type(type x) { unsigned_ w; memcpy(&w, &x, sizeof x); return w; }
+  static inline type of_##type(u64 v) { unsigned_ w = (unsigned_)v; type x; memcpy(&x, &w, sizeof x); return x; } \
+  static inline u64 bits_##type(type x) { unsigned_ w; memcpy(&w, &x, sizeof x); return w; }
 FLOAT(f32, u32) FLOAT(f64, u64)
 
 #define number(x) ((x) != (x) ? (__typeof__(x))NAN : (x))
@@ -272,9 +283,9 @@ DIRECTED(fma, f32, fmaf(a, b, c)) DIRECTED(fma, f64, fma(a, b, c))
 #define STRIDE(k) (i->in[k] >= 0)
 #define EACH for (int q = 0; q < n; q++)
 
-static u64 source(const Instruction* i, int k, u64* R, int lane) { return SOURCE(k)[STRIDE(k) * lane]; }
+static inline u64 source(const Instruction* i, int k, u64* R, int lane) { return SOURCE(k)[STRIDE(k) * lane]; }
 
-static int sure(const Instruction* i, int k, u8* D, int lane) { return i->in[k] < 0 || D[32 * i->in[k] + lane] == BOTH; }
+static inline int sure(const Instruction* i, int k, u8* D, int lane) { return i->in[k] < 0 || D[32 * i->in[k] + lane] == BOTH; }
 
 static int halves(u64 absent, int nbytes) {
   u32 all = nbytes < 4 ? (1u << nbytes) - 1 : 15;
@@ -461,19 +472,21 @@ static void run_lanes(int warp, int pc, const int* lanes, int n_lanes, int other
         }
         break;
       default:
-        EACH {
-          int lane = active[q], known = BOTH, other = i->n_in > 1 && sure(i, 1, D, lane);
-          if (i->flag) known = i->in[0] >= 0 ? D[32 * i->in[0] + lane] : BOTH;
-          else
-            for (int k = 0; k < i->n_in; k++)
-              if (i->in[k] >= 0 && D[32 * i->in[k] + lane] != BOTH) known = 0;
+        if (!i->flag) {
+          u8 known[32];
+          EACH known[q] = BOTH;
+          for (int k = 0; k < i->n_in; k++)
+            if (i->in[k] >= 0) EACH known[q] = D[32 * i->in[k] + active[q]] == BOTH ? known[q] : 0;
+          for (int k = 0; k < i->n_out; k++) EACH D[32 * i->out[k] + active[q]] = known[q];
+        } else EACH {
+          int lane = active[q], known = i->in[0] >= 0 ? D[32 * i->in[0] + lane] : BOTH;
+          int other = i->n_in > 1 && sure(i, 1, D, lane);
           switch (i->flag) {
             case PACKS: known = (known == BOTH ? LOW : 0) | (other ? HIGH : 0); break;
             case TAKES_LOW: known = known & LOW ? BOTH : 0; break;
             case UNPACKS: D[32 * i->out[1] + lane] = known & HIGH ? BOTH : 0, known = known & LOW ? BOTH : 0;
           }
           D[32 * i->out[0] + lane] = (u8)known;
-          if (i->n_out > 1 && i->flag != UNPACKS) D[32 * i->out[1] + lane] = (u8)known;
         }
         switch (i->operation) { OPERATIONS }
     }

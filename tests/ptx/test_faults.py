@@ -216,6 +216,19 @@ NEXT = ["xor.b64 %rd4, %rd2, 8", "ld.shared.u64 %rd5, [%rd4]"]
             ],
             "race of a write with a read before it",
         ),
+        (  # here and in the next one of the last bytes alone
+            [
+                "setp.eq.u32 %p2, %rd1, 1",
+                "@%p1 st.shared.u32 [s], 0",
+                "@%p2 st.shared.u32 [s+4], 0",
+                "@%p1 ld.shared.u64 %rd5, [s]",
+            ],
+            "race of a read with a write before it",
+        ),
+        (
+            ["st.shared.u32 [%rd2], 0", "ld.shared.u64 %rd5, [%rd2]", "st.shared.u64 [%rd2], %rd5"],
+            "nobody wrote",
+        ),
         (["atom.shared.exch.b64 %rd5, [%rd2], 1"], "atomic operation on memory that nobody wrote"),
         (
             [
