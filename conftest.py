@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -43,11 +42,6 @@ def _names(doctest_namespace: dict[str, object]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Python keep what it compiles, leave out what a run passed that the environment names.
-
-    Tests start Python a hundred times, in as many processes as there are cores: each would compile all anew.
-    """
-    sys.dont_write_bytecode = False
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    """Leave out what a run passed that the environment names."""
     if path := os.environ.get(once.VARIABLE):
         config.pluginmanager.register(once.Passed(Path(path)))
