@@ -166,7 +166,7 @@ class Interpreter:
 
     Attributes:
         found: what was collected so far.
-        known: what bodies of cells made of symbols, by body and structure.
+        known: names of parameters by body, and what bodies of cells made of symbols, by body and structure.
     """
 
     known: dict[Any, Any]
@@ -176,7 +176,9 @@ class Interpreter:
     def cell(self, body: Callable[..., Any], *args: Any, **static: Any) -> Any:
         if is_symbolic():
             return body(*args, **static)
-        names = [*inspect.signature(body).parameters]
+        if body not in self.known:
+            self.known[body] = [*inspect.signature(body).parameters]
+        names = self.known[body]
         arrays: list[Any] = []
         objects: list[Any] = []
         hints = getattr(body, "__annotations__", {})
