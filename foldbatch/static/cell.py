@@ -393,7 +393,9 @@ def outside(
     outputs: Sequence[Node], key: Key, owner: Mapping[Node, Key], given: Collection[Node]
 ) -> list[Node]:
     """Return the nodes that a routine reads but another one computes."""
-    stop = [node for node in owner if owner[node] != key]
+    if not outputs:
+        return []
+    stop = [node for node, by in owner.items() if by != key]
     return [node for node in reachable(outputs, [*stop, *given]) if node in owner and owner[node] != key]
 
 

@@ -7,6 +7,8 @@ graph consists of what its outputs read.
 
 from __future__ import annotations
 
+from functools import partial
+
 from foldbatch.static.graph import Graph, verify
 from foldbatch.static.passes import attention, rewrite, simplify, stages
 
@@ -27,8 +29,12 @@ STAGED = (
 
 def run(graph: Graph, *, check: bool = True) -> Graph:
     """Return the graph after all passes; inputs stay, outputs keep types and axes."""
+    return rewrite.sealed(graph, partial(_run, check=check))  # once for all passes
+
+
+def _run(graph: Graph, *, check: bool) -> Graph:
     for name, transform in PIPELINE:
-        graph = transform(graph)
-        if check:
+        before, graph = graph, transform(graph)
+        if check and (graph is not before or name == PIPELINE[-1][0]):
             verify(graph, name)
     return graph
