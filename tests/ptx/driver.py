@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
+from unittest import mock
 from weakref import finalize
 
 import numpy as np
@@ -28,6 +30,7 @@ from tests.ptx.machine import PtxFaultError, execute, library
 ARCHITECTURES = ("compute_80", "compute_90", "compute_100")
 ARCHITECTURE = "compute_90"
 OPTIONS = ("--std=c++17", "--diag-suppress=177")  # those of nvrtc.OPTIONS that concern PTX
+QUICK = ("--Ofast-compile=min",)  # of NVRTC 13: a third of the time, and PTX that is optimized less
 _KERNEL = re.compile(r"\bKERNEL(?:_WIDE|_TOGETHER)?\s+(\w+)\s*\(")
 _FIRST = re.compile(r"^(?=KERNEL)", re.MULTILINE)
 
@@ -123,9 +126,15 @@ class PtxModule(NamedTuple):
         return self.functions[name]
 
 
-_MADE: dict[
-    tuple[str, str], PtxFunction
-] = {}  # by text and architecture: many programs have the same kernels
+# by text, architecture and options: many programs have the same kernels
+_MADE: dict[tuple[str, str, tuple[str, ...]], PtxFunction] = {}
+
+
+@contextmanager
+def compiled_quickly() -> Iterator[None]:
+    """Return a context in which kernels are compiled in less time, where NVRTC can, and so otherwise than for GPUs."""
+    with mock.patch(f"{__name__}.OPTIONS", OPTIONS + QUICK * (nvrtc().version >= (13, 0))):
+        yield
 
 
 def loaded(source: str, architecture: str = ARCHITECTURE) -> PtxModule:
@@ -141,13 +150,14 @@ def loaded(source: str, architecture: str = ARCHITECTURE) -> PtxModule:
         text = re.sub(rf"\b{name}\b", "NAMED", piece)
         digest = hashlib.sha256((head + text).encode()).hexdigest()[:16]
         texts.append(text.replace("NAMED", f"{name.rstrip('0123456789_')}_{digest}"))
-    new = [text for text in dict.fromkeys(texts) if (text, architecture) not in _MADE]
+    how = architecture, OPTIONS
+    new = [text for text in dict.fromkeys(texts) if (text, *how) not in _MADE]
     if new:
         ptx = Ptx(ptx_of(head + "".join(new), architecture))
         assert len(ptx.text.kernels) == len(new)
         for text, name in zip(new, (_KERNEL.search(text)[1] for text in new), strict=True):  # type: ignore[index]
-            _MADE[text, architecture] = PtxFunction(ptx, name)
-    return PtxModule({name: _MADE[text, architecture] for name, text in zip(names, texts, strict=True)})
+            _MADE[text, *how] = PtxFunction(ptx, name)
+    return PtxModule({name: _MADE[text, *how] for name, text in zip(names, texts, strict=True)})
 
 
 class PtxDriver(Emulator):
