@@ -9,10 +9,12 @@ but the weights, and their gradients are added in the order of the batch.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from functools import cache
+from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -135,15 +137,12 @@ def split(
         counts = map(sum, zip(*[trace.counts for trace in traces], strict=True))
         work = sum(weight * count for weight, count in zip(weights, counts, strict=True))
         parts = max(1, min(parts, work // MULTIPLICATIONS_PER_PART))
-    target = sum(sizes) / parts
-    runs: list[tuple[int, list[Trace]]] = [(0, [])]
-    done = 0.0
-    for number, (trace, size) in enumerate(zip(traces, sizes, strict=True)):
-        if runs[-1][1] and len(runs) < parts and done + size / 2 > target * len(runs):
-            runs.append((number, []))
-        runs[-1][1].append(trace)
-        done += size
-    return runs
+    middles = [end - size / 2 for end, size in zip(accumulate(sizes), sizes, strict=True)]
+    target, starts = sum(sizes) / parts, [0]
+    for part in range(1, parts):
+        start = max(starts[-1] + 1, bisect_right(middles, target * part))
+        starts += [start] * (start < len(traces))
+    return [(first, list(traces[first:last])) for first, last in pairwise([*starts, len(traces)])]
 
 
 def in_threads(pool: ThreadPoolExecutor, tasks: Sequence[Callable[[], R]]) -> list[R]:

@@ -127,11 +127,12 @@ class Together:
             return None
         if last - first == len(self.results):
             return whole, counts.T, offsets[:-1]
-        form, cuts = whole.form, [slice(ends[first], ends[last]) for ends in _ends(self.counts)]
+        form, cuts, start = whole.form, _between(self.counts, first, last), np.int32(offsets[0])
         calls = tuple([rows[cut].copy() for rows, cut in zip(whole.calls, cuts, strict=True)])
-        parts = iter([slice(ends[first], ends[last]) for ends in _ends(self.lengths)])
-        elements = tuple([tuple([part[next(parts)].copy() for part in own]) for own in whole.elements])
-        shift(form, calls, elements, counts, self.lengths[first:last], np.full(last - first, -offsets[0]))
+        for rows, arguments in zip(calls, form.arguments, strict=True):
+            rows[:, : 1 + arguments] -= start
+        parts = iter(_between(self.lengths, first, last))
+        elements = tuple([tuple([part[next(parts)] - start for part in own]) for own in whole.elements])
         own = offsets - offsets[0]
         levels = tuple([part[cut] for part, cut in zip(whole.levels, cuts, strict=True)])
         data = _cut(whole.feeds, cuts), _cut(whole.labels, cuts)
@@ -162,6 +163,13 @@ def _by_example(whole: Trace, counts: Index, lengths: Index, offsets: Index) -> 
     index = np.repeat(begins.ravel() - ends + flat, flat)
     index += np.arange(len(index))
     return source.take(index), [0, *ends[len(sections) :: 1 + len(sections)].tolist()]
+
+
+def _between(sizes: Index, first: int, last: int) -> list[slice]:
+    """Return where examples from `first` up to `last` stand in each column, given their sizes there."""
+    begins = sizes[:first].sum(axis=0).tolist()
+    counts = sizes[first:last].sum(axis=0).tolist()
+    return [slice(begin, begin + count) for begin, count in zip(begins, counts, strict=True)]
 
 
 def _cut(columns: Sequence[Sequence[Any]], cuts: Sequence[slice]) -> tuple[tuple[Any, ...], ...]:
