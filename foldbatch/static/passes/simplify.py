@@ -313,6 +313,8 @@ def in_phase(graph: Graph, *, training: bool) -> Graph:
 
     A graph without any is returned itself.
     """
+    if all(node.op.name != "when_training" for node in graph.nodes):
+        return graph
 
     def settled(node: Node) -> Node:
         if node.op.name != "when_training":
