@@ -214,3 +214,13 @@ def extreme(symbol: str) -> Instruction:
         return Typed(a.kind, builder.select(compare(builder, symbol, a, b).at, a.at, b.at))
 
     return Instruction(write)
+
+
+def _fetch(builder: Any, pointer: Typed) -> None:
+    place = builder.bitcast(pointer.at, ir.IntType(8).as_pointer())
+    name, wanted = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [place.type, I32, I32, I32])
+    function = builder.module.globals.get(name) or ir.Function(builder.module, wanted, name=name)
+    builder.call(function, [place, I32(0), I32(3), I32(1)])  # to read, to keep, data
+
+
+fetch: Any = Instruction(_fetch)  # ask for the memory at a pointer, which will be read or written soon

@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from foldbatch.engines.llvm.numbers import TYPES, Instruction, Typed, compare, further, intrinsic, is_float
+from foldbatch.engines.llvm.numbers import (
+    TYPES,
+    Instruction,
+    Typed,
+    compare,
+    fetch,
+    further,
+    intrinsic,
+    is_float,
+)
 
 f4, f8, u8 = np.float32, np.float64, np.uint64
 
@@ -219,14 +228,6 @@ def _greatest(builder: Any, x: Typed, y: Typed) -> Typed:
     return Typed(x.kind, builder.select(compare(builder, ">", x, y).at, x.at, y.at))
 
 
-def _fetch(builder: Any, pointer: Typed) -> None:
-    place, whole = builder.bitcast(pointer.at, ir.IntType(8).as_pointer()), ir.IntType(32)
-    name, wanted = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [place.type, *[whole] * 3])
-    function = builder.module.globals.get(name) or ir.Function(builder.module, wanted, name=name)
-    builder.call(function, [place, whole(0), whole(3), whole(1)])  # to read, to keep, data
-
-
-fetch: Any = Instruction(_fetch)  # ask for the memory at a pointer, which will be read or written soon
 moved: Any = Instruction(further)  # built in, so that a text need not name it
 copysign: Any = Instruction(lambda builder, x, y: intrinsic(builder, "llvm.copysign", x, y))
 # exact, with the sign of x
