@@ -114,18 +114,22 @@ def _name(owner: Module, value: Any, path: str) -> None:
                 holder.name, holder.given, holder.placed = name, True, _Home(owner)
             case Module() if "_home" not in vars(part) or vars(part)["_home"].first is None:
                 vars(part)["_home"] = _Home(owner)
-                _prefix(name, part)
+                _prefix(name, part, {id(owner), id(part)})
 
 
-def _prefix(path: str, module: Module) -> None:
-    """Put a path before the names of parts of a module, but for those that another one held first."""
+def _prefix(path: str, module: Module, above: set[int]) -> None:
+    """Put a path before the names of parts of a module, but for those that another one held first.
+
+    `above` are the modules on the way there, which may be parts of their own parts.
+    """
     for _, part in module.parts():
         match part:
             case Layer(owner=holder) | (Parameter(owner=None) as holder):
                 if holder.placed and holder.placed.of(module):
                     holder.name = f"{path}.{holder.name}"
-            case Module() if vars(part).setdefault("_home", _Home(module)).of(module):
-                _prefix(path, part)
+            case Module() if id(part) not in above:
+                if vars(part).setdefault("_home", _Home(module)).of(module):
+                    _prefix(path, part, above | {id(part)})
 
 
 def _without_cells(instance: Any) -> Any:

@@ -306,3 +306,11 @@ def test_names_are_those_of_the_first_module_that_holds_a_part() -> None:
         Holder(late)
     assert name(outer) == name(beside) == name(copied) == "inner.inner.layer"
     assert name(Holder(copy.deepcopy(inner))) == "inner.inner.inner.layer"
+
+
+def test_a_module_may_hold_the_one_that_holds_it() -> None:
+    """As a node holds its parent; names end."""
+    above = Holder(None)
+    below = Holder(above)
+    below.layer, above.inner = fb.Linear(2), below
+    assert below.layer.owner.name == "inner.layer"
