@@ -532,7 +532,7 @@ def _type(content: Any, source: Source) -> Type:
 
 def refuse_other_fields(kind: Any, names: tuple[Any, ...]) -> None:
     """Refuse a dataclass or a named tuple that had other fields when the file was written."""
-    own = kind._fields if issubclass(kind, tuple) else tuple(field.name for field in fields(kind))
+    own = tuple([field.name for field in fields(kind)]) if is_dataclass(kind) else kind._fields
     if own != names:
         fix = "restore the class that the file was saved with, or train anew"
         raise ModelError(kind.__qualname__, f"the fields {names}", f"{own}", fix)

@@ -97,7 +97,9 @@ class _Home:
         self.first = None if module is None else ref(module)
 
     def of(self, module: Module) -> bool:
-        return self.first is None or self.first() is module
+        if self.first is None:  # as of a copy: the first module on the way to it
+            self.first = ref(module)
+        return self.first() is module
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Home:
         return _Home(memo.get(id(self.first and self.first())))  # where that is copied, too

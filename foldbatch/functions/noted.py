@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
-from types import GeneratorType
 from typing import Any
 
 import numpy as np
@@ -270,9 +270,7 @@ def noting_of(learnt: Learnt, cells: Sequence[Left]) -> Noting | None:
 
 
 ATOMS = {bool, float, int, str, type(None)}  # of lists whose items are not looked at one by one
-_LAZY = GeneratorType, map, filter, zip, enumerate, reversed  # their calls would come when the walk has ended
-# which are no result where they hold values
-_HOLDING = set, frozenset, deque, type({0: 0}.values()), type({0: 0}.items())
+_HOLDING = AbstractSet, ValuesView, deque  # which are no result where they hold values
 OBJECTS, NOTHING = SequenceType(OBJECT), SequenceType(VOID)  # these lists, and empty ones
 
 
@@ -382,7 +380,8 @@ def _refuse_no_result(x: Any, where: str) -> None:
         many = x if isinstance(x, _HOLDING) else ()
     parts = [part for item in many for part in (item if type(item) is tuple else [item])]
     of_values = any(isinstance(part, Value) for part in parts)
-    if isinstance(x, (dict, *_LAZY)) or of_values or (is_dataclass(x) and not isinstance(x, type)):
+    lazy = isinstance(x, Iterator)  # its calls would come when the walk has ended
+    if lazy or isinstance(x, dict) or of_values or (is_dataclass(x) and not isinstance(x, type)):
         expected = "values, tuples, lists, dicts with keys that are texts, and dataclasses"
         fix = "return a tuple of them"
         found = describe_value(x)

@@ -199,7 +199,8 @@ def _spec_data(spec: Spec, signature: Signature, sink: Sink) -> Any:
     kind = spec.kind.__name__ if spec.kind in (tuple, dict) else path_of(spec.kind)
     if kind is None:
         raise _refused(f"the cell {signature.name}", f"the class {spec.kind.__qualname__}")
-    keys = [to_data(key, sink) for key in spec.keys]
+    names = getattr(spec.kind, "_fields", spec.keys) if issubclass(spec.kind, tuple) else spec.keys
+    keys = [to_data(key, sink) for key in names]
     return {"nest": [kind, keys, [_spec_data(item, signature, sink) for item in spec.items]]}
 
 
@@ -413,13 +414,16 @@ def _spec_of(data: Any, source: Source) -> Spec:
             return StaticSpec(from_data(value, source))
         case "object", None:
             return ObjectSpec()
-        case "nest", [str(name), list(keys), list(items)]:
+        case "nest", [str(name), list(keys), list(items)] if len(keys) == len(items):
             cls = _NESTS.get(name) or find(name, source.trust)
             if not isinstance(cls, type) or not (issubclass(cls, tuple | dict) or is_dataclass(cls)):
                 raise refused(f"{name}, which is no dataclass")
             own = tuple([from_data(key, source) for key in keys])
             if is_dataclass(cls):
                 refuse_other_fields(cls, own)
+            elif issubclass(cls, tuple) and hasattr(cls, "_fields"):
+                refuse_other_fields(cls, own)
+                own = tuple(range(len(own)))
             return NestSpec(cls, own, tuple([_spec_of(item, source) for item in items]))
     raise refused(f"the structure {data!r}")
 

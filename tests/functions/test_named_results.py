@@ -3,6 +3,7 @@
 import pickle
 from collections import deque
 from dataclasses import dataclass, field, make_dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -187,12 +188,16 @@ def test_what_cannot_be_a_result_is_refused() -> None:
     [
         lambda v: map(ops.tanh, [v]),
         lambda v: {"a": v}.items(),
+        lambda v: chain([v]),
         lambda v: np.array([v, None]),
         lambda v: deque([v]),
     ],
 )
 def test_values_that_would_come_back_without_numbers_are_refused(made: Any) -> None:
-    with pytest.raises(WalkError, match="example 0: expected values, .* found (map|dict_items|object|deque)"):
+    with pytest.raises(
+        WalkError,
+        match="example 0: expected values, .* found (map|dict_items|itertools.chain|chain|object|deque)",
+    ):
         fb.compile(lambda x: [made(fb.tensor(x))], "numpy").run([1.0])
     assert fb.compile(lambda _: deque([1]), "numpy").run([1.0]) == [deque([1])]
 
@@ -223,6 +228,31 @@ def test_a_class_that_has_other_fields_by_now_is_refused(
     with pytest.raises(
         ReadError, match=rf"{changed.__name__}: expected the fields \('.*, found \('\w+',\); restore"
     ):
+        fb.load(tmp_path / "file", "numpy", trust=(__name__,))
+
+
+class Both(NamedTuple):
+    a: Any
+    b: Any
+
+
+@fb.cell
+def less(both):
+    return both.a - both.b
+
+
+def differing(x):
+    return less(Both(fb.tensor(x), fb.tensor(x) * 3.0))
+
+
+def test_a_cell_knows_the_fields_of_a_named_tuple_that_it_takes(tmp_path: Any, monkeypatch: Any) -> None:
+    """Read by number they would change places in silence."""
+    program = fb.compile(differing, "numpy")
+    assert program.run([1.0]) == [-2.0]
+    program.save(tmp_path / "file")
+    assert fb.load(tmp_path / "file", "numpy", trust=(__name__,)).run([1.0]) == [-2.0]
+    monkeypatch.setitem(globals(), "Both", NamedTuple("Both", [("b", Any), ("a", Any)]))
+    with pytest.raises(ReadError, match=r"Both: expected the fields \('a', 'b'\), found \('b', 'a'\)"):
         fb.load(tmp_path / "file", "numpy", trust=(__name__,))
 
 

@@ -314,3 +314,11 @@ def test_a_module_may_hold_the_one_that_holds_it() -> None:
     below = Holder(above)
     below.layer, above.inner = fb.Linear(2), below
     assert below.layer.owner.name == "inner.layer"
+
+
+def test_a_pickled_part_of_two_modules_is_named_by_the_first() -> None:
+    part, both = Scaled(1.0), Holder(None)
+    both.inner = [Holder(part), Holder(part)]
+    read = pickle.loads(pickle.dumps(both))
+    Holder(read)
+    assert read.inner[1].inner.layer.owner.name == "inner.inner.0.inner.layer"

@@ -318,7 +318,7 @@ def _product(coder: Coder, product: Product) -> Native:
     kind = KINDS[coder.dtype(product.c.place)]
     cut = products.cut_of(kind, coder.routine.precision)
     by_rows = cut is not None and product.by == "k" and product.a.row == product.b.column == 1
-    return products.compiled(products.sums_text if by_rows else products.native_text, kind, cut)
+    return products.compiled(products.sum_outer_text if by_rows else products.native_text, kind, cut)
 
 
 BY = {"count": 1, "m": 2, "k": 3}  # what the number of rows multiplies

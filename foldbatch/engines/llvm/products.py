@@ -6,12 +6,12 @@ the factors are read where they lie, row by row where they are not neighbours, a
 `tiles`. Where the second factor is a transposed matrix, its columns are read as dots. If there are many rows,
 a panel of its columns, transposed or not, is copied to the stack first.
 
-===============  ===============================================
-`native_text`    c (+)= a @ b, one after the other
-`rows_text`      c[c_rows] (+)= a[a_rows] @ b
-`outer_text`     c (+)= a[a_rows].T @ b[b_rows]
-`sums_text`      c (+)= a.T @ b, one after the other
-===============  ===============================================
+================  ===============================================
+`native_text`     c (+)= a @ b, one after the other
+`rows_text`       c[c_rows] (+)= a[a_rows] @ b
+`outer_text`      c (+)= a[a_rows].T @ b[b_rows]
+`sum_outer_text`  c (+)= a.T @ b, one after the other
+================  ===============================================
 
 All have two axes; columns of ``c`` are neighbours in memory. In bfloat16, too, the factors are float32 in
 memory: the first one becomes words block by block, the second one for each tile's width, or in registers
@@ -191,7 +191,7 @@ def loop(n_rows, a_all, b_all, c_all, told):
 """
 
 
-def sums_text(kind: str, cut: Blocks) -> str:
+def sum_outer_text(kind: str, cut: Blocks) -> str:
     """Return the text of c (+)= a.T @ b one after the other, of rows that follow each other.
 
     Elements of a row do, too. Its whole numbers are those of `native_text`, for a product a.T @ b. Few

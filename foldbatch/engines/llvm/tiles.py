@@ -451,6 +451,5 @@ def _read(builder: Any, numbers: Any, count: int) -> list[Any]:
 def _fetch_row(write: _VectorWriter, base: Any, at: Any, vectors: int) -> None:
     """Ask for the memory of so many vectors, whichever of them count."""
     for v in range(0, vectors, max(1, LINE * 8 // write.cut.bits)):
-        fetch.write(
-            write.builder, Typed("", write.pointer(base, write.builder.add(at, I64(v * write.lanes))))
-        )
+        here = write.pointer(base, write.builder.add(at, I64(v * write.lanes)))
+        fetch.write(write.builder, Typed("", here))

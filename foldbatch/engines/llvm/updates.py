@@ -86,8 +86,7 @@ class Jobs:
         self._numbers += (function.address, count, units, parts, work, static, *map(id, arrays), *steps)
         self._arrays += arrays
         self._count += 1
-        if parts > 1:
-            self._work += work
+        self._work += work
         self._room = max(self._room, parts * (count + 2))
 
     def end_checks(self) -> None:

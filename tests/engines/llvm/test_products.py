@@ -115,7 +115,7 @@ def test_products_of_rows_told_one_by_one_are_numpys(each, extents, stores, seed
     call_native(function, m, [a, a_rows, g, g_rows, out, fields], [k, n, k, n, n])
     np.testing.assert_allclose(out, expected, rtol=0, atol=tolerance)
     expected = factor(a)[:m].astype("float64").T @ factor(g)[:m] + (0 if stores else b)
-    function, out = products.compiled(products.sums_text, "f4", cut), b.copy()
+    function, out = products.compiled(products.sum_outer_text, "f4", cut), b.copy()
     call_native(function, m, [a, g, out], [1, k, 1, n, 3, 1, k, n, 1, n, 0, 0, 0, 0 if stores else 2])
     np.testing.assert_allclose(out, expected, rtol=0, atol=tolerance)
 
