@@ -251,9 +251,9 @@ def drain(
 class Costs:
     """What planning costs with some functions, in microseconds, and what a step costs that goes with them.
 
-    They are constants, so that a batch is always planned alike: were they timed in each process, the same
-    batch might be planned differently, and its sums rounded differently. `python -m benchmarks planning`
-    measures them.
+    They are constants, measured once (`benchmarks/NOTES.md`, row "auto"), so that a batch is always planned
+    alike: were they timed in each process, the same batch might be planned differently, and its sums rounded
+    differently.
     """
 
     step: float  # what one step more takes, forward, backward and while it is planned, besides its calls
