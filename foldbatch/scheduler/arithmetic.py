@@ -1,7 +1,8 @@
 """Index arithmetic: what merging and tables do to whole arrays of integers, in NumPy.
 
 Everything else in the scheduler is bookkeeping per cell and operand; here is the work that grows with
-the batch. `Arithmetic` names these functions, so that `compiled` can offer the same ones as loops.
+the batch. `Arithmetic` names these functions, so that `foldbatch.engines.llvm.integers` can offer
+the same ones as compiled loops.
 """
 
 from __future__ import annotations
