@@ -182,7 +182,8 @@ class Listener(Emulator):
 @needs_nvrtc
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("where", "name"), [("sm_80", "tree over BiLSTM"), ("sm_90", "shift-reduce"), ("sm_100", "BiLSTM tagger")]
+    ("where", "model"),
+    [("sm_80", "tree over BiLSTM"), ("sm_90", "shift-reduce"), ("sm_100", "BiLSTM tagger")],
 )
 def test_all_kernels_of_a_training_step_fit_a_gpu(where: str, model: str) -> None:
     """They compile without warnings, keep all in registers, and a block's registers and shared memory suffice."""
