@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -84,6 +84,8 @@ class Program(Closed, Printed):
         options: Options,
         seed: int,
         parameters: Mapping[str, Parameter] = MappingProxyType({}),
+        *,
+        checks_seed: bool = False,
     ) -> None:
         self.lowered = lowered
         self.options = options
@@ -94,6 +96,7 @@ class Program(Closed, Printed):
         self._params = ParameterStore(parameters)
         self._deciding = Deciding(options, seed, self._admit)
         self._warned = Warned(self._params)
+        self._checks_seed = checks_seed
         self._variants = Variants(lowered, self._made_ready)
         self._params.updates = self._runner.engine.updates
 
@@ -107,8 +110,16 @@ class Program(Closed, Printed):
         others = [parameter for parameter in parameters if parameter not in known]
         if others:
             self._params.admit(others)
+            deaf = self._deaf(others) if self._checks_seed else []
             for name, parameter in self._params.parameters.items():
                 parameter.initialize(self.seed, name)
+            if deaf:
+                self._warned.of_seed(self.seed, deaf)
+
+    def _deaf(self, parameters: Collection[Parameter]) -> list[str]:
+        """Return the names of those parameters that have other values than the program's seed draws."""
+        named = self._params.parameters.items()
+        return [name for name, p in named if p in parameters and not p.follows(self.seed)]
 
     @property
     def _ready(self) -> ReadyModel:
