@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -91,6 +92,7 @@ class Program(Closed, Printed):
         self.options = options
         self.seed = seed
         self.steps_drawn = 0
+        self._runs = count()  # the steps of runs, apart from those of training, which no run must change
         self.notes: Notes = {}
         self._drawn = 0  # the step that random numbers were last drawn for
         self._params = ParameterStore(parameters)
@@ -286,7 +288,7 @@ class Program(Closed, Printed):
         losses: bool = False,
         metrics: bool = False,
         return_exceptions: bool = False,
-        step: int = 0,
+        step: int | None = None,
     ) -> Results:
         """Return one result per example, in order; with losses and metrics where they are asked for.
 
@@ -299,7 +301,8 @@ class Program(Closed, Printed):
             losses: whether the results have `loss`, the float sum of all, and `losses`, by name.
             metrics: whether they have `metrics`, by name.
             return_exceptions: whether what a plain function raises for an example is its result, no error.
-            step: the step that random numbers are drawn for, where a model draws some to infer.
+            step: where a model draws random numbers to infer, they are drawn anew at each call, those of the
+                program's seed; the same step, a number, draws the same again.
 
         Raises:
             BlockTypeError: when an option is not a bool, or `return_exceptions` cannot be.
@@ -317,7 +320,10 @@ class Program(Closed, Printed):
             for name, value in (*asked.items(), ("return_exceptions", return_exceptions)):
                 truth(f"run {name}", value)
             asides = frozenset([name for name, value in asked.items() if value])
-        refuse_no_count("run step", step, 0)
+        if step is None:
+            step = next(self._runs)
+        else:
+            refuse_no_count("run step", step, 0)
         batch = examples if isinstance(examples, Planned) else listed(examples)
         decided = self._deciding.results(self.lowered, batch, asides, step, keep_going=return_exceptions)
         if decided is not None:

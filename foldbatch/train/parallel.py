@@ -426,7 +426,9 @@ def evaluate(
         examples = everything[count:stop]
     for part in in_parts(examples):
         with noting("example 0 is the one of number {}", count):
-            tally.add(parallel.program.run(part, losses=True, metrics=bool(metrics)), len(part))
+            # draws, if there are any, are the same each time: figures differ by the parameters alone
+            run = parallel.program.run(part, losses=True, metrics=bool(metrics), step=count)
+            tally.add(run, len(part))
         count += len(part)
         if parallel.is_alone:
             between()

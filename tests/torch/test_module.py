@@ -134,7 +134,7 @@ def test_optimizers_of_pytorch_train_the_programs_own_arrays(name):
 
 
 def test_sparse_gradients_train_as_dense_ones():
-    modules = [fb.torch.Module(tree_of(), TESTED, sparse=sparse) for sparse in (True, False)]
+    modules = [fb.torch.Module(tree_of(), TESTED, sparse=sparse, seed=0) for sparse in (True, False)]
     for module, sparse in zip(modules, (True, False), strict=True):
         words = module.get_parameter("words.weight")
         optimizer = (torch.optim.SparseAdam if sparse else torch.optim.Adam)([words], 0.1, eps=1e-12)
