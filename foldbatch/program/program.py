@@ -23,7 +23,7 @@ from foldbatch.errors import BlockTypeError, counted
 from foldbatch.functions.notes import iterator_in
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.model.tracer import Tracer
-from foldbatch.params.parameters import Array, Gradient, Parameter, ParameterStore
+from foldbatch.params.parameters import Array, BatchGradients, Parameter, ParameterStore, by_name
 from foldbatch.program.deciding import Deciding
 from foldbatch.program.predicting import predictions
 from foldbatch.program.saving import Notes, write
@@ -377,8 +377,8 @@ class Program(Closed, Printed):
         self._warned.look_at(self.model, results.loss, named := self._named(gradients))
         return StepResult(results.loss, results.losses, named, results, results.metrics)
 
-    def _named(self, gradients: Mapping[Parameter, Gradient]) -> dict[str, Gradient]:
-        return {name: gradients[p] for name, p in self.params.parameters.items() if p in gradients}
+    def _named(self, gradients: BatchGradients[Parameter]) -> BatchGradients[str]:
+        return by_name(gradients, self.params.parameters)
 
     def _upcoming(self, step: int | None) -> int:
         if step is not None:

@@ -26,7 +26,7 @@ from foldbatch.communicators.communicator import Bytes, told
 from foldbatch.engines.sums import total
 from foldbatch.errors import DecidingError, ProcessError, TrainingError
 from foldbatch.model.columns import items_of
-from foldbatch.params.parameters import Array, Gradient, SparseRows, dense
+from foldbatch.params.parameters import Array, BatchGradients, Gradient, SparseRows, dense
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, listed
 from foldbatch.system.closed import Closed
@@ -279,8 +279,9 @@ class DataParallel(Closed):
                 return program.value_and_grad(examples)
             step = program.steps_drawn
             own, gradients = program.value_and_grad([examples[i] for i in places], step=step, numbers=places)
-        header = (float(own), signal, counts_of(gradients), self._names(gradients))
-        losses, signals, counts, names = zip(*share(self.communicator, header), strict=True)
+        unused = sorted(getattr(gradients, "unused", ()))
+        header = (float(own), signal, counts_of(gradients), self._names(gradients), unused)
+        losses, signals, counts, names, idle = zip(*share(self.communicator, header), strict=True)
         if any(other != names[0] for other in names):
             number = next(rank for rank, other in enumerate(names) if other != names[0])
             found = f"others at rank {number} than at rank 0"
@@ -297,7 +298,8 @@ class DataParallel(Closed):
         program.steps_drawn = step + 1
         self.sent += sent
         self.signal = max(signals)
-        return sum(losses, 0.0), sums
+        unused_by_all = set.intersection(*map(set, idle))
+        return sum(losses, 0.0), BatchGradients(sums, unused_by_all)
 
     def _names(self, gradients: Mapping[str, Gradient]) -> str:
         """Return what tells whether ranks have gradients of the same parameters, where they might not."""
