@@ -161,9 +161,7 @@ class _Begun:
 
 
 class _Writer(Sink):
-    def __init__(
-        self, names: Mapping[Parameter, str], replacements: Mapping[Parameter, Parameter]
-    ) -> None:
+    def __init__(self, names: Mapping[Parameter, str], replacements: Mapping[Parameter, Parameter]) -> None:
         super().__init__(names.values())
         replaced = {layers: names[p] for layers, p in replacements.items() if p in names}
         self.names = {**names, **replaced}

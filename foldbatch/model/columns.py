@@ -198,7 +198,9 @@ def _column(
             raise bad("declare float64, or scale the data")
         suspects = _suspects(array, result)
     several = type(items) is list and array.dtype.kind == "f"  # NumPy has made floats of all of them
-    if suspects.size and any(_rounds(item, type_.dtype) for item in (items if several else suspects.tolist())):
+    if suspects.size and any(
+        _rounds(item, type_.dtype) for item in (items if several else suspects.tolist())
+    ):
         wider = "int64" if type_.dtype == "float64" else "float64"
         raise bad(f"{type_.dtype} would round it: declare {wider}, or give it as a float, which is rounded")
     return result

@@ -137,8 +137,8 @@ def compile(
         BackendError: when what the backend needs is not installed or does not work, or when it does not have
             the precision or the way to launch.
 
-    Warns once a program: `UnusedSeedWarning`, when a seed is given and parameters have values already which it
-    did not draw, or which have changed since. Of a plain function that is known at the first batch.
+    Warns once a program: `UnusedSeedWarning`, when a seed is given and parameters have values already which
+    it did not draw, or which have changed since. Of a plain function that is known at the first batch.
 
     >>> program = fb.compile(fb.Map(fb.Scalar() >> fb.Function(lambda x: x * x)))
     >>> [[float(x) for x in result] for result in program.run([[1, 2], [], [3]])]

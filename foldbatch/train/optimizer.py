@@ -390,8 +390,8 @@ class Optimizer(Described):
         Args:
             params: by name.
             grads: by the same names. Those of a program, also scaled or clipped by functions of
-                `foldbatch.train`, say which parameters their batch has not used, see ``unused``; leave out of a
-                dict of your own what is to stay.
+                `foldbatch.train`, say which parameters their batch has not used, see ``unused``; leave out of
+                a dict of your own what is to stay.
             scale: what each gradient is multiplied by first, for example 1 / batch size for a mean loss. The
                 step is to the last bit that of gradients from `foldbatch.train.scale`. Only gradients of
                 another dtype than their parameters', or a scale above 1, cost copies.
@@ -402,8 +402,8 @@ class Optimizer(Described):
         were before that update.
 
         Raises:
-            TrainingError: when `scale` is not a finite number, or `grads` is not a mapping; or when moments are
-                kept of another program's parameters of these names.
+            TrainingError: when `scale` is not a finite number, or `grads` is not a mapping; or when moments
+                are kept of another program's parameters of these names.
             UnknownNameError: when a gradient or a factor belongs to no parameter.
             ParameterError: when a gradient's shape or dtype does not fit, or it holds a NaN or an
                 infinity; no parameter or moment has been changed then.

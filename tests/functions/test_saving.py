@@ -439,3 +439,17 @@ def test_files_of_strangers_are_read_or_refused(model, tmp_path):
             assert str(error)
             outcomes[False] += 1
     assert outcomes[True] > 0 and outcomes[False] > 30, outcomes
+
+
+def test_a_fresh_program_goes_on_with_parameters_of_its_own_when_it_is_loaded(model, tmp_path):
+    m = model()
+    shared = trained(m.walk)
+    program = fb.compile(m.walk, "numpy", seed=5, fresh=True)
+    program.run(EXAMPLES[:1])
+    program.save(tmp_path / "file")
+    loaded = fb.load(tmp_path / "file", "numpy", trust=("walkmodel",))
+    kept = {name: value.copy() for name, value in shared.params.items()}
+    _, gradients = loaded.value_and_grad(EXAMPLES)  # which bring cells and a parameter
+    fb.SGD(0.1).update(loaded.params, gradients)
+    assert all((shared.params[name] == value).all() for name, value in kept.items())
+    assert {*loaded.params.parameters.values()}.isdisjoint(shared.params.parameters.values())
