@@ -73,8 +73,25 @@ def of_both() -> Model:
     return Model(scored >> fb.AllOf(fb.GetItem(0), lost) >> fb.GetItem(0), [enc, out, shift])
 
 
+def of_a_layer_twice() -> Model:
+    """A block that uses one layer before a list and after it, where a cell reads what an earlier one has made."""
+    enc, out = fb.Linear(3, "tanh", name="enc"), fb.Linear(2, name="out")
+    shift = fb.Parameter([3], "normal", "shift")
+    rows = fb.GetItem(0) >> fb.Map(fb.Vector(3))
+    start = fb.GetItem(0) >> fb.GetItem(0) >> fb.Vector(3) >> enc
+    pairs = fb.AllOf(fb.GetItem(0) >> fb.Broadcast(), fb.GetItem(1)) >> fb.Zip()
+    below = pairs >> fb.Map(fb.Function(lambda a, b: a * b + shift)) >> fb.Sum()
+    product = fb.Function(lambda a, b: a * b)
+    states = fb.AllOf(start, rows) >> fb.AllOf(fb.GetItem(0), below) >> product >> enc
+    label = fb.GetItem(1) >> fb.Scalar("int32")
+    lost = fb.Function(ops.cross_entropy) >> fb.Loss()
+    scored = fb.AllOf(states >> out, label)
+    return Model(scored >> fb.AllOf(fb.GetItem(0), lost) >> fb.GetItem(0), [enc, out, shift])
+
+
 MODELS: dict[str, Callable[[], Model]] = {
     "blocks": of_blocks,
+    "a layer twice": of_a_layer_twice,
     "walk": of_walk,
     "deciding": lambda: of_walk(decides=True),
     "both": of_both,
