@@ -19,7 +19,8 @@ from foldbatch.engines.parts import ForwardPart, sum_losses
 from foldbatch.engines.results import numbers_in, walk
 from foldbatch.engines.runner import Runner, Work
 from foldbatch.engines.visits import DataGradients
-from foldbatch.params.parameters import Array, BatchGradients, Parameter
+from foldbatch.params.gradients import BatchGradients
+from foldbatch.params.parameters import Array, Parameter
 from foldbatch.system.processes import start_in_each_process
 
 

@@ -32,7 +32,8 @@ from foldbatch.engines.visits import DataGradients
 from foldbatch.errors import BackendError, ParameterError
 from foldbatch.model.drafts import ASIDES
 from foldbatch.model.model import Model
-from foldbatch.params.parameters import BatchGradients, Gradient, Parameter, SparseRows, Updates
+from foldbatch.params.gradients import BatchGradients
+from foldbatch.params.parameters import Gradient, Parameter, SparseRows, Updates
 from foldbatch.scheduler.layout import find_layout
 from foldbatch.scheduler.policies import find_policy
 from foldbatch.scheduler.record import Few
@@ -296,8 +297,11 @@ class Runner:
                 terms = [part.gradients[parameter] for part in parts if parameter in part.gradients]
                 sums = self.engine.sum_copies(parameter.type.dtype) if len(terms) > 1 else None
                 gradients[parameter] = total(terms, sums) if terms else self._no_gradient(parameter)
-        unused = [p for p in gradients if called.isdisjoint(self._readers.get(p, ()))]
-        return BatchGradients(gradients, unused)
+        if len(called) == len(self.model.cells):  # as in most batches
+            return BatchGradients(gradients)
+        return BatchGradients(
+            gradients, [p for p in gradients if called.isdisjoint(self._readers.get(p, ()))]
+        )
 
     def _no_gradient(self, parameter: Parameter) -> Gradient:
         """Return a gradient of zeros, sparse where other batches yield sparse gradients."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -403,33 +403,6 @@ class SparseRows(NDArrayOperatorsMixin):
 
 
 Gradient = Array | SparseRows
-
-
-K = TypeVar("K")
-
-
-class BatchGradients(dict[K, Any]):
-    """The gradients of a batch, with the keys of those parameters that no call of the batch has read.
-
-    Gradients of unused parameters are zeros. What an optimizer does with them is its setting ``unused``.
-
-    >>> BatchGradients({"used": 1.0, "head": 0.0}, {"head"}).unused
-    frozenset({'head'})
-    """
-
-    def __init__(self, gradients: Mapping[K, Any], unused: Iterable[K] = ()) -> None:
-        super().__init__(gradients)
-        self.unused = frozenset(unused)
-
-    def changed(self, gradients: Mapping[K, Any]) -> BatchGradients[K]:
-        """Return other gradients of the same batch, as scaled ones are."""
-        return BatchGradients(gradients, self.unused)
-
-
-def by_name(gradients: BatchGradients[Parameter], names: Mapping[str, Parameter]) -> BatchGradients[str]:
-    """Return gradients by the names of their parameters, in the order of names."""
-    named = {name: gradients[p] for name, p in names.items() if p in gradients}
-    return BatchGradients(named, [name for name in named if names[name] in gradients.unused])
 
 
 def dense(gradient: Gradient) -> Array:

@@ -146,7 +146,7 @@ def compile(
     """
     if seed is not None:
         refuse_no_count("seed", seed, 0)
-    given = {"threads": threads, "launch": launch, "debug": debug, "options": options}
+    given: dict[str, Any] = {"threads": threads, "launch": launch, "debug": debug, "options": options}
     return compiled(block, backend, seed or 0, fresh=fresh, checks_seed=seed is not None, **given)
 
 

@@ -23,7 +23,8 @@ from foldbatch.errors import BlockTypeError, counted
 from foldbatch.functions.notes import iterator_in
 from foldbatch.model.model import FEW_CELLS, Model, find_cells
 from foldbatch.model.tracer import Tracer
-from foldbatch.params.parameters import Array, BatchGradients, Parameter, ParameterStore, by_name
+from foldbatch.params.gradients import BatchGradients, by_name
+from foldbatch.params.parameters import Array, Parameter, ParameterStore
 from foldbatch.program.deciding import Deciding
 from foldbatch.program.predicting import predictions
 from foldbatch.program.saving import Notes, write
@@ -338,11 +339,12 @@ class Program(Closed, Printed):
 
     def value_and_grad(
         self, examples: Iterable[Any] | Planned, *, step: int | None = None, numbers: Sequence[int] = ()
-    ) -> tuple[float, dict[str, Any]]:
+    ) -> tuple[float, BatchGradients[str]]:
         """Return the float sum of all losses over the batch, and its gradients by parameter name.
 
         A gradient has its parameter's shape; that of an embedding is a `SparseRows`, whose
-        `dense()` does. Frozen parameters have none. Parameters are not changed.
+        `dense()` does. Frozen parameters have none. Parameters are not changed. Gradients of parameters that
+        no call of the batch has read are zeros, and ``gradients.unused`` has their names.
 
         Random numbers, as of `Dropout`, are drawn anew at each call; the same `step`, a number, draws
         the same again. They depend on examples' numbers in the batch; `numbers` gives others, ``[N]``.

@@ -12,9 +12,9 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 
 from foldbatch.errors import ParameterError, TrainingError, UnknownNameError
+from foldbatch.params.gradients import BatchGradients
 from foldbatch.params.parameters import (
     Array,
-    BatchGradients,
     Change,
     Parameter,
     ParameterStore,
@@ -316,6 +316,18 @@ def _found(parameters: Mapping[str, Any], name: str) -> Any:
     return parameters[name]
 
 
+def _refuse_wrong(where: str, params: Any, grads: Any, scale: Any) -> None:
+    """Refuse arguments of `Optimizer.update` that are of another kind."""
+    if not ((type(scale) is float or isinstance(scale, Real)) and math.isfinite(scale)):
+        raise TrainingError(where, "a finite number", describe_value(scale), "for example 1 / len(batch)")
+    if not isinstance(params, Mapping):
+        expected = "arrays by parameter name"
+        raise TrainingError("parameters", expected, describe_value(params), "give program.params")
+    if isinstance(grads, ParameterStore) or not isinstance(grads, Mapping):  # perhaps both are swapped
+        fix = "take the second item of value_and_grad(examples), or step(examples).gradients"
+        raise TrainingError("gradients", "arrays by parameter name", describe_value(grads), fix)
+
+
 def _take_back(steps: dict[str, int], moments: dict[str, Any], names: Sequence[str]) -> None:
     """Take back the counts of a step that was refused, and the moments of a first step."""
     for name in names:
@@ -408,16 +420,8 @@ class Optimizer(Described):
             ParameterError: when a gradient's shape or dtype does not fit, or it holds a NaN or an
                 infinity; no parameter or moment has been changed then.
         """
-        if not ((type(scale) is float or isinstance(scale, Real)) and math.isfinite(scale)):
-            where, fix = f"{type(self).__name__}.update scale", "for example 1 / len(batch)"
-            raise TrainingError(where, "a finite number", describe_value(scale), fix)
+        _refuse_wrong(f"{type(self).__name__}.update scale", params, grads, scale)
         scale = float(scale)
-        if not isinstance(params, Mapping):
-            expected = "arrays by parameter name"
-            raise TrainingError("parameters", expected, describe_value(params), "give program.params")
-        if isinstance(grads, ParameterStore) or not isinstance(grads, Mapping):  # perhaps both are swapped
-            fix = "take the second item of value_and_grad(examples), or step(examples).gradients"
-            raise TrainingError("gradients", "arrays by parameter name", describe_value(grads), fix)
         self._check_factors(params)
         updates = getattr(params, "updates", None)
         remote = updates if isinstance(updates, RemoteUpdates) else None
@@ -425,7 +429,7 @@ class Optimizer(Described):
         parameters = params.parameters if isinstance(params, ParameterStore) else params
         ready = []
         count = len(self.moments)  # which depend on settings
-        met: list[tuple[str, Parameter]] = []
+        met: dict[str, Parameter] = {}  # whose moments are made or met now
         skipped = grads.unused if self.unused == "skip" and isinstance(grads, BatchGradients) else ()
         for name, gradient in grads.items():
             parameter: Any = _found(parameters, name)
@@ -434,9 +438,11 @@ class Optimizer(Described):
             if isinstance(parameter, Parameter):
                 if not parameter.trainable:
                     continue
-                if count:
-                    self._refuse_other(name, parameter)
-                    met.append((name, parameter))
+                known = self._parameters.get(name)
+                if count and (known is None or known() is not parameter):
+                    if known is not None and name in self._moments:
+                        raise self._of_another(name)
+                    met[name] = parameter
                 parameter = parameter.value if remote is None else parameter
             ready.append((name, parameter, *fit(name, parameter, gradient, scale)))
             if name in self._moments:
@@ -447,9 +453,8 @@ class Optimizer(Described):
         place = self._blocks if remote is None else remote
         formulas: Formulas = {}
         changes = []
-        for name, known in met:
-            if name not in self._parameters or name not in self._moments:
-                self._parameters[name] = weakref.ref(known)
+        if met:
+            self._parameters |= {name: weakref.ref(parameter) for name, parameter in met.items()}
         for name, parameter, gradient, factor in ready:
             kept = self._moments.setdefault(name, [])
             if len(kept) != count:
@@ -460,15 +465,12 @@ class Optimizer(Described):
         undo = partial(_take_back, self._steps, self._moments, [change.name for change in changes])
         place.apply(changes, undo)
 
-    def _refuse_other(self, name: str, parameter: Parameter) -> None:
-        """Refuse another parameter than the one whose moments are kept under its name."""
-        known = self._parameters.get(name)
-        if known is not None and name in self._moments and known() is not parameter:
-            where = f"{type(self).__name__}.update"
-            expected = "parameters of the program whose moments it keeps"
-            state = "optimizer.load_state(optimizer.state())"
-            fix = f"make an optimizer for each program; to go on with these moments, {state}"
-            raise TrainingError(where, expected, f"{name} of another program", fix)
+    def _of_another(self, name: str) -> TrainingError:
+        """Return the error for another parameter than the one whose moments are kept under its name."""
+        where, expected = f"{type(self).__name__}.update", "parameters of the program whose moments it keeps"
+        state = "optimizer.load_state(optimizer.state())"
+        fix = f"make an optimizer for each program; to go on with these moments, {state}"
+        return TrainingError(where, expected, f"{name} of another program", fix)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the parameters that were met: a copy may go on with those of another program."""

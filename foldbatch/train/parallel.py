@@ -26,7 +26,8 @@ from foldbatch.communicators.communicator import Bytes, told
 from foldbatch.engines.sums import total
 from foldbatch.errors import DecidingError, ProcessError, TrainingError
 from foldbatch.model.columns import items_of
-from foldbatch.params.parameters import Array, BatchGradients, Gradient, SparseRows, dense
+from foldbatch.params.gradients import BatchGradients
+from foldbatch.params.parameters import Array, Gradient, SparseRows, dense
 from foldbatch.program.program import Program
 from foldbatch.program.traced import Prepared, listed
 from foldbatch.system.closed import Closed
@@ -240,7 +241,7 @@ class DataParallel(Closed):
         costs = [cost(example) for example in examples]
         return deal(costs, self.communicator.size)[self.communicator.rank]
 
-    def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, dict[str, Gradient]]:
+    def value_and_grad(self, examples: Iterable[Any]) -> tuple[float, BatchGradients[str]]:
         """Return loss and gradients of a batch, as `Program.value_and_grad` does.
 
         All ranks give the whole batch; an `ExampleError` is of this rank's share.
@@ -255,7 +256,7 @@ class DataParallel(Closed):
 
     def sum_of(
         self, examples: Sequence[Any], indices: Sequence[int] | None = None, signal: int = 0
-    ) -> tuple[float, dict[str, Gradient]]:
+    ) -> tuple[float, BatchGradients[str]]:
         """Return loss and gradients of a batch, of which this rank runs its share.
 
         Args:
